@@ -1,0 +1,153 @@
+# pg_sweep: one module, one install script, both from explicit lists.
+# "make help" says what there is to do. Everything about servers, tests and
+# packages is in test/bin; this file only names it.
+
+EXTENSION = pg_sweep
+MODULE_big = pg_sweep
+SWEEP_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pg_sweep.control)
+PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
+
+# Lower layers first: a file includes only what stands before it (make lint).
+SOURCES = \
+	src/cron.c \
+	src/loop.c \
+	src/detail.c \
+	src/schedule.c \
+	src/settings.c \
+	src/shared.c \
+	src/sql.c \
+	src/lease.c \
+	src/worker.c \
+	src/step.c \
+	src/caller.c \
+	src/report.c \
+	src/run.c \
+	src/call.c \
+	src/preview.c \
+	src/runner.c \
+	src/scheduler.c \
+	src/launcher.c \
+	src/utility.c \
+	src/pg_sweep.c
+OBJS = $(SOURCES:.c=.o)
+
+# The install script is these parts, in the order in which they depend on each
+# other.
+INSTALL_PARTS = \
+	src/install/types.sql \
+	src/install/schedule.sql \
+	src/install/job.sql \
+	src/install/run.sql \
+	src/install/queue.sql \
+	src/install/monitor.sql \
+	src/install/gitlab/environments_auto_stop.sql \
+	src/install/gitlab/ci_runners_stale_machines_cleanup.sql \
+	src/install/gitlab/batched_git_ref_updates_cleanup_scheduler.sql \
+	src/install/gitlab/install.sql \
+	src/install/privileges.sql
+INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
+DATA_built = $(INSTALL_SCRIPT_FILE)
+
+PG_CPPFLAGS = -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
+# Servers differ in what their own headers warn about, hence the two -Wno.
+# WERROR=yes (make check sets it) turns warnings into errors.
+PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
+	-Wno-declaration-after-statement -MMD -MP $(if $(WERROR),-Werror)
+
+# For packagers: make install, preload the library, make installcheck.
+REGRESS = $(shell test/bin/list-tests regress)
+REGRESS_OPTS = --load-extension=pg_sweep
+ISOLATION = $(shell test/bin/list-tests isolation)
+ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
+
+EXTRA_CLEAN = $(SOURCES:.c=.d) .build-flags pg_sweep--*.sql.new
+
+# The targets that bring their own server. They must work before there is a
+# pg_config, so they never include PGXS; their scripts call make again for that.
+CHECK_PARTS = check-lint check-unit check-regress check-isolation check-tap
+HARNESS = help check $(CHECK_PARTS) check-versions lint unit \
+	demo demo-shell demo-stop bench prerequisites server-root distclean
+export PG_CONFIG ?= pg_config
+
+ifneq (,$(filter $(HARNESS),$(MAKECMDGOALS)))
+
+.PHONY: $(HARNESS) $(filter-out $(HARNESS),$(MAKECMDGOALS))
+.NOTPARALLEL:
+
+help:
+	@echo 'make                  build $(EXTENSION).so and $(INSTALL_SCRIPT_FILE)'
+	@echo 'make install          install them where $$PG_CONFIG says'
+	@echo 'make demo             a private server, three GitLab jobs on a million rows'
+	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
+	@echo 'make check            every test, on private servers; installs what is missing (root)'
+	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
+	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
+	@echo 'make bench            the benchmarks of doc/performance.md'
+	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
+	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
+
+check $(CHECK_PARTS):
+	@test/bin/prerequisites --with-lint
+	@test/bin/reachable test/bin/check $(patsubst check-%,%,$(filter $@,$(CHECK_PARTS)))
+
+lint: check-lint
+unit: check-unit
+
+check-versions:
+	@test/bin/check-versions
+
+demo: server-root
+	@test/bin/reachable test/demo/demo.sh start
+demo-shell:
+	@test/bin/reachable test/demo/demo.sh shell
+demo-stop:
+	@test/bin/reachable test/demo/demo.sh stop
+bench: server-root
+	@test/bin/reachable test/bench/run.sh
+
+prerequisites:
+	@test/bin/prerequisites
+server-root: prerequisites
+	@test/bin/reachable test/bin/server-root
+
+distclean:
+	@test/bin/reachable test/bin/remove-all
+	@$(MAKE) --no-print-directory clean
+
+# What else was asked for in the same command ("make clean check").
+$(filter-out $(HARNESS),$(MAKECMDGOALS)):
+	@$(MAKE) --no-print-directory $@
+
+else
+
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq (,$(shell test -f '$(PGXS)' && echo found))
+
+.DEFAULT_GOAL := all
+$(sort all $(MAKECMDGOALS)):
+	@echo '$(PG_CONFIG) finds no server headers: "make prerequisites" installs them' >&2
+	@echo '(as root on Debian or Ubuntu), or set PG_CONFIG to the right pg_config.' >&2
+	@false
+
+else
+
+# No bitcode: none of our functions is worth inlining into a query, and jobs run
+# without JIT. It also spares a build from needing clang.
+override with_llvm = no
+include $(PGXS)
+
+# Flags and server are a prerequisite like any source: another one rebuilds.
+BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(shell $(PG_CONFIG) --version)
+.PHONY: force
+.build-flags: force
+	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' >$@
+$(OBJS): .build-flags
+-include $(SOURCES:.c=.d)
+
+$(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS) Makefile pg_sweep.control
+	@echo 'cat src/install/... >$@'
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION pg_sweep" to load this file. \quit'; \
+	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
+
+endif
+endif
