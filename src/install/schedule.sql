@@ -1,0 +1,31 @@
+-- Schedules: when a text is due. The language is described in cron.h and doc/reference.md.
+
+CREATE FUNCTION sweep.next_runs(
+    schedule text,
+    timezone text DEFAULT NULL,
+    after timestamptz DEFAULT now(),
+    n int DEFAULT 5,
+    job text DEFAULT NULL)
+RETURNS SETOF timestamptz
+LANGUAGE C STABLE PARALLEL SAFE ROWS 5
+AS 'MODULE_PATHNAME', 'sweep_schedule_next_runs';
+
+COMMENT ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) IS
+'The next n moments at which a schedule is due, in a time zone (default: the session''s). job: the name that H is derived from.';
+
+-- The zone comes from the session when it is NULL, hence stable.
+CREATE FUNCTION sweep._next_run(schedule text, timezone text, after timestamptz, job text)
+RETURNS timestamptz
+LANGUAGE C STABLE PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'sweep_schedule_next_run';
+
+COMMENT ON FUNCTION sweep._next_run(text, text, timestamptz, text) IS
+'The first moment after another one at which a job''s schedule is due; NULL when there is none (no schedule, @reboot). Raises for a bad schedule or time zone.';
+
+CREATE FUNCTION sweep._is_reboot(schedule text)
+RETURNS boolean
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'sweep_schedule_is_reboot';
+
+COMMENT ON FUNCTION sweep._is_reboot(text) IS
+'Is the schedule @reboot, due when the scheduler starts and at no other moment?';

@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * loop.h
+ *	  When a run stops: the limits of its batch loop and its stop reasons.
+ *
+ * Used by run.c, which does the batches and asks here after each one. Pure C:
+ * no backend call, nothing raises, no clock of its own (the caller passes a
+ * monotonic one), so every rule is tested without a server.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SWEEP_LOOP_H
+#define SWEEP_LOOP_H
+
+#include <stdint.h>
+
+/*
+ * Why a run ended. The words are those of sweep.run.stop_reason, see
+ * sweep_loop_stop_name(). The loop itself answers NONE to TIMEOUT; the others
+ * are found out by whoever executes the run.
+ */
+typedef enum SweepStopReason
+{
+	SWEEP_STOP_NONE,			/* go on */
+	SWEEP_STOP_DRAINED,			/* the last batch found nothing */
+	SWEEP_STOP_MAX_BATCHES,
+	SWEEP_STOP_MAX_ROWS,
+	SWEEP_STOP_TIMEOUT,			/* the soft limit, between batches */
+	SWEEP_STOP_CANCELLED,
+	SWEEP_STOP_LEASE_EXPIRED,	/* the hard limit, within a batch */
+	SWEEP_STOP_NO_PROGRESS,
+	SWEEP_STOP_ERROR,
+	SWEEP_STOP_SKIPPED,			/* never began: somebody else holds the lease */
+	SWEEP_STOP_LOST				/* its process vanished */
+} SweepStopReason;
+
+#define SWEEP_STOP_COUNT (SWEEP_STOP_LOST + 1)
+
+/* The limits of a job that concern its loop. */
+typedef struct SweepLimits
+{
+	int32_t		batch_size;		/* rows per batch, at least 1 */
+	int32_t		max_batches;	/* 0: none */
+	int64_t		max_rows;		/* 0: none */
+	int64_t		timeout_us;		/* -1: none; 0: exactly one batch */
+} SweepLimits;
+
+/* What a loop has done so far. Callers may read it, only loop.c writes it. */
+typedef struct SweepLoop
+{
+	SweepLimits limits;
+	int64_t		started_us;		/* monotonic clock */
+	int64_t		batches;		/* including the one that found nothing */
+	int64_t		rows;
+} SweepLoop;
+
+/* Starts counting at now_us (monotonic). The limits are copied. */
+extern void sweep_loop_begin(SweepLoop *loop, const SweepLimits *limits, int64_t now_us);
+
+/*
+ * The size of the next batch: batch_size, or what is left of max_rows where
+ * that is less. 0 when max_rows is used up (record has said so before).
+ */
+extern int32_t sweep_loop_next_size(const SweepLoop *loop);
+
+/*
+ * Counts a committed batch of so many rows and says whether the run stops now:
+ * drained before max_batches before max_rows before timeout, and NONE to go on.
+ * A negative number of rows counts as 0. Counters saturate, they never wrap.
+ */
+extern SweepStopReason sweep_loop_record(SweepLoop *loop, int64_t rows, int64_t now_us);
+
+/* The word for a reason, a constant; NULL for NONE and for what is no reason. */
+extern const char *sweep_loop_stop_name(SweepStopReason reason);
+
+#endif							/* SWEEP_LOOP_H */

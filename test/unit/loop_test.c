@@ -1,0 +1,176 @@
+/*
+ * loop_test.c
+ *	  When a run stops: each reason, their order, boundaries, overflow.
+ */
+#include "check.h"
+#include "loop.h"
+
+#define SECOND INT64_C(1000000)
+
+/* A loop begun at 100 s; batches of 100. */
+static SweepLoop
+loop_with(int32_t max_batches, int64_t max_rows, int64_t timeout_us)
+{
+	SweepLimits limits = {100, max_batches, max_rows, timeout_us};
+	SweepLoop	loop;
+
+	sweep_loop_begin(&loop, &limits, 100 * SECOND);
+	return loop;
+}
+
+/* The number of batches of so many rows that run, one per second, and why it ends. */
+static int
+run_batches(SweepLoop *loop, int64_t rows, SweepStopReason *reason)
+{
+	int			batches = 0;
+
+	do
+	{
+		batches++;
+		*reason = sweep_loop_record(loop, rows, (100 + batches) * SECOND);
+	} while (*reason == SWEEP_STOP_NONE && batches < 1000);
+	return batches;
+}
+
+static void
+test_names(void)
+{
+	static const char *const names[] = {
+		NULL, "drained", "max_batches", "max_rows", "timeout", "cancelled",
+		"lease_expired", "no_progress", "error", "skipped", "lost"
+	};
+
+	check_number(SWEEP_STOP_COUNT, sizeof(names) / sizeof(names[0]), "number of reasons");
+	for (int i = 0; i < SWEEP_STOP_COUNT; i++)
+		check_text(sweep_loop_stop_name((SweepStopReason) i), names[i], "name of a reason");
+	check_text(sweep_loop_stop_name((SweepStopReason) SWEEP_STOP_COUNT), NULL, "no name beyond the last");
+	check_text(sweep_loop_stop_name((SweepStopReason) -1), NULL, "no name below the first");
+}
+
+static void
+test_reasons(void)
+{
+	SweepStopReason reason;
+	SweepLoop	loop = loop_with(0, 0, -1);
+
+	check_number(loop.batches + loop.rows, 0, "a new loop has done nothing");
+	check_number(loop.started_us, 100 * SECOND, "it remembers its start");
+	check_number(run_batches(&loop, 100, &reason), 1000, "no limit: goes on");
+	check_number(loop.rows, 100000, "rows are counted");
+	check_number(loop.batches, 1000, "batches are counted");
+	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_NONE, "a short batch does not end it");
+	check_number(sweep_loop_record(&loop, 0, 0), SWEEP_STOP_DRAINED, "no rows: drained");
+	check_number(loop.batches, 1002, "the batch without rows counts");
+	check_number(loop.rows, 100001, "and adds none");
+
+	loop = loop_with(3, 0, -1);
+	check_number(run_batches(&loop, 100, &reason), 3, "max_batches 3: three");
+	check_number(reason, SWEEP_STOP_MAX_BATCHES, "and says so");
+
+	loop = loop_with(0, 1000, -1);
+	check_number(run_batches(&loop, 100, &reason), 10, "max_rows 1000: ten batches, no eleventh");
+	check_number(reason, SWEEP_STOP_MAX_ROWS, "and says so");
+
+	loop = loop_with(0, 0, 5 * SECOND);
+	check_number(run_batches(&loop, 100, &reason), 5, "timeout 5 s: the batch that ends at 5 s is the last");
+	check_number(reason, SWEEP_STOP_TIMEOUT, "and says so");
+
+	loop = loop_with(0, 0, 0);
+	check_number(sweep_loop_record(&loop, 100, 100 * SECOND), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, in no time");
+	loop = loop_with(0, 0, 0);
+	check_number(sweep_loop_record(&loop, 100, 0), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, even if the clock ran backwards");
+}
+
+static void
+test_boundaries(void)
+{
+	SweepLoop	loop = loop_with(0, 0, 5 * SECOND);
+
+	check_number(sweep_loop_record(&loop, 1, 105 * SECOND - 1), SWEEP_STOP_NONE, "a microsecond before the timeout");
+	check_number(sweep_loop_record(&loop, 1, 105 * SECOND), SWEEP_STOP_TIMEOUT, "exactly at the timeout");
+	check_number(sweep_loop_record(&loop, 1, 105 * SECOND + 1), SWEEP_STOP_TIMEOUT, "a microsecond after it");
+
+	loop = loop_with(0, 1000, -1);
+	check_number(sweep_loop_record(&loop, 999, 0), SWEEP_STOP_NONE, "one row below max_rows");
+	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_MAX_ROWS, "exactly max_rows");
+	loop = loop_with(0, 1000, -1);
+	check_number(sweep_loop_record(&loop, 1001, 0), SWEEP_STOP_MAX_ROWS, "one row above max_rows");
+
+	loop = loop_with(1, 0, -1);
+	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
+}
+
+/* All limits met by one batch: the first of drained, max_batches, max_rows, timeout. */
+static void
+test_order(void)
+{
+	SweepLoop	loop = loop_with(1, 100, 0);
+
+	check_number(sweep_loop_record(&loop, 0, 200 * SECOND), SWEEP_STOP_DRAINED, "drained before all");
+	loop = loop_with(1, 100, 0);
+	check_number(sweep_loop_record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_BATCHES, "max_batches before max_rows");
+	loop = loop_with(0, 100, 0);
+	check_number(sweep_loop_record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_ROWS, "max_rows before timeout");
+}
+
+static void
+test_sizes(void)
+{
+	SweepLoop	loop = loop_with(0, 0, -1);
+
+	check_number(sweep_loop_next_size(&loop), 100, "without max_rows: batch_size");
+	loop = loop_with(0, 250, -1);
+	check_number(sweep_loop_next_size(&loop), 100, "first of 250");
+	(void) sweep_loop_record(&loop, 100, 0);
+	(void) sweep_loop_record(&loop, 50, 0);
+	check_number(sweep_loop_next_size(&loop), 100, "exactly one batch left");
+	(void) sweep_loop_record(&loop, 99, 0);
+	check_number(sweep_loop_next_size(&loop), 1, "one row left");
+	(void) sweep_loop_record(&loop, 1, 0);
+	check_number(sweep_loop_next_size(&loop), 0, "none left");
+	(void) sweep_loop_record(&loop, 1000, 0);
+	check_number(sweep_loop_next_size(&loop), 0, "never negative");
+	loop = loop_with(0, 30, -1);
+	check_number(sweep_loop_next_size(&loop), 30, "max_rows below batch_size");
+	loop = loop_with(0, INT64_MAX, -1);
+	check_number(sweep_loop_next_size(&loop), 100, "the greatest max_rows");
+}
+
+static void
+test_overflow(void)
+{
+	SweepLoop	loop = loop_with(0, 0, -1);
+
+	(void) sweep_loop_record(&loop, INT64_MAX, 0);
+	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_NONE, "rows beyond 64 bits");
+	check_number(loop.rows, INT64_MAX, "rows stay at the top");
+	loop.batches = INT64_MAX;
+	(void) sweep_loop_record(&loop, 1, 0);
+	check_number(loop.batches, INT64_MAX, "batches stay at the top");
+	check_number(sweep_loop_record(&loop, -5, 0), SWEEP_STOP_DRAINED, "negative rows count as none");
+	check_number(loop.rows, INT64_MAX, "and take nothing away");
+
+	loop = loop_with(0, INT64_MAX, -1);
+	(void) sweep_loop_record(&loop, INT64_MAX - 1, 0);
+	check_number(sweep_loop_next_size(&loop), 1, "one row left below 64 bits");
+	check_number(sweep_loop_record(&loop, 10, 0), SWEEP_STOP_MAX_ROWS, "and the limit is met");
+
+	loop = loop_with(0, 0, INT64_MAX);
+	check_number(sweep_loop_record(&loop, 1, INT64_MAX), SWEEP_STOP_NONE, "the greatest timeout");
+	loop.started_us = INT64_MIN;
+	check_number(sweep_loop_record(&loop, 1, INT64_MAX), SWEEP_STOP_TIMEOUT, "elapsed time beyond 64 bits");
+	loop.started_us = INT64_MAX;
+	check_number(sweep_loop_record(&loop, 1, INT64_MIN), SWEEP_STOP_NONE, "a clock that ran far backwards");
+}
+
+int
+main(void)
+{
+	test_names();
+	test_reasons();
+	test_boundaries();
+	test_order();
+	test_sizes();
+	test_overflow();
+	return check_finish();
+}
