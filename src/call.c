@@ -1,0 +1,295 @@
+/*
+ * call.c
+ *		CALL sweep.run and CALL sweep.wait: what a session does itself.
+ *
+ * A run in a session is the same as one in a worker, with the same row in sweep.run; only the
+ * transactions are ended through SPI. It shows its progress in a slot of shared memory when there is
+ * shared memory and a free slot; else the slot is a variable of this process.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/timestamp.h"
+
+#include "lease.h"
+#include "run.h"
+#include "shared.h"
+#include "sql.h"
+
+/* A wait looks at the run at least this often, whoever wakes it or not. */
+#define WAIT_STEP_MS 1000
+
+typedef struct CallRequest
+{
+	SweepRun   *run;
+	text	   *name;
+	Jsonb	   *args;
+} CallRequest;
+
+typedef struct WaitRequest
+{
+	int64		run_id;
+	bool		ended;
+	char	   *job;
+	char	   *status;
+	char	   *stop_reason;
+	char	   *error;
+	int32		batches;
+	int64		rows;
+	MemoryContext context;
+} WaitRequest;
+
+static void require_no_transaction_block(FunctionCallInfo fcinfo, const char *name);
+static void prepare_work(void *arg);
+static SweepSlot *claim_slot(SweepRun *run);
+static void release_slot(int code, Datum arg);
+static void archive_work(void *arg);
+static void report_outcome(SweepRun *run);
+static void look_work(void *arg);
+static void wait_for_change(long timeout_ms);
+static void report_wait(const WaitRequest *request);
+
+/* The shared slot of the run in progress in this session. */
+static SweepSlot *session_slot = NULL;
+static SweepSlot local_slot;
+
+PG_FUNCTION_INFO_V1(sweep_run_call);
+PG_FUNCTION_INFO_V1(sweep_run_wait);
+
+/* SQL: sweep.run(name text, args jsonb) */
+Datum
+sweep_run_call(PG_FUNCTION_ARGS)
+{
+	CallRequest request = {0};
+	ErrorData  *error = NULL;
+	MemoryContext old;
+
+	require_no_transaction_block(fcinfo, "sweep.run");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("name and args of sweep.run must not be null")));
+	/* What outlives the commits of the batches must live in the portal's context. */
+	old = MemoryContextSwitchTo(PortalContext);
+	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
+	request.args = PG_GETARG_JSONB_P_COPY(1);
+	MemoryContextSwitchTo(old);
+	if (session_slot != NULL)
+		release_slot(0, 0);
+
+	memset(&local_slot, 0, sizeof(local_slot));
+	pg_atomic_init_u32(&local_slot.stop_request, 0);
+	pg_atomic_init_u64(&local_slot.lease_deadline_us, 0);
+	SpinLockInit(&local_slot.mutex);
+	request.run = sweep_run_create(PortalContext, &local_slot);
+
+	sweep_sql_enter_call();
+	if (!sweep_sql_transaction(prepare_work, &request, PortalContext, &error))
+		ReThrowError(error);
+	request.run->slot = claim_slot(request.run);
+	sweep_run_perform(request.run);
+	if (session_slot != NULL)
+		release_slot(0, 0);
+	else if (!sweep_sql_transaction(archive_work, NULL, PortalContext, &error))
+		ereport(WARNING, (errmsg("history of runs could not be kept: %s", error->message)));
+	sweep_sql_leave_call();
+	report_outcome(request.run);
+	MemoryContextDelete(request.run->context);
+	PG_RETURN_VOID();
+}
+
+static void
+require_no_transaction_block(FunctionCallInfo fcinfo, const char *name)
+{
+	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot be called inside a transaction block or a function", name),
+				 errhint("It commits; call it as a statement of its own.")));
+}
+
+/* The row of the run, which no scheduler may start: it carries our pid and its lock is ours. */
+static void
+prepare_work(void *arg)
+{
+	CallRequest *request = arg;
+	SweepRun   *run = request->run;
+	Datum		values[3] = {PointerGetDatum(request->name), JsonbPGetDatum(request->args), Int32GetDatum(MyProcPid)};
+
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	if (!JB_ROOT_IS_OBJECT(request->args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid args for job \"%s\"", text_to_cstring(request->name)),
+				 errhint("The args must be a JSON object.")));
+	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job \"%s\" does not exist", text_to_cstring(request->name)),
+				 errhint("The view sweep.jobs lists the jobs of this database.")));
+	sweep_run_read_job(run);
+	sweep_run_check_role(run);
+	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
+	run->run_id = sweep_sql_int64(1);
+	(void) sweep_lease_acquire_run(run->run_id);
+}
+
+static SweepSlot *
+claim_slot(SweepRun *run)
+{
+	static bool registered = false;
+
+	if (!sweep_shared_exists())
+		return &local_slot;
+	if (!registered)
+		before_shmem_exit(release_slot, 0);
+	registered = true;
+	session_slot = sweep_shared_claim(MyDatabaseId, run->run_id, run->job, false);
+	return session_slot != NULL ? session_slot : &local_slot;
+}
+
+static void
+release_slot(int code, Datum arg)
+{
+	SweepSlot  *slot = session_slot;
+
+	session_slot = NULL;
+	if (slot != NULL)
+		sweep_shared_release(slot, true);
+}
+
+static void
+archive_work(void *arg)
+{
+	if (sweep_sql_open_gate())
+		(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, NULL, NULL);
+}
+
+static void
+report_outcome(SweepRun *run)
+{
+	const char *reason = sweep_loop_stop_name(run->reason);
+
+	if (run->reason == SWEEP_STOP_SKIPPED)
+	{
+		ereport(NOTICE,
+				(errmsg("job \"%s\" was skipped: its lease \"%s\" is held by process %s", run->job, run->lease_key,
+						run->lease_holder ? run->lease_holder : "(gone)")));
+		return;
+	}
+	if (run->error != NULL)
+		ereport(ERROR,
+				(errcode(run->error->sqlerrcode),
+				 errmsg("run %lld of job \"%s\" failed: %s", (long long) run->run_id, run->job, run->error->message),
+				 run->error->detail ? errdetail("%s", run->error->detail) : 0,
+				 run->error->hint ? errhint("%s", run->error->hint) : 0,
+				 run->error->context ? errcontext("%s", run->error->context) : 0));
+	if (run->reason == SWEEP_STOP_CANCELLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" was cancelled after %lld batches, %lld rows", (long long) run->run_id,
+						run->job, (long long) run->state.loop.batches, (long long) run->state.loop.rows)));
+	ereport(NOTICE,
+			(errmsg("job \"%s\" run %lld: %lld rows in %lld batches, %s", run->job, (long long) run->run_id,
+					(long long) run->state.loop.rows, (long long) run->state.loop.batches, reason)));
+}
+
+/* SQL: sweep.wait(run_id bigint, timeout interval) */
+Datum
+sweep_run_wait(PG_FUNCTION_ARGS)
+{
+	WaitRequest request = {0};
+	ErrorData  *error = NULL;
+	int64		deadline_us;
+	Interval   *timeout;
+
+	require_no_transaction_block(fcinfo, "sweep.wait");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("run_id and timeout of sweep.wait must not be null")));
+	request.run_id = PG_GETARG_INT64(0);
+	request.context = PortalContext;
+	timeout = PG_GETARG_INTERVAL_P(1);
+	deadline_us = sweep_monotonic_us() + timeout->time + (timeout->day + timeout->month * INT64CONST(30)) * USECS_PER_DAY;
+
+	sweep_sql_enter_call();
+	sweep_sql_end_transaction();
+	for (;;)
+	{
+		int64		left_us;
+
+		if (!sweep_sql_transaction(look_work, &request, PortalContext, &error))
+			ReThrowError(error);
+		left_us = deadline_us - sweep_monotonic_us();
+		if (request.ended || left_us <= 0)
+			break;
+		wait_for_change((long) Min(left_us / 1000 + 1, WAIT_STEP_MS));
+	}
+	ConditionVariableCancelSleep();
+	sweep_sql_leave_call();
+	report_wait(&request);
+	PG_RETURN_VOID();
+}
+
+static void
+look_work(void *arg)
+{
+	WaitRequest *request = arg;
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id)};
+
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	(void) sweep_sql_execute(SWEEP_SQL_RUN_OUTCOME, values, NULL);
+	request->ended = sweep_sql_bool(7);
+	request->job = sweep_sql_text(1, request->context);
+	request->status = sweep_sql_text(2, request->context);
+	request->stop_reason = sweep_sql_text(3, request->context);
+	request->batches = sweep_sql_int32(4);
+	request->rows = sweep_sql_int64(5);
+	request->error = sweep_sql_text(6, request->context);
+}
+
+static void
+wait_for_change(long timeout_ms)
+{
+	if (sweep_shared_exists())
+		(void) ConditionVariableTimedSleep(&sweep_shared()->changed, timeout_ms, sweep_wait_event());
+	else
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+report_wait(const WaitRequest *request)
+{
+	if (!request->ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" has not ended in time", (long long) request->run_id, request->job),
+				 errdetail("It is %s: %d batches, %lld rows so far.", request->status, request->batches,
+						   (long long) request->rows),
+				 errhint("It goes on; wait again, or stop it with sweep.cancel().")));
+	if (strcmp(request->status, "failed") == 0 || strcmp(request->status, "lost") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+				 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->run_id, request->job,
+						strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
+						request->error ? request->error : "its process ended")));
+	ereport(NOTICE,
+			(errmsg("job \"%s\" run %lld: %lld rows in %d batches, %s", request->job, (long long) request->run_id,
+					(long long) request->rows, request->batches, request->stop_reason)));
+}

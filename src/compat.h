@@ -1,0 +1,90 @@
+/*
+ * compat.h
+ *		Every difference between server versions, as wrappers with the newest signature.
+ *
+ * Supported are PostgreSQL 15 to 18. Remove a branch when its version is dropped.
+ */
+#ifndef SWEEP_COMPAT_H
+#define SWEEP_COMPAT_H
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/wait_event.h"
+
+#if PG_VERSION_NUM < 150000
+#error "pg_sweep needs PostgreSQL 15 or later"
+#endif
+
+/* 17: a process is known by a number of its own type. */
+#if PG_VERSION_NUM < 170000
+typedef int ProcNumber;
+#define INVALID_PROC_NUMBER (-1)
+#define MyProcNumber (MyProc->pgprocno)
+#endif
+
+/* 17: LockHeldByMe() takes a third argument. */
+static inline bool
+sweep_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(tag, mode, false);
+#else
+	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* 17: a worker may connect as a role without LOGIN. */
+#if PG_VERSION_NUM >= 170000
+#define SWEEP_CONNECT_FLAGS BGWORKER_BYPASS_ROLELOGINCHECK
+#else
+#define SWEEP_CONNECT_FLAGS 0
+#endif
+
+/* 17: extensions name their wait events. */
+static inline uint32
+sweep_wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 event = 0;
+
+	if (event == 0)
+		event = WaitEventExtensionNew("PgSweepMain");
+	return event;
+#else
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 16: one function asks for the ownership of any object. */
+#if PG_VERSION_NUM >= 160000
+#include "utils/acl.h"
+#include "catalog/pg_database.h"
+#define sweep_database_is_owned(database, role) \
+	object_ownercheck(DatabaseRelationId, (database), (role))
+#else
+#include "utils/acl.h"
+#define sweep_database_is_owned(database, role) \
+	pg_database_ownercheck((database), (role))
+#endif
+
+/* 16: takes a place for soft errors. */
+#include "utils/regproc.h"
+#if PG_VERSION_NUM >= 160000
+#define sweep_qualified_name_list(text) stringToQualifiedNameList((text), NULL)
+#else
+#define sweep_qualified_name_list(text) stringToQualifiedNameList(text)
+#endif
+
+/* 18: explain state has a header of its own, and a module may name itself. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#define SWEEP_MODULE_MAGIC(name_text, version_text) \
+	PG_MODULE_MAGIC_EXT(.name = name_text, .version = version_text)
+#else
+#define SWEEP_MODULE_MAGIC(name_text, version_text) PG_MODULE_MAGIC
+#endif
+
+#endif							/* SWEEP_COMPAT_H */

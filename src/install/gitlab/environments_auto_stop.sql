@@ -1,0 +1,144 @@
+--
+-- GitLab: environments whose time has come are handed on to be stopped.
+--
+-- Purpose    A review environment costs money until somebody stops it; each
+--            one may say when that should happen (auto_stop_at).
+-- Predicate  state = 'available' and auto_stop_at < as_of.  Strict; NULL is
+--            never due.  Left out: those that sweep.gitlab_stop_environment
+--            could not stop, until their auto_stop_at changes.
+-- Order      (auto_stop_at, id), the longest overdue first.
+-- Effect     one message {"environment_id", "project_id"} each in the queue
+--            environments_auto_stop, its key the id: an environment that
+--            still waits there is not queued again.  Nothing is marked, the
+--            cursor alone keeps a run from seeing an environment twice,
+--            however slow the consumers are.
+-- Done when  nothing due lies behind the cursor.
+-- Args       schema: where the table environments is.
+--
+-- How it is written, which holds for all GitLab steps: the statements are
+-- static, so their plan is made once in a run (planning each batch would cost
+-- as much as a third of it), and they find their table because the step sets
+-- the schema first.  That schema is behind pg_catalog; everything of which
+-- one there could be a better match is qualified or exact in its types.
+-- The plan must not depend on what the planner guesses about a parameter or
+-- a table it has no statistics of: it is the generic one, and what is switched
+-- off leaves only the way along the index.
+--
+CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+	SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	available constant text := 'available';
+	last_at timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
+	last_id bigint := coalesce(b.cursor ->> 'id', '0');
+	due record;
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+
+	-- The index is (state, auto_stop_at) WHERE state = 'available'. Compared
+	-- without state it would be walked from its start in every batch, compared
+	-- with a constant the planner would expect no row behind it and sort all.
+	SELECT count(*) AS rows, max(e.auto_stop_at) AS last_at, pg_catalog.array_agg(e.id) AS ids,
+			pg_catalog.array_agg(pg_catalog.jsonb_build_object('environment_id', e.id, 'project_id', e.project_id)) AS payloads
+		INTO due
+		FROM (
+			SELECT id, project_id, auto_stop_at
+			FROM environments
+			WHERE (state::text, auto_stop_at, id) > (available, last_at, last_id)
+				AND state::text = 'available'::text AND auto_stop_at < b.as_of
+				AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
+					WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
+			ORDER BY state, auto_stop_at, id
+			LIMIT b.size) AS e;
+
+	IF due.rows > 0 THEN
+		PERFORM sweep.send_many('environments_auto_stop', due.payloads, due.ids::text[]);
+		last_at := due.last_at;
+		last_id := due.ids[due.rows];
+	END IF;
+	RETURN ROW(due.rows, pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id), NULL::jsonb);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
+
+CREATE FUNCTION sweep.gitlab_create_environments_auto_stop(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.create_job('environments_auto_stop',
+		step => 'sweep.gitlab_environments_auto_stop', args => args, enabled => enabled,
+		schedule => '24 * * * *', timezone => 'UTC',
+		batch_size => 100, max_batches => 1000, timeout => '45 min',
+		lease_key => 'environments:auto_stop:lock', lease_ttl => '50 min', lock_retries => 1,
+		description => 'GitLab: hands on environments that are due to be stopped')
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_environments_auto_stop(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+
+-- ------------------------------------------------------------------ what could not be stopped
+CREATE TABLE sweep.gitlab_kept_environment (
+	environment_id bigint PRIMARY KEY,
+	auto_stop_at   timestamptz NOT NULL
+);
+COMMENT ON TABLE sweep.gitlab_kept_environment IS 'environments that stop only by an action and have none: not sent again until their auto_stop_at changes';
+COMMENT ON COLUMN sweep.gitlab_kept_environment.environment_id IS 'id of the environment';
+COMMENT ON COLUMN sweep.gitlab_kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
+SELECT pg_catalog.pg_extension_config_dump('sweep.gitlab_kept_environment', '');
+
+CREATE FUNCTION sweep._gitlab_keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	PERFORM sweep._find_job(caller, 'environments_auto_stop', false);
+	INSERT INTO sweep.gitlab_kept_environment AS k (environment_id, auto_stop_at)
+		VALUES (_gitlab_keep_environment.environment_id, _gitlab_keep_environment.auto_stop_at)
+		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at;
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_keep_environment(oid, bigint, timestamptz) IS 'implements sweep.gitlab_keep_environment';
+
+CREATE FUNCTION sweep.gitlab_keep_environment(environment_id bigint, auto_stop_at timestamptz) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_keep_environment(bigint, timestamptz) IS 'an environment is not sent to be stopped again while its auto_stop_at is this';
+
+-- ------------------------------------------------------------------ the consumer
+-- Stops one environment, for operators who do not leave that to GitLab.  It
+-- has no args of its own, so it reads those of the job:
+--   schema       where the table environments is
+--   stop_action  name of a function(environment_id bigint) RETURNS boolean that
+--                starts the stop action of an environment and says whether there
+--                is one; without it no environment has an action
+-- What ceased to be due since it was sent is left as it is.
+CREATE FUNCTION sweep.gitlab_stop_environment(message sweep.message) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	always constant smallint := 0;
+	args jsonb := sweep.gitlab_args('environments_auto_stop');
+	environments text := format('%I.environments', args ->> 'schema');
+	environment_id bigint := message.payload -> 'environment_id';
+	environment record;
+	has_action boolean := false;
+BEGIN
+	EXECUTE format('SELECT auto_stop_at, auto_stop_setting FROM %s '
+			'WHERE id = $1 AND state = ''available'' AND auto_stop_at < now() FOR UPDATE', environments)
+		INTO environment USING environment_id;
+	IF environment IS NULL THEN
+		RETURN;
+	END IF;
+	IF args ->> 'stop_action' IS NOT NULL THEN
+		EXECUTE format('SELECT %s($1)', (args ->> 'stop_action')::regproc) INTO has_action USING environment_id;
+	END IF;
+	IF has_action THEN
+		EXECUTE format('UPDATE %s SET state = ''stopping'', updated_at = now() AT TIME ZONE ''UTC'' WHERE id = $1', environments)
+			USING environment_id;
+	ELSIF environment.auto_stop_setting = always THEN
+		EXECUTE format('UPDATE %s SET state = ''stopped'', auto_stop_at = NULL, updated_at = now() AT TIME ZONE ''UTC'' WHERE id = $1', environments)
+			USING environment_id;
+	ELSE
+		PERFORM sweep.gitlab_keep_environment(environment_id, environment.auto_stop_at);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_stop_environment(sweep.message) IS 'consumer of the queue environments_auto_stop: stops one environment in the database';

@@ -1,0 +1,115 @@
+--
+-- GitLab: the jobs and queues for the tables of one schema.
+--
+-- Both functions can be repeated and act with the rights of their caller.
+-- What an operator has altered in a job stays: a second install sets where
+-- the table is and whether the job is enabled, nothing else. A job whose table
+-- is gone is left as it is, and uninstall keeps a queue in which messages
+-- wait; both say so.
+--
+CREATE FUNCTION sweep.gitlab_jobs() RETURNS TABLE (job text, tables text[], queue text)
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	VALUES
+		('environments_auto_stop', ARRAY['environments'], 'environments_auto_stop'),
+		('ci_runners_stale_machines_cleanup', ARRAY['ci_runner_machines'], NULL),
+		('batched_git_ref_updates_cleanup_scheduler',
+			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
+			'batched_git_ref_updates_project_cleanup')
+$$;
+COMMENT ON FUNCTION sweep.gitlab_jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queue it fills';
+
+CREATE FUNCTION sweep._gitlab_args(caller oid, job text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF EXISTS (SELECT FROM sweep.job j WHERE j.name = _gitlab_args.job) THEN
+		RETURN (sweep._find_job(caller, job, false)).args;
+	END IF;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_args(oid, text) IS 'implements sweep.gitlab_args';
+
+CREATE FUNCTION sweep.gitlab_args(job text) RETURNS jsonb
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_args(text) IS 'args of a job that the caller may change; NULL when there is no such job';
+
+CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', enabled boolean DEFAULT true)
+	RETURNS TABLE (job text, table_found text, note text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	definition record;
+	table_name text;
+	args jsonb;
+	old_args jsonb;
+BEGIN
+	IF to_regnamespace(quote_ident(target_schema)) IS NULL THEN
+		RAISE EXCEPTION 'schema "%" does not exist', target_schema
+			USING ERRCODE = 'invalid_schema_name', HINT = 'target_schema is the schema with the tables of GitLab, mostly "public".';
+	END IF;
+	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
+		job := definition.job;
+		old_args := sweep.gitlab_args(job);
+		SELECT t INTO table_name
+			FROM unnest(definition.tables) WITH ORDINALITY AS candidate (t, nth)
+			JOIN pg_class c ON c.oid = to_regclass(format('%I.%I', target_schema, t)) AND c.relkind IN ('r', 'p')
+			ORDER BY nth LIMIT 1;
+		IF NOT FOUND THEN
+			table_found := NULL;
+			note := format('no table %s in schema %I: %s', array_to_string(definition.tables, ' or '), target_schema,
+				CASE WHEN old_args IS NULL THEN 'left out' ELSE 'the job is left as it is' END);
+			RETURN NEXT;
+			CONTINUE;
+		END IF;
+		table_found := format('%I.%I', target_schema, table_name);
+		args := jsonb_build_object('schema', target_schema);
+		IF cardinality(definition.tables) > 1 THEN
+			args := args || jsonb_build_object('table', table_name);
+		END IF;
+		IF definition.queue IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.queue q WHERE q.name = definition.queue) THEN
+			PERFORM sweep.create_queue(definition.queue);
+		END IF;
+		IF old_args IS NULL THEN
+			EXECUTE format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
+			note := 'created';
+		ELSE
+			PERFORM sweep.alter_job(job, jsonb_build_object('args', old_args || args, 'enabled', enabled));
+			note := 'installed before: its schema and enabled are set, the rest is as it was';
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep.install_gitlab(text, boolean) IS 'creates the queues and jobs for the GitLab tables of a schema, or points those that exist there; can be repeated';
+
+CREATE FUNCTION sweep.uninstall_gitlab() RETURNS TABLE (name text, note text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	definition record;
+	waiting bigint;
+BEGIN
+	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
+		IF sweep.gitlab_args(definition.job) IS NOT NULL THEN
+			PERFORM sweep.drop_job(definition.job);
+			name := definition.job;
+			note := 'job dropped';
+			RETURN NEXT;
+		END IF;
+		SELECT q.depth INTO waiting FROM sweep.queues q WHERE q.queue = definition.queue;
+		IF FOUND THEN
+			name := definition.queue;
+			IF waiting = 0 THEN
+				PERFORM sweep.drop_queue(definition.queue);
+				note := 'queue dropped';
+			ELSE
+				note := format('queue kept: %s messages wait in it; sweep.drop_queue(%L) removes it with them', waiting, definition.queue);
+			END IF;
+			RETURN NEXT;
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep.uninstall_gitlab() IS 'drops the GitLab jobs and those of their queues that are empty; can be repeated';

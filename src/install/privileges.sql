@@ -1,0 +1,52 @@
+--
+-- Who may do what. Every grant of the extension is here.
+--
+DO $$
+DECLARE
+	wanted text;
+BEGIN
+	FOREACH wanted IN ARRAY ARRAY['sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor'] LOOP
+		IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = wanted) THEN
+			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
+		END IF;
+	END LOOP;
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM PUBLIC;
+REVOKE ALL ON ALL PROCEDURES IN SCHEMA sweep FROM PUBLIC;
+REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, sweep_user;
+
+-- Views, and the functions that they call with the rights of whoever reads them.
+GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._at_home(), sweep._job_problem(sweep.job),
+	sweep._resolve_step(text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+
+-- The table of jobs shows its own to everybody who may see them.
+GRANT SELECT ON sweep.job TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+ALTER TABLE sweep.job ENABLE ROW LEVEL SECURITY;
+CREATE POLICY job_select ON sweep.job FOR SELECT USING (sweep._may_see(run_as));
+COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one is a member of, or all of them as sweep_monitor, sweep_operator or sweep_admin';
+
+-- Jobs: what a function does for whom is checked by the function.
+GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
+	int, interval, int, text, text, interval, boolean, boolean, regrole, text), sweep.alter_job(text, jsonb), sweep.drop_job(text)
+	TO sweep_admin, sweep_user;
+GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.try_lease(text), sweep.release_lease(text) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.pause(text), sweep.resume(text), sweep.start(text, jsonb, interval), sweep.cancel(bigint)
+	TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.pause_all(), sweep.resume_all() TO sweep_admin, sweep_operator;
+GRANT EXECUTE ON PROCEDURE sweep.wait(bigint, interval) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+
+-- Queues.
+GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(text), sweep.send(text, jsonb, text),
+	sweep.send_many(text, jsonb[], text[]), sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]) TO sweep_admin, sweep_user;
+
+-- The launcher has a scheduler started here once this is committed.
+SELECT sweep._wake();

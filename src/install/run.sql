@@ -1,0 +1,430 @@
+--
+-- What ran and how it ended.
+--
+-- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches.
+-- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
+-- history delays the history and nothing else. The view sweep.run shows both.
+--
+CREATE TABLE sweep.run_live (
+	run_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	job         text NOT NULL,
+	args        jsonb NOT NULL DEFAULT '{}',
+	trigger     text NOT NULL,
+	attempt     int NOT NULL DEFAULT 1,
+	due_at      timestamptz NOT NULL,
+	started_at  timestamptz,
+	finished_at timestamptz,
+	status      text NOT NULL DEFAULT 'waiting',
+	stop_reason text,
+	batches     int NOT NULL DEFAULT 0,
+	rows        bigint NOT NULL DEFAULT 0,
+	rescued     bigint NOT NULL DEFAULT 0,
+	quarantined bigint NOT NULL DEFAULT 0,
+	cursor      jsonb,
+	detail      jsonb,
+	sqlstate    text,
+	error       text,
+	pid         int,
+	CONSTRAINT run_trigger_check CHECK (trigger IN ('schedule', 'manual', 'parent', 'retry', 'catch_up')),
+	CONSTRAINT run_status_check CHECK (status IN ('waiting', 'running', 'succeeded', 'skipped', 'failed', 'cancelled', 'lost')),
+	CONSTRAINT run_stop_reason_check CHECK (stop_reason IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled',
+		'lease_expired', 'no_progress', 'error', 'skipped', 'lost'))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
+
+CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING CONSTRAINTS, PRIMARY KEY (run_id));
+CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
+CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
+CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
+COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
+
+DO $$
+DECLARE
+	target text;
+	note text[];
+BEGIN
+	FOREACH target IN ARRAY ARRAY['run_live', 'run_history'] LOOP
+		FOREACH note SLICE 1 IN ARRAY ARRAY[
+			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
+			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
+			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lease'], ['finished_at', 'when it ended'],
+			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
+			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped or lost'],
+			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items that the rescue function handled'],
+			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
+			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
+			['pid', 'process that runs it, or ran it']] LOOP
+			EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
+		END LOOP;
+	END LOOP;
+END
+$$;
+
+CREATE FUNCTION sweep._may_see(run_as oid) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_has_role('sweep_monitor', 'MEMBER') OR pg_has_role('sweep_operator', 'MEMBER') OR pg_has_role('sweep_admin', 'MEMBER')
+		OR coalesce(pg_has_role(run_as, 'MEMBER'), false)
+$$;
+COMMENT ON FUNCTION sweep._may_see(oid) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
+
+CREATE VIEW sweep.run AS
+	WITH mine AS MATERIALIZED (SELECT j.name FROM sweep.job j WHERE sweep._may_see(j.run_as)),
+		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
+	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m)
+	UNION ALL
+	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m);
+COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
+
+-- ------------------------------------------------------------------ what C offers to the functions below
+CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_run_is_alive';
+COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the lock of the run';
+
+CREATE FUNCTION sweep.try_lease(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_try';
+COMMENT ON FUNCTION sweep.try_lease(text) IS 'takes the lease of that key for this session, if it is free; runs with this lease_key then wait or are skipped';
+
+CREATE FUNCTION sweep.release_lease(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_release';
+COMMENT ON FUNCTION sweep.release_lease(text) IS 'gives back a lease that this session took with sweep.try_lease; false when it had none';
+
+-- ------------------------------------------------------------------ due moments
+CREATE FUNCTION sweep._insert_scheduled(j sweep.job, due timestamptz, trigger text, always boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	in_the_way bigint;
+BEGIN
+	IF NOT always THEN
+		SELECT min(r.run_id) INTO in_the_way FROM sweep.run_live r WHERE r.job = j.name
+			AND (r.status = 'waiting' AND r.due_at <= due AND r.pid IS NULL AND r.trigger <> 'manual'
+				OR r.status = 'running' AND j.overlap = 'skip' AND sweep._run_is_alive(r.run_id));
+		IF j.overlap = 'cancel_previous' THEN
+			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+				WHERE r.run_id = in_the_way;
+			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running';
+		ELSIF in_the_way IS NOT NULL THEN
+			INSERT INTO sweep.run_live (job, trigger, due_at, finished_at, status, stop_reason, detail)
+				VALUES (j.name, trigger, due, clock_timestamp(), 'skipped', 'skipped',
+					jsonb_build_object('reason', 'overlap', 'run_id', in_the_way));
+			RETURN;
+		END IF;
+	END IF;
+	INSERT INTO sweep.run_live (job, trigger, due_at) VALUES (j.name, trigger, due);
+END
+$$;
+COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
+
+CREATE FUNCTION sweep._enqueue_job(j sweep.job, s sweep.job_state, at timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- A start that the scheduler sees later than this counts as missed.
+	grace constant interval := '1 min';
+	most constant int := 100;
+	problem text := sweep._job_problem(j);
+	late boolean := at - s.next_start > grace;
+	due timestamptz := s.next_due;
+	counted int := 0;
+BEGIN
+	IF problem IS DISTINCT FROM s.broken THEN
+		UPDATE sweep.job_state AS t SET broken = problem WHERE t.job = j.name;
+		IF problem IS NOT NULL THEN
+			RAISE WARNING 'job "%" is broken: %', j.name, problem;
+		END IF;
+	END IF;
+	IF problem IS NULL AND due IS NOT NULL THEN
+		IF j.catch_up = 'all' THEN
+			WHILE due <= at AND counted < most LOOP
+				PERFORM sweep._insert_scheduled(j, due, CASE WHEN at - due > grace THEN 'catch_up' ELSE 'schedule' END, counted > 0);
+				due := sweep._next_run(j.schedule, j.timezone, due, j.name);
+				counted := counted + 1;
+			END LOOP;
+		ELSIF j.catch_up = 'once' OR NOT late THEN
+			PERFORM sweep._insert_scheduled(j, due, CASE WHEN late THEN 'catch_up' ELSE 'schedule' END, false);
+		END IF;
+	END IF;
+	PERFORM sweep._reschedule(j.name, at);
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_job(sweep.job, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
+
+CREATE FUNCTION sweep._enqueue_due(at timestamptz) RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	due record;
+	counted int := 0;
+BEGIN
+	IF NOT sweep._at_home() THEN
+		RETURN 0;
+	END IF;
+	FOR due IN SELECT j, s FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+			WHERE s.next_start <= at ORDER BY s.next_start LIMIT 1000 FOR UPDATE OF s SKIP LOCKED LOOP
+		-- One job that cannot be scheduled must not keep the others from it.
+		BEGIN
+			PERFORM sweep._enqueue_job(due.j, due.s, at);
+			counted := counted + 1;
+		EXCEPTION WHEN OTHERS THEN
+			RAISE WARNING 'job "%" could not be scheduled: %', (due.j).name, SQLERRM;
+			UPDATE sweep.job_state AS t SET broken = SQLERRM, next_start = at + interval '1 min' WHERE t.job = (due.j).name;
+		END;
+	END LOOP;
+	RETURN counted;
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_due(timestamptz) IS 'queues a run for every job that is due at the moment; returns how many jobs were';
+
+CREATE FUNCTION sweep._enqueue_reboot() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	due record;
+BEGIN
+	IF NOT sweep._at_home() THEN
+		RETURN;
+	END IF;
+	FOR due IN UPDATE sweep.job_state AS s SET boot = pg_postmaster_start_time() FROM sweep.job j
+			WHERE j.name = s.job AND s.boot IS DISTINCT FROM pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
+				AND j.enabled AND s.paused_at IS NULL RETURNING j LOOP
+		PERFORM sweep._insert_scheduled(due.j, clock_timestamp(), 'schedule', false);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server';
+
+-- ------------------------------------------------------------------ starts
+CREATE FUNCTION sweep._startable_runs(at timestamptz) RETURNS TABLE (run_id bigint, job text, run_as oid)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = at, sqlstate = '55000',
+			error = sweep._job_problem(j)
+		FROM sweep.job j WHERE j.name = r.job AND r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
+			AND sweep._job_problem(j) IS NOT NULL;
+	-- Scheduled runs of one job follow each other; a run started by hand leaves it to the lease.
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
+			AND (r.trigger IN ('manual', 'parent') OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
+				AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
+					AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent'))))
+		ORDER BY r.due_at, r.run_id;
+END
+$$;
+COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, oldest first';
+
+CREATE FUNCTION sweep._next_wake() RETURNS timestamptz
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT least((SELECT min(s.next_start) FROM sweep.job_state s WHERE s.next_start IS NOT NULL AND sweep._at_home()),
+		(SELECT min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > clock_timestamp()))
+$$;
+COMMENT ON FUNCTION sweep._next_wake() IS 'when the scheduler has to look again';
+
+CREATE FUNCTION sweep._fail_start(run_id bigint, reason text) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = clock_timestamp(), sqlstate = '08006', error = reason
+		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting'
+$$;
+COMMENT ON FUNCTION sweep._fail_start(bigint, text) IS 'ends a run whose process ended before it began';
+
+CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END FROM (
+		(SELECT r.run_id, r.stop_reason, r.cursor FROM sweep.run_live r WHERE r.job = _kept_cursor.job AND r.batches > 0
+			ORDER BY r.run_id DESC LIMIT 1)
+		UNION ALL
+		(SELECT r.run_id, r.stop_reason, r.cursor FROM sweep.run_history r WHERE r.job = _kept_cursor.job AND r.batches > 0
+			ORDER BY r.run_id DESC LIMIT 1)
+		ORDER BY 1 DESC LIMIT 1) AS last
+$$;
+COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained';
+
+CREATE FUNCTION sweep._estimated_rows(job text) RETURNS bigint
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT h.rows FROM sweep.run_history h WHERE h.job = _estimated_rows.job AND h.status = 'succeeded' AND h.stop_reason = 'drained'
+		ORDER BY h.run_id DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION sweep._estimated_rows(text) IS 'rows of the last run of the job that drained';
+
+-- ------------------------------------------------------------------ ends
+CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	INSERT INTO sweep.run_live (job, args, trigger, attempt, due_at)
+		SELECT r.job, r.args, 'retry', r.attempt + 1,
+			clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + floor(random() * 10 * (r.attempt + 1)))
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+		WHERE r.run_id = _retry.run_id AND r.status IN ('failed', 'lost') AND r.attempt < j.max_attempts
+$$;
+COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
+
+CREATE FUNCTION sweep._mark_lost() RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	gone record;
+	counted int := 0;
+BEGIN
+	FOR gone IN SELECT r.run_id, r.status FROM sweep.run_live r
+			WHERE r.status IN ('waiting', 'running') AND r.pid IS NOT NULL AND NOT sweep._run_is_alive(r.run_id) LOOP
+		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = clock_timestamp()
+			WHERE r.run_id = gone.run_id AND r.status = gone.status;
+		IF FOUND THEN
+			PERFORM sweep._retry(gone.run_id);
+			counted := counted + 1;
+		END IF;
+	END LOOP;
+	RETURN counted;
+END
+$$;
+COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: status lost; returns how many';
+
+CREATE FUNCTION sweep._prune(job text, status text) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
+			WHERE k.job = _prune.job AND k.status = _prune.status ORDER BY k.run_id DESC
+			OFFSET current_setting('pg_sweep.history_per_job')::int LIMIT 1000) AS old
+		WHERE h.run_id = old.run_id
+$$;
+COMMENT ON FUNCTION sweep._prune(text, text) IS 'deletes the oldest runs of a job and outcome beyond pg_sweep.history_per_job';
+
+CREATE FUNCTION sweep._archive_runs() RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ended record;
+	counted int := 0;
+BEGIN
+	IF NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
+		RETURN 0;
+	END IF;
+	BEGIN
+		LOCK TABLE sweep.run_history IN ROW EXCLUSIVE MODE NOWAIT;
+	EXCEPTION WHEN lock_not_available THEN
+		RETURN NULL;
+	END;
+	FOR ended IN
+		WITH gone AS (DELETE FROM sweep.run_live r WHERE r.run_id IN (SELECT f.run_id FROM sweep.run_live f
+				WHERE f.finished_at IS NOT NULL ORDER BY f.run_id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING r.*),
+			kept AS (INSERT INTO sweep.run_history SELECT * FROM gone RETURNING job, status)
+		SELECT k.job, k.status, count(*) AS runs FROM kept k GROUP BY k.job, k.status ORDER BY k.job, k.status LOOP
+		PERFORM sweep._prune(ended.job, ended.status);
+		counted := counted + ended.runs;
+	END LOOP;
+	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
+			WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
+			ORDER BY k.finished_at LIMIT 1000) AS old
+		WHERE h.run_id = old.run_id;
+	RETURN counted;
+END
+$$;
+COMMENT ON FUNCTION sweep._archive_runs() IS 'moves ended runs to the history and prunes it; NULL when the history is locked';
+
+CREATE FUNCTION sweep._run_outcome(caller oid, run_id bigint) RETURNS sweep.run_live
+	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found_run sweep.run_live;
+BEGIN
+	SELECT * INTO found_run FROM (SELECT * FROM sweep.run_live r WHERE r.run_id = _run_outcome.run_id
+		UNION ALL SELECT * FROM sweep.run_history r WHERE r.run_id = _run_outcome.run_id) AS both_tables LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
+			HINT = 'The view sweep.run lists the runs of this database.';
+	END IF;
+	IF NOT (pg_has_role(caller, 'sweep_monitor', 'MEMBER') OR pg_has_role(caller, 'sweep_operator', 'MEMBER')
+			OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
+			OR EXISTS (SELECT FROM sweep.job j WHERE j.name = found_run.job AND pg_has_role(caller, j.run_as, 'MEMBER'))) THEN
+		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
+			HINT = 'Members of the role of its job and of sweep_monitor may see it.';
+	END IF;
+	RETURN found_run;
+END
+$$;
+COMMENT ON FUNCTION sweep._run_outcome(oid, bigint) IS 'a run, if the caller may see it; for sweep.wait';
+
+-- ------------------------------------------------------------------ public
+CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	job sweep.job := sweep._find_job(caller, name, true);
+	problem text := sweep._job_problem(job);
+	new_id bigint;
+BEGIN
+	PERFORM sweep._require_workers();
+	IF jsonb_typeof(args) IS DISTINCT FROM 'object' OR delay IS NULL OR delay < interval '0' THEN
+		RAISE EXCEPTION 'invalid % for job "%"', CASE WHEN jsonb_typeof(args) IS DISTINCT FROM 'object' THEN 'args' ELSE 'delay' END, name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'The args must be a JSON object, the delay zero or more.';
+	END IF;
+	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
+		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
+			HINT = format('Whoever could SET ROLE to %s may pass args; start it without.', job.run_as);
+	END IF;
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION 'job "%" is broken: %', name, problem USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = 'Mend what the message names, or change the job with sweep.alter_job.';
+	END IF;
+	INSERT INTO sweep.run_live (job, args, trigger, due_at) VALUES (name, args, 'manual', clock_timestamp() + delay)
+		RETURNING run_id INTO new_id;
+	PERFORM sweep._wake();
+	RETURN new_id;
+END
+$$;
+COMMENT ON FUNCTION sweep._start(oid, text, jsonb, interval) IS 'implements sweep.start';
+
+CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval DEFAULT '0') RETURNS bigint
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.start(text, jsonb, interval) IS 'runs a job in the background once the transaction has committed, or after the delay; returns the run_id';
+
+CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	target sweep.run_live;
+BEGIN
+	SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel.run_id;
+	IF NOT FOUND THEN
+		IF EXISTS (SELECT FROM sweep.run_history h WHERE h.run_id = _cancel.run_id) THEN
+			RETURN false;
+		END IF;
+		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
+			HINT = 'The view sweep.run lists the runs of this database.';
+	END IF;
+	IF EXISTS (SELECT FROM sweep.job j WHERE j.name = target.job) THEN
+		PERFORM sweep._find_job(caller, target.job, true);
+	ELSE
+		PERFORM sweep._check_operator(caller);
+	END IF;
+	IF target.status = 'waiting' AND NOT sweep._signal_cancel(run_id) THEN
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting';
+		PERFORM sweep._wake();
+		RETURN FOUND;
+	END IF;
+	RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
+END
+$$;
+COMMENT ON FUNCTION sweep._cancel(oid, bigint) IS 'implements sweep.cancel';
+
+CREATE FUNCTION sweep.cancel(run_id bigint) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.cancel(bigint) IS 'stops a run: between batches at the latest, a statement in flight is cancelled; false when it had ended';
+
+CREATE PROCEDURE sweep.run(name text, args jsonb DEFAULT '{}')
+	LANGUAGE c AS 'MODULE_PATHNAME', 'sweep_run_call';
+COMMENT ON PROCEDURE sweep.run(text, jsonb) IS 'runs a job in this session, one commit per batch; raises when the run failed';
+
+CREATE PROCEDURE sweep.wait(run_id bigint, timeout interval DEFAULT '1 min')
+	LANGUAGE c AS 'MODULE_PATHNAME', 'sweep_run_wait';
+COMMENT ON PROCEDURE sweep.wait(bigint, interval) IS 'ends the transaction and waits until a run has ended; raises when it failed or the time is over';
+
+CREATE FUNCTION sweep.preview(name text, args jsonb DEFAULT '{}', OUT rows bigint, OUT cursor jsonb, OUT plan text, OUT notes text)
+	RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_preview';
+COMMENT ON FUNCTION sweep.preview(text, jsonb) IS 'executes one batch of a job and rolls it back; shows what it would do, and its plan';

@@ -1,0 +1,35 @@
+/*
+ * lease.h
+ *		Advisory locks in classes of our own: who may run a job, which run is alive, which database is
+ *		kept free of us.
+ */
+#ifndef SWEEP_LEASE_H
+#define SWEEP_LEASE_H
+
+#include "storage/lock.h"
+
+/* Fourth field of the lock tag, objsubid in pg_locks; SQL functions use 1 and 2. */
+#define SWEEP_LOCK_LEASE	21335
+#define SWEEP_LOCK_RUN		21336
+#define SWEEP_LOCK_DATABASE 21337
+
+/* The lock tag of a lease; its key is hashed to 64 bits, classid and objid in pg_locks. */
+extern void sweep_lease_tag(LOCKTAG *tag, const char *key);
+
+/* Takes the lease for this process without waiting; false when another process holds it. */
+extern bool sweep_lease_acquire(const char *key);
+extern void sweep_lease_give_back(const char *key);
+extern bool sweep_lease_is_held(const char *key);
+
+/* The lock that says that a run is alive. */
+extern bool sweep_lease_acquire_run(int64 run_id);
+extern void sweep_lease_give_back_run(int64 run_id);
+
+/*
+ * Keeps schedulers out of a database until the transaction ends (hold), or asks whether somebody does
+ * (held).
+ */
+extern void sweep_lease_hold_database(Oid database);
+extern bool sweep_lease_database_is_held(Oid database);
+
+#endif							/* SWEEP_LEASE_H */

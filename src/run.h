@@ -1,0 +1,83 @@
+/*
+ * run.h
+ *		One run of one job: begun, executed batch by batch, ended with its outcome.
+ */
+#ifndef SWEEP_RUN_H
+#define SWEEP_RUN_H
+
+#include "loop.h"
+#include "shared.h"
+#include "step.h"
+#include "storage/itemptr.h"
+
+/* What a batch changes in memory; it becomes the state of the run once the batch is committed. */
+typedef struct SweepRunState
+{
+	SweepLoop	loop;
+	Jsonb	   *cursor;
+	Jsonb	   *detail;
+	ItemPointerData tid;		/* where the row of the run is */
+} SweepRunState;
+
+typedef struct SweepRun
+{
+	/* Definition, as it was when the run began */
+	int64		run_id;
+	char	   *job;
+	char	   *step_name;
+	char	   *batch_sql;
+	Jsonb	   *args;
+	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
+	Oid			run_as;
+	SweepLimits limits;
+	char	   *lease_key;
+	int64		lease_ttl_us;	/* 0 = no hard limit */
+	int32		lock_retries;
+	int64		lock_retry_delay_ms;
+	bool		flush_batch;
+	bool		keep_cursor;
+
+	/* State */
+	SweepRunState state;
+	SweepRunState next;
+	bool		begun;
+	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
+	bool		gate_closed;	/* the extension was being altered when the last transaction began */
+	int64		last_batch_us;
+
+	/* Outcome */
+	const char *status;
+	SweepStopReason reason;
+	ErrorData  *error;
+	char	   *lease_holder;	/* pid of who held the lease, when the run was skipped */
+
+	/* Support */
+	SweepStep  *step;
+	SweepSlot  *slot;
+	char	   *synchronous_commit; /* of the session */
+	int64		statement_deadline_us;
+	MemoryContext context;
+	MemoryContext batch_context;
+} SweepRun;
+
+extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
+
+/* Takes the job from the columns of SWEEP_SQL_READ_RUN or SWEEP_SQL_READ_JOB. */
+extern void sweep_run_read_job(SweepRun *run);
+
+/* Raises unless current and session user are the job's role: nobody runs another's code with his own rights. */
+extern void sweep_run_check_role(const SweepRun *run);
+
+/*
+ * Performs the run, whose lock the process holds: takes the lease, executes its batches, records the
+ * outcome and gives lease and lock back. Does not raise for what the job does.
+ */
+extern void sweep_run_perform(SweepRun *run);
+
+/* The settings a step runs with, for this transaction; a worker has them for good. */
+extern void sweep_run_set_environment(void);
+
+/* Waits without a transaction; a request to cancel ends the wait and is left to be seen by the caller. */
+extern void sweep_run_pause(long timeout_ms);
+
+#endif							/* SWEEP_RUN_H */

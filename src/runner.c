@@ -1,0 +1,126 @@
+/*
+ * runner.c
+ *		The process of one run: connects as the job's owner, performs the run, writes its own result.
+ *
+ * It is connected as the owner and nothing else, so that the job's SQL has no other identity to go back
+ * to. Whatever way it ends, its slot is given back by an exit callback and its locks by the server;
+ * a row that still says 'running' is then known to be lost.
+ */
+#include "postgres.h"
+
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "lease.h"
+#include "run.h"
+#include "runner.h"
+#include "sql.h"
+#include "worker.h"
+
+typedef struct RunnerContext
+{
+	SweepSlot  *slot;
+	SweepRun   *run;
+	bool		opened;
+	bool		found;
+} RunnerContext;
+
+static void read_work(void *arg);
+static void name_session(const SweepRun *run);
+static void give_slot_back(int code, Datum arg);
+
+static RunnerContext runner;
+
+bool
+sweep_runner_start(int64 run_id, const char *job, Oid run_as, int *slot_index,
+				   BackgroundWorkerHandle **handle, const char **reason)
+{
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run_as, .run_id = run_id};
+	SweepShared *shared = sweep_shared();
+	SweepSlot  *slot;
+	char		name[BGW_MAXLEN];
+
+	*slot_index = -1;
+	sweep_shared_lock(LW_SHARED);
+	slot = sweep_shared_find(MyDatabaseId, run_id);
+	sweep_shared_unlock();
+	if (slot != NULL)
+		return true;
+	slot = sweep_shared_claim(MyDatabaseId, run_id, job, true);
+	if (slot == NULL)
+	{
+		*reason = "pg_sweep.max_running_jobs";
+		return false;
+	}
+	args.index = slot - shared->slots;
+	args.generation = slot->generation;
+	snprintf(name, sizeof(name), "pg_sweep runner %s", job);
+	if (!sweep_worker_register("pg_sweep runner", name, "sweep_runner_main", &args, handle))
+	{
+		sweep_shared_release(slot, true);
+		*reason = "max_worker_processes";
+		return false;
+	}
+	*slot_index = args.index;
+	return true;
+}
+
+void
+sweep_runner_main(Datum arg)
+{
+	SweepWorkerArgs args;
+	ErrorData  *error = NULL;
+
+	sweep_worker_args(&args);
+	runner.slot = &sweep_shared()->slots[args.index];
+	if (!sweep_shared_attach(runner.slot, args.generation))
+		proc_exit(0);
+	before_shmem_exit(give_slot_back, 0);
+	sweep_worker_begin();
+	sweep_worker_connect(args.database, args.role);
+
+	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
+	runner.run->run_id = args.run_id;
+	if (!sweep_sql_transaction(read_work, &runner, TopMemoryContext, &error))
+		ereport(FATAL,
+				(errcode(error->sqlerrcode),
+				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
+	if (runner.found)
+	{
+		name_session(runner.run);
+		sweep_run_perform(runner.run);
+	}
+	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
+	pgstat_report_activity(STATE_IDLE, NULL);
+	proc_exit(0);
+}
+
+static void
+read_work(void *arg)
+{
+	RunnerContext *context = arg;
+	Datum		run_id = Int64GetDatum(context->run->run_id);
+
+	if (!sweep_sql_open_gate() || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
+		return;
+	sweep_run_read_job(context->run);
+	context->found = sweep_lease_acquire_run(context->run->run_id);
+}
+
+static void
+name_session(const SweepRun *run)
+{
+	char		name[NAMEDATALEN + 32];
+
+	snprintf(name, sizeof(name), "pg_sweep: %s #%lld", run->job, (long long) run->run_id);
+	sweep_worker_set("application_name", name);
+	pgstat_report_appname(name);
+}
+
+/* Registered before the connection is made, so it runs after the locks are gone. */
+static void
+give_slot_back(int code, Datum arg)
+{
+	sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->begun));
+}

@@ -1,0 +1,97 @@
+/*
+ * settings.c
+ *		The table of settings, in alphabetical order.
+ *
+ * Called once per process by _PG_init. Everything can be changed by a reload unless the size of shared
+ * memory depends on it.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "settings.h"
+
+char	   *sweep_databases = NULL;
+int			sweep_history_max_age = 30 * 24 * 60;
+int			sweep_history_per_job = 100;
+int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_running_jobs = 4;
+int			sweep_min_interval = 1000;
+
+static const struct config_enum_entry log_batches_options[] = {
+	{"off", LOG_BATCHES_OFF, false},
+	{"batches", LOG_BATCHES_BATCHES, false},
+	{NULL, 0, false}
+};
+
+static bool check_databases(char **newval, void **extra, GucSource source);
+
+void
+sweep_settings_define(bool at_server_start)
+{
+	DefineCustomStringVariable("pg_sweep.databases",
+							   "Restricts the databases in which jobs are started by their schedules.",
+							   "Names separated by commas; empty means every database that has the extension.",
+							   &sweep_databases, "", PGC_SIGHUP, GUC_LIST_INPUT,
+							   check_databases, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.history_max_age",
+							"Sets the age at which the record of a run is deleted.",
+							NULL,
+							&sweep_history_max_age, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.history_per_job",
+							"Sets how many runs are recorded per job and outcome.",
+							NULL,
+							&sweep_history_per_job, 100, 1, 1000000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("pg_sweep.log_batches",
+							 "Logs the progress of runs.",
+							 NULL,
+							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	if (at_server_start)
+		DefineCustomIntVariable("pg_sweep.max_running_jobs",
+								"Sets how many runs may be in progress in the background at a time.",
+								"Each takes one of max_worker_processes.",
+								&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.min_interval",
+							"Sets the shortest interval that a schedule may have.",
+							NULL,
+							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	MarkGUCPrefixReserved("pg_sweep");
+}
+
+bool
+sweep_settings_allow_database(const char *name)
+{
+	char	   *names = pstrdup(sweep_databases ? sweep_databases : "");
+	List	   *list = NIL;
+	ListCell   *cell;
+
+	if (!SplitIdentifierString(names, ',', &list) || list == NIL)
+		return true;
+	foreach(cell, list)
+	{
+		if (strcmp(lfirst(cell), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+check_databases(char **newval, void **extra, GucSource source)
+{
+	char	   *names = pstrdup(*newval);
+	List	   *list = NIL;
+
+	if (SplitIdentifierString(names, ',', &list))
+		return true;
+	GUC_check_errdetail("The list of names is not well-formed.");
+	return false;
+}

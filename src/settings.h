@@ -1,0 +1,30 @@
+/*
+ * settings.h
+ *		The settings of pg_sweep; doc/reference.md explains each.
+ */
+#ifndef SWEEP_SETTINGS_H
+#define SWEEP_SETTINGS_H
+
+typedef enum SweepLogBatches
+{
+	LOG_BATCHES_OFF,
+	LOG_BATCHES_BATCHES,
+} SweepLogBatches;
+
+extern char *sweep_databases;	/* names separated by commas; empty = all */
+extern int	sweep_history_max_age;	/* minutes */
+extern int	sweep_history_per_job;
+extern int	sweep_log_batches;	/* SweepLogBatches */
+extern int	sweep_max_running_jobs;
+extern int	sweep_min_interval; /* milliseconds */
+
+/*
+ * Defines the settings. Those that size shared memory exist only when the library is loaded at
+ * server start.
+ */
+extern void sweep_settings_define(bool at_server_start);
+
+/* Whether pg_sweep.databases lets us work in the database. */
+extern bool sweep_settings_allow_database(const char *name);
+
+#endif							/* SWEEP_SETTINGS_H */

@@ -1,0 +1,142 @@
+/*
+ * shared.h
+ *		Shared memory: one entry per database with a scheduler, one slot per run in progress.
+ *
+ * There is none when the library was not loaded at server start: then sweep_shared_exists() is false,
+ * a run works with a slot of its own process, and nobody else sees its progress.
+ */
+#ifndef SWEEP_SHARED_H
+#define SWEEP_SHARED_H
+
+#include "compat.h"
+#include "datatype/timestamp.h"
+#include "storage/condition_variable.h"
+#include "storage/s_lock.h"
+#include "storage/spin.h"
+
+#define SWEEP_MAX_DATABASES 128
+#define SWEEP_JOB_NAME_SIZE 64
+
+/* Reasons for which another process asks a run to stop. */
+#define SWEEP_STOP_REQUEST_CANCEL	0x01
+#define SWEEP_STOP_REQUEST_LEASE	0x02
+
+typedef enum SweepSlotState
+{
+	SLOT_FREE,					/* next: STARTING (scheduler), RUNNING (a session) */
+	SLOT_STARTING,				/* worker registered; next: RUNNING, UNOPENED, FREE */
+	SLOT_RUNNING,				/* its process is attached; next: FREE, UNOPENED */
+	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
+} SweepSlotState;
+
+typedef enum SweepPhase
+{
+	PHASE_STARTING,
+	PHASE_LEASE,				/* trying to take the lease */
+	PHASE_STEP,					/* in a batch */
+	PHASE_COMMIT,				/* committing it */
+	PHASE_ENDING,
+} SweepPhase;
+
+/* What sweep.running shows; guarded by the mutex of the slot. */
+typedef struct SweepLiveProgress
+{
+	SweepPhase	phase;
+	int64		batches;
+	int64		rows;
+	int64		last_batch_us;
+	int32		batch_size;
+	int64		estimated_rows; /* 0 = not known */
+	TimestampTz started_at;
+	TimestampTz deadline;		/* of the timeout or the lease, whichever is first; 0 = none */
+} SweepLiveProgress;
+
+typedef struct SweepSlot
+{
+	/* Guarded by the lock: shared to read, exclusive to change. */
+	SweepSlotState state;
+	bool		worker;			/* a background worker, not a session */
+	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
+	Oid			database;
+	int64		run_id;
+	int			pid;			/* 0 until the process is attached */
+	TimestampTz claimed_at;
+	char		job[SWEEP_JOB_NAME_SIZE];
+	/* Set by anybody, read by the run. */
+	pg_atomic_uint32 stop_request;
+	/* CLOCK_MONOTONIC in microseconds at which the lease ends; 0 = never. */
+	pg_atomic_uint64 lease_deadline_us;
+	slock_t		mutex;
+	SweepLiveProgress live;
+} SweepSlot;
+
+typedef enum SweepDatabaseState
+{
+	DATABASE_FREE,				/* entry not used; next: STARTING (launcher) */
+	DATABASE_STARTING,			/* scheduler registered; next: RUNNING, FREE */
+	DATABASE_RUNNING,			/* scheduler attached; next: FREE, ABSENT */
+	DATABASE_ABSENT,			/* scheduler found no extension there; next: FREE (launcher) */
+} SweepDatabaseState;
+
+typedef struct SweepDatabase
+{
+	SweepDatabaseState state;
+	Oid			database;
+	uint64		generation;
+	int			pid;
+	ProcNumber	procno;
+	bool		leave;			/* the scheduler is asked to end */
+	TimestampTz claimed_at;
+} SweepDatabase;
+
+typedef struct SweepShared
+{
+	uint64		generation;
+	ProcNumber	launcher;		/* INVALID_PROC_NUMBER when there is none */
+	bool		rescan;			/* the launcher is asked to look at all databases again */
+	ConditionVariable changed;	/* a run has ended, or a scheduler has left */
+	SweepDatabase databases[SWEEP_MAX_DATABASES];
+	int			slot_count;
+	SweepSlot	slots[FLEXIBLE_ARRAY_MEMBER];
+} SweepShared;
+
+/* Names of the phases, as sweep.running shows them. */
+extern const char *const sweep_phase_names[];
+
+/* Hooks up the request for shared memory; only while the server starts. */
+extern void sweep_shared_request(void);
+extern bool sweep_shared_exists(void);
+extern SweepShared *sweep_shared(void);
+extern void sweep_shared_lock(LWLockMode mode);
+extern void sweep_shared_unlock(void);
+
+/*
+ * Claims a slot for a run. Background runs are bounded by pg_sweep.max_running_jobs. Returns NULL
+ * when none is free or the run has one already.
+ */
+extern SweepSlot *sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker);
+
+/* Takes over the slot a worker was started with; false when it is no longer meant. */
+extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
+
+/* Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun. */
+extern void sweep_shared_release(SweepSlot *slot, bool opened);
+
+/* The slot of a run in this database, or NULL; hold the lock. */
+extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
+
+/* Sets a stop request and interrupts the process; false when no process runs it. */
+extern bool sweep_shared_stop_run(Oid database, int64 run_id, uint32 request);
+
+/* How many runs of the database are in progress. */
+extern int	sweep_shared_count_runs(Oid database);
+
+/* Wakes a process by its number; harmless when it has ended. */
+extern void sweep_shared_wake(ProcNumber procno);
+extern void sweep_shared_wake_launcher(bool rescan);
+extern void sweep_shared_wake_scheduler(Oid database);
+
+/* CLOCK_MONOTONIC in microseconds. */
+extern int64 sweep_monotonic_us(void);
+
+#endif							/* SWEEP_SHARED_H */

@@ -1,0 +1,481 @@
+/*
+ * sql.c
+ *		Transactions and statements: the only file that uses SPI and the only one that catches errors.
+ *
+ * A unit of work is one transaction. A worker begins and ends it itself. A session that executes CALL
+ * must leave that to SPI, and cannot roll back what a nested function left half done; there the work is
+ * a subtransaction, so that a failure is contained, followed by a commit.
+ *
+ * The statements of the engine are constants with parameters. They run as the owner of the extension,
+ * within the transaction of the job's own work and whatever that left behind in the session, so user,
+ * security context and search_path are set around each of them; an error restores them, as it does for
+ * every function that switches its user.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "sql.h"
+
+#define SAFE_PATH "pg_catalog, pg_temp"
+#define MAX_PARAMETERS 12
+
+/* What a run needs to know of its job; the same columns for a run that waits and for a job by name. */
+#define JOB_COLUMNS \
+	"j.name, j.step, j.batch_sql, j.batch_size, coalesce(j.max_batches, 0), coalesce(j.max_rows, 0), " \
+	"coalesce((extract(epoch FROM j.timeout) * 1000000)::bigint, -1), j.lease_key, " \
+	"coalesce((extract(epoch FROM j.lease_ttl) * 1000000)::bigint, 0), j.lock_retries, " \
+	"(extract(epoch FROM j.lock_retry_delay) * 1000)::bigint, j.flush = 'batch', j.keep_cursor, j.run_as::oid, "
+
+struct SweepPlan
+{
+	SPIPlanPtr	plan;
+};
+
+typedef struct StatementText
+{
+	const char *text;
+	int			count;
+	Oid			types[MAX_PARAMETERS];
+} StatementText;
+
+static const StatementText statements[] = {
+	[SWEEP_SQL_READ_RUN] = {
+		"SELECT " JOB_COLUMNS "j.args || r.args, (j.args || r.args) ->> 'as_of' "
+		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job WHERE r.run_id = $1 AND r.status = 'waiting'",
+	1, {INT8OID}},
+	[SWEEP_SQL_READ_JOB] = {
+		"SELECT " JOB_COLUMNS "j.args || $2, (j.args || $2) ->> 'as_of' FROM sweep.job j WHERE j.name = $1",
+	2, {TEXTOID, JSONBOID}},
+	[SWEEP_SQL_INSERT_RUN] = {
+		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid) "
+		"VALUES ($1, $2, 'manual', clock_timestamp(), $3) RETURNING run_id",
+	3, {TEXTOID, JSONBOID, INT4OID}},
+	[SWEEP_SQL_START_RUN] = {
+		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
+		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
+		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, sweep._estimated_rows(r.job)",
+	3, {INT8OID, INT4OID, BOOLOID}},
+	[SWEEP_SQL_SAVE_RUN] = {
+		"UPDATE sweep.run_live SET batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, "
+		"finished_at = CASE WHEN $7 IS NOT NULL THEN clock_timestamp() END, sqlstate = $8, error = $9 "
+		"WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
+	10, {TIDOID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID}},
+	[SWEEP_SQL_SKIP_RUN] = {
+		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = clock_timestamp(), "
+		"finished_at = clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lease_held', 'holder_pid', "
+		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
+		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 RETURNING detail ->> 'holder_pid'",
+	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
+	[SWEEP_SQL_RETRY_RUN] = {"SELECT sweep._retry($1)", 1, {INT8OID}},
+	[SWEEP_SQL_RUN_OUTCOME] = {
+		"SELECT job, status, stop_reason, batches, rows, error, finished_at IS NOT NULL FROM sweep._run_outcome($1, $2)",
+	2, {OIDOID, INT8OID}},
+	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
+	[SWEEP_SQL_STARTABLE_RUNS] = {
+		"SELECT run_id, job, run_as FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_NEXT_WAKE] = {
+		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2)", 2, {INT8OID, TEXTOID}},
+	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs()", 0, {0}},
+};
+
+StaticAssertDecl(lengthof(statements) == SWEEP_SQL_ARCHIVE + 1, "every statement has a text");
+
+static SPIPlanPtr plans[lengthof(statements)];
+static bool in_call = false;
+static Oid	extension_id = InvalidOid;
+static Oid	extension_owner = InvalidOid;
+static Oid	batch_type = InvalidOid;
+static uint64 current_row = 0;
+
+static void begin_transaction(void);
+static void commit_transaction(void);
+static void abort_transaction(MemoryContext error_context, ErrorData **error);
+static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
+static bool find_extension(void);
+static SPIPlanPtr statement_plan(SweepStatement statement);
+static uint64 check_result(int code);
+static Datum column_value(int column, bool *is_null);
+
+void
+sweep_sql_enter_call(void)
+{
+	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	in_call = true;
+}
+
+void
+sweep_sql_leave_call(void)
+{
+	in_call = false;
+	SPI_finish();
+}
+
+bool
+sweep_sql_in_call(void)
+{
+	return in_call;
+}
+
+bool
+sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	if (in_call)
+		return transaction_in_call(work, arg, error_context, error);
+	PG_TRY();
+	{
+		begin_transaction();
+		work(arg);
+		commit_transaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		abort_transaction(error_context, error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller_context);
+	pgstat_report_stat(false);
+	return done;
+}
+
+static void
+begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+commit_transaction(void)
+{
+	PopActiveSnapshot();
+	SPI_finish();
+	CommitTransactionCommand();
+}
+
+static void
+abort_transaction(MemoryContext error_context, ErrorData **error)
+{
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(error_context);
+	*error = CopyErrorData();
+	AbortOutOfAnyTransaction();
+	FlushErrorState();
+	QueryCancelPending = false;
+	RESUME_INTERRUPTS();
+}
+
+/* Work, contained by a subtransaction, and the commit, which fails as a whole or not at all. */
+static bool
+transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	volatile bool in_work = true;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		if (SPI_connect() != SPI_OK_CONNECT)
+			elog(ERROR, "could not connect to SPI");
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work(arg);
+		PopActiveSnapshot();
+		SPI_finish();
+		ReleaseCurrentSubTransaction();
+		CurrentResourceOwner = caller_owner;
+		in_work = false;
+		SPI_commit();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(error_context);
+		*error = CopyErrorData();
+		FlushErrorState();
+		if (in_work)
+		{
+			RollbackAndReleaseCurrentSubTransaction();
+			CurrentResourceOwner = caller_owner;
+		}
+		QueryCancelPending = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller_context);
+	return done;
+}
+
+void
+sweep_sql_rehearse(SweepWork work, void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		if (SPI_connect() != SPI_OK_CONNECT)
+			elog(ERROR, "could not connect to SPI");
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work(arg);
+		PopActiveSnapshot();
+		SPI_finish();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller_context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(caller_context);
+	CurrentResourceOwner = caller_owner;
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+void
+sweep_sql_end_transaction(void)
+{
+	SPI_commit();
+}
+
+bool
+sweep_sql_open_gate(void)
+{
+	LOCKTAG		tag;
+
+	if (!OidIsValid(extension_id) && !find_extension())
+		return false;
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension_id, 0);
+	if (LockAcquire(&tag, AccessShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("extension pg_sweep is being altered or dropped")));
+	AcceptInvalidationMessages();
+	if (SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(batch_type)))
+		return true;
+	return find_extension();
+}
+
+static bool
+find_extension(void)
+{
+	Oid			schema = get_namespace_oid("sweep", true);
+	HeapTuple	tuple;
+
+	extension_id = get_extension_oid("pg_sweep", true);
+	if (!OidIsValid(extension_id) || !OidIsValid(schema))
+	{
+		extension_id = InvalidOid;
+		return false;
+	}
+	batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(batch_type));
+	if (!HeapTupleIsValid(tuple))
+	{
+		extension_id = InvalidOid;
+		return false;
+	}
+	/* The objects of an extension belong to whoever created it. */
+	extension_owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+Oid
+sweep_sql_batch_type(void)
+{
+	return batch_type;
+}
+
+uint64
+sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
+{
+	Oid			user;
+	int			security_context;
+	int			nest_level = 0;
+	uint64		count;
+
+	GetUserIdAndSecContext(&user, &security_context);
+	SetUserIdAndSecContext(extension_owner, security_context | SECURITY_LOCAL_USERID_CHANGE);
+	if (strcmp(namespace_search_path, SAFE_PATH) != 0)
+	{
+		nest_level = NewGUCNestLevel();
+		set_config_option("search_path", SAFE_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	}
+	count = check_result(SPI_execute_plan(statement_plan(statement), values, nulls, false, 0));
+	if (nest_level != 0)
+		AtEOXact_GUC(true, nest_level);
+	SetUserIdAndSecContext(user, security_context);
+	return count;
+}
+
+/* The plans of constant statements are generic ones: nothing in them depends on the values. */
+static SPIPlanPtr
+statement_plan(SweepStatement statement)
+{
+	if (plans[statement] == NULL)
+	{
+		const StatementText *source = &statements[statement];
+		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types,
+											  CURSOR_OPT_GENERIC_PLAN);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			elog(ERROR, "could not prepare \"%s\": %s", source->text, SPI_result_code_string(SPI_result));
+		plans[statement] = plan;
+	}
+	return plans[statement];
+}
+
+SweepPlan *
+sweep_sql_prepare(const char *text, int count, Oid *types)
+{
+	SPIPlanPtr	prepared = SPI_prepare(text, count, types);
+	SweepPlan  *plan;
+
+	if (prepared == NULL || SPI_keepplan(prepared) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result))));
+	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
+	plan->plan = prepared;
+	return plan;
+}
+
+uint64
+sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
+{
+	return check_result(SPI_execute_plan(plan->plan, values, nulls, false, 0));
+}
+
+static uint64
+check_result(int code)
+{
+	if (code < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("statement could not be executed in a batch: %s", SPI_result_code_string(code)),
+				 errhint("A batch is one transaction: it cannot begin or end one.")));
+	current_row = 0;
+	return SPI_processed;
+}
+
+void
+sweep_sql_row(uint64 row)
+{
+	current_row = row;
+}
+
+static Datum
+column_value(int column, bool *is_null)
+{
+	return SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, is_null);
+}
+
+bool
+sweep_sql_is_null(int column)
+{
+	bool		is_null;
+
+	(void) column_value(column, &is_null);
+	return is_null;
+}
+
+int64
+sweep_sql_int64(int column)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	return is_null ? 0 : DatumGetInt64(value);
+}
+
+int32
+sweep_sql_int32(int column)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	return is_null ? 0 : DatumGetInt32(value);
+}
+
+bool
+sweep_sql_bool(int column)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	return !is_null && DatumGetBool(value);
+}
+
+Oid
+sweep_sql_oid(int column)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	return is_null ? InvalidOid : DatumGetObjectId(value);
+}
+
+char *
+sweep_sql_text(int column, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+	char	   *string = is_null ? NULL : TextDatumGetCString(value);
+
+	MemoryContextSwitchTo(old);
+	return string;
+}
+
+Jsonb *
+sweep_sql_jsonb(int column, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+	Jsonb	   *json = is_null ? NULL : DatumGetJsonbPCopy(value);
+
+	MemoryContextSwitchTo(old);
+	return json;
+}
+
+ItemPointerData
+sweep_sql_tid(int column)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	return *(ItemPointer) DatumGetPointer(value);
+}

@@ -1,0 +1,89 @@
+/*
+ * sql.h
+ *		Transactions and the statements of the engine.
+ */
+#ifndef SWEEP_SQL_H
+#define SWEEP_SQL_H
+
+#include "access/htup.h"
+#include "storage/itemptr.h"
+#include "utils/jsonb.h"
+
+/* The constant statements, see the table in sql.c for their texts and parameters. */
+typedef enum SweepStatement
+{
+	SWEEP_SQL_READ_RUN,
+	SWEEP_SQL_READ_JOB,
+	SWEEP_SQL_INSERT_RUN,
+	SWEEP_SQL_START_RUN,
+	SWEEP_SQL_SAVE_RUN,
+	SWEEP_SQL_SKIP_RUN,
+	SWEEP_SQL_RETRY_RUN,
+	SWEEP_SQL_RUN_OUTCOME,
+	SWEEP_SQL_TICK,
+	SWEEP_SQL_REBOOT,
+	SWEEP_SQL_STARTABLE_RUNS,
+	SWEEP_SQL_NEXT_WAKE,
+	SWEEP_SQL_FAIL_START,
+	SWEEP_SQL_ARCHIVE,
+} SweepStatement;
+
+/* A statement that is not constant: the call of a step. */
+typedef struct SweepPlan SweepPlan;
+
+typedef void (*SweepWork) (void *arg);
+
+/*
+ * Says how this process controls its transactions: a worker begins and ends them itself, a session
+ * that executes a procedure (CALL) asks SPI to. Enter before the first transaction, leave at the end.
+ */
+extern void sweep_sql_enter_call(void);
+extern void sweep_sql_leave_call(void);
+extern bool sweep_sql_in_call(void);
+
+/*
+ * Does a piece of work in a transaction of its own and commits it. When it fails: rolls back, returns
+ * false and leaves a copy of the error in error_context. The only place that catches errors.
+ */
+extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
+
+/* Does a piece of work and rolls it back, in a transaction that goes on; raises what it raises. */
+extern void sweep_sql_rehearse(SweepWork work, void *arg);
+
+/* Only within CALL: ends the transaction, so that a wait holds no snapshot, and begins another. */
+extern void sweep_sql_end_transaction(void);
+
+/*
+ * Finds the extension, in a transaction. False when this database has none (any more). Raises
+ * LOCK_NOT_AVAILABLE while somebody drops or updates it: DROP EXTENSION then never meets a process of
+ * ours that holds half of the locks it needs.
+ */
+extern bool sweep_sql_open_gate(void);
+
+/* The type sweep.batch; the gate must have been opened. */
+extern Oid	sweep_sql_batch_type(void);
+
+/*
+ * Executes a constant statement as the owner of the extension, under a safe search_path, and returns
+ * the number of its rows, which sweep_sql_row selects from. Values are those of the last statement.
+ */
+extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
+
+/* Prepares a statement of the job; kept until the process ends. */
+extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types);
+
+/* Executes it as the current user; returns the number of rows returned or affected. */
+extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);
+
+/* Columns are numbered from 1; the values are copied to the current memory context, NULL if null. */
+extern void sweep_sql_row(uint64 row);
+extern bool sweep_sql_is_null(int column);
+extern int64 sweep_sql_int64(int column);
+extern int32 sweep_sql_int32(int column);
+extern bool sweep_sql_bool(int column);
+extern Oid	sweep_sql_oid(int column);
+extern char *sweep_sql_text(int column, MemoryContext context);
+extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
+extern ItemPointerData sweep_sql_tid(int column);
+
+#endif							/* SWEEP_SQL_H */

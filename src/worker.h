@@ -1,0 +1,41 @@
+/*
+ * worker.h
+ *		What the processes of pg_sweep have in common: how they start, connect, wait and are woken.
+ */
+#ifndef SWEEP_WORKER_H
+#define SWEEP_WORKER_H
+
+#include "compat.h"
+#include "datatype/timestamp.h"
+
+/* What a worker is told by whoever registers it; travels in bgw_extra. */
+typedef struct SweepWorkerArgs
+{
+	Oid			database;
+	Oid			role;			/* runner: whom it connects as */
+	int			index;			/* of its database or slot in shared memory */
+	uint64		generation;		/* of that entry */
+	int64		run_id;			/* runner */
+} SweepWorkerArgs;
+
+/*
+ * Registers a dynamic worker that is never restarted by the postmaster. False when there is no slot
+ * left in max_worker_processes.
+ */
+extern bool sweep_worker_register(const char *type, const char *name, const char *entry_point,
+								  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle);
+extern void sweep_worker_args(SweepWorkerArgs *args);
+
+/* Signal handlers, first thing in a process. */
+extern void sweep_worker_begin(void);
+
+/* Connects and sets up the session; role InvalidOid = the bootstrap superuser. */
+extern void sweep_worker_connect(Oid database, Oid role);
+
+/* Sets a parameter for the session, stronger than what the role or database brought. */
+extern void sweep_worker_set(const char *name, const char *value);
+
+/* Waits for the latch or so many milliseconds; answers interrupts and reloads the configuration. */
+extern void sweep_worker_wait(long timeout_ms);
+
+#endif							/* SWEEP_WORKER_H */
