@@ -103,4 +103,7 @@ extern bool sweep_cron_parse(const char *text, uint32_t seed,
 extern bool sweep_cron_next(const SweepCron *cron, int64_t after,
 							SweepCronOffset offset, void *arg, int64_t *next);
 
+/* Is there any date on which the schedule is due? */
+extern bool sweep_cron_has_date(const SweepCron *cron);
+
 #endif							/* SWEEP_CRON_H */
