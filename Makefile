@@ -23,6 +23,7 @@ SOURCES = \
 	src/step.c \
 	src/caller.c \
 	src/report.c \
+	src/guard.c \
 	src/run.c \
 	src/call.c \
 	src/preview.c \
@@ -39,6 +40,8 @@ INSTALL_PARTS = \
 	src/install/types.sql \
 	src/install/schedule.sql \
 	src/install/job.sql \
+	src/install/job_check.sql \
+	src/install/job_api.sql \
 	src/install/run.sql \
 	src/install/queue.sql \
 	src/install/monitor.sql \

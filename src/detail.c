@@ -23,7 +23,6 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 {
 	JsonbParseState *state = NULL;
 	JsonbIterator *iterator;
-	JsonbIteratorToken token;
 	JsonbValue	key;
 	JsonbValue	value;
 
@@ -38,7 +37,7 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
 	iterator = JsonbIteratorInit(&total->root);
 	(void) JsonbIteratorNext(&iterator, &value, true);
-	while ((token = JsonbIteratorNext(&iterator, &key, true)) == WJB_KEY)
+	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
 	{
 		JsonbValue *other = findJsonbValueFromContainer(&part->root, JB_FOBJECT, &key);
 
@@ -50,7 +49,7 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 	}
 	iterator = JsonbIteratorInit(&part->root);
 	(void) JsonbIteratorNext(&iterator, &value, true);
-	while ((token = JsonbIteratorNext(&iterator, &key, true)) == WJB_KEY)
+	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
 	{
 		(void) JsonbIteratorNext(&iterator, &value, true);
 		if (findJsonbValueFromContainer(&total->root, JB_FOBJECT, &key) == NULL)

@@ -16,17 +16,15 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "detail.h"
+#include "guard.h"
 #include "lease.h"
 #include "report.h"
 #include "run.h"
@@ -51,12 +49,6 @@ static bool pass_gate(SweepRun *run);
 static void save_run(SweepRun *run);
 static void set_transaction(SweepRun *run, bool last);
 static Jsonb *copy_jsonb(Jsonb *source);
-static void arm_lease(SweepRun *run);
-static void lease_timer_fired(void);
-
-/* The run in progress in this process, for the timer of its lease. */
-static SweepRun *current_run = NULL;
-static TimeoutId lease_timer;
 
 SweepRun *
 sweep_run_create(MemoryContext parent, SweepSlot *slot)
@@ -113,7 +105,6 @@ sweep_run_check_role(const SweepRun *run)
 void
 sweep_run_perform(SweepRun *run)
 {
-	current_run = run;
 	if (begin_run(run))
 	{
 		while (run->reason == SWEEP_STOP_NONE)
@@ -124,11 +115,9 @@ sweep_run_perform(SweepRun *run)
 		if (!run->ended)
 			end_run(run);
 	}
-	if (run->lease_ttl_us > 0)
-		disable_timeout(lease_timer, false);
+	sweep_guard_disarm_lease(run);
 	sweep_lease_give_back(run->lease_key);
 	sweep_lease_give_back_run(run->run_id);
-	current_run = NULL;
 }
 
 /* The lease, then the row that says that the run is in progress, in a commit of its own. */
@@ -145,7 +134,7 @@ begin_run(SweepRun *run)
 			ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 		return false;
 	}
-	arm_lease(run);
+	sweep_guard_arm_lease(run);
 	if (!transact(run, start_work, run->context, &error))
 	{
 		run->status = "failed";
@@ -272,10 +261,6 @@ batch_work(void *arg)
 	save_run(run);
 }
 
-/*
- * The statement timeout guards the step alone. Nothing else arms it in a worker; in a session that of
- * the CALL is already running.
- */
 static void
 call_step(SweepRun *run, SweepProgress *progress)
 {
@@ -289,15 +274,10 @@ call_step(SweepRun *run, SweepProgress *progress)
 
 	if (run->step == NULL)
 		run->step = sweep_step_prepare(run->context, run->step_name, run->batch_sql);
-	if (StatementTimeout > 0 && !sweep_sql_in_call())
-	{
-		run->statement_deadline_us = sweep_monotonic_us() + (int64) StatementTimeout * 1000;
-		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
-	}
+	if (!sweep_sql_in_call())
+		sweep_guard_arm_statement(run);
 	sweep_step_call(run->step, &batch, progress, run->batch_context);
-	if (run->statement_deadline_us != 0)
-		disable_timeout(STATEMENT_TIMEOUT, false);
-	run->statement_deadline_us = 0;
+	(void) sweep_guard_disarm_statement(run);
 }
 
 /* The batch is committed: what it came to is now the state of the run. */
@@ -326,11 +306,9 @@ judge_failure(SweepRun *run, ErrorData *error)
 {
 	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
 	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
-	bool		timed_out = run->statement_deadline_us != 0 && sweep_monotonic_us() >= run->statement_deadline_us;
+	bool		timed_out = sweep_guard_disarm_statement(run);
 
-	if (run->statement_deadline_us != 0)
-		disable_timeout(STATEMENT_TIMEOUT, false);
-	run->statement_deadline_us = 0;
+	QueryCancelPending = false;
 	run->status = "failed";
 	run->reason = SWEEP_STOP_ERROR;
 	if (cancelled && (request & SWEEP_STOP_REQUEST_LEASE) != 0)
@@ -489,30 +467,4 @@ static Jsonb *
 copy_jsonb(Jsonb *source)
 {
 	return source == NULL ? NULL : DatumGetJsonbPCopy(JsonbPGetDatum(source));
-}
-
-/* The hard limit of a run; the scheduler watches the same deadline from outside. */
-static void
-arm_lease(SweepRun *run)
-{
-	static bool registered = false;
-
-	if (run->lease_ttl_us <= 0)
-		return;
-	if (!registered)
-		lease_timer = RegisterTimeout(USER_TIMEOUT, lease_timer_fired);
-	registered = true;
-	pg_atomic_write_u64(&run->slot->lease_deadline_us, (uint64) (sweep_monotonic_us() + run->lease_ttl_us));
-	enable_timeout_after(lease_timer, (int) Min(run->lease_ttl_us / 1000 + 1, PG_INT32_MAX));
-}
-
-/* In a signal handler. */
-static void
-lease_timer_fired(void)
-{
-	if (current_run != NULL)
-	{
-		pg_atomic_fetch_or_u32(&current_run->slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
-		kill(MyProcPid, SIGINT);
-	}
 }

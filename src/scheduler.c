@@ -60,13 +60,14 @@ typedef struct Scheduler
 	MemoryContext tick_context;
 	BackgroundWorkerHandle **handles;	/* by slot: the runners that we registered */
 	int		   *reminders;		/* by slot: how often the watchdog has asked */
-	bool		extension_found;
+	bool		absent;			/* the extension is not, or no longer, there */
 	bool		booted;			/* @reboot jobs are queued */
 	List	   *startable;		/* of StartableRun */
 	bool		history_locked;
 	bool		tick_failed;
 	const char *short_of;		/* the setting that keeps runs waiting, NULL when none waits */
 	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
+	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
 	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
 } Scheduler;
 
@@ -157,7 +158,7 @@ sweep_scheduler_main(Datum arg)
 		MemoryContextReset(scheduler.tick_context);
 		MemoryContextSwitchTo(scheduler.tick_context);
 		scheduler_tick();
-		if (!scheduler.extension_found || scheduler.entry->leave)
+		if (scheduler.absent || scheduler.entry->leave)
 			proc_exit(0);
 		pgstat_report_activity(STATE_IDLE, NULL);
 		sweep_worker_wait(time_to_wait());
@@ -167,10 +168,9 @@ sweep_scheduler_main(Datum arg)
 static void
 scheduler_tick(void)
 {
-	scheduler.extension_found = true;
 	scheduler.tick_failed = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
-	if (transact(due_work) && scheduler.extension_found)
+	if (transact(due_work) && !scheduler.absent)
 	{
 		start_runs();
 		(void) transact(end_work);
@@ -206,8 +206,8 @@ due_work(void *arg)
 	uint64		count;
 
 	scheduler.startable = NIL;
-	scheduler.extension_found = sweep_sql_open_gate();
-	if (!scheduler.extension_found)
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
 		return;
 	if (!scheduler.booted)
 		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
@@ -269,6 +269,7 @@ note_shortage(const char *reason)
 	else if (reason == NULL && scheduler.short_of != NULL)
 		ereport(LOG, (errmsg("pg_sweep runs no longer wait for a background worker")));
 	scheduler.short_of = reason;
+	scheduler.entry->short_of_workers = reason != NULL;
 }
 
 /* Records what has ended, keeps the history, and asks when to look again. */
@@ -279,8 +280,8 @@ end_work(void *arg)
 	ListCell   *cell;
 	Datum		now;
 
-	scheduler.extension_found = sweep_sql_open_gate();
-	if (!scheduler.extension_found)
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
 		return;
 	foreach(cell, unopened)
 	{
@@ -302,6 +303,8 @@ end_work(void *arg)
 	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);
 	if (!sweep_sql_is_null(1))
 		scheduler.wake_in_us = sweep_sql_int64(1);
+	/* A job that is locked by somebody stays due: that must not become a spin. */
+	scheduler.behind_ms = scheduler.wake_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
 }
 
 /* Slots of runs whose process ended before it began, or never came up. */
@@ -368,7 +371,7 @@ time_to_wait(void)
 	long		wait_ms = HEARTBEAT_MS;
 
 	if (scheduler.wake_in_us < (int64) HEARTBEAT_MS * 1000)
-		wait_ms = (long) (Max(scheduler.wake_in_us, 0) / 1000 + 1);
+		wait_ms = Max((long) (scheduler.wake_in_us / 1000 + 1), scheduler.behind_ms);
 	if (scheduler.pause_ms > 0)
 		wait_ms = Min(wait_ms, scheduler.pause_ms);
 	if (scheduler.tick_failed)
@@ -384,7 +387,7 @@ leave(int code, Datum arg)
 {
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (scheduler.entry->generation == scheduler.generation)
-		scheduler.entry->state = scheduler.extension_found ? DATABASE_FREE : DATABASE_ABSENT;
+		scheduler.entry->state = scheduler.absent ? DATABASE_ABSENT : DATABASE_FREE;
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&sweep_shared()->changed);
 	sweep_shared_wake_launcher(false);

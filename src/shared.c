@@ -142,14 +142,23 @@ sweep_shared_attach(SweepSlot *slot, uint64 generation)
 void
 sweep_shared_release(SweepSlot *slot, bool opened)
 {
-	Oid			database = slot->database;
+	ProcNumber	schedulers[SWEEP_MAX_DATABASES];
+	int			count = 0;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
 	slot->state = slot->worker && !opened ? SLOT_UNOPENED : SLOT_FREE;
 	slot->pid = 0;
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		SweepDatabase *entry = &shared->databases[i];
+
+		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of_workers))
+			schedulers[count++] = entry->procno;
+	}
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&shared->changed);
-	sweep_shared_wake_scheduler(database);
+	for (int i = 0; i < count; i++)
+		sweep_shared_wake(schedulers[i]);
 }
 
 SweepSlot *

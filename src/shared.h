@@ -86,6 +86,7 @@ typedef struct SweepDatabase
 	int			pid;
 	ProcNumber	procno;
 	bool		leave;			/* the scheduler is asked to end */
+	bool		short_of_workers;	/* runs wait there for a worker that ends anywhere; written by the scheduler */
 	TimestampTz claimed_at;
 } SweepDatabase;
 

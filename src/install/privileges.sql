@@ -48,5 +48,14 @@ GRANT EXECUTE ON PROCEDURE sweep.wait(bigint, interval) TO sweep_admin, sweep_op
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(text), sweep.send(text, jsonb, text),
 	sweep.send_many(text, jsonb[], text[]), sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]) TO sweep_admin, sweep_user;
 
+-- GitLab: everything acts with the rights of its caller, who needs those on the tables as well.
+GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
+	sweep.gitlab_create_environments_auto_stop(jsonb, boolean), sweep.gitlab_environments_auto_stop(sweep.batch),
+	sweep.gitlab_keep_environment(bigint, timestamptz), sweep.gitlab_stop_environment(sweep.message),
+	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
+	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
+	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) TO sweep_admin, sweep_user;
+GRANT SELECT ON sweep.gitlab_kept_environment TO sweep_admin, sweep_user;
+
 -- The launcher has a scheduler started here once this is committed.
 SELECT sweep._wake();

@@ -198,17 +198,25 @@ COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once pe
 CREATE FUNCTION sweep._startable_runs(at timestamptz) RETURNS TABLE (run_id bigint, job text, run_as oid)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	at_home boolean := sweep._at_home();
 BEGIN
+	IF sweep._is_copy() THEN
+		RETURN;
+	END IF;
 	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = at, sqlstate = '55000',
 			error = sweep._job_problem(j)
 		FROM sweep.job j WHERE j.name = r.job AND r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND sweep._job_problem(j) IS NOT NULL;
-	-- Scheduled runs of one job follow each other; a run started by hand leaves it to the lease.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
+	-- of one job follow each other.
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND (r.trigger IN ('manual', 'parent') OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
-				AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
-					AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent'))))
+			AND (r.trigger IN ('manual', 'parent') OR at_home AND s.paused_at IS NULL
+				AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
+					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
+						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent'))))
 		ORDER BY r.due_at, r.run_id;
 END
 $$;
@@ -366,6 +374,11 @@ BEGIN
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
 			HINT = format('Whoever could SET ROLE to %s may pass args; start it without.', job.run_as);
+	END IF;
+	IF sweep._is_copy() THEN
+		RAISE EXCEPTION 'database "%" is a copy: its jobs are paused', current_database()
+			USING ERRCODE = 'object_not_in_prerequisite_state',
+				HINT = 'If they are meant to run here, call sweep.resume_all(); CALL sweep.run() works without.';
 	END IF;
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION 'job "%" is broken: %', name, problem USING ERRCODE = 'object_not_in_prerequisite_state',

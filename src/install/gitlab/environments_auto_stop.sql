@@ -115,12 +115,16 @@ CREATE FUNCTION sweep.gitlab_stop_environment(message sweep.message) RETURNS voi
 AS $$
 DECLARE
 	always constant smallint := 0;
-	args jsonb := sweep.gitlab_args('environments_auto_stop');
-	environments text := format('%I.environments', args ->> 'schema');
+	args jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop');
+	environments text := quote_ident(args ->> 'schema') || '.environments';
 	environment_id bigint := message.payload -> 'environment_id';
 	environment record;
 	has_action boolean := false;
 BEGIN
+	IF environments IS NULL THEN
+		RAISE EXCEPTION 'job "environments_auto_stop" does not exist'
+			USING ERRCODE = 'undefined_object', HINT = 'sweep.install_gitlab creates it, and its args say where the environments are.';
+	END IF;
 	EXECUTE format('SELECT auto_stop_at, auto_stop_setting FROM %s '
 			'WHERE id = $1 AND state = ''available'' AND auto_stop_at < now() FOR UPDATE', environments)
 		INTO environment USING environment_id;

@@ -19,22 +19,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep.gitlab_jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queue it fills';
 
-CREATE FUNCTION sweep._gitlab_args(caller oid, job text) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF EXISTS (SELECT FROM sweep.job j WHERE j.name = _gitlab_args.job) THEN
-		RETURN (sweep._find_job(caller, job, false)).args;
-	END IF;
-	RETURN NULL;
-END
-$$;
-COMMENT ON FUNCTION sweep._gitlab_args(oid, text) IS 'implements sweep.gitlab_args';
-
-CREATE FUNCTION sweep.gitlab_args(job text) RETURNS jsonb
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_args(text) IS 'args of a job that the caller may change; NULL when there is no such job';
-
 CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', enabled boolean DEFAULT true)
 	RETURNS TABLE (job text, table_found text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -51,7 +35,7 @@ BEGIN
 	END IF;
 	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
 		job := definition.job;
-		old_args := sweep.gitlab_args(job);
+		old_args := (SELECT j.args FROM sweep.job AS j WHERE j.name = definition.job);
 		SELECT t INTO table_name
 			FROM unnest(definition.tables) WITH ORDINALITY AS candidate (t, nth)
 			JOIN pg_class c ON c.oid = to_regclass(format('%I.%I', target_schema, t)) AND c.relkind IN ('r', 'p')
@@ -68,7 +52,7 @@ BEGIN
 		IF cardinality(definition.tables) > 1 THEN
 			args := args || jsonb_build_object('table', table_name);
 		END IF;
-		IF definition.queue IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.queue q WHERE q.name = definition.queue) THEN
+		IF definition.queue IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.queues AS q WHERE q.queue = definition.queue) THEN
 			PERFORM sweep.create_queue(definition.queue);
 		END IF;
 		IF old_args IS NULL THEN
@@ -92,13 +76,13 @@ DECLARE
 	waiting bigint;
 BEGIN
 	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
-		IF sweep.gitlab_args(definition.job) IS NOT NULL THEN
+		IF EXISTS (SELECT FROM sweep.job AS j WHERE j.name = definition.job) THEN
 			PERFORM sweep.drop_job(definition.job);
 			name := definition.job;
 			note := 'job dropped';
 			RETURN NEXT;
 		END IF;
-		SELECT q.depth INTO waiting FROM sweep.queues q WHERE q.queue = definition.queue;
+		SELECT q.depth INTO waiting FROM sweep.queues AS q WHERE q.queue = definition.queue;
 		IF FOUND THEN
 			name := definition.queue;
 			IF waiting = 0 THEN

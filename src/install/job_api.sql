@@ -1,0 +1,206 @@
+--
+-- Creating, changing, dropping and pausing jobs.
+--
+-- ------------------------------------------------------------------ create, alter, drop
+CREATE FUNCTION sweep._create_job(caller oid, name text, step text, batch_sql text, schedule text, timezone text, args jsonb,
+	flush text, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_key text, lease_ttl interval,
+	lock_retries int, lock_retry_delay interval, max_attempts int, overlap text, catch_up text, jitter interval,
+	keep_cursor boolean, enabled boolean, run_as regrole, description text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	job sweep.job;
+BEGIN
+	job := ROW(name, step, batch_sql, schedule,
+		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, current_setting('TimeZone')) ELSE timezone END, args,
+		flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
+		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
+		coalesce(run_as, caller::regrole), description);
+	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_schedule(job), sweep._check_step(job);
+	BEGIN
+		INSERT INTO sweep.job SELECT (job).*;
+	EXCEPTION WHEN unique_violation THEN
+		RAISE EXCEPTION 'job "%" already exists', name
+			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it.';
+	END;
+	INSERT INTO sweep.job_state (job, boot) VALUES (name, pg_postmaster_start_time());
+	INSERT INTO sweep.control (system_identifier, database)
+		SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
+		ON CONFLICT DO NOTHING;
+	PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
+	int, interval, int, text, text, interval, boolean, boolean, regrole, text) IS 'implements sweep.create_job';
+
+CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql text DEFAULT NULL, schedule text DEFAULT NULL,
+	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', flush text DEFAULT 'run', batch_size int DEFAULT 1000,
+	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_key text DEFAULT NULL,
+	lease_ttl interval DEFAULT NULL, lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms',
+	max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
+	keep_cursor boolean DEFAULT false, enabled boolean DEFAULT true, run_as regrole DEFAULT NULL,
+	description text DEFAULT NULL) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
+	int, interval, int, text, text, interval, boolean, boolean, regrole, text) IS 'creates a job';
+
+CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	old sweep.job := sweep._find_job(caller, name, false);
+	job sweep.job;
+	known text[];
+	word text;
+BEGIN
+	IF jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
+		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
+	END IF;
+	SELECT array_agg(a.attname ORDER BY a.attnum) INTO known FROM pg_attribute a
+		WHERE a.attrelid = 'sweep.job'::regclass AND a.attnum > 1 AND NOT a.attisdropped;
+	SELECT k INTO word FROM jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
+			HINT = format('The keys are %s.', array_to_string(known, ', '));
+	END IF;
+	SELECT * INTO old FROM sweep.job j WHERE j.name = _alter_job.name FOR UPDATE;
+	job := old;
+	FOR word IN SELECT jsonb_object_keys(changes) LOOP
+		BEGIN
+			job := jsonb_populate_record(job, jsonb_build_object(word, changes -> word));
+		EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation THEN
+			RAISE EXCEPTION 'invalid value % for key "%"', changes -> word, word USING ERRCODE = 'invalid_parameter_value',
+				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_job would take for the argument of that name.';
+		END;
+	END LOOP;
+	job.lease_key := coalesce(job.lease_key, job.name);
+	IF job.schedule IS NOT NULL THEN
+		job.timezone := coalesce(job.timezone, current_setting('TimeZone'));
+	ELSIF NOT changes ? 'timezone' THEN
+		job.timezone := NULL;
+	END IF;
+	-- What the job's role executes may be changed only by those who could be that role.
+	IF (job.step, job.batch_sql, job.args, job.run_as) IS DISTINCT FROM (old.step, old.batch_sql, old.args, old.run_as) THEN
+		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
+	END IF;
+	PERFORM sweep._check_limits(job);
+	IF (job.step, job.batch_sql, job.run_as) IS DISTINCT FROM (old.step, old.batch_sql, old.run_as) THEN
+		PERFORM sweep._check_step(job);
+	END IF;
+	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key,
+			lease_ttl, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description)
+		= ROW(job.step, job.batch_sql, job.schedule, job.timezone, job.args, job.flush, job.batch_size, job.max_batches, job.max_rows,
+			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.max_attempts, job.overlap,
+			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description)
+		WHERE j.name = _alter_job.name;
+	IF (job.schedule, job.timezone, job.jitter, job.enabled) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter, old.enabled) THEN
+		PERFORM sweep._check_schedule(job), sweep._reschedule(name, clock_timestamp()), sweep._wake();
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._alter_job(oid, text, jsonb) IS 'implements sweep.alter_job';
+
+CREATE FUNCTION sweep.alter_job(name text, changes jsonb) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.alter_job(text, jsonb) IS 'changes a job: keys are the argument names of sweep.create_job; a run in progress keeps what it began with';
+
+CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._find_job(caller, name, false);
+	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+		WHERE r.job = _drop_job.name AND r.status = 'waiting';
+	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';
+	PERFORM sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_job(oid, text) IS 'implements sweep.drop_job';
+
+CREATE FUNCTION sweep.drop_job(name text) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.drop_job(text) IS 'removes a job and cancels its run in progress; its history stays until it is too old';
+
+-- ------------------------------------------------------------------ pause and resume
+CREATE FUNCTION sweep._pause(caller oid, name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._find_job(caller, name, true);
+	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, now()), next_due = NULL, next_start = NULL
+		WHERE s.job = _pause.name;
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+		WHERE r.job = _pause.name AND r.status = 'waiting' AND r.trigger IN ('schedule', 'catch_up', 'retry') AND r.pid IS NULL;
+	PERFORM sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._pause(oid, text) IS 'implements sweep.pause';
+
+CREATE FUNCTION sweep.pause(name text) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.pause(text) IS 'suspends the schedule of a job; a run in progress ends as usual';
+
+CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._find_job(caller, name, true);
+	UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _resume.name AND s.paused_at IS NOT NULL;
+	IF FOUND THEN
+		PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._resume(oid, text) IS 'implements sweep.resume';
+
+CREATE FUNCTION sweep.resume(name text) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.resume(text) IS 'ends a pause; moments that passed meanwhile are not caught up';
+
+CREATE FUNCTION sweep._check_operator(caller oid) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT (pg_has_role(caller, 'sweep_operator', 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')) THEN
+		RAISE EXCEPTION 'permission denied to act on all jobs' USING ERRCODE = 'insufficient_privilege',
+			HINT = 'Members of sweep_operator and sweep_admin may do this.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_operator(oid) IS 'raises unless the caller may act on all jobs';
+
+CREATE FUNCTION sweep._pause_all(caller oid) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._check_operator(caller), sweep._settle(now(), false), sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._pause_all(oid) IS 'implements sweep.pause_all';
+
+CREATE FUNCTION sweep.pause_all() RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.pause_all() IS 'suspends all schedules of this database; runs in progress end as usual';
+
+CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._check_operator(caller);
+	IF sweep._is_copy() THEN
+		-- They were queued where this database was copied from, and belong there.
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+			WHERE r.status = 'waiting' AND r.pid IS NULL;
+	END IF;
+	PERFORM sweep._settle(NULL, true);
+	PERFORM sweep._reschedule(j.name, clock_timestamp()) FROM sweep.job j;
+	PERFORM sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._resume_all(oid) IS 'implements sweep.resume_all';
+
+CREATE FUNCTION sweep.resume_all() RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.resume_all() IS 'ends sweep.pause_all, and makes a restored copy run its schedules; jobs paused by name stay paused';

@@ -1,0 +1,197 @@
+--
+-- Whether the definition of a job is right. What can be known beforehand is refused when the job is
+-- created or changed; what turns out later makes the job broken, with a reason, until it heals.
+--
+CREATE FUNCTION sweep._steps() RETURNS TABLE (function regprocedure, schema_name name, function_name name)
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT p.oid, n.nspname, p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE p.prokind = 'f' AND NOT p.proretset AND p.pronargs = 1
+			AND p.proargtypes[0] = 'sweep.batch'::regtype AND p.prorettype = 'sweep.progress'::regtype
+$$;
+COMMENT ON FUNCTION sweep._steps() IS 'the functions of this database that have the form of a step';
+
+CREATE FUNCTION sweep._resolve_step(step text) RETURNS regprocedure
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts text[];
+BEGIN
+	parts := parse_ident(step);
+	IF cardinality(parts) <> 2 THEN
+		RETURN NULL;
+	END IF;
+	RETURN (SELECT s.function FROM sweep._steps() s WHERE s.schema_name = parts[1] AND s.function_name = parts[2]);
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._resolve_step(text) IS 'the function a step text names; NULL when there is none of the right form';
+
+CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	owner pg_roles;
+	step_function regprocedure;
+BEGIN
+	SELECT * INTO owner FROM pg_roles r WHERE r.oid = job.run_as;
+	IF NOT FOUND THEN
+		RETURN format('role with OID %s does not exist', job.run_as::oid);
+	END IF;
+	IF NOT owner.rolcanlogin AND current_setting('server_version_num')::int < 170000 THEN
+		RETURN format('role "%s" is not permitted to log in', owner.rolname);
+	END IF;
+	IF NOT has_database_privilege(owner.oid, current_database(), 'CONNECT') THEN
+		RETURN format('role "%s" may not connect to the database', owner.rolname);
+	END IF;
+	IF job.step IS NOT NULL THEN
+		step_function := sweep._resolve_step(job.step);
+		IF step_function IS NULL THEN
+			RETURN format('function %s(sweep.batch) returning sweep.progress does not exist', job.step);
+		END IF;
+		IF NOT has_function_privilege(owner.oid, step_function, 'EXECUTE') OR NOT has_schema_privilege(owner.oid,
+				(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = step_function), 'USAGE') THEN
+			RETURN format('role "%s" may not execute function %s', owner.rolname, step_function);
+		END IF;
+	END IF;
+	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
+		PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
+	END IF;
+	RETURN NULL;
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN SQLERRM;
+END
+$$;
+COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
+
+CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	candidates text;
+	problem text;
+BEGIN
+	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
+		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
+	END IF;
+	IF job.batch_sql IS NOT NULL THEN
+		BEGIN
+			PERFORM sweep._check_batch_sql(job.batch_sql);
+		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
+			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
+				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
+		END;
+	ELSIF sweep._resolve_step(job.step) IS NULL THEN
+		SELECT string_agg(format('%I.%I', s.schema_name, s.function_name), ', ' ORDER BY s.schema_name) INTO candidates
+			FROM sweep._steps() s WHERE s.function_name = regexp_replace(job.step, '^.*\.', '');
+		RAISE EXCEPTION 'function %(sweep.batch) returning sweep.progress does not exist', job.step
+			USING ERRCODE = 'undefined_function',
+				HINT = coalesce('Write the name with its schema: ' || candidates || '.',
+					'A step is named with its schema and is a function(sweep.batch) RETURNS sweep.progress.');
+	END IF;
+	problem := sweep._job_problem(job);
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION 'job "%" could not run: %', job.name, problem
+			USING ERRCODE = 'insufficient_privilege',
+				HINT = format('Before version 17, PostgreSQL lets a background worker connect only as a role with LOGIN; '
+					'the role needs CONNECT on the database, USAGE on the schema of the step and EXECUTE on the step: '
+					'see ALTER ROLE %s LOGIN and GRANT.', job.run_as);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_step(sweep.job) IS 'raises unless the job names something that its role can run';
+
+CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wrong text;
+	wanted text;
+BEGIN
+	SELECT a.attname INTO wrong FROM pg_attribute a WHERE a.attrelid = 'sweep.job'::regclass AND a.attnotnull
+		AND to_jsonb(job) -> a.attname = 'null'::jsonb ORDER BY a.attnum LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
+			HINT = 'Leave it out to get its default, or to keep what it is.';
+	END IF;
+	SELECT c.message, c.hint INTO wrong, wanted FROM (VALUES
+		(job.name = '' OR octet_length(job.name) > 63, 'job name "' || job.name || '"', 'A name has 1 to 63 bytes.'),
+		(job.name ~ '[[:cntrl:]]', 'job name with a control character', 'Use printable characters.'),
+		(job.batch_size < 1 OR job.batch_size > 1000000, 'batch_size ' || job.batch_size, 'It must be between 1 and 1000000.'),
+		(job.max_batches < 1, 'max_batches ' || job.max_batches, 'It must be greater than zero, or NULL for no limit.'),
+		(job.max_rows < 1, 'max_rows ' || job.max_rows, 'It must be greater than zero, or NULL for no limit.'),
+		(job.timeout < interval '0', 'timeout ' || job.timeout, 'It must be zero or more, or NULL for no limit.'),
+		(job.lease_key = '', 'lease_key ""', 'Leave it out to use the name of the job.'),
+		(job.lease_ttl <= interval '0', 'lease_ttl ' || job.lease_ttl, 'It must be greater than zero, or NULL for no hard limit.'),
+		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
+		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
+			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),
+		(job.max_attempts < 1 OR job.max_attempts > 25, 'max_attempts ' || job.max_attempts, 'It must be between 1 and 25.'),
+		(job.flush NOT IN ('run', 'batch'), 'flush "' || job.flush || '"', 'It must be "run" or "batch".'),
+		(job.overlap NOT IN ('skip', 'queue_one', 'cancel_previous'), 'overlap "' || job.overlap || '"',
+			'It must be "skip", "queue_one" or "cancel_previous".'),
+		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
+		(job.jitter < interval '0', 'jitter ' || job.jitter, 'It must be zero or more.'),
+		(jsonb_typeof(job.args) <> 'object', 'args ' || job.args::text, 'The args must be a JSON object.'),
+		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
+			'A time zone belongs to a schedule.')
+	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
+	END IF;
+	IF job.args ? 'as_of' THEN
+		BEGIN
+			PERFORM (job.args ->> 'as_of')::timestamptz;
+		EXCEPTION WHEN data_exception THEN
+			RAISE EXCEPTION 'invalid as_of "%" in the args', job.args ->> 'as_of'
+				USING ERRCODE = 'invalid_parameter_value', HINT = 'Write a timestamp with its zone: "2026-01-01T00:00:00Z".';
+		END;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';
+
+CREATE FUNCTION sweep._check_schedule(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	smallest interval := current_setting('pg_sweep.min_interval')::interval;
+	shortest interval;
+BEGIN
+	IF job.schedule IS NULL THEN
+		RETURN;
+	END IF;
+	PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
+	SELECT min(n.gap) INTO shortest FROM (SELECT r.moment - lag(r.moment) OVER (ORDER BY r.moment) AS gap
+		FROM sweep.next_runs(job.schedule, job.timezone, now(), 100, job.name) AS r (moment)) AS n;
+	IF shortest < smallest THEN
+		RAISE EXCEPTION 'schedule "%" is due every %, more often than pg_sweep.min_interval allows', job.schedule, shortest
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = format('The setting is %s.', smallest),
+				HINT = 'Choose a longer interval, or lower pg_sweep.min_interval.';
+	END IF;
+	IF NOT sweep._has_workers() THEN
+		RAISE WARNING 'job "%" will not be started by its schedule', job.name
+			USING DETAIL = 'pg_sweep is not loaded at server start.',
+				HINT = 'Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_schedule(sweep.job) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
+
+CREATE FUNCTION sweep._has_workers() RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_available';
+COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at server start, so that it can start workers';
+
+CREATE FUNCTION sweep._check_role(caller oid, job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT sweep._can_become(caller, job.run_as) THEN
+		RAISE EXCEPTION 'permission denied to run job "%" as role %', job.name, job.run_as
+			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_role(oid, sweep.job) IS 'raises unless the caller could SET ROLE to the role of the job';
