@@ -62,6 +62,7 @@ sweep_preview(PG_FUNCTION_ARGS)
 	bool		nulls[4] = {0};
 	Datum		request[2];
 	void	   *arguments[2] = {&preview, request};
+	ErrorData  *error;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -74,10 +75,15 @@ sweep_preview(PG_FUNCTION_ARGS)
 	initStringInfo(&preview.plan);
 	request[0] = PG_GETARG_DATUM(0);
 	request[1] = JsonbPGetDatum(PG_GETARG_JSONB_P(1));
-	sweep_sql_rehearse(read_work, arguments);
+	error = sweep_sql_rehearse(read_work, arguments);
+	if (error != NULL)
+		ReThrowError(error);
 	sweep_run_check_role(preview.run);
 	install_hooks();
-	sweep_sql_rehearse(step_work, &preview);
+	error = sweep_sql_rehearse(step_work, &preview);
+	catching = NULL;
+	if (error != NULL)
+		ReThrowError(error);
 
 	values[0] = Int64GetDatum(preview.rows);
 	values[1] = preview.cursor ? JsonbPGetDatum(preview.cursor) : (Datum) 0;
@@ -118,7 +124,6 @@ step_work(void *arg)
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	catching = preview;
 	sweep_step_call(run->step, &batch, &progress, preview->context);
-	catching = NULL;
 	preview->rows = progress.rows;
 	preview->cursor = progress.cursor;
 }
@@ -149,10 +154,7 @@ install_hooks(void)
 	static bool installed = false;
 
 	if (installed)
-	{
-		catching = NULL;		/* an error may have ended the last preview */
 		return;
-	}
 	previous_start_hook = ExecutorStart_hook;
 	ExecutorStart_hook = catch_start;
 	previous_end_hook = ExecutorEnd_hook;

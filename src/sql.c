@@ -232,7 +232,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 	return done;
 }
 
-void
+ErrorData *
 sweep_sql_rehearse(SweepWork work, void *arg)
 {
 	MemoryContext caller_context = CurrentMemoryContext;
@@ -259,8 +259,7 @@ sweep_sql_rehearse(SweepWork work, void *arg)
 	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(caller_context);
 	CurrentResourceOwner = caller_owner;
-	if (error != NULL)
-		ReThrowError(error);
+	return error;
 }
 
 void

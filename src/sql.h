@@ -47,8 +47,11 @@ extern bool sweep_sql_in_call(void);
  */
 extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 
-/* Does a piece of work and rolls it back, in a transaction that goes on; raises what it raises. */
-extern void sweep_sql_rehearse(SweepWork work, void *arg);
+/*
+ * Does a piece of work and rolls it back, in a transaction that goes on. Returns what it raised, in the
+ * current memory context, or NULL.
+ */
+extern ErrorData *sweep_sql_rehearse(SweepWork work, void *arg);
 
 /* Only within CALL: ends the transaction, so that a wait holds no snapshot, and begins another. */
 extern void sweep_sql_end_transaction(void);

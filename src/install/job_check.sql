@@ -103,6 +103,22 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_step(sweep.job) IS 'raises unless the job names something that its role can run';
 
+CREATE FUNCTION sweep._check_args(name text, args jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
+		RAISE EXCEPTION 'invalid args % for job "%"', coalesce(args::text, 'NULL'), name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'The args must be a JSON object.';
+	END IF;
+	PERFORM (args ->> 'as_of')::timestamptz;
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR invalid_text_representation THEN
+	RAISE EXCEPTION 'invalid as_of "%" in the args of job "%"', args ->> 'as_of', name
+		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write a timestamp with its zone: "2026-01-01T00:00:00Z".';
+END
+$$;
+COMMENT ON FUNCTION sweep._check_args(text, jsonb) IS 'raises unless the args are an object, and its as_of, if any, a timestamp';
+
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -134,21 +150,13 @@ BEGIN
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
 		(job.jitter < interval '0', 'jitter ' || job.jitter, 'It must be zero or more.'),
-		(jsonb_typeof(job.args) <> 'object', 'args ' || job.args::text, 'The args must be a JSON object.'),
 		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
 			'A time zone belongs to a schedule.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	IF job.args ? 'as_of' THEN
-		BEGIN
-			PERFORM (job.args ->> 'as_of')::timestamptz;
-		EXCEPTION WHEN data_exception THEN
-			RAISE EXCEPTION 'invalid as_of "%" in the args', job.args ->> 'as_of'
-				USING ERRCODE = 'invalid_parameter_value', HINT = 'Write a timestamp with its zone: "2026-01-01T00:00:00Z".';
-		END;
-	END IF;
+	PERFORM sweep._check_args(job.name, job.args);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

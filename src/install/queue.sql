@@ -104,16 +104,18 @@ DECLARE
 BEGIN
 	SELECT * INTO found_queue FROM sweep.queue q WHERE q.name = _find_queue.queue;
 	IF NOT FOUND THEN
-		-- the closest name is the one that is right for the longest
+		-- the closest name is right at its beginning and end for at least half
 		SELECT q.name INTO closest
-		FROM sweep.queue q
-		WHERE lower(left(q.name, 3)) = lower(left(_find_queue.queue, 3))
-		ORDER BY (SELECT count(*) FROM generate_series(1, length(q.name)) AS i
-				  WHERE lower(left(q.name, i)) = lower(left(_find_queue.queue, i))) DESC, q.name
-		LIMIT 1;
+			FROM sweep.queue q,
+				LATERAL (SELECT count(*) FILTER (WHERE left(q.name, i) = left(_find_queue.queue, i))
+						+ count(*) FILTER (WHERE right(q.name, i) = right(_find_queue.queue, i)) AS right_letters
+					FROM generate_series(1, least(length(q.name), length(_find_queue.queue))) AS i) AS alike
+			WHERE right_letters * 2 >= greatest(length(q.name), length(_find_queue.queue))
+			ORDER BY right_letters DESC, q.name
+			LIMIT 1;
 		RAISE EXCEPTION 'queue "%" does not exist', _find_queue.queue
-			USING ERRCODE = 'undefined_object', HINT = coalesce(format('Perhaps you meant "%s".', closest),
-				'sweep.create_queue creates a queue.');
+			USING ERRCODE = 'undefined_object',
+				HINT = coalesce('Perhaps you meant "' || closest || '".', 'sweep.create_queue creates a queue.');
 	END IF;
 	IF NOT (pg_has_role(caller, found_queue.owner, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')) THEN
 		RAISE EXCEPTION 'permission denied for queue "%"', found_queue.name
@@ -196,6 +198,10 @@ DECLARE
 	id   int := (sweep._find_queue(caller, _send.queue)).queue_id;
 	sent bigint;
 BEGIN
+	IF _send.payload IS NULL THEN
+		RAISE EXCEPTION 'payload must not be null'
+			USING ERRCODE = 'null_value_not_allowed', HINT = 'Send ''{}'' or ''null'' when there is nothing to say.';
+	END IF;
 	INSERT INTO sweep.queue_message (queue_id, key, payload)
 	SELECT q.queue_id, _send.key, _send.payload
 	FROM sweep.queue q
@@ -225,6 +231,10 @@ BEGIN
 	IF keys IS NOT NULL AND cardinality(keys) <> coalesce(cardinality(payloads), 0) THEN
 		RAISE EXCEPTION '% keys for % payloads', cardinality(keys), coalesce(cardinality(payloads), 0)
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'Give one key for each payload, NULL where a message has none, or no keys at all.';
+	END IF;
+	IF array_position(payloads, NULL) IS NOT NULL THEN
+		RAISE EXCEPTION 'payload % must not be null', array_position(payloads, NULL)
+			USING ERRCODE = 'null_value_not_allowed', HINT = 'Send ''{}'' or ''null'' when there is nothing to say.';
 	END IF;
 	INSERT INTO sweep.queue_message (queue_id, key, payload)
 	SELECT q.queue_id, m.key, m.payload

@@ -367,9 +367,10 @@ DECLARE
 	new_id bigint;
 BEGIN
 	PERFORM sweep._require_workers();
-	IF jsonb_typeof(args) IS DISTINCT FROM 'object' OR delay IS NULL OR delay < interval '0' THEN
-		RAISE EXCEPTION 'invalid % for job "%"', CASE WHEN jsonb_typeof(args) IS DISTINCT FROM 'object' THEN 'args' ELSE 'delay' END, name
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'The args must be a JSON object, the delay zero or more.';
+	PERFORM sweep._check_args(name, args);
+	IF delay IS NULL OR delay < interval '0' THEN
+		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::text, 'NULL'), name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be zero or more.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',

@@ -24,6 +24,17 @@
 -- a table it has no statistics of: it is the generic one, and what is switched
 -- off leaves only the way along the index.
 --
+-- The index is (state, auto_stop_at) WHERE state = 'available' AND auto_stop_at
+-- IS NOT NULL. Because of that WHERE the planner drops state = 'available', and
+-- without the leading column no bound on auto_stop_at says where to begin or
+-- end: hence the comparisons as rows. They take the state from a variable; of
+-- a constant the planner knows that nothing is greater, and would sort it all.
+--
+-- Within one moment the index does not know the order by id, so each batch
+-- reads all that is left of that moment. Where so many share it that this is
+-- dearer than walking along the ids, as after an UPDATE of all environments
+-- of a customer, the cursor gets "upto" and the next batches walk.
+--
 CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
@@ -33,32 +44,56 @@ DECLARE
 	available constant text := 'available';
 	last_at timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
 	last_id bigint := coalesce(b.cursor ->> 'id', '0');
+	upto bigint := b.cursor ->> 'upto';
 	due record;
+	same record;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	-- The index is (state, auto_stop_at) WHERE state = 'available'. Compared
-	-- without state it would be walked from its start in every batch, compared
-	-- with a constant the planner would expect no row behind it and sort all.
-	SELECT count(*) AS rows, max(e.auto_stop_at) AS last_at, pg_catalog.array_agg(e.id) AS ids,
-			pg_catalog.array_agg(pg_catalog.jsonb_build_object('environment_id', e.id, 'project_id', e.project_id)) AS payloads
-		INTO due
-		FROM (
-			SELECT id, project_id, auto_stop_at
-			FROM environments
-			WHERE (state::text, auto_stop_at, id) > (available, last_at, last_id)
-				AND state::text = 'available'::text AND auto_stop_at < b.as_of
-				AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
-					WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
-			ORDER BY state, auto_stop_at, id
-			LIMIT b.size) AS e;
+	LOOP
+		SELECT count(*) AS rows, min(e.auto_stop_at) AS first_at, max(e.auto_stop_at) AS last_at, pg_catalog.array_agg(e.id) AS ids,
+				pg_catalog.array_agg(pg_catalog.jsonb_build_object('environment_id', e.id, 'project_id', e.project_id)) AS payloads
+			INTO due
+			FROM (
+				(SELECT id, project_id, auto_stop_at
+				FROM environments
+				WHERE state::text = 'available'::text AND auto_stop_at < b.as_of
+					AND (state::text, auto_stop_at, id) > (available, last_at, last_id)
+					AND (state::text, auto_stop_at) < (available, b.as_of)
+					AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
+						WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
+					AND upto IS NULL
+				ORDER BY state, auto_stop_at, id
+				LIMIT b.size)
+				UNION ALL
+				(SELECT id, project_id, auto_stop_at
+				FROM environments
+				WHERE state::text = 'available'::text AND auto_stop_at < b.as_of
+					AND auto_stop_at = last_at AND id > last_id AND id <= upto
+					AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
+						WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
+				ORDER BY id
+				LIMIT b.size)) AS e;
+		EXIT WHEN due.rows > 0 OR upto IS NULL;
+		upto := NULL;
+	END LOOP;
 
 	IF due.rows > 0 THEN
 		PERFORM sweep.send_many('environments_auto_stop', due.payloads, due.ids::text[]);
 		last_at := due.last_at;
 		last_id := due.ids[due.rows];
 	END IF;
-	RETURN ROW(due.rows, pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id), NULL::jsonb);
+	IF upto IS NULL AND due.rows = b.size AND due.first_at = due.last_at THEN
+		SELECT count(*) AS rows, max(id) AS last_id INTO same
+			FROM environments
+			WHERE state::text = 'available'::text AND auto_stop_at = last_at AND id > last_id
+				AND (state::text, auto_stop_at) >= (available, last_at) AND (state::text, auto_stop_at) <= (available, last_at);
+		IF same.rows * same.rows / 2 / b.size > same.last_id - last_id THEN
+			upto := same.last_id;
+		END IF;
+	END IF;
+	RETURN ROW(due.rows, pg_catalog.jsonb_strip_nulls(
+		pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id, 'upto', upto)), NULL::jsonb);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
@@ -76,13 +111,16 @@ $$;
 COMMENT ON FUNCTION sweep.gitlab_create_environments_auto_stop(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
 
 -- ------------------------------------------------------------------ what could not be stopped
+-- Known to the job alone and gone with it.
 CREATE TABLE sweep.gitlab_kept_environment (
 	environment_id bigint PRIMARY KEY,
-	auto_stop_at   timestamptz NOT NULL
+	auto_stop_at   timestamptz NOT NULL,
+	job            text NOT NULL DEFAULT 'environments_auto_stop' REFERENCES sweep.job (name) ON DELETE CASCADE
 );
 COMMENT ON TABLE sweep.gitlab_kept_environment IS 'environments that stop only by an action and have none: not sent again until their auto_stop_at changes';
 COMMENT ON COLUMN sweep.gitlab_kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep.gitlab_kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
+COMMENT ON COLUMN sweep.gitlab_kept_environment.job IS 'always environments_auto_stop';
 SELECT pg_catalog.pg_extension_config_dump('sweep.gitlab_kept_environment', '');
 
 CREATE FUNCTION sweep._gitlab_keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
