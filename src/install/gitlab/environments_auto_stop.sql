@@ -25,10 +25,10 @@
 -- off leaves only the way along the index.
 --
 -- The index is (state, auto_stop_at) WHERE state = 'available' AND auto_stop_at
--- IS NOT NULL. Because of that WHERE the planner drops state = 'available', and
--- without the leading column no bound on auto_stop_at says where to begin or
--- end: hence the comparisons as rows. They take the state from a variable; of
--- a constant the planner knows that nothing is greater, and would sort it all.
+-- IS NOT NULL. Because of that WHERE the planner drops state = 'available' from
+-- the conditions on the index, and without its leading column the bounds on
+-- auto_stop_at say neither where to begin nor where to end: each batch would
+-- read the index from its start. Hence state = ANY (available), which it keeps.
 --
 -- Within one moment the index does not know the order by id, so each batch
 -- reads all that is left of that moment. Where so many share it that this is
@@ -41,7 +41,7 @@ CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep
 	SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-	available constant text := 'available';
+	available constant text[] := '{available}';
 	last_at timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
 	last_id bigint := coalesce(b.cursor ->> 'id', '0');
 	upto bigint := b.cursor ->> 'upto';
@@ -57,9 +57,8 @@ BEGIN
 			FROM (
 				(SELECT id, project_id, auto_stop_at
 				FROM environments
-				WHERE state::text = 'available'::text AND auto_stop_at < b.as_of
-					AND (state::text, auto_stop_at, id) > (available, last_at, last_id)
-					AND (state::text, auto_stop_at) < (available, b.as_of)
+				WHERE state::text = 'available'::text AND state::text = ANY (available)
+					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
 					AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
 						WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
 					AND upto IS NULL
@@ -86,8 +85,8 @@ BEGIN
 	IF upto IS NULL AND due.rows = b.size AND due.first_at = due.last_at THEN
 		SELECT count(*) AS rows, max(id) AS last_id INTO same
 			FROM environments
-			WHERE state::text = 'available'::text AND auto_stop_at = last_at AND id > last_id
-				AND (state::text, auto_stop_at) >= (available, last_at) AND (state::text, auto_stop_at) <= (available, last_at);
+			WHERE state::text = 'available'::text AND state::text = ANY (available)
+				AND auto_stop_at = last_at AND id > last_id;
 		IF same.rows * same.rows / 2 / b.size > same.last_id - last_id THEN
 			upto := same.last_id;
 		END IF;

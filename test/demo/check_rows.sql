@@ -1,0 +1,24 @@
+--
+-- What fill.sql left must be what the demonstration promises. Prints one line
+-- for each number that is not.
+--
+SELECT format('%s: %s rows expected, found %s', what, expected, coalesce(found::text, 'none'))
+FROM (
+	SELECT v.*
+	FROM (SELECT count(*) AS total, count(*) FILTER (WHERE state = 'available' AND auto_stop_at < now()) AS due
+			FROM environments) AS e,
+		(SELECT sum(refs) AS total, count(*) AS projects
+			FROM (SELECT project_id, count(*) AS refs FROM p_batched_git_ref_updates_deletions
+				WHERE status = 1 GROUP BY project_id) AS project) AS d,
+		(SELECT count(*) AS total, count(*) FILTER (WHERE created_at <= now() - interval '7 days'
+				AND (contacted_at IS NULL OR contacted_at <= now() - interval '7 days')) AS stale
+			FROM ci_runner_machines) AS m,
+		LATERAL (VALUES
+			('environments', 1000000, e.total),
+			('environments that are due', 100000, e.due),
+			('pending deletions of git refs', 1000000, d.total),
+			('projects with pending deletions', 12000, d.projects),
+			('runner machines', 200000, m.total),
+			('stale runner machines', 1500, m.stale)) AS v (what, expected, found)
+) AS number
+WHERE found IS DISTINCT FROM expected;

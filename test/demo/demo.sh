@@ -1,0 +1,266 @@
+#!/bin/sh
+# demo.sh: the three GitLab jobs on a million rows, on a server of its own.
+#
+#	demo.sh start    (make demo)        starts over: server, rows, extension, runs, results
+#	demo.sh shell    (make demo-shell)  psql on it
+#	demo.sh stop     (make demo-stop)   stops it and removes its data
+#
+# The server lives in tmp_demo and stays until it is stopped. The demonstration
+# is a test as well: every count it shows is compared with what it must be, and
+# a difference is an error. It writes for 100 columns; on a terminal the lines of
+# progress are overwritten, elsewhere each run prints a line per fifth of its way.
+set -eu
+. "$(dirname "$0")/../bin/lib.sh"
+
+demo=$sweep_top/tmp_demo
+here=test/demo
+# in the order in which they are ready
+tables='p_batched_git_ref_updates_deletions ci_runner_machines environments'
+bold='' normal='' live=no
+if test -t 1 && test "${TERM:-dumb}" != dumb
+then
+	bold=$(printf '\033[1m') normal=$(printf '\033[0m') live=yes
+fi
+
+main()
+{
+	case ${1-} in
+		start) demo_start ;;
+		shell) demo_shell ;;
+		stop)  demo_stop ;;
+		*)     sed -n '3,$s/^#\t/usage: /p' "$0" >&2; exit 2 ;;
+	esac
+}
+
+demo_start()
+{
+	trap interrupted INT TERM HUP
+	trap 'ended $?' EXIT
+	began=$(milliseconds)
+	phase_began=$began
+	phases=
+
+	heading "A server in tmp_demo, with tables as GitLab has them"
+	start_server
+	phase_ends 'server'
+	fill_tables
+	expect_nothing check_rows.sql
+	phase_ends 'rows and indexes'
+
+	heading "CREATE EXTENSION pg_sweep; SELECT * FROM sweep.install_gitlab();"
+	demo_psql -f $here/install.sql
+	echo ' (Schedules are paused until the end, so that this shows the same numbers at any minute.)'
+	phase_ends 'install'
+
+	heading "SELECT sweep.start(name) FROM sweep.jobs;  -- all three at once, in the background"
+	runs=$(start_runs)
+	show_progress
+	phase_ends 'jobs'
+
+	echo
+	demo_psql -v runs="$runs" -v bold="$bold" -v normal="$normal" -f $here/results.sql
+	expect_nothing check_runs.sql -v runs="$runs"
+	demo_psql -q -c 'SELECT sweep.resume(name) FROM sweep.job' >/dev/null
+	phase_ends 'results and checks'
+	echo "Every count above was checked. All of it took $(seconds_since "$began"):"
+	echo " $phases"
+	what_now
+}
+
+demo_shell()
+{
+	if ! sweep_cluster_running "$demo"
+	then
+		sweep_die 'The demonstration does not run: "make demo" starts it.'
+	fi
+	sweep_cluster_use "$demo"
+	exec psql
+}
+
+demo_stop()
+{
+	if ! test -e "$demo"
+	then
+		sweep_say 'The demonstration does not run: nothing to stop.'
+		return
+	fi
+	sweep_cluster_remove "$demo"
+	sweep_say 'The server of the demonstration is stopped, its data removed.'
+}
+
+# ---------------------------------------------------------------- the phases
+
+# wal_level = minimal is for fill.sql. Durability is that of any server: fsync
+# and synchronous_commit stay on.
+start_server()
+{
+	sweep_cluster_remove "$demo"
+	sweep_cluster_start "$demo" 'wal_level = minimal' 'max_wal_senders = 0' \
+		'max_wal_size = 4GB' 'checkpoint_timeout = 30min' 'shared_buffers = 256MB' \
+		'max_worker_processes = 16'
+	demo_psql -q -f $here/gitlab_schema.sql
+}
+
+# All tables at once, one process each. Their messages go to a file, because an
+# interruption stops the server under them.
+fill_tables()
+{
+	processes=
+	for table in $tables
+	do
+		demo_psql -v table="$table" -f $here/fill.sql >"$demo/fill.$table.log" 2>&1 &
+		processes="$processes $!"
+	done
+	for table in $tables
+	do
+		process=${processes# }
+		process=${process%% *}
+		processes=${processes# "$process"}
+		if ! wait "$process"
+		then
+			cat "$demo/fill.$table.log" >&2
+			fail "table $table could not be filled"
+		fi
+		describe_table "$table"
+	done
+}
+
+describe_table()
+{
+	case $1 in
+		environments)       echo ' 1,000,000 environments                   100,000 of them are due to be stopped' ;;
+		ci_runner_machines) echo '   200,000 runner machines                1,500 of them have been silent for a week' ;;
+		*)                  echo ' 1,000,000 pending deletions of git refs  in 12,000 projects' ;;
+	esac
+}
+
+# Prints the numbers of the runs.
+start_runs()
+{
+	demo_psql -At -c "SELECT string_agg(run_id::text, ',')
+		FROM (SELECT sweep.start(name) AS run_id FROM (SELECT name FROM sweep.jobs ORDER BY name) AS job) AS run"
+}
+
+# Until every run has ended. The sleep only sets the rate of refreshing; what
+# ends the loop is the state of the runs.
+show_progress()
+{
+	give_up=$(($(milliseconds) + 60000))
+	shown=
+	lines_up=
+	while :
+	do
+		state=$(demo_psql -At -F ' ' -v runs="$runs" -f $here/progress.sql)
+		show_state
+		in_progress=$(echo "$state" | grep -cv '^[0-9]* ended ') || break
+		if test "$(milliseconds)" -gt "$give_up"
+		then
+			fail "$in_progress of the runs $runs have not ended within a minute"
+		fi
+		sleep 0.1 # showing the runs is what happens here, the sleep is the work
+	done
+}
+
+show_state()
+{
+	if test $live = yes
+	then
+		printf '%s' "$lines_up"
+		echo "$state" | sed "s/^[0-9]* [^ ]* //; s/\$/$(printf '\033[K')/"
+		lines_up=$(printf '\033[%dA' "$(echo "$state" | wc -l)")
+		return
+	fi
+	while read -r run fifth text
+	do
+		case " $shown " in
+			*" $run:$fifth "*) ;;
+			*) echo "  $text"; shown="$shown $run:$fifth" ;;
+		esac
+	done <<-END
+	$state
+	END
+}
+
+what_now()
+{
+	cat <<-END
+
+	${bold}What now${normal}   The server runs on and the jobs follow their schedules. Look at it with ${bold}make demo-shell${normal}:
+	  SELECT run_id, job, trigger, rows, stop_reason FROM sweep.run ORDER BY run_id;
+	      -- the next minute sends the other projects
+	  CALL sweep.run('ci_runners_stale_machines_cleanup');
+	      -- runs a job in your session: deletes the other 500
+	  SELECT * FROM sweep.claim('environments_auto_stop', 3);
+	      -- what a consumer does; then sweep.ack(lease)
+	${bold}make demo-stop${normal} stops the server and removes it.
+	END
+}
+
+# ---------------------------------------------------------------- helpers
+
+demo_psql()
+{
+	sweep_psql "$demo" -P pager=off "$@"
+}
+
+# A file of checks prints what is wrong, nothing when all is as it should be.
+expect_nothing()
+{
+	file=$1
+	shift
+	wrong=$(demo_psql -At "$@" -f "$here/$file")
+	if test -n "$wrong"
+	then
+		echo "$wrong" >&2
+		fail 'the numbers above are not what they must be'
+	fi
+}
+
+heading()
+{
+	printf '\n%s%s%s\n' "$bold" "$1" "$normal"
+}
+
+milliseconds()
+{
+	echo $(($(date +%s%N) / 1000000))
+}
+
+seconds_since()
+{
+	elapsed=$(($(milliseconds) - $1))
+	printf '%d.%02d s' $((elapsed / 1000)) $((elapsed % 1000 / 10))
+}
+
+phase_ends()
+{
+	phases="$phases${phases:+, }$1 $(seconds_since "$phase_began")"
+	phase_began=$(milliseconds)
+}
+
+fail()
+{
+	sweep_say "$@"
+	exit 1
+}
+
+# What failed has said why; the server is left for a look at it.
+ended()
+{
+	test "$1" -ne 0 || return 0
+	sweep_say 'The demonstration FAILED.'
+	if sweep_cluster_running "$demo"
+	then
+		sweep_say 'Its server still runs: make demo-shell, make demo-stop; its log is tmp_demo/log.'
+	fi
+}
+
+interrupted()
+{
+	trap '' INT TERM HUP
+	trap - EXIT
+	sweep_cluster_remove "$demo"
+	sweep_die 'Interrupted; the server of the demonstration is removed.'
+}
+
+main "$@"
