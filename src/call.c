@@ -32,6 +32,7 @@ typedef struct CallRequest
 	SweepRun   *run;
 	text	   *name;
 	Jsonb	   *args;
+	int64		expected_rows;
 } CallRequest;
 
 typedef struct WaitRequest
@@ -95,6 +96,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	if (!sweep_sql_transaction(prepare_work, &request, PortalContext, &error))
 		ReThrowError(error);
 	request.run->slot = claim_slot(request.run);
+	request.run->slot->live.estimated_rows = request.expected_rows;
 	sweep_run_perform(request.run);
 	if (session_slot != NULL)
 		release_slot(0, 0);
@@ -141,6 +143,7 @@ prepare_work(void *arg)
 	sweep_run_check_role(run);
 	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
 	run->run_id = sweep_sql_int64(1);
+	request->expected_rows = sweep_sql_int64(2);
 	(void) sweep_lease_acquire_run(run->run_id);
 }
 
@@ -172,7 +175,11 @@ static void
 archive_work(void *arg)
 {
 	if (sweep_sql_open_gate())
-		(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, NULL, NULL);
+	{
+		Datum		age_out = BoolGetDatum(true);
+
+		(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
+	}
 }
 
 static void

@@ -9,9 +9,11 @@
 
 #include <signal.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #include "guard.h"
 
@@ -55,17 +57,25 @@ sweep_guard_arm_statement(SweepRun *run)
 	enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
 }
 
-bool
+void
 sweep_guard_disarm_statement(SweepRun *run)
 {
-	bool		passed;
-
-	if (run->statement_deadline_us == 0)
-		return false;
-	disable_timeout(STATEMENT_TIMEOUT, false);
-	passed = sweep_monotonic_us() >= run->statement_deadline_us;
+	if (run->statement_deadline_us != 0)
+		disable_timeout(STATEMENT_TIMEOUT, false);
 	run->statement_deadline_us = 0;
-	return passed;
+}
+
+bool
+sweep_guard_statement_timed_out(SweepRun *run)
+{
+	int64		deadline_us = run->statement_deadline_us;
+
+	sweep_guard_disarm_statement(run);
+	if (deadline_us != 0)
+		return sweep_monotonic_us() >= deadline_us;
+	/* In a session it is the one of the CALL. */
+	return StatementTimeout > 0 && MyBackendType != B_BG_WORKER &&
+		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
 }
 
 /* In a signal handler. */

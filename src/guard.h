@@ -16,9 +16,12 @@ extern void sweep_guard_disarm_lease(SweepRun *run);
 
 /*
  * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that
- * of the CALL is already running. Disarming tells whether its time had passed.
+ * of the CALL is already running.
  */
 extern void sweep_guard_arm_statement(SweepRun *run);
-extern bool sweep_guard_disarm_statement(SweepRun *run);
+extern void sweep_guard_disarm_statement(SweepRun *run);
+
+/* Whether it was that timeout which ended the step; disarms it. */
+extern bool sweep_guard_statement_timed_out(SweepRun *run);
 
 #endif							/* SWEEP_GUARD_H */

@@ -23,14 +23,14 @@ static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);
 static TimestampTz first_deadline(const SweepRun *run, TimestampTz started_at);
 
 void
-sweep_report_begin(SweepRun *run, int64 rows_of_last_run)
+sweep_report_begin(SweepRun *run)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SweepLiveProgress *live = &run->slot->live;
 
 	SpinLockAcquire(&run->slot->mutex);
 	live->batch_size = run->limits.batch_size;
-	live->estimated_rows = estimate_rows(run, rows_of_last_run);
+	live->estimated_rows = estimate_rows(run, live->estimated_rows);
 	live->started_at = now;
 	live->deadline = first_deadline(run, now);
 	SpinLockRelease(&run->slot->mutex);

@@ -8,7 +8,7 @@
 #include "run.h"
 
 /* Live progress in shared memory, for sweep.running. */
-extern void sweep_report_begin(SweepRun *run, int64 rows_of_last_run);
+extern void sweep_report_begin(SweepRun *run);
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
 

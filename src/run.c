@@ -33,6 +33,7 @@
 /* How long a run waits before it looks at the gate again. */
 #define GATE_PAUSE_MS 50
 
+static TimestampTz fixed_clock(Jsonb *args);
 static bool begin_run(SweepRun *run);
 static bool take_lease(SweepRun *run);
 static void skip_work(void *arg);
@@ -67,7 +68,7 @@ void
 sweep_run_read_job(SweepRun *run)
 {
 	MemoryContext context = run->context;
-	char	   *as_of;
+	char	   *flush;
 
 	run->job = sweep_sql_text(1, context);
 	run->step_name = sweep_sql_text(2, context);
@@ -75,19 +76,31 @@ sweep_run_read_job(SweepRun *run)
 	run->limits.batch_size = sweep_sql_int32(4);
 	run->limits.max_batches = sweep_sql_int32(5);
 	run->limits.max_rows = sweep_sql_int64(6);
-	run->limits.timeout_us = sweep_sql_int64(7);
+	run->limits.timeout_us = sweep_sql_interval_us(7, -1);
 	run->lease_key = sweep_sql_text(8, context);
-	run->lease_ttl_us = sweep_sql_int64(9);
+	run->lease_ttl_us = sweep_sql_interval_us(9, 0);
 	run->lock_retries = sweep_sql_int32(10);
-	run->lock_retry_delay_ms = sweep_sql_int64(11);
-	run->flush_batch = sweep_sql_bool(12);
+	run->lock_retry_delay_ms = sweep_sql_interval_us(11, 0) / 1000;
+	flush = sweep_sql_text(12, context);
+	run->flush_batch = strcmp(flush, "batch") == 0;
 	run->keep_cursor = sweep_sql_bool(13);
 	run->run_as = sweep_sql_oid(14);
 	run->args = sweep_sql_jsonb(15, context);
-	as_of = sweep_sql_text(16, context);
-	if (as_of != NULL)
-		run->as_of = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(as_of),
-															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	run->as_of = fixed_clock(run->args);
+}
+
+/* The as_of of the args, or 0 when they have none. */
+static TimestampTz
+fixed_clock(Jsonb *args)
+{
+	JsonbValue	buffer;
+	JsonbValue *value = getKeyJsonValueFromContainer(&args->root, "as_of", strlen("as_of"), &buffer);
+
+	if (value == NULL || value->type != jbvString)
+		return 0;
+	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+												   CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
+												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 }
 
 void
@@ -200,7 +213,7 @@ start_work(void *arg)
 	run->state.tid = sweep_sql_tid(1);
 	run->state.cursor = sweep_sql_jsonb(2, run->context);
 	run->begun = true;
-	sweep_report_begin(run, sweep_sql_int64(3));
+	sweep_report_begin(run);
 }
 
 static void
@@ -277,7 +290,7 @@ call_step(SweepRun *run, SweepProgress *progress)
 	if (!sweep_sql_in_call())
 		sweep_guard_arm_statement(run);
 	sweep_step_call(run->step, &batch, progress, run->batch_context);
-	(void) sweep_guard_disarm_statement(run);
+	sweep_guard_disarm_statement(run);
 }
 
 /* The batch is committed: what it came to is now the state of the run. */
@@ -306,7 +319,7 @@ judge_failure(SweepRun *run, ErrorData *error)
 {
 	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
 	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
-	bool		timed_out = sweep_guard_disarm_statement(run);
+	bool		timed_out = sweep_guard_statement_timed_out(run);
 
 	QueryCancelPending = false;
 	run->status = "failed";

@@ -33,32 +33,32 @@ static void give_slot_back(int code, Datum arg);
 static RunnerContext runner;
 
 bool
-sweep_runner_start(int64 run_id, const char *job, Oid run_as, int *slot_index,
-				   BackgroundWorkerHandle **handle, const char **reason)
+sweep_runner_start(const SweepStartableRun *run, int *slot_index, BackgroundWorkerHandle **handle, const char **reason)
 {
-	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run_as, .run_id = run_id};
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
 	SweepShared *shared = sweep_shared();
 	SweepSlot  *slot;
 	char		name[BGW_MAXLEN];
 
 	*slot_index = -1;
 	sweep_shared_lock(LW_SHARED);
-	slot = sweep_shared_find(MyDatabaseId, run_id);
+	slot = sweep_shared_find(MyDatabaseId, run->run_id);
 	sweep_shared_unlock();
 	if (slot != NULL)
 		return true;
-	slot = sweep_shared_claim(MyDatabaseId, run_id, job, true);
+	slot = sweep_shared_claim(MyDatabaseId, run->run_id, run->job, true);
 	if (slot == NULL)
 	{
 		*reason = "pg_sweep.max_running_jobs";
 		return false;
 	}
+	slot->live.estimated_rows = run->expected_rows;
 	args.index = slot - shared->slots;
 	args.generation = slot->generation;
-	snprintf(name, sizeof(name), "pg_sweep runner %s", job);
+	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
 	if (!sweep_worker_register("pg_sweep runner", name, "sweep_runner_main", &args, handle))
 	{
-		sweep_shared_release(slot, true);
+		sweep_shared_unclaim(slot);
 		*reason = "max_worker_processes";
 		return false;
 	}

@@ -46,13 +46,6 @@
 /* A worker that was registered by an earlier scheduler and never came up is given up after this. */
 #define ORPHAN_AGE_MS 60000
 
-typedef struct StartableRun
-{
-	int64		run_id;
-	char	   *job;
-	Oid			run_as;
-} StartableRun;
-
 typedef struct Scheduler
 {
 	SweepDatabase *entry;
@@ -62,12 +55,13 @@ typedef struct Scheduler
 	int		   *reminders;		/* by slot: how often the watchdog has asked */
 	bool		absent;			/* the extension is not, or no longer, there */
 	bool		booted;			/* @reboot jobs are queued */
-	List	   *startable;		/* of StartableRun */
+	List	   *startable;		/* of SweepStartableRun */
 	bool		history_locked;
 	bool		tick_failed;
 	const char *short_of;		/* the setting that keeps runs waiting, NULL when none waits */
 	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
+	int64		age_out_us;		/* monotonic: when to look for history that is too old */
 	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
 } Scheduler;
 
@@ -217,12 +211,13 @@ due_work(void *arg)
 	for (uint64 i = 0; i < count; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(scheduler.tick_context);
-		StartableRun *run = palloc0(sizeof(StartableRun));
+		SweepStartableRun *run = palloc0(sizeof(SweepStartableRun));
 
 		sweep_sql_row(i);
 		run->run_id = sweep_sql_int64(1);
 		run->job = sweep_sql_text(2, scheduler.tick_context);
 		run->run_as = sweep_sql_oid(3);
+		run->expected_rows = sweep_sql_int64(4);
 		scheduler.startable = lappend(scheduler.startable, run);
 		MemoryContextSwitchTo(old);
 	}
@@ -237,11 +232,11 @@ start_runs(void)
 
 	foreach(cell, scheduler.startable)
 	{
-		StartableRun *run = lfirst(cell);
+		SweepStartableRun *run = lfirst(cell);
 		BackgroundWorkerHandle *handle = NULL;
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		int			slot;
-		bool		started = sweep_runner_start(run->run_id, run->job, run->run_as, &slot, &handle, &reason);
+		bool		started = sweep_runner_start(run, &slot, &handle, &reason);
 
 		MemoryContextSwitchTo(old);
 		if (!started)
@@ -278,6 +273,7 @@ end_work(void *arg)
 {
 	List	   *unopened = collect_unopened();
 	ListCell   *cell;
+	Datum		age_out;
 	Datum		now;
 
 	scheduler.absent = !sweep_sql_open_gate();
@@ -297,7 +293,10 @@ end_work(void *arg)
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();
 	}
-	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, NULL, NULL);
+	age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.age_out_us);
+	if (DatumGetBool(age_out))
+		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
+	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
 	now = TimestampTzGetDatum(GetCurrentTimestamp());
 	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);

@@ -123,6 +123,14 @@ sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker)
 	return slot;
 }
 
+void
+sweep_shared_unclaim(SweepSlot *slot)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot->state = SLOT_FREE;
+	sweep_shared_unlock();
+}
+
 bool
 sweep_shared_attach(SweepSlot *slot, uint64 generation)
 {

@@ -117,6 +117,9 @@ extern void sweep_shared_unlock(void);
  */
 extern SweepSlot *sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker);
 
+/* Takes back a claim that came to nothing; nobody is woken, for nothing has become free. */
+extern void sweep_shared_unclaim(SweepSlot *slot);
+
 /* Takes over the slot a worker was started with; false when it is no longer meant. */
 extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
 

@@ -29,6 +29,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "compat.h"
 #include "sql.h"
@@ -36,12 +37,13 @@
 #define SAFE_PATH "pg_catalog, pg_temp"
 #define MAX_PARAMETERS 12
 
-/* What a run needs to know of its job; the same columns for a run that waits and for a job by name. */
+/*
+ * What a run needs to know of its job; the same columns for a run that waits and for a job by name. Taken
+ * as they are and converted in C: a fresh process would spend longer on parsing the expressions.
+ */
 #define JOB_COLUMNS \
-	"j.name, j.step, j.batch_sql, j.batch_size, coalesce(j.max_batches, 0), coalesce(j.max_rows, 0), " \
-	"coalesce((extract(epoch FROM j.timeout) * 1000000)::bigint, -1), j.lease_key, " \
-	"coalesce((extract(epoch FROM j.lease_ttl) * 1000000)::bigint, 0), j.lock_retries, " \
-	"(extract(epoch FROM j.lock_retry_delay) * 1000)::bigint, j.flush = 'batch', j.keep_cursor, j.run_as::oid, "
+	"j.name, j.step, j.batch_sql, j.batch_size, j.max_batches, j.max_rows, j.timeout, j.lease_key, j.lease_ttl, " \
+	"j.lock_retries, j.lock_retry_delay, j.flush, j.keep_cursor, j.run_as::oid, "
 
 struct SweepPlan
 {
@@ -57,20 +59,21 @@ typedef struct StatementText
 
 static const StatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
-		"SELECT " JOB_COLUMNS "j.args || r.args, (j.args || r.args) ->> 'as_of' "
+		"SELECT " JOB_COLUMNS "j.args || r.args "
 		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
-		"SELECT " JOB_COLUMNS "j.args || $2, (j.args || $2) ->> 'as_of' FROM sweep.job j WHERE j.name = $1",
+		"SELECT " JOB_COLUMNS "j.args || $2 FROM sweep.job j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid) "
-		"VALUES ($1, $2, 'manual', clock_timestamp(), $3) RETURNING run_id",
+		"VALUES ($1, $2, 'manual', clock_timestamp(), $3) "
+		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
 	3, {TEXTOID, JSONBOID, INT4OID}},
 	[SWEEP_SQL_START_RUN] = {
 		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
 		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
-		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, sweep._estimated_rows(r.job)",
+		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END",
 	3, {INT8OID, INT4OID, BOOLOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, "
@@ -90,11 +93,11 @@ static const StatementText statements[] = {
 	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT run_id, job, run_as FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
+		"SELECT run_id, job, run_as, expected_rows FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2)", 2, {INT8OID, TEXTOID}},
-	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs()", 0, {0}},
+	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs($1)", 1, {BOOLOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_SQL_ARCHIVE + 1, "every statement has a text");
@@ -435,6 +438,19 @@ sweep_sql_bool(int column)
 	Datum		value = column_value(column, &is_null);
 
 	return !is_null && DatumGetBool(value);
+}
+
+int64
+sweep_sql_interval_us(int column, int64 if_null)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+	Interval   *interval;
+
+	if (is_null)
+		return if_null;
+	interval = DatumGetIntervalP(value);
+	return interval->time + (interval->day + interval->month * INT64CONST(30)) * USECS_PER_DAY;
 }
 
 Oid

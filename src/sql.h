@@ -84,6 +84,7 @@ extern bool sweep_sql_is_null(int column);
 extern int64 sweep_sql_int64(int column);
 extern int32 sweep_sql_int32(int column);
 extern bool sweep_sql_bool(int column);
+extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* months have 30 days */
 extern Oid	sweep_sql_oid(int column);
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);

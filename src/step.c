@@ -50,6 +50,7 @@ struct SweepStep
 
 static char *step_text(const char *step);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
+static void place_error(void *source);
 static void read_progress(SweepProgress *progress, uint64 rows, MemoryContext context);
 
 PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
@@ -158,10 +159,14 @@ Datum
 sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *statements = pg_parse_query(source);
-	RawStmt    *raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
+	ErrorContextCallback callback = {error_context_stack, place_error, source};
+	List	   *statements;
+	RawStmt    *raw;
 	Oid			types[2] = {INT4OID, InvalidOid};
 
+	error_context_stack = &callback;
+	statements = pg_parse_query(source);
+	raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
 	if (raw == NULL ||
 		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
 		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
@@ -173,5 +178,20 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 		elog(ERROR, "extension pg_sweep does not exist");
 	types[1] = sweep_sql_batch_type();
 	(void) parse_analyze_fixedparams(raw, source, types, 2, NULL);
+	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
+}
+
+/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
+static void
+place_error(void *source)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) source);
+	}
 }

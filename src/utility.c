@@ -26,6 +26,7 @@
 #include "lease.h"
 #include "shared.h"
 #include "utility.h"
+#include "worker.h"
 
 /* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
@@ -59,7 +60,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	/* Whoever may not do it is told so by the command, and must not be able to disturb us. */
 	if (OidIsValid(database) && database != MyDatabaseId &&
-		(IsA(statement, CreatedbStmt) || sweep_database_is_owned(database, GetUserId())))
+		sweep_database_is_owned(database, GetUserId()))
 		clear_database(database, name, force);
 	if (IsA(statement, AlterExtensionStmt) &&
 		strcmp(castNode(AlterExtensionStmt, statement)->extname, "pg_sweep") == 0)
@@ -77,6 +78,9 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
+	/* The scheduler of a database that has lost the extension leaves when it looks. */
+	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
+		sweep_worker_wake_at_commit();
 }
 
 /* The database that nobody else may be connected to, or NULL. */

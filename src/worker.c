@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "pgstat.h"
@@ -31,6 +32,7 @@ static void wake_now(void);
 
 PG_FUNCTION_INFO_V1(sweep_worker_wake);
 PG_FUNCTION_INFO_V1(sweep_worker_available);
+PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
 PG_FUNCTION_INFO_V1(sweep_worker_require);
 
 bool
@@ -93,24 +95,29 @@ sweep_worker_wait(long timeout_ms)
 	}
 }
 
-/*
- * SQL: sweep._wake() RETURNS void. The callback is registered once per process: it is never removed,
- * and a list that grows with each transaction would be walked at every commit.
- */
+/* SQL: sweep._wake() RETURNS void */
 Datum
 sweep_worker_wake(PG_FUNCTION_ARGS)
+{
+	sweep_worker_wake_at_commit();
+	PG_RETURN_VOID();
+}
+
+/*
+ * The callback is registered once per process: it is never removed, and a list that grows with each
+ * transaction would be walked at every commit.
+ */
+void
+sweep_worker_wake_at_commit(void)
 {
 	static bool registered = false;
 
 	if (!sweep_shared_exists())
-		PG_RETURN_VOID();
+		return;
 	if (!registered)
-	{
 		RegisterXactCallback(wake_after_commit, NULL);
-		registered = true;
-	}
+	registered = true;
 	wake_at_commit = true;
-	PG_RETURN_VOID();
 }
 
 static void
@@ -149,6 +156,13 @@ Datum
 sweep_worker_available(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(sweep_shared_exists());
+}
+
+/* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() has it */
+Datum
+sweep_worker_system_identifier(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) GetSystemIdentifier());
 }
 
 /* SQL: sweep._require_workers() RETURNS void */

@@ -35,6 +35,9 @@ extern void sweep_worker_connect(Oid database, Oid role);
 /* Sets a parameter for the session, stronger than what the role or database brought. */
 extern void sweep_worker_set(const char *name, const char *value);
 
+/* The scheduler of this database looks for work when the transaction has committed. */
+extern void sweep_worker_wake_at_commit(void);
+
 /* Waits for the latch or so many milliseconds; answers interrupts and reloads the configuration. */
 extern void sweep_worker_wait(long timeout_ms);
 

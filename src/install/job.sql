@@ -64,7 +64,9 @@ CREATE TABLE sweep.job_state (
 	next_start timestamptz,
 	paused_at  timestamptz,
 	broken     text,
-	boot       timestamptz
+	boot       timestamptz,
+	drained_rows bigint,
+	kept_cursor  jsonb
 ) WITH (fillfactor = 50);
 CREATE INDEX job_state_next_start_idx ON sweep.job_state (next_start) WHERE next_start IS NOT NULL;
 COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps it from running';
@@ -73,6 +75,8 @@ COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
+COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
+COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 
 -- One row or none. It says for which cluster and database the schedules are meant: a restored copy
@@ -165,19 +169,26 @@ END
 $$;
 COMMENT ON FUNCTION sweep._reschedule(text, timestamptz) IS 'sets when the job is due next after a moment';
 
+CREATE FUNCTION sweep._system_identifier() RETURNS bigint
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';
+COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster; pg_control_system() would read a file each time';
+
 CREATE FUNCTION sweep._is_copy() RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM sweep.control c
-		WHERE c.system_identifier <> (SELECT s.system_identifier FROM pg_control_system() s)
-			OR c.database <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+BEGIN
+	RETURN EXISTS (SELECT FROM sweep.control c WHERE c.system_identifier <> sweep._system_identifier()
+		OR c.database <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+END
 $$;
 COMMENT ON FUNCTION sweep._is_copy() IS 'whether the database is a copy of the one its schedules are meant for';
 
 CREATE FUNCTION sweep._at_home() RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT NOT sweep._is_copy() AND NOT EXISTS (SELECT FROM sweep.control c WHERE c.paused_at IS NOT NULL)
+BEGIN
+	RETURN NOT sweep._is_copy() AND NOT EXISTS (SELECT FROM sweep.control c WHERE c.paused_at IS NOT NULL);
+END
 $$;
 COMMENT ON FUNCTION sweep._at_home() IS 'whether schedules apply: not all jobs are paused, and the database is no copy';
 
@@ -185,7 +196,7 @@ CREATE FUNCTION sweep._settle(paused timestamptz, move boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	INSERT INTO sweep.control AS c (paused_at, system_identifier, database)
-		SELECT paused, s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
+		SELECT paused, sweep._system_identifier(), d.oid FROM pg_database d WHERE d.datname = current_database()
 		ON CONFLICT (only_row) DO UPDATE SET paused_at = excluded.paused_at,
 			system_identifier = CASE WHEN move THEN excluded.system_identifier ELSE c.system_identifier END,
 			database = CASE WHEN move THEN excluded.database ELSE c.database END

@@ -25,7 +25,7 @@ BEGIN
 	END;
 	INSERT INTO sweep.job_state (job, boot) VALUES (name, pg_postmaster_start_time());
 	INSERT INTO sweep.control (system_identifier, database)
-		SELECT s.system_identifier, d.oid FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
+		SELECT sweep._system_identifier(), d.oid FROM pg_database d WHERE d.datname = current_database()
 		ON CONFLICT DO NOTHING;
 	PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
 END

@@ -10,7 +10,7 @@ CREATE VIEW sweep.running AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
 		round((r.rows / nullif(extract(epoch FROM clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
 		round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
-		round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) AS fraction, r.started_at, r.deadline
+		CASE WHEN r.estimated_rows > 0 THEN round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
 	FROM sweep._running() r
 	WHERE sweep._may_see((SELECT j.run_as FROM sweep.job j WHERE j.name = r.job));
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
@@ -34,7 +34,8 @@ CREATE VIEW sweep.jobs AS
 		CROSS JOIN LATERAL (SELECT
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running') AS running,
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'waiting' AND r.pid IS NULL
-					AND r.due_at < clock_timestamp() - interval '1 s') AS waiting) AS live
+					AND r.due_at < clock_timestamp() - interval '1 s'
+					AND (r.trigger IN ('manual', 'parent') OR home.here AND s.paused_at IS NULL)) AS waiting) AS live
 		LEFT JOIN LATERAL (SELECT * FROM (
 				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.finished_at IS NOT NULL AND r.status <> 'skipped'
 					ORDER BY r.run_id DESC LIMIT 1)

@@ -195,7 +195,7 @@ $$;
 COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server';
 
 -- ------------------------------------------------------------------ starts
-CREATE FUNCTION sweep._startable_runs(at timestamptz) RETURNS TABLE (run_id bigint, job text, run_as oid)
+CREATE FUNCTION sweep._startable_runs(at timestamptz) RETURNS TABLE (run_id bigint, job text, run_as oid, expected_rows bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -204,13 +204,14 @@ BEGIN
 	IF sweep._is_copy() THEN
 		RETURN;
 	END IF;
-	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = at, sqlstate = '55000',
-			error = sweep._job_problem(j)
-		FROM sweep.job j WHERE j.name = r.job AND r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND sweep._job_problem(j) IS NOT NULL;
+	WITH checked AS MATERIALIZED (SELECT w.run_id, sweep._job_problem(j) AS problem
+			FROM sweep.run_live w JOIN sweep.job j ON j.name = w.job
+			WHERE w.status = 'waiting' AND w.due_at <= at AND w.pid IS NULL)
+	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = at, sqlstate = '55000', error = c.problem
+		FROM checked c WHERE r.run_id = c.run_id AND c.problem IS NOT NULL;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND (r.trigger IN ('manual', 'parent') OR at_home AND s.paused_at IS NULL
@@ -239,25 +240,20 @@ $$;
 COMMENT ON FUNCTION sweep._fail_start(bigint, text) IS 'ends a run whose process ended before it began';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END FROM (
-		(SELECT r.run_id, r.stop_reason, r.cursor FROM sweep.run_live r WHERE r.job = _kept_cursor.job AND r.batches > 0
-			ORDER BY r.run_id DESC LIMIT 1)
-		UNION ALL
-		(SELECT r.run_id, r.stop_reason, r.cursor FROM sweep.run_history r WHERE r.job = _kept_cursor.job AND r.batches > 0
-			ORDER BY r.run_id DESC LIMIT 1)
-		ORDER BY 1 DESC LIMIT 1) AS last
+DECLARE
+	last sweep.run_live;
+BEGIN
+	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
+	SELECT * INTO last FROM sweep.run_live r WHERE r.job = _kept_cursor.job AND r.batches > 0 ORDER BY r.run_id DESC LIMIT 1;
+	IF FOUND THEN
+		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
+	END IF;
+	RETURN (SELECT s.kept_cursor FROM sweep.job_state s WHERE s.job = _kept_cursor.job);
+END
 $$;
 COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained';
-
-CREATE FUNCTION sweep._estimated_rows(job text) RETURNS bigint
-	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT h.rows FROM sweep.run_history h WHERE h.job = _estimated_rows.job AND h.status = 'succeeded' AND h.stop_reason = 'drained'
-		ORDER BY h.run_id DESC LIMIT 1
-$$;
-COMMENT ON FUNCTION sweep._estimated_rows(text) IS 'rows of the last run of the job that drained';
 
 -- ------------------------------------------------------------------ ends
 CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
@@ -302,14 +298,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text) IS 'deletes the oldest runs of a job and outcome beyond pg_sweep.history_per_job';
 
-CREATE FUNCTION sweep._archive_runs() RETURNS int
+CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ended record;
+	ended sweep.run_live;
 	counted int := 0;
 BEGIN
-	IF NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
+	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
 		RETURN 0;
 	END IF;
 	BEGIN
@@ -318,21 +314,28 @@ BEGIN
 		RETURN NULL;
 	END;
 	FOR ended IN
-		WITH gone AS (DELETE FROM sweep.run_live r WHERE r.run_id IN (SELECT f.run_id FROM sweep.run_live f
-				WHERE f.finished_at IS NOT NULL ORDER BY f.run_id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING r.*),
-			kept AS (INSERT INTO sweep.run_history SELECT * FROM gone RETURNING job, status)
-		SELECT k.job, k.status, count(*) AS runs FROM kept k GROUP BY k.job, k.status ORDER BY k.job, k.status LOOP
+		SELECT * FROM sweep.run_live f WHERE f.finished_at IS NOT NULL ORDER BY f.run_id LIMIT 1000 FOR UPDATE SKIP LOCKED LOOP
+		DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id;
+		INSERT INTO sweep.run_history SELECT (ended).*;
+		IF ended.batches > 0 THEN
+			UPDATE sweep.job_state AS s SET
+					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
+					kept_cursor = CASE WHEN ended.stop_reason = 'drained' THEN NULL ELSE ended.cursor END
+				WHERE s.job = ended.job;
+		END IF;
 		PERFORM sweep._prune(ended.job, ended.status);
-		counted := counted + ended.runs;
+		counted := counted + 1;
 	END LOOP;
-	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
-			WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
-			ORDER BY k.finished_at LIMIT 1000) AS old
-		WHERE h.run_id = old.run_id;
+	IF age_out THEN
+		DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
+				WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
+				ORDER BY k.finished_at LIMIT 10000) AS old
+			WHERE h.run_id = old.run_id;
+	END IF;
 	RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION sweep._archive_runs() IS 'moves ended runs to the history and prunes it; NULL when the history is locked';
+COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when the history is locked';
 
 CREATE FUNCTION sweep._run_outcome(caller oid, run_id bigint) RETURNS sweep.run_live
 	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -340,9 +343,11 @@ AS $$
 DECLARE
 	found_run sweep.run_live;
 BEGIN
-	SELECT * INTO found_run FROM (SELECT * FROM sweep.run_live r WHERE r.run_id = _run_outcome.run_id
-		UNION ALL SELECT * FROM sweep.run_history r WHERE r.run_id = _run_outcome.run_id) AS both_tables LIMIT 1;
+	SELECT * INTO found_run FROM sweep.run_live r WHERE r.run_id = _run_outcome.run_id;
 	IF NOT FOUND THEN
+		SELECT * INTO found_run FROM sweep.run_history r WHERE r.run_id = _run_outcome.run_id;
+	END IF;
+	IF found_run.run_id IS NULL THEN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
 			HINT = 'The view sweep.run lists the runs of this database.';
 	END IF;
