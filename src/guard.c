@@ -36,6 +36,8 @@ sweep_guard_arm_lease(SweepRun *run)
 	timed_run = run;
 	pg_atomic_write_u64(&run->slot->lease_deadline_us, (uint64) (sweep_monotonic_us() + run->lease_ttl_us));
 	enable_timeout_after(lease_timer, (int) Min(run->lease_ttl_us / 1000 + 1, PG_INT32_MAX));
+	if (sweep_shared_exists())
+		sweep_shared_wake_scheduler(MyDatabaseId);
 }
 
 void

@@ -142,6 +142,10 @@ sweep_scheduler_main(Datum arg)
 	sweep_worker_connect(args.database, InvalidOid);
 	sweep_worker_set("synchronous_commit", "off");
 	sweep_worker_set("lock_timeout", LOCK_TIMEOUT);
+	sweep_worker_set("default_transaction_read_only", "off");
+	sweep_worker_set("default_transaction_isolation", "read committed");
+	sweep_worker_set("default_transaction_deferrable", "off");
+	sweep_worker_set("row_security", "on");
 	sweep_worker_set("application_name", "pg_sweep scheduler");
 
 	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);

@@ -15,7 +15,7 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM PUBLIC;
 REVOKE ALL ON ALL PROCEDURES IN SCHEMA sweep FROM PUBLIC;
-REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message FROM PUBLIC;
+REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message, sweep.run_trigger, sweep.run_status, sweep.run_stop_reason FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, sweep_user;

@@ -5,17 +5,31 @@
 -- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
 -- history delays the history and nothing else. The view sweep.run shows both.
 --
+-- Domains rather than constraints of the table: those would be planned anew by every update of a batch.
+CREATE DOMAIN sweep.run_trigger AS text
+	CONSTRAINT run_trigger_check CHECK (VALUE IN ('schedule', 'manual', 'parent', 'retry', 'catch_up'));
+COMMENT ON DOMAIN sweep.run_trigger IS 'what caused a run';
+
+CREATE DOMAIN sweep.run_status AS text
+	CONSTRAINT run_status_check CHECK (VALUE IN ('waiting', 'running', 'succeeded', 'skipped', 'failed', 'cancelled', 'lost'));
+COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
+
+CREATE DOMAIN sweep.run_stop_reason AS text
+	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled', 'lease_expired',
+		'no_progress', 'error', 'skipped', 'lost'));
+COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
+
 CREATE TABLE sweep.run_live (
 	run_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	job         text NOT NULL,
 	args        jsonb NOT NULL DEFAULT '{}',
-	trigger     text NOT NULL,
+	trigger     sweep.run_trigger NOT NULL,
 	attempt     int NOT NULL DEFAULT 1,
 	due_at      timestamptz NOT NULL,
 	started_at  timestamptz,
 	finished_at timestamptz,
-	status      text NOT NULL DEFAULT 'waiting',
-	stop_reason text,
+	status      sweep.run_status NOT NULL DEFAULT 'waiting',
+	stop_reason sweep.run_stop_reason,
 	batches     int NOT NULL DEFAULT 0,
 	rows        bigint NOT NULL DEFAULT 0,
 	rescued     bigint NOT NULL DEFAULT 0,
@@ -24,15 +38,11 @@ CREATE TABLE sweep.run_live (
 	detail      jsonb,
 	sqlstate    text,
 	error       text,
-	pid         int,
-	CONSTRAINT run_trigger_check CHECK (trigger IN ('schedule', 'manual', 'parent', 'retry', 'catch_up')),
-	CONSTRAINT run_status_check CHECK (status IN ('waiting', 'running', 'succeeded', 'skipped', 'failed', 'cancelled', 'lost')),
-	CONSTRAINT run_stop_reason_check CHECK (stop_reason IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled',
-		'lease_expired', 'no_progress', 'error', 'skipped', 'lost'))
+	pid         int
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
 
-CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING CONSTRAINTS, PRIMARY KEY (run_id));
+CREATE TABLE sweep.run_history (LIKE sweep.run_live, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
