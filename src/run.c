@@ -153,6 +153,10 @@ begin_run(SweepRun *run)
 		run->status = "failed";
 		run->reason = SWEEP_STOP_ERROR;
 		run->error = error;
+		if (!sweep_sql_in_call())
+			ereport(WARNING,
+					(errcode(error->sqlerrcode),
+					 errmsg("run %lld of job \"%s\" could not begin: %s", (long long) run->run_id, run->job, error->message)));
 		return false;
 	}
 	sweep_loop_begin(&run->state.loop, &run->limits, sweep_monotonic_us());

@@ -6,7 +6,7 @@ CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_running';
 COMMENT ON FUNCTION sweep._running() IS 'the runs in progress in this database, from shared memory';
 
-CREATE VIEW sweep.running AS
+CREATE VIEW sweep.running WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
 		round((r.rows / nullif(extract(epoch FROM clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
 		round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
@@ -15,7 +15,7 @@ CREATE VIEW sweep.running AS
 	WHERE sweep._may_see((SELECT j.run_as FROM sweep.job j WHERE j.name = r.job));
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
-CREATE VIEW sweep.jobs AS
+CREATE VIEW sweep.jobs WITH (security_barrier) AS
 	SELECT j.name, j.schedule, j.timezone, s.next_due AS next_run, j.enabled,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
@@ -44,3 +44,29 @@ CREATE VIEW sweep.jobs AS
 			ORDER BY ended.run_id DESC LIMIT 1) AS last ON true
 	WHERE sweep._may_see(j.run_as);
 COMMENT ON VIEW sweep.jobs IS 'jobs with their state and what came of their last run';
+
+DO $$
+DECLARE
+	note text[];
+BEGIN
+	FOREACH note SLICE 1 IN ARRAY ARRAY[
+		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
+		['running', 'phase', 'starting, lease (trying to take it), step, commit or ending'],
+		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
+		['running', 'rows_per_second', 'rows per second since the run began'], ['running', 'last_batch_ms', 'how long the last batch took'],
+		['running', 'batch_size', 'rows of one batch at most'],
+		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
+		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lease'],
+		['running', 'deadline', 'when its timeout or its lease ends, whichever is first'],
+		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
+		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
+		['jobs', 'enabled', 'whether the schedule applies'],
+		['jobs', 'state', 'idle, running, waiting_for_slot, paused, or broken: and why'],
+		['jobs', 'last_run_id', 'the last run that ended and was not skipped'], ['jobs', 'last_status', 'how it ended'],
+		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lease'],
+		['jobs', 'last_rows', 'rows it handled'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
+		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'a word to the reader']] LOOP
+		EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
+	END LOOP;
+END
+$$;

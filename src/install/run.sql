@@ -48,12 +48,29 @@ CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
 
+CREATE FUNCTION sweep._may_see(run_as oid) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_has_role('sweep_monitor', 'MEMBER') OR pg_has_role('sweep_operator', 'MEMBER') OR pg_has_role('sweep_admin', 'MEMBER')
+		OR coalesce(pg_has_role(run_as, 'MEMBER'), false)
+$$;
+COMMENT ON FUNCTION sweep._may_see(oid) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
+
+-- A barrier: no function of the reader sees a row that the reader may not see.
+CREATE VIEW sweep.run WITH (security_barrier) AS
+	WITH mine AS MATERIALIZED (SELECT j.name FROM sweep.job j WHERE sweep._may_see(j.run_as)),
+		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
+	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m)
+	UNION ALL
+	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m);
+COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
+
 DO $$
 DECLARE
 	target text;
 	note text[];
 BEGIN
-	FOREACH target IN ARRAY ARRAY['run_live', 'run_history'] LOOP
+	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'run'] LOOP
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
 			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
@@ -69,22 +86,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-
-CREATE FUNCTION sweep._may_see(run_as oid) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT pg_has_role('sweep_monitor', 'MEMBER') OR pg_has_role('sweep_operator', 'MEMBER') OR pg_has_role('sweep_admin', 'MEMBER')
-		OR coalesce(pg_has_role(run_as, 'MEMBER'), false)
-$$;
-COMMENT ON FUNCTION sweep._may_see(oid) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
-
-CREATE VIEW sweep.run AS
-	WITH mine AS MATERIALIZED (SELECT j.name FROM sweep.job j WHERE sweep._may_see(j.run_as)),
-		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
-	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m)
-	UNION ALL
-	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m);
-COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean

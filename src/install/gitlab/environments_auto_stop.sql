@@ -16,10 +16,10 @@
 -- Args       schema: where the table environments is.
 --
 -- How it is written, which holds for all GitLab steps: the statements are
--- static, so their plan is made once in a run (planning each batch would cost
--- as much as a third of it), and they find their table because the step sets
--- the schema first.  That schema is behind pg_catalog; everything of which
--- one there could be a better match is qualified or exact in its types.
+-- static, so their plan is made once in a run (to plan them in every batch of
+-- 100 doubles its time), and they find their table because the step sets the
+-- schema first. That schema comes behind pg_catalog, and whatever a function
+-- or operator in it could match better is qualified or exact in its types.
 -- The plan must not depend on what the planner guesses about a parameter or
 -- a table it has no statistics of: it is the generic one, and what is switched
 -- off leaves only the way along the index.
