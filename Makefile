@@ -13,9 +13,11 @@ SOURCES = \
 	src/cron_next.c \
 	src/cron.c \
 	src/loop.c \
+	src/bisect.c \
 	src/detail.c \
 	src/settings.c \
 	src/shared.c \
+	src/statements.c \
 	src/sql.c \
 	src/schedule.c \
 	src/lease.c \
@@ -24,6 +26,8 @@ SOURCES = \
 	src/caller.c \
 	src/report.c \
 	src/guard.c \
+	src/unit.c \
+	src/items.c \
 	src/run.c \
 	src/call.c \
 	src/preview.c \
@@ -43,6 +47,7 @@ INSTALL_PARTS = \
 	src/install/job_check.sql \
 	src/install/job_api.sql \
 	src/install/run.sql \
+	src/install/quarantine.sql \
 	src/install/queue.sql \
 	src/install/monitor.sql \
 	src/install/gitlab/environments_auto_stop.sql \

@@ -67,12 +67,25 @@ sweep_loop_next_size(const SweepLoop *loop)
 SweepStopReason
 sweep_loop_record(SweepLoop *loop, int64_t rows, int64_t now_us)
 {
+	sweep_loop_add_rows(loop, rows);
+	return sweep_loop_end_batch(loop, rows <= 0, now_us);
+}
+
+void
+sweep_loop_add_rows(SweepLoop *loop, int64_t rows)
+{
+	if (rows > 0)
+		loop->rows = add_saturated(loop->rows, rows);
+}
+
+SweepStopReason
+sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
+{
 	const SweepLimits *limits = &loop->limits;
 
 	loop->batches = add_saturated(loop->batches, 1);
-	if (rows <= 0)
+	if (drained)
 		return SWEEP_STOP_DRAINED;
-	loop->rows = add_saturated(loop->rows, rows);
 
 	if (limits->max_batches > 0 && loop->batches >= limits->max_batches)
 		return SWEEP_STOP_MAX_BATCHES;

@@ -12,6 +12,7 @@
 #ifndef SWEEP_LOOP_H
 #define SWEEP_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -69,6 +70,14 @@ extern int32_t sweep_loop_next_size(const SweepLoop *loop);
  * A negative number of rows counts as 0. Counters saturate, they never wrap.
  */
 extern SweepStopReason sweep_loop_record(SweepLoop *loop, int64_t rows, int64_t now_us);
+
+/*
+ * The same in two steps, for a batch that is committed in several pieces: rows as
+ * they are handled, and the end of the batch, which the caller knows to be the
+ * last one when nothing was found.
+ */
+extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
+extern SweepStopReason sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us);
 
 /* The word for a reason, a constant; NULL for NONE and for what is no reason. */
 extern const char *sweep_loop_stop_name(SweepStopReason reason);

@@ -122,10 +122,20 @@ step_work(void *arg)
 	batch.size = sweep_loop_next_size(&loop);
 	sweep_run_set_environment();
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
+	if (run->pick_name != NULL)
+		run->pick = sweep_step_prepare_pick(preview->context, run->pick_name);
 	catching = preview;
+	if (run->pick != NULL)
+	{
+		batch.item_count = sweep_step_pick(run->pick, &batch, &batch.items, preview->context);
+		if (batch.item_count == 0)
+			return;
+		preview->cursor = batch.items[batch.item_count - 1];
+	}
 	sweep_step_call(run->step, &batch, &progress, preview->context);
 	preview->rows = progress.rows;
-	preview->cursor = progress.cursor;
+	if (run->pick == NULL)
+		preview->cursor = progress.cursor;
 }
 
 static char *

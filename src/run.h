@@ -17,6 +17,8 @@ typedef struct SweepRunState
 	Jsonb	   *cursor;
 	Jsonb	   *detail;
 	ItemPointerData tid;		/* where the row of the run is */
+	int64		rescued;
+	int64		quarantined;
 } SweepRunState;
 
 typedef struct SweepRun
@@ -36,6 +38,11 @@ typedef struct SweepRun
 	int64		lock_retry_delay_ms;
 	bool		flush_batch;
 	bool		keep_cursor;
+	char	   *pick_name;		/* item jobs; NULL = the step finds its rows itself */
+	char	   *rescue_name;
+	bool		item_per_transaction;
+	int32		row_retries;
+	bool		has_children;
 
 	/* State */
 	SweepRunState state;
@@ -43,7 +50,10 @@ typedef struct SweepRun
 	bool		begun;
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	bool		gate_closed;	/* the extension was being altered when the last transaction began */
+	int64		batch_started_us;
 	int64		last_batch_us;
+	bool		no_progress;	/* pick has returned an item twice */
+	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 
 	/* Outcome */
 	const char *status;
@@ -53,6 +63,9 @@ typedef struct SweepRun
 
 	/* Support */
 	SweepStep  *step;
+	SweepStep  *pick;
+	SweepStep  *rescue;
+	struct SweepSeenItems *seen;	/* item jobs: what this run has picked */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session */
 	int64		statement_deadline_us;

@@ -25,6 +25,7 @@ int			sweep_min_interval = 1000;
 static const struct config_enum_entry log_batches_options[] = {
 	{"off", LOG_BATCHES_OFF, false},
 	{"batches", LOG_BATCHES_BATCHES, false},
+	{"items", LOG_BATCHES_ITEMS, false},
 	{NULL, 0, false}
 };
 

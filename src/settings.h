@@ -9,6 +9,7 @@ typedef enum SweepLogBatches
 {
 	LOG_BATCHES_OFF,
 	LOG_BATCHES_BATCHES,
+	LOG_BATCHES_ITEMS,
 } SweepLogBatches;
 
 extern char *sweep_databases;	/* names separated by commas; empty = all */

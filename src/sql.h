@@ -6,27 +6,9 @@
 #define SWEEP_SQL_H
 
 #include "access/htup.h"
+#include "statements.h"
 #include "storage/itemptr.h"
 #include "utils/jsonb.h"
-
-/* The constant statements, see the table in sql.c for their texts and parameters. */
-typedef enum SweepStatement
-{
-	SWEEP_SQL_READ_RUN,
-	SWEEP_SQL_READ_JOB,
-	SWEEP_SQL_INSERT_RUN,
-	SWEEP_SQL_START_RUN,
-	SWEEP_SQL_SAVE_RUN,
-	SWEEP_SQL_SKIP_RUN,
-	SWEEP_SQL_RETRY_RUN,
-	SWEEP_SQL_RUN_OUTCOME,
-	SWEEP_SQL_TICK,
-	SWEEP_SQL_REBOOT,
-	SWEEP_SQL_STARTABLE_RUNS,
-	SWEEP_SQL_NEXT_WAKE,
-	SWEEP_SQL_FAIL_START,
-	SWEEP_SQL_ARCHIVE,
-} SweepStatement;
 
 /* A statement that is not constant: the call of a step. */
 typedef struct SweepPlan SweepPlan;

@@ -18,6 +18,7 @@
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
 #include "tcop/tcopprot.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
@@ -42,13 +43,14 @@ enum
 
 struct SweepStep
 {
-	char	   *text;
 	bool		is_statement;
 	SweepPlan  *plan;
 	TupleDesc	batch_desc;
 };
 
-static char *step_text(const char *step);
+static SweepStep *prepare_function(MemoryContext context, const char *name, int count, Oid *types);
+static char *call_text(const char *name, int count, Oid *types);
+static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
 static void place_error(void *source);
 static void read_progress(SweepProgress *progress, uint64 rows, MemoryContext context);
@@ -58,20 +60,67 @@ PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
 SweepStep *
 sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
-	SweepStep  *prepared = palloc0(sizeof(SweepStep));
 	Oid			batch_type = sweep_sql_batch_type();
+	MemoryContext old;
+	SweepStep  *prepared;
 
-	prepared->is_statement = step == NULL;
-	prepared->text = step != NULL ? step_text(step) : pstrdup(batch_sql);
+	if (step != NULL)
+		return prepare_function(context, step, 1, &batch_type);
+	old = MemoryContextSwitchTo(context);
+	prepared = palloc0(sizeof(SweepStep));
+	prepared->is_statement = true;
 	prepared->batch_desc = lookup_rowtype_tupdesc_copy(batch_type, -1);
 	BlessTupleDesc(prepared->batch_desc);
-	if (prepared->is_statement)
-		prepared->plan = sweep_sql_prepare(prepared->text, 2, (Oid[]) {INT4OID, batch_type});
-	else
-		prepared->plan = sweep_sql_prepare(prepared->text, 1, &batch_type);
+	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, batch_type});
 	MemoryContextSwitchTo(old);
 	return prepared;
+}
+
+SweepStep *
+sweep_step_prepare_pick(MemoryContext context, const char *name)
+{
+	Oid			batch_type = sweep_sql_batch_type();
+
+	return prepare_function(context, name, 1, &batch_type);
+}
+
+SweepStep *
+sweep_step_prepare_rescue(MemoryContext context, const char *name)
+{
+	return prepare_function(context, name, 2, (Oid[]) {sweep_sql_batch_type(), JSONBOID});
+}
+
+int
+sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context)
+{
+	Datum		datum = batch_datum(pick, batch);
+	uint64		count = sweep_sql_execute_plan(pick->plan, &datum, NULL);
+
+	if (count > (uint64) batch->size)
+		ereport(ERROR,
+				(errcode(ERRCODE_CARDINALITY_VIOLATION),
+				 errmsg("pick returned %llu items instead of at most %d", (unsigned long long) count, batch->size),
+				 errhint("Use the size of the batch as its LIMIT.")));
+	*items = MemoryContextAlloc(context, sizeof(Jsonb *) * (count + 1));
+	for (uint64 i = 0; i < count; i++)
+	{
+		sweep_sql_row(i);
+		(*items)[i] = sweep_sql_jsonb(1, context);
+		if ((*items)[i] == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("pick returned an item that is null")));
+	}
+	return (int) count;
+}
+
+void
+sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context)
+{
+	Datum		values[] = {batch_datum(rescue, batch), JsonbPGetDatum(error)};
+
+	memset(progress, 0, sizeof(*progress));
+	read_progress(progress, sweep_sql_execute_plan(rescue->plan, values, NULL), context);
 }
 
 void
@@ -92,22 +141,27 @@ sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progres
 	read_progress(progress, rows, context);
 }
 
-const char *
-sweep_step_text(const SweepStep *step)
+static SweepStep *
+prepare_function(MemoryContext context, const char *name, int count, Oid *types)
 {
-	return step->text;
+	MemoryContext old = MemoryContextSwitchTo(context);
+	SweepStep  *prepared = palloc0(sizeof(SweepStep));
+
+	prepared->batch_desc = lookup_rowtype_tupdesc_copy(types[0], -1);
+	BlessTupleDesc(prepared->batch_desc);
+	prepared->plan = sweep_sql_prepare(call_text(name, count, types), count, types);
+	MemoryContextSwitchTo(old);
+	return prepared;
 }
 
 static char *
-step_text(const char *step)
+call_text(const char *name, int count, Oid *types)
 {
-	List	   *names = sweep_qualified_name_list(step);
-	Oid			batch_type = sweep_sql_batch_type();
-	Oid			function = LookupFuncName(names, 1, &batch_type, false);
+	Oid			function = LookupFuncName(sweep_qualified_name_list(name), count, types, false);
 
-	return psprintf("SELECT * FROM %s($1)",
-					quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
-											   get_func_name(function)));
+	return psprintf("SELECT * FROM %s(%s)",
+					quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)),
+					count == 1 ? "$1" : "$1, $2");
 }
 
 static Datum
@@ -133,7 +187,22 @@ batch_datum(SweepStep *step, const SweepBatch *batch)
 	nulls[BATCH_AS_OF] = false;
 	values[BATCH_RUN_ID] = Int64GetDatum(batch->run_id);
 	nulls[BATCH_RUN_ID] = false;
+	if (batch->items != NULL)
+	{
+		values[BATCH_ITEMS] = items_datum(batch);
+		nulls[BATCH_ITEMS] = false;
+	}
 	return HeapTupleGetDatum(heap_form_tuple(step->batch_desc, values, nulls));
+}
+
+static Datum
+items_datum(const SweepBatch *batch)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(batch->item_count, 1));
+
+	for (int i = 0; i < batch->item_count; i++)
+		elements[i] = JsonbPGetDatum(batch->items[i]);
+	return PointerGetDatum(construct_array(elements, batch->item_count, JSONBOID, -1, false, TYPALIGN_INT));
 }
 
 static void

@@ -18,6 +18,8 @@ typedef struct SweepBatch
 	Jsonb	   *args;
 	TimestampTz as_of;
 	int64		run_id;
+	Jsonb	  **items;			/* item jobs */
+	int			item_count;
 } SweepBatch;
 
 /* What came of it, as the type sweep.progress. */
@@ -34,10 +36,18 @@ typedef struct SweepProgress
  */
 extern SweepStep *sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql);
 
+/* The same for the pick function and the rescue function of an item job. */
+extern SweepStep *sweep_step_prepare_pick(MemoryContext context, const char *name);
+extern SweepStep *sweep_step_prepare_rescue(MemoryContext context, const char *name);
+
+/* Picks items: returns how many, and the items in the given context. Raises what the function raises. */
+extern int	sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context);
+
+/* Calls the rescue function with a batch of one item and its error. */
+extern void sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress,
+							  MemoryContext context);
+
 /* Does one batch. The result is in the given context. Raises what the step raises. */
 extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context);
-
-/* The text that is executed, for sweep.preview. */
-extern const char *sweep_step_text(const SweepStep *step);
 
 #endif							/* SWEEP_STEP_H */

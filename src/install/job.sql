@@ -12,6 +12,9 @@ CREATE TABLE sweep.job (
 	schedule         text,
 	timezone         text,
 	args             jsonb NOT NULL,
+	pick             text,
+	rescue           text,
+	transaction      text NOT NULL,
 	flush            text NOT NULL,
 	batch_size       int NOT NULL,
 	max_batches      int,
@@ -21,6 +24,7 @@ CREATE TABLE sweep.job (
 	lease_ttl        interval,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
+	row_retries      int NOT NULL,
 	max_attempts     int NOT NULL,
 	overlap          text NOT NULL,
 	catch_up         text NOT NULL,
@@ -29,6 +33,8 @@ CREATE TABLE sweep.job (
 	enabled          boolean NOT NULL,
 	run_as           regrole NOT NULL,
 	description      text,
+	children         jsonb,
+	CONSTRAINT job_transaction_check CHECK (transaction IN ('batch', 'row')),
 	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_overlap_check CHECK (overlap IN ('skip', 'queue_one', 'cancel_previous')),
 	CONSTRAINT job_catch_up_check CHECK (catch_up IN ('once', 'skip', 'all'))
@@ -40,6 +46,10 @@ COMMENT ON COLUMN sweep.job.batch_sql IS 'statement that does one batch: $1 is t
 COMMENT ON COLUMN sweep.job.schedule IS 'cron expression or interval; NULL: started by hand only';
 COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule';
 COMMENT ON COLUMN sweep.job.args IS 'args of every batch; the args of a run are merged over them';
+COMMENT ON COLUMN sweep.job.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
+COMMENT ON COLUMN sweep.job.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';
+COMMENT ON COLUMN sweep.job.transaction IS 'batch: the items of a batch are committed together; row: each by itself';
+COMMENT ON COLUMN sweep.job.row_retries IS 'further tries, at once, when items fail for a passing reason';
 COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does';
 COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
 COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
@@ -56,6 +66,7 @@ COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to
 COMMENT ON COLUMN sweep.job.keep_cursor IS 'the next run goes on where the last one stopped, unless that one drained';
 COMMENT ON COLUMN sweep.job.enabled IS 'whether the schedule applies';
 COMMENT ON COLUMN sweep.job.run_as IS 'role the job runs as';
+COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 
 CREATE TABLE sweep.job_state (

@@ -3,9 +3,9 @@
 --
 -- ------------------------------------------------------------------ create, alter, drop
 CREATE FUNCTION sweep._create_job(caller oid, name text, step text, batch_sql text, schedule text, timezone text, args jsonb,
-	flush text, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_key text, lease_ttl interval,
-	lock_retries int, lock_retry_delay interval, max_attempts int, overlap text, catch_up text, jitter interval,
-	keep_cursor boolean, enabled boolean, run_as regrole, description text) RETURNS void
+	pick text, rescue text, transaction text, flush text, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_key text, lease_ttl interval,
+	lock_retries int, lock_retry_delay interval, row_retries int, max_attempts int, overlap text, catch_up text, jitter interval,
+	keep_cursor boolean, enabled boolean, run_as regrole, description text, children jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -13,9 +13,9 @@ DECLARE
 BEGIN
 	job := ROW(name, step, batch_sql, schedule,
 		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, current_setting('TimeZone')) ELSE timezone END, args,
-		flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
-		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
-		coalesce(run_as, caller::regrole), description);
+		pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
+		lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
+		coalesce(run_as, caller::regrole), description, children);
 	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
@@ -30,19 +30,20 @@ BEGIN
 	PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
-	int, interval, int, text, text, interval, boolean, boolean, regrole, text) IS 'implements sweep.create_job';
+COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb) IS 'implements sweep.create_job';
 
 CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql text DEFAULT NULL, schedule text DEFAULT NULL,
-	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', flush text DEFAULT 'run', batch_size int DEFAULT 1000,
+	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
+	transaction text DEFAULT 'batch', flush text DEFAULT 'run', batch_size int DEFAULT 1000,
 	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_key text DEFAULT NULL,
 	lease_ttl interval DEFAULT NULL, lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms',
-	max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
+	row_retries int DEFAULT 3, max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
 	keep_cursor boolean DEFAULT false, enabled boolean DEFAULT true, run_as regrole DEFAULT NULL,
-	description text DEFAULT NULL) RETURNS void
+	description text DEFAULT NULL, children jsonb DEFAULT NULL) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
-	int, interval, int, text, text, interval, boolean, boolean, regrole, text) IS 'creates a job';
+COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb) IS 'creates a job';
 
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -81,18 +82,20 @@ BEGIN
 		job.timezone := NULL;
 	END IF;
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.args, job.run_as) IS DISTINCT FROM (old.step, old.batch_sql, old.args, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.run_as) THEN
 		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
 	END IF;
 	PERFORM sweep._check_limits(job);
-	IF (job.step, job.batch_sql, job.run_as) IS DISTINCT FROM (old.step, old.batch_sql, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
-	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key,
-			lease_ttl, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description)
-		= ROW(job.step, job.batch_sql, job.schedule, job.timezone, job.args, job.flush, job.batch_size, job.max_batches, job.max_rows,
-			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.max_attempts, job.overlap,
-			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description)
+	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, lease_key,
+			lease_ttl, lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description, children)
+		= ROW(job.step, job.batch_sql, job.schedule, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.flush, job.batch_size, job.max_batches, job.max_rows,
+			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.row_retries, job.max_attempts, job.overlap,
+			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description, job.children)
 		WHERE j.name = _alter_job.name;
 	IF (job.schedule, job.timezone, job.jitter, job.enabled) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter, old.enabled) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(name, clock_timestamp()), sweep._wake();
@@ -111,6 +114,7 @@ AS $$
 BEGIN
 	PERFORM sweep._find_job(caller, name, false);
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
+	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';
 	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';
@@ -132,7 +136,7 @@ BEGIN
 	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, now()), next_due = NULL, next_start = NULL
 		WHERE s.job = _pause.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
-		WHERE r.job = _pause.name AND r.status = 'waiting' AND r.trigger IN ('schedule', 'catch_up', 'retry') AND r.pid IS NULL;
+		WHERE r.job = _pause.name AND r.status = 'waiting' AND r.trigger <> 'manual' AND r.pid IS NULL;
 	PERFORM sweep._wake();
 END
 $$;

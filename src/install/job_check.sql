@@ -2,38 +2,73 @@
 -- Whether the definition of a job is right. What can be known beforehand is refused when the job is
 -- created or changed; what turns out later makes the job broken, with a reason, until it heals.
 --
-CREATE FUNCTION sweep._steps() RETURNS TABLE (function regprocedure, schema_name name, function_name name)
+CREATE FUNCTION sweep._functions() RETURNS TABLE (kind text, function regprocedure, schema_name name, function_name name)
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT p.oid, n.nspname, p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		WHERE p.prokind = 'f' AND NOT p.proretset AND p.pronargs = 1
-			AND p.proargtypes[0] = 'sweep.batch'::regtype AND p.prorettype = 'sweep.progress'::regtype
+	SELECT k.kind, p.oid, n.nspname, p.proname
+		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN (VALUES
+			('step', 1, 'sweep.progress'::regtype, false),
+			('pick', 1, 'jsonb'::regtype, true),
+			('rescue', 2, 'sweep.progress'::regtype, false)
+		) AS k (kind, arguments, result, returns_set)
+			ON p.proretset = k.returns_set AND p.prorettype = k.result AND p.pronargs = k.arguments
+		WHERE p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::regtype
+			AND (k.arguments = 1 OR p.proargtypes[1] = 'jsonb'::regtype)
 $$;
-COMMENT ON FUNCTION sweep._steps() IS 'the functions of this database that have the form of a step';
+COMMENT ON FUNCTION sweep._functions() IS 'the functions of this database that have the form of a step, a pick or a rescue function';
 
-CREATE FUNCTION sweep._resolve_step(step text) RETURNS regprocedure
+CREATE FUNCTION sweep._resolve(kind text, name text) RETURNS regprocedure
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	parts text[];
 BEGIN
-	parts := parse_ident(step);
+	parts := parse_ident(name);
 	IF cardinality(parts) <> 2 THEN
 		RETURN NULL;
 	END IF;
-	RETURN (SELECT s.function FROM sweep._steps() s WHERE s.schema_name = parts[1] AND s.function_name = parts[2]);
+	RETURN (SELECT f.function FROM sweep._functions() f
+		WHERE f.kind = _resolve.kind AND f.schema_name = parts[1] AND f.function_name = parts[2]);
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._resolve_step(text) IS 'the function a step text names; NULL when there is none of the right form';
+COMMENT ON FUNCTION sweep._resolve(text, text) IS 'the function a text names; NULL when there is none of the right form';
+
+CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE kind
+		WHEN 'pick' THEN format('function %s(sweep.batch) returning setof jsonb', name)
+		WHEN 'rescue' THEN format('function %s(sweep.batch, jsonb) returning sweep.progress', name)
+		ELSE format('function %s(sweep.batch) returning sweep.progress', name) END
+$$;
+COMMENT ON FUNCTION sweep._function_form(text, text) IS 'how a function of that kind is declared';
+
+CREATE FUNCTION sweep._function_problem(run_as oid, kind text, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found regprocedure := sweep._resolve(kind, name);
+BEGIN
+	IF found IS NULL THEN
+		RETURN sweep._function_form(kind, name) || ' does not exist';
+	END IF;
+	IF NOT has_function_privilege(run_as, found, 'EXECUTE') OR NOT has_schema_privilege(run_as,
+			(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = found), 'USAGE') THEN
+		RETURN format('role "%s" may not execute function %s', pg_get_userbyid(run_as), found);
+	END IF;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._function_problem(oid, text, text) IS 'why the role cannot execute the function; NULL when it can';
 
 CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	owner pg_roles;
-	step_function regprocedure;
+	problem text;
 BEGIN
 	SELECT * INTO owner FROM pg_roles r WHERE r.oid = job.run_as;
 	IF NOT FOUND THEN
@@ -45,15 +80,12 @@ BEGIN
 	IF NOT has_database_privilege(owner.oid, current_database(), 'CONNECT') THEN
 		RETURN format('role "%s" may not connect to the database', owner.rolname);
 	END IF;
-	IF job.step IS NOT NULL THEN
-		step_function := sweep._resolve_step(job.step);
-		IF step_function IS NULL THEN
-			RETURN format('function %s(sweep.batch) returning sweep.progress does not exist', job.step);
-		END IF;
-		IF NOT has_function_privilege(owner.oid, step_function, 'EXECUTE') OR NOT has_schema_privilege(owner.oid,
-				(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = step_function), 'USAGE') THEN
-			RETURN format('role "%s" may not execute function %s', owner.rolname, step_function);
-		END IF;
+	SELECT p.problem INTO problem
+		FROM (VALUES ('step', job.step), ('pick', job.pick), ('rescue', job.rescue)) AS f (kind, name)
+			CROSS JOIN LATERAL (SELECT sweep._function_problem(owner.oid, f.kind, f.name) AS problem) AS p
+		WHERE f.name IS NOT NULL AND p.problem IS NOT NULL LIMIT 1;
+	IF FOUND THEN
+		RETURN problem;
 	END IF;
 	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
 		PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
@@ -65,17 +97,43 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
-CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	candidates text;
+BEGIN
+	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
+		RETURN;
+	END IF;
+	SELECT string_agg(format('%I.%I', f.schema_name, f.function_name), ', ' ORDER BY f.schema_name) INTO candidates
+		FROM sweep._functions() f WHERE f.kind = _check_function.kind AND f.function_name = regexp_replace(name, '^.*\.', '');
+	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, name)
+		USING ERRCODE = 'undefined_function',
+			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
+				format('A %s is named with its schema and is a %s.', kind,
+					replace(replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS')));
+END
+$$;
+COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';
+
+CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
 	problem text;
 BEGIN
 	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
 		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
 	END IF;
+	IF job.pick IS NOT NULL AND job.step IS NULL OR job.pick IS NULL AND (job.rescue IS NOT NULL OR job.transaction = 'row') THEN
+		RAISE EXCEPTION 'job "%" has a % without a %', job.name,
+				CASE WHEN job.pick IS NOT NULL THEN 'pick' WHEN job.rescue IS NOT NULL THEN 'rescue' ELSE 'transaction "row"' END,
+				CASE WHEN job.pick IS NOT NULL THEN 'step' ELSE 'pick' END
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'An item job has a pick function and a step function.';
+	END IF;
+	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
 			PERFORM sweep._check_batch_sql(job.batch_sql);
@@ -83,13 +141,6 @@ BEGIN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
 				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
 		END;
-	ELSIF sweep._resolve_step(job.step) IS NULL THEN
-		SELECT string_agg(format('%I.%I', s.schema_name, s.function_name), ', ' ORDER BY s.schema_name) INTO candidates
-			FROM sweep._steps() s WHERE s.function_name = regexp_replace(job.step, '^.*\.', '');
-		RAISE EXCEPTION 'function %(sweep.batch) returning sweep.progress does not exist', job.step
-			USING ERRCODE = 'undefined_function',
-				HINT = coalesce('Write the name with its schema: ' || candidates || '.',
-					'A step is named with its schema and is a function(sweep.batch) RETURNS sweep.progress.');
 	END IF;
 	problem := sweep._job_problem(job);
 	IF problem IS NOT NULL THEN
@@ -119,6 +170,29 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_args(text, jsonb) IS 'raises unless the args are an object, and its as_of, if any, a timestamp';
 
+CREATE FUNCTION sweep._check_children(children jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	child record;
+BEGIN
+	IF jsonb_typeof(children) <> 'object' THEN
+		RAISE EXCEPTION 'invalid children %', children USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
+	END IF;
+	FOR child IN SELECT c.key, c.value FROM jsonb_each_text(children) AS c LOOP
+		IF coalesce(child.value::interval < interval '0', true) THEN
+			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
+				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be zero or more.';
+		END IF;
+	END LOOP;
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+	RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
+		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
+END
+$$;
+COMMENT ON FUNCTION sweep._check_children(jsonb) IS 'raises unless the children are names with delays';
+
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -145,6 +219,8 @@ BEGIN
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
 			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),
 		(job.max_attempts < 1 OR job.max_attempts > 25, 'max_attempts ' || job.max_attempts, 'It must be between 1 and 25.'),
+		(job.row_retries < 0 OR job.row_retries > 100, 'row_retries ' || job.row_retries, 'It must be between 0 and 100.'),
+		(job.transaction NOT IN ('batch', 'row'), 'transaction "' || job.transaction || '"', 'It must be "batch" or "row".'),
 		(job.flush NOT IN ('run', 'batch'), 'flush "' || job.flush || '"', 'It must be "run" or "batch".'),
 		(job.overlap NOT IN ('skip', 'queue_one', 'cancel_previous'), 'overlap "' || job.overlap || '"',
 			'It must be "skip", "queue_one" or "cancel_previous".'),
@@ -156,7 +232,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_children(job.children);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

@@ -35,7 +35,7 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running') AS running,
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'waiting' AND r.pid IS NULL
 					AND r.due_at < clock_timestamp() - interval '1 s'
-					AND (r.trigger IN ('manual', 'parent') OR home.here AND s.paused_at IS NULL)) AS waiting) AS live
+					AND (r.trigger = 'manual' OR home.here AND s.paused_at IS NULL)) AS waiting) AS live
 		LEFT JOIN LATERAL (SELECT * FROM (
 				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.finished_at IS NOT NULL AND r.status <> 'skipped'
 					ORDER BY r.run_id DESC LIMIT 1)

@@ -23,7 +23,7 @@ GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, s
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._at_home(), sweep._job_problem(sweep.job),
-	sweep._steps(), sweep._resolve_step(text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+	sweep._functions(), sweep._resolve(text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- The table of jobs shows its own to everybody who may see them.
@@ -33,8 +33,8 @@ CREATE POLICY job_select ON sweep.job FOR SELECT USING (sweep._may_see(run_as));
 COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one is a member of, or all of them as sweep_monitor, sweep_operator or sweep_admin';
 
 -- Jobs: what a function does for whom is checked by the function.
-GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, int, int, bigint, interval, text, interval,
-	int, interval, int, text, text, interval, boolean, boolean, regrole, text), sweep.alter_job(text, jsonb), sweep.drop_job(text)
+GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb), sweep.alter_job(text, jsonb), sweep.drop_job(text)
 	TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
@@ -43,6 +43,12 @@ GRANT EXECUTE ON FUNCTION sweep.pause(text), sweep.resume(text), sweep.start(tex
 	TO sweep_admin, sweep_operator, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause_all(), sweep.resume_all() TO sweep_admin, sweep_operator;
 GRANT EXECUTE ON PROCEDURE sweep.wait(bigint, interval) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+
+GRANT EXECUTE ON FUNCTION sweep.release_quarantine(text, jsonb) TO sweep_admin, sweep_operator, sweep_user;
+GRANT SELECT ON sweep.quarantine TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+ALTER TABLE sweep.quarantine ENABLE ROW LEVEL SECURITY;
+CREATE POLICY quarantine_select ON sweep.quarantine FOR SELECT USING (EXISTS (SELECT FROM sweep.job j WHERE j.name = job));
+COMMENT ON POLICY quarantine_select ON sweep.quarantine IS 'one sees the items of the jobs one sees';
 
 -- Queues.
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(text), sweep.send(text, jsonb, text),

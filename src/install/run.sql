@@ -225,10 +225,10 @@ BEGIN
 	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND (r.trigger IN ('manual', 'parent') OR at_home AND s.paused_at IS NULL
-				AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
+			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
+				AND (r.trigger = 'parent' OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
 					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
-						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent'))))
+						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent')))))
 		ORDER BY r.due_at, r.run_id;
 END
 $$;
@@ -241,6 +241,22 @@ AS $$
 		(SELECT min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > clock_timestamp()))
 $$;
 COMMENT ON FUNCTION sweep._next_wake() IS 'when the scheduler has to look again';
+
+CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	-- Only jobs that the role of the parent may start; one that waits already is not queued twice.
+	INSERT INTO sweep.run_live (job, trigger, due_at)
+		SELECT child.name, 'parent', clock_timestamp() + c.value::interval
+		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
+			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
+			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
+		WHERE r.run_id = _start_children.run_id AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
+			AND (pg_has_role(parent.run_as, child.run_as, 'MEMBER') OR pg_has_role(parent.run_as, 'sweep_operator', 'MEMBER'))
+			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.status = 'waiting' AND w.trigger = 'parent');
+	SELECT sweep._wake()
+$$;
+COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
 
 CREATE FUNCTION sweep._fail_start(run_id bigint, reason text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -1,0 +1,45 @@
+/*
+ * bisect.h
+ *	  Which pieces of a failed batch of items are tried next.
+ *
+ * Used by items.c. Pure C: no backend call, no allocation, nothing raises.
+ */
+#ifndef SWEEP_BISECT_H
+#define SWEEP_BISECT_H
+
+#include <stdbool.h>
+
+/* Halving takes one place per level; a batch has at most 2^31 items. */
+#define SWEEP_BISECT_DEPTH 64
+
+/* The items [first, end) of a batch. */
+typedef struct SweepPiece
+{
+	int			first;
+	int			end;
+} SweepPiece;
+
+/* Pieces that are still to be tried; the top is the leftmost. */
+typedef struct SweepBisect
+{
+	SweepPiece	pieces[SWEEP_BISECT_DEPTH];
+	int			count;
+	bool		one_by_one;
+} SweepBisect;
+
+/*
+ * Begins with all items as one piece, or with each item as a piece of its own. With none there is
+ * nothing to try.
+ */
+extern void sweep_bisect_begin(SweepBisect *bisect, int items, bool one_by_one);
+
+/* Takes the next piece, from left to right; false when all are done. */
+extern bool sweep_bisect_next(SweepBisect *bisect, SweepPiece *piece);
+
+/*
+ * The piece has failed: its halves are to be tried next, in its place. False when it has but one item,
+ * which is then the one that fails.
+ */
+extern bool sweep_bisect_split(SweepBisect *bisect, SweepPiece piece);
+
+#endif							/* SWEEP_BISECT_H */

@@ -1,0 +1,60 @@
+--
+-- Items that neither the step nor the rescue function of their job could handle. They are left alone
+-- until their next try, ever later, so that they hold up nothing else.
+--
+CREATE TABLE sweep.quarantine (
+	job       text NOT NULL,
+	item      jsonb NOT NULL,
+	item_hash text NOT NULL GENERATED ALWAYS AS (md5(item::text)) STORED,
+	sqlstate  text NOT NULL,
+	message   text NOT NULL,
+	attempts  int NOT NULL DEFAULT 1,
+	first_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+	last_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+	next_try  timestamptz NOT NULL,
+	PRIMARY KEY (job, item_hash)
+);
+COMMENT ON TABLE sweep.quarantine IS 'items that failed, with their errors and when they are tried again';
+COMMENT ON COLUMN sweep.quarantine.job IS 'name of the job';
+COMMENT ON COLUMN sweep.quarantine.item IS 'the item, as its pick function returned it';
+COMMENT ON COLUMN sweep.quarantine.item_hash IS 'the item in a size that an index takes';
+COMMENT ON COLUMN sweep.quarantine.sqlstate IS 'code of its last error';
+COMMENT ON COLUMN sweep.quarantine.message IS 'its last error, with detail, hint and context';
+COMMENT ON COLUMN sweep.quarantine.attempts IS 'how many runs it has failed in';
+COMMENT ON COLUMN sweep.quarantine.first_at IS 'when it failed first';
+COMMENT ON COLUMN sweep.quarantine.last_at IS 'when it failed last';
+COMMENT ON COLUMN sweep.quarantine.next_try IS 'it is left alone until then';
+SELECT pg_catalog.pg_extension_config_dump('sweep.quarantine', '');
+
+CREATE FUNCTION sweep._quarantine(job text, item jsonb, sqlstate text, message text) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, next_try)
+		VALUES (job, item, sqlstate, message, clock_timestamp() + interval '10 min')
+		ON CONFLICT ON CONSTRAINT quarantine_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
+			attempts = q.attempts + 1, last_at = clock_timestamp(),
+			next_try = clock_timestamp() + interval '10 min' * 2 ^ least(q.attempts, 10)
+$$;
+COMMENT ON FUNCTION sweep._quarantine(text, jsonb, text, text) IS
+	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, 7 days at most';
+
+CREATE FUNCTION sweep._release_quarantine(caller oid, name text, item jsonb) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	released bigint;
+BEGIN
+	PERFORM sweep._find_job(caller, name, true);
+	UPDATE sweep.quarantine AS q SET next_try = clock_timestamp()
+		WHERE q.job = _release_quarantine.name AND q.next_try > clock_timestamp()
+			AND (_release_quarantine.item IS NULL OR q.item_hash = md5(_release_quarantine.item::text));
+	GET DIAGNOSTICS released = ROW_COUNT;
+	RETURN released;
+END
+$$;
+COMMENT ON FUNCTION sweep._release_quarantine(oid, text, jsonb) IS 'implements sweep.release_quarantine';
+
+CREATE FUNCTION sweep.release_quarantine(name text, item jsonb DEFAULT NULL) RETURNS bigint
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.release_quarantine(text, jsonb) IS
+	'has the next run of the job try an item again, or all of them; returns how many were waiting for a later try';

@@ -1,0 +1,16 @@
+/*
+ * items.h
+ *		One batch of a job that picks its items first.
+ */
+#ifndef SWEEP_ITEMS_H
+#define SWEEP_ITEMS_H
+
+#include "run.h"
+
+/*
+ * Picks the next items and has them handled, whatever some of them do: the state of the run is then that
+ * after the batch, and run->reason says why the run ends, if it does.
+ */
+extern void sweep_items_execute(SweepRun *run);
+
+#endif							/* SWEEP_ITEMS_H */

@@ -1,0 +1,81 @@
+/*
+ * statements.c
+ *		The texts of the constant statements, executed by sql.c.
+ *
+ * All names are qualified or in pg_catalog: they run under that search_path alone. Whatever is a rule
+ * rather than a look-up is a function of the install script.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+
+#include "statements.h"
+
+/*
+ * What a run needs to know of its job; the same columns for a run that waits and for a job by name. Taken
+ * as they are and converted in C: a fresh process would spend longer on parsing the expressions.
+ */
+#define JOB_COLUMNS \
+	"j.name, j.step, j.batch_sql, j.batch_size, j.max_batches, j.max_rows, j.timeout, j.lease_key, j.lease_ttl, " \
+	"j.lock_retries, j.lock_retry_delay, j.flush, j.keep_cursor, j.run_as::oid, j.pick, j.rescue, j.transaction, j.row_retries, " \
+	"j.children IS NOT NULL, "
+
+static const SweepStatementText statements[] = {
+	[SWEEP_SQL_READ_RUN] = {
+		"SELECT " JOB_COLUMNS "j.args || r.args "
+		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job WHERE r.run_id = $1 AND r.status = 'waiting'",
+	1, {INT8OID}},
+	[SWEEP_SQL_READ_JOB] = {
+		"SELECT " JOB_COLUMNS "j.args || $2 FROM sweep.job j WHERE j.name = $1",
+	2, {TEXTOID, JSONBOID}},
+	[SWEEP_SQL_INSERT_RUN] = {
+		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid) "
+		"VALUES ($1, $2, 'manual', clock_timestamp(), $3) "
+		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
+	3, {TEXTOID, JSONBOID, INT4OID}},
+	[SWEEP_SQL_START_RUN] = {
+		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
+		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
+		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, EXISTS (SELECT FROM sweep.quarantine q WHERE q.job = r.job)",
+	3, {INT8OID, INT4OID, BOOLOID}},
+	[SWEEP_SQL_SAVE_RUN] = {
+		"UPDATE sweep.run_live SET batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, "
+		"finished_at = CASE WHEN $7 IS NOT NULL THEN clock_timestamp() END, sqlstate = $8, error = $9, "
+		"rescued = $11, quarantined = $12 WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
+	12, {TIDOID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}},
+	[SWEEP_SQL_FIND_QUARANTINED] = {
+		"SELECT u.n::int, q.next_try > clock_timestamp() FROM unnest($2) WITH ORDINALITY AS u (item, n) "
+		"JOIN sweep.quarantine q ON q.job = $1 AND q.item_hash = md5(u.item::text)",
+	2, {TEXTOID, JSONBARRAYOID}},
+	[SWEEP_SQL_QUARANTINE] = {"SELECT sweep._quarantine($1, $2, $3, $4)", 4, {TEXTOID, JSONBOID, TEXTOID, TEXTOID}},
+	[SWEEP_SQL_UNQUARANTINE] = {
+		"DELETE FROM sweep.quarantine WHERE job = $1 AND item_hash IN (SELECT md5(u.item::text) FROM unnest($2) AS u (item))",
+	2, {TEXTOID, JSONBARRAYOID}},
+	[SWEEP_SQL_SKIP_RUN] = {
+		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = clock_timestamp(), "
+		"finished_at = clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lease_held', 'holder_pid', "
+		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
+		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 RETURNING detail ->> 'holder_pid'",
+	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
+	[SWEEP_SQL_START_CHILDREN] = {"SELECT sweep._start_children($1)", 1, {INT8OID}},
+	[SWEEP_SQL_RETRY_RUN] = {"SELECT sweep._retry($1)", 1, {INT8OID}},
+	[SWEEP_SQL_RUN_OUTCOME] = {
+		"SELECT job, status, stop_reason, batches, rows, error, finished_at IS NOT NULL FROM sweep._run_outcome($1, $2)",
+	2, {OIDOID, INT8OID}},
+	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
+	[SWEEP_SQL_STARTABLE_RUNS] = {
+		"SELECT run_id, job, run_as, expected_rows FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_NEXT_WAKE] = {
+		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2)", 2, {INT8OID, TEXTOID}},
+	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs($1)", 1, {BOOLOID}},
+};
+
+StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");
+
+const SweepStatementText *
+sweep_statement_text(SweepStatement statement)
+{
+	return &statements[statement];
+}

@@ -1,0 +1,238 @@
+/*
+ * unit.c
+ *		One transaction of a run.
+ *
+ * Called by run.c and items.c. What a transaction changes in memory is kept in run->next and counts only
+ * once it is committed, so that one which fails leaves the run as it was.
+ *
+ * Every transaction first passes the gate, see sweep_sql_open_gate(): while somebody alters or drops
+ * the extension, the run waits outside of any transaction and then sees what became of it.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "guard.h"
+#include "lease.h"
+#include "report.h"
+#include "unit.h"
+
+/* How long a run waits before it looks at the gate again. */
+#define GATE_PAUSE_MS 50
+
+static void set_synchronous_commit(SweepRun *run, const char *value);
+static void enter_job_code(SweepRun *run);
+static void leave_job_code(SweepRun *run);
+static Jsonb *copy_jsonb(Jsonb *source);
+
+bool
+sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
+{
+	for (;;)
+	{
+		if (sweep_sql_transaction(work, arg, run->context, error))
+			return true;
+		if (!run->gate_closed)
+			return false;
+		FreeErrorData(*error);
+		sweep_run_pause(GATE_PAUSE_MS);
+		if (run->begun && run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0)
+			return true;
+	}
+}
+
+bool
+sweep_unit_begin(SweepRun *run)
+{
+	run->next = run->state;
+	run->gate_closed = true;
+	if (!sweep_sql_open_gate())
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+		run->ended = true;
+	}
+	run->gate_closed = false;
+	if (run->ended)
+		return false;
+
+	/*
+	 * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole
+	 * batches at the end, each with its counters. A worker has the other settings for good.
+	 */
+	set_synchronous_commit(run, "off");
+	if (sweep_sql_in_call())
+		sweep_run_set_environment();
+	return true;
+}
+
+void
+sweep_unit_is_last(SweepRun *run)
+{
+	set_synchronous_commit(run, run->synchronous_commit);
+}
+
+static void
+set_synchronous_commit(SweepRun *run, const char *value)
+{
+	if (!run->flush_batch)
+		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+SweepBatch
+sweep_unit_batch(SweepRun *run)
+{
+	return (SweepBatch) {
+		.size = sweep_loop_next_size(&run->state.loop),
+		.cursor = run->state.cursor,
+		.args = run->args,
+		.as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp(),
+		.run_id = run->run_id,
+	};
+}
+
+void
+sweep_unit_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, SweepProgress *progress)
+{
+	enter_job_code(run);
+	sweep_step_call(step, batch, progress, run->batch_context);
+	leave_job_code(run);
+}
+
+int
+sweep_unit_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
+{
+	int			count;
+
+	enter_job_code(run);
+	count = sweep_step_pick(run->pick, batch, items, run->batch_context);
+	leave_job_code(run);
+	return count;
+}
+
+void
+sweep_unit_rescue(SweepRun *run, const SweepBatch *batch, Jsonb *error, SweepProgress *progress)
+{
+	enter_job_code(run);
+	sweep_step_rescue(run->rescue, batch, error, progress, run->batch_context);
+	leave_job_code(run);
+}
+
+static void
+enter_job_code(SweepRun *run)
+{
+	if (!sweep_sql_in_call())
+		sweep_guard_arm_statement(run);
+}
+
+static void
+leave_job_code(SweepRun *run)
+{
+	sweep_guard_disarm_statement(run);
+	if (!sweep_lease_is_held(run->lease_key))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("job \"%s\" has released its own lease", run->job),
+				 errhint("A step must not call pg_advisory_unlock_all().")));
+}
+
+void
+sweep_unit_end_batch(SweepRun *run, bool drained)
+{
+	run->reason = sweep_loop_end_batch(&run->next.loop, drained, sweep_monotonic_us());
+	if (run->reason == SWEEP_STOP_NONE && (pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0)
+		run->reason = SWEEP_STOP_CANCELLED;
+	if (run->reason == SWEEP_STOP_NONE)
+		return;
+	run->status = run->reason == SWEEP_STOP_CANCELLED ? "cancelled" : "succeeded";
+	sweep_unit_is_last(run);
+}
+
+/*
+ * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
+ * versions of the row that the batches before left behind.
+ */
+void
+sweep_unit_save(SweepRun *run)
+{
+	const char *reason = sweep_loop_stop_name(run->reason);
+	const ErrorData *error = run->error;
+	Datum		values[12] = {0};
+	char		nulls[13] = "            ";
+
+	values[0] = PointerGetDatum(&run->next.tid);
+	values[1] = Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX));
+	values[2] = Int64GetDatum(run->next.loop.rows);
+	values[3] = run->next.cursor ? JsonbPGetDatum(run->next.cursor) : (Datum) 0;
+	nulls[3] = run->next.cursor ? ' ' : 'n';
+	values[4] = run->next.detail ? JsonbPGetDatum(run->next.detail) : (Datum) 0;
+	nulls[4] = run->next.detail ? ' ' : 'n';
+	values[5] = CStringGetTextDatum(reason ? run->status : "running");
+	values[6] = reason ? CStringGetTextDatum(reason) : (Datum) 0;
+	nulls[6] = reason ? ' ' : 'n';
+	values[7] = error ? CStringGetTextDatum(unpack_sql_state(error->sqlerrcode)) : (Datum) 0;
+	values[8] = error ? CStringGetTextDatum(sweep_report_error_text(error)) : (Datum) 0;
+	nulls[7] = nulls[8] = error ? ' ' : 'n';
+	values[9] = Int64GetDatum(run->run_id);
+	values[10] = Int64GetDatum(run->next.rescued);
+	values[11] = Int64GetDatum(run->next.quarantined);
+	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
+	run->next.tid = sweep_sql_tid(1);
+}
+
+void
+sweep_unit_accept(SweepRun *run)
+{
+	SweepRunState old = run->state;
+	MemoryContext caller_context = MemoryContextSwitchTo(run->context);
+
+	run->state = run->next;
+	run->state.cursor = copy_jsonb(run->next.cursor);
+	if (run->next.detail != old.detail)
+		run->state.detail = copy_jsonb(run->next.detail);
+	MemoryContextSwitchTo(caller_context);
+	if (old.cursor != NULL)
+		pfree(old.cursor);
+	if (old.detail != NULL && old.detail != run->state.detail)
+		pfree(old.detail);
+	run->ended = run->reason != SWEEP_STOP_NONE;
+	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
+	sweep_report_batch(run);
+}
+
+void
+sweep_unit_fail(SweepRun *run, ErrorData *error)
+{
+	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
+	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
+	bool		timed_out = sweep_guard_statement_timed_out(run);
+
+	QueryCancelPending = false;
+	run->status = "failed";
+	run->reason = SWEEP_STOP_ERROR;
+	if (cancelled && (request & SWEEP_STOP_REQUEST_LEASE) != 0)
+	{
+		run->reason = SWEEP_STOP_LEASE_EXPIRED;
+		run->error = sweep_report_lease_error(run);
+	}
+	else if (cancelled && !timed_out)
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+	}
+	else
+		run->error = error;
+}
+
+static Jsonb *
+copy_jsonb(Jsonb *source)
+{
+	return source == NULL ? NULL : DatumGetJsonbPCopy(JsonbPGetDatum(source));
+}

@@ -1,0 +1,49 @@
+/*
+ * unit.h
+ *		One transaction of a run: begun behind the gate, with its settings, ended with the row of the run.
+ */
+#ifndef SWEEP_UNIT_H
+#define SWEEP_UNIT_H
+
+#include "run.h"
+#include "sql.h"
+
+/*
+ * Does the work in a transaction; while somebody alters or drops the extension, waits and begins again.
+ * False when the work failed; *error is then in the run's context. True with run->gate_closed when a
+ * request to stop came during that wait: the work was not done.
+ */
+extern bool sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
+
+/*
+ * First thing in the work: false when the extension, and the row of the run with it, is gone; the run
+ * has then ended. Sets run->next to the state that the work may change.
+ */
+extern bool sweep_unit_begin(SweepRun *run);
+
+/* This transaction is the last one of the run: its commit waits for the disk, and all before with it. */
+extern void sweep_unit_is_last(SweepRun *run);
+
+/* Calls a function of the job, guarded by its timers, and checks that the lease is still held after it. */
+extern void sweep_unit_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, SweepProgress *progress);
+
+/* The same for the pick function and for the rescue function. */
+extern int	sweep_unit_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
+extern void sweep_unit_rescue(SweepRun *run, const SweepBatch *batch, Jsonb *error, SweepProgress *progress);
+
+/* A batch for the functions of the job, with the clock read now. */
+extern SweepBatch sweep_unit_batch(SweepRun *run);
+
+/* A batch is complete: decides whether the run goes on, and if not, how it ended. */
+extern void sweep_unit_end_batch(SweepRun *run, bool drained);
+
+/* Writes the row of the run. */
+extern void sweep_unit_save(SweepRun *run);
+
+/* The transaction is committed: what it came to is now the state of the run. */
+extern void sweep_unit_accept(SweepRun *run);
+
+/* The transaction was rolled back, or not begun: why the run ends. */
+extern void sweep_unit_fail(SweepRun *run, ErrorData *error);
+
+#endif							/* SWEEP_UNIT_H */
