@@ -38,13 +38,14 @@
 CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
-	SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off
+	SET enable_sort = off
 AS $$
 DECLARE
 	available constant text[] := '{available}';
 	last_at timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
 	last_id bigint := coalesce(b.cursor ->> 'id', '0');
 	upto bigint := b.cursor ->> 'upto';
+	none_kept constant boolean := NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment);
 	due record;
 	same record;
 BEGIN
@@ -59,8 +60,8 @@ BEGIN
 				FROM environments
 				WHERE state::text = 'available'::text AND state::text = ANY (available)
 					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
-					AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
-						WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
+					AND (none_kept OR auto_stop_at IS DISTINCT FROM
+						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
 					AND upto IS NULL
 				ORDER BY state, auto_stop_at, id
 				LIMIT b.size)
@@ -69,8 +70,8 @@ BEGIN
 				FROM environments
 				WHERE state::text = 'available'::text AND auto_stop_at < b.as_of
 					AND auto_stop_at = last_at AND id > last_id AND id <= upto
-					AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment AS k
-						WHERE k.environment_id = environments.id AND k.auto_stop_at = environments.auto_stop_at)
+					AND (none_kept OR auto_stop_at IS DISTINCT FROM
+						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
 				ORDER BY id
 				LIMIT b.size)) AS e;
 		EXIT WHEN due.rows > 0 OR upto IS NULL;
