@@ -128,7 +128,7 @@ step_work(void *arg)
 	if (run->pick != NULL)
 	{
 		batch.item_count = sweep_step_pick(run->pick, &batch, &batch.items, preview->context);
-		if (batch.item_count == 0)
+		if (batch.items == NULL || batch.item_count == 0)
 			return;
 		preview->cursor = batch.items[batch.item_count - 1];
 	}

@@ -34,6 +34,7 @@ static void children_work(void *arg);
 static bool take_lease(SweepRun *run);
 static void skip_work(void *arg);
 static void start_work(void *arg);
+static void no_start_work(void *arg);
 static void execute_batch(SweepRun *run);
 static void batch_work(void *arg);
 static void end_run(SweepRun *run);
@@ -153,6 +154,7 @@ begin_run(SweepRun *run)
 			ereport(WARNING,
 					(errcode(error->sqlerrcode),
 					 errmsg("run %lld of job \"%s\" could not begin: %s", (long long) run->run_id, run->job, error->message)));
+		run->begun = sweep_unit_transact(run, no_start_work, run, &error);
 		return false;
 	}
 	sweep_loop_begin(&run->state.loop, &run->limits, sweep_monotonic_us());
@@ -225,6 +227,20 @@ start_work(void *arg)
 	run->has_quarantine = sweep_sql_bool(3);
 	run->begun = true;
 	sweep_report_begin(run);
+}
+
+/* The run could not begin: its row still waits, and is ended as such. */
+static void
+no_start_work(void *arg)
+{
+	SweepRun   *run = arg;
+	Datum		values[] = {
+		Int64GetDatum(run->run_id), CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode)),
+		CStringGetTextDatum(sweep_report_error_text(run->error))
+	};
+
+	if (sweep_unit_begin(run))
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, NULL);
 }
 
 static void

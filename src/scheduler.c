@@ -287,7 +287,7 @@ end_work(void *arg)
 	{
 		SweepSlot  *slot = lfirst(cell);
 		Datum		values[] = {
-			Int64GetDatum(slot->run_id),
+			Int64GetDatum(slot->run_id), CStringGetTextDatum("08006"),
 			PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
 											"HINT: The server log says why; the role must be able to connect to the database."))
 		};

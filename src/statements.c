@@ -68,7 +68,7 @@ static const SweepStatementText statements[] = {
 		"SELECT run_id, job, run_as, expected_rows FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
-	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2)", 2, {INT8OID, TEXTOID}},
+	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs($1)", 1, {BOOLOID}},
 };
 

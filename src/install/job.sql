@@ -157,6 +157,21 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_job(oid, text, boolean) IS 'the job, if the caller may act on it';
 
+CREATE FUNCTION sweep._lock_job(name text) RETURNS sweep.job
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	locked sweep.job;
+BEGIN
+	SELECT * INTO locked FROM sweep.job j WHERE j.name = _lock_job.name FOR UPDATE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'job "%" does not exist', name USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
+	END IF;
+	RETURN locked;
+END
+$$;
+COMMENT ON FUNCTION sweep._lock_job(text) IS 'the job as it is once whoever else changes it is done';
+
 -- ------------------------------------------------------------------ time
 CREATE FUNCTION sweep._reschedule(job text, after timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

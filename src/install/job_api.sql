@@ -65,7 +65,7 @@ BEGIN
 		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
 			HINT = format('The keys are %s.', array_to_string(known, ', '));
 	END IF;
-	SELECT * INTO old FROM sweep.job j WHERE j.name = _alter_job.name FOR UPDATE;
+	old := sweep._lock_job(name);
 	job := old;
 	FOR word IN SELECT jsonb_object_keys(changes) LOOP
 		BEGIN
@@ -112,7 +112,7 @@ CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, false);
+	PERFORM sweep._find_job(caller, name, false), sweep._lock_job(name);
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
@@ -132,7 +132,7 @@ CREATE FUNCTION sweep._pause(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, true);
+	PERFORM sweep._find_job(caller, name, true), sweep._lock_job(name);
 	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, now()), next_due = NULL, next_start = NULL
 		WHERE s.job = _pause.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
@@ -150,7 +150,7 @@ CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, true);
+	PERFORM sweep._find_job(caller, name, true), sweep._lock_job(name);
 	UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _resume.name AND s.paused_at IS NOT NULL;
 	IF FOUND THEN
 		PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();

@@ -258,13 +258,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
 
-CREATE FUNCTION sweep._fail_start(run_id bigint, reason text) RETURNS void
+CREATE FUNCTION sweep._fail_start(run_id bigint, sqlstate text, reason text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = clock_timestamp(), sqlstate = '08006', error = reason
+	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = clock_timestamp(),
+			sqlstate = _fail_start.sqlstate, error = reason
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting'
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text) IS 'ends a run whose process ended before it began';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
