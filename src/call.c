@@ -129,11 +129,7 @@ prepare_work(void *arg)
 
 	if (!sweep_sql_open_gate())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-	if (!JB_ROOT_IS_OBJECT(request->args))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid args for job \"%s\"", text_to_cstring(request->name)),
-				 errhint("The args must be a JSON object.")));
+	sweep_run_check_args(request->args, text_to_cstring(request->name));
 	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

@@ -101,6 +101,7 @@ read_work(void *arg)
 
 	if (!sweep_sql_open_gate())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_run_check_args(DatumGetJsonbP(request[1]), TextDatumGetCString(request[0]));
 	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, request, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),

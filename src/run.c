@@ -98,6 +98,16 @@ fixed_clock(Jsonb *args)
 }
 
 void
+sweep_run_check_args(Jsonb *args, const char *job)
+{
+	if (!JB_ROOT_IS_OBJECT(args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid args %s for job \"%s\"", JsonbToCString(NULL, &args->root, VARSIZE(args)), job),
+				 errhint("The args must be a JSON object.")));
+}
+
+void
 sweep_run_check_role(const SweepRun *run)
 {
 	if (GetUserId() == run->run_as && GetSessionUserId() == run->run_as)

@@ -78,6 +78,9 @@ extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 /* Takes the job from the columns of SWEEP_SQL_READ_RUN or SWEEP_SQL_READ_JOB. */
 extern void sweep_run_read_job(SweepRun *run);
 
+/* Raises unless the args of a run are an object. */
+extern void sweep_run_check_args(Jsonb *args, const char *job);
+
 /* Raises unless current and session user are the job's role: nobody runs another's code with his own rights. */
 extern void sweep_run_check_role(const SweepRun *run);
 

@@ -2,8 +2,8 @@
  * scheduler.c
  *		One process per database: starts what is due, stops what is overdue.
  *
- * A tick: queue a run for every job that is due, start a runner for every run that may start, end the
- * records of runs whose process is gone, move what has ended to the history. What is due and what may
+ * A tick: start a runner for every run that may start, end the records of runs whose process is gone,
+ * queue a run for every job that is due and start those, move what has ended to the history. What is due and what may
  * start is decided by SQL functions that take the clock as an argument; this file owns time and
  * processes. It never runs SQL of a user, and its commits do not wait for the disk.
  *
@@ -55,6 +55,7 @@ typedef struct Scheduler
 	int		   *reminders;		/* by slot: how often the watchdog has asked */
 	bool		absent;			/* the extension is not, or no longer, there */
 	bool		booted;			/* @reboot jobs are queued */
+	bool		news;			/* runs may start that could not when the tick began */
 	List	   *startable;		/* of SweepStartableRun */
 	bool		history_locked;
 	bool		tick_failed;
@@ -69,6 +70,7 @@ static Scheduler scheduler;
 
 static void scheduler_tick(void);
 static bool transact(SweepWork work);
+static void startable_work(void *arg);
 static void due_work(void *arg);
 static void start_runs(void);
 static void note_shortage(const char *reason);
@@ -168,9 +170,12 @@ scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
-	if (transact(due_work) && !scheduler.absent)
+	/* What waits already comes first: somebody may be waiting for it. */
+	if (transact(startable_work) && !scheduler.absent)
 	{
 		start_runs();
+		if (transact(due_work) && scheduler.news && transact(startable_work))
+			start_runs();
 		(void) transact(end_work);
 	}
 	if (scheduler.tick_failed || scheduler.short_of != NULL)
@@ -196,9 +201,9 @@ transact(SweepWork work)
 	return false;
 }
 
-/* Queues what is due and lists what may start. */
+/* Lists what may start. */
 static void
-due_work(void *arg)
+startable_work(void *arg)
 {
 	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
 	uint64		count;
@@ -207,10 +212,6 @@ due_work(void *arg)
 	scheduler.absent = !sweep_sql_open_gate();
 	if (scheduler.absent)
 		return;
-	if (!scheduler.booted)
-		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
-	(void) sweep_sql_execute(SWEEP_SQL_TICK, &now, NULL);
-	now = TimestampTzGetDatum(GetCurrentTimestamp());
 	count = sweep_sql_execute(SWEEP_SQL_STARTABLE_RUNS, &now, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
@@ -225,6 +226,22 @@ due_work(void *arg)
 		scheduler.startable = lappend(scheduler.startable, run);
 		MemoryContextSwitchTo(old);
 	}
+}
+
+/* Ends the records of lost runs and queues what is due: either may let runs start. */
+static void
+due_work(void *arg)
+{
+	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
+
+	scheduler.news = false;
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
+		return;
+	if (!scheduler.booted)
+		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
+	(void) sweep_sql_execute(SWEEP_SQL_TICK, &now, NULL);
+	scheduler.news = !scheduler.booted || sweep_sql_int32(1) > 0 || sweep_sql_int32(2) > 0;
 	scheduler.booted = true;
 }
 

@@ -215,11 +215,6 @@ BEGIN
 	IF sweep._is_copy() THEN
 		RETURN;
 	END IF;
-	WITH checked AS MATERIALIZED (SELECT w.run_id, sweep._job_problem(j) AS problem
-			FROM sweep.run_live w JOIN sweep.job j ON j.name = w.job
-			WHERE w.status = 'waiting' AND w.due_at <= at AND w.pid IS NULL)
-	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = at, sqlstate = '55000', error = c.problem
-		FROM checked c WHERE r.run_id = c.run_id AND c.problem IS NOT NULL;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other.
 	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows
@@ -259,11 +254,18 @@ $$;
 COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
 
 CREATE FUNCTION sweep._fail_start(run_id bigint, sqlstate text, reason text) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	problem text;
+BEGIN
+	-- What is known to be wrong with the job says more than that its process ended.
+	SELECT sweep._job_problem(j) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+		WHERE r.run_id = _fail_start.run_id;
 	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = clock_timestamp(),
-			sqlstate = _fail_start.sqlstate, error = reason
-		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting'
+			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END, error = coalesce(problem, reason)
+		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
+END
 $$;
 COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin';
 

@@ -1,0 +1,256 @@
+# What the TAP tests share: a cluster with pg_sweep, a table of work, a step
+# that a test can stop in the middle of a batch, and waiting with a deadline.
+#
+# Nothing here sleeps. A race is pinned by an advisory lock: the test holds the
+# gate, the step waits at it, and the test sees it wait in pg_locks.
+package SweepTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(new_cluster prepare_database soon session begin_query end_query
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of ended_run cpu_seconds);
+
+# Long enough for a loaded machine, short enough to see a failure today.
+$PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+
+# A started cluster with these lines of configuration; the extension and the
+# work are in database postgres.
+sub new_cluster
+{
+	my ($name, %option) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%{ $option{init} || {} });
+	$node->append_conf('postgresql.conf',
+		join("\n",
+			"shared_preload_libraries = '" . ($option{preload} // 'pg_sweep') . "'",
+			'log_statement = none',
+			'restart_after_crash = on',
+			'max_worker_processes = 20',
+			'timezone = UTC',
+			@{ $option{conf} || [] }));
+	$node->start;
+	prepare_database($node, 'postgres') unless $option{bare};
+	return $node;
+}
+
+# t.work handles rows of t.todo. Its args:
+#   gate, gate_at   from batch gate_at on, waits in the middle of the batch for
+#                   the advisory lock (gate, number of the batch)
+#   queue           hands every row on to that queue
+# t.note has no work: it writes down that it was called. Its args:
+#   gate            an advisory lock that it waits for
+#   alone           an advisory lock that it holds for the batch; if somebody
+#                   else does, that is an overlap
+sub prepare_database
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database, q{
+		CREATE EXTENSION pg_sweep;
+		CREATE SCHEMA t;
+		CREATE TABLE t.todo (id bigint PRIMARY KEY, run_id bigint);
+		CREATE FUNCTION t.work(b sweep.batch) RETURNS sweep.progress
+			LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+		AS $$
+		DECLARE
+			nth int := coalesce((b.cursor ->> 'nth')::int, 0) + 1;
+			ids bigint[];
+		BEGIN
+			WITH taken AS (UPDATE t.todo SET run_id = b.run_id
+				WHERE id IN (SELECT id FROM t.todo WHERE run_id IS NULL ORDER BY id LIMIT b.size) RETURNING id)
+			SELECT array_agg(id ORDER BY id) INTO ids FROM taken;
+			IF b.args ? 'queue' AND ids IS NOT NULL THEN
+				PERFORM sweep.send_many(b.args ->> 'queue',
+					(SELECT array_agg(jsonb_build_object('id', i)) FROM unnest(ids) AS i), ids::text[]);
+			END IF;
+			IF b.args ? 'gate' AND nth >= coalesce((b.args ->> 'gate_at')::int, 1) THEN
+				PERFORM pg_advisory_xact_lock((b.args ->> 'gate')::int, nth);
+			END IF;
+			RETURN ROW(coalesce(cardinality(ids), 0), jsonb_build_object('nth', nth), NULL)::sweep.progress;
+		END
+		$$;
+		CREATE TABLE t.started (job text, run_id bigint, at timestamptz DEFAULT clock_timestamp());
+		CREATE TABLE t.overlap (run_id bigint);
+		CREATE FUNCTION t.note(b sweep.batch) RETURNS sweep.progress
+			LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+		AS $$
+		BEGIN
+			INSERT INTO t.started VALUES (b.args ->> 'job', b.run_id);
+			IF b.args ? 'alone' AND NOT pg_try_advisory_xact_lock((b.args ->> 'alone')::bigint) THEN
+				INSERT INTO t.overlap VALUES (b.run_id);
+			END IF;
+			IF b.args ? 'gate' THEN
+				PERFORM pg_advisory_xact_lock((b.args ->> 'gate')::bigint);
+			END IF;
+			RETURN ROW(0, NULL, NULL)::sweep.progress;
+		END
+		$$;
+	});
+	$node->safe_psql($database, q{
+		DO $$
+		BEGIN
+			IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'jobber') THEN
+				CREATE ROLE jobber LOGIN IN ROLE sweep_user;
+			END IF;
+		END
+		$$;
+		GRANT USAGE ON SCHEMA t TO PUBLIC;
+		GRANT ALL ON ALL TABLES IN SCHEMA t TO PUBLIC;
+	});
+}
+
+# Passes when the query gives the expected text before the deadline.
+sub soon
+{
+	my ($node, $query, $expected, $name, $database) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok($node->poll_query_until($database // 'postgres', $query, $expected), $name);
+}
+
+# A psql that stays; it goes on after errors.
+sub session
+{
+	my ($node, %option) = @_;
+	my @user = $option{user} ? (extra_params => [ '-U', $option{user} ]) : ();
+
+	return $node->background_psql($option{database} // 'postgres', on_error_stop => 0, @user);
+}
+
+# Sends a statement and returns at once; end_query waits for its end and
+# returns what it and all since said, output and messages.
+sub begin_query
+{
+	my ($session, $query) = @_;
+
+	$session->query_until(qr/begun/, "\\echo begun\n$query;\n");
+}
+
+sub end_query
+{
+	my ($session) = @_;
+	my $output = $session->query('SELECT 1 WHERE false');
+	my $messages = $session->{stderr};
+
+	$session->{stderr} = '';
+	return "$output\n$messages";
+}
+
+# A session that holds the gate until it is given to open_gate.
+sub hold_gate
+{
+	my ($node, $gate, $database) = @_;
+	my $session = session($node, database => $database);
+
+	$session->query_safe("SELECT pg_advisory_lock($gate), count(*) FROM (SELECT pg_advisory_lock($gate, n) FROM generate_series(1, 20) AS n) AS batches");
+	return $session;
+}
+
+sub open_gate
+{
+	my ($session) = @_;
+
+	$session->query_safe('SELECT pg_advisory_unlock_all()');
+	$session->quit;
+}
+
+# What waits at a gate.
+sub gate_condition
+{
+	my ($gate) = @_;
+
+	return "locktype = 'advisory' AND NOT granted AND (objsubid = 1 AND objid = $gate OR objsubid = 2 AND classid = $gate)";
+}
+
+# Lets the one batch pass that waits at the gate, and returns when the next one
+# waits there. Each batch has a lock of its own, so that none can slip through.
+sub step_gate
+{
+	my ($node, $session, $gate) = @_;
+	my $waits = gate_condition($gate);
+	my $nth = $node->safe_psql('postgres', "SELECT objid FROM pg_locks WHERE $waits");
+
+	$session->query_safe("SELECT pg_advisory_unlock($gate, $nth)");
+	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE $waits AND objid <> $nth")
+	  or die "nothing waits at gate $gate";
+}
+
+# Ends a psql whose server is gone.
+sub forget_session
+{
+	my ($session) = @_;
+
+	# Not by the end of its input: a server started since has inherited that pipe.
+	eval { $session->quit; };
+}
+
+# Passes when a step waits at the gate.
+sub at_gate
+{
+	my ($node, $gate, $name, $database) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, 'SELECT count(*) > 0 FROM pg_locks WHERE ' . gate_condition($gate), 't', $name // "a batch waits at gate $gate", $database);
+}
+
+# The pid of our process of that kind in a database; waits for it.
+sub pid_of
+{
+	my ($node, $kind, $database) = @_;
+	my $where = "backend_type = 'pg_sweep $kind'" . ($database ? " AND datname = '$database'" : '');
+
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE $where")
+	  or die "there is not one $kind";
+	return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE $where");
+}
+
+# Sends a signal to one process of our own cluster, known by its pid.
+sub kill_process
+{
+	my ($signal, $pid) = @_;
+
+	die "no pid" unless $pid && $pid =~ /^\d+$/;
+	return kill($signal, $pid) == 1;
+}
+
+# Kills a process without mercy and waits until the server has restarted by
+# itself, which it does whichever process that was.
+sub crash_of
+{
+	my ($node, $pid) = @_;
+	my $offset = -s $node->logfile;
+
+	kill_process('KILL', $pid) or die "process $pid could not be killed";
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+	$node->poll_query_until('postgres', 'SELECT true') or die 'the server did not come back';
+}
+
+# Waits for the end of a run; returns status, stop_reason, batches and rows.
+sub ended_run
+{
+	my ($node, $run_id, $database) = @_;
+
+	$database //= 'postgres';
+	$node->poll_query_until($database, "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run_id")
+	  or return 'not ended';
+	return $node->safe_psql($database,
+		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.run WHERE run_id = $run_id");
+}
+
+# What a process has used of a processor, user and system.
+sub cpu_seconds
+{
+	my ($pid) = @_;
+	my @field = split / /, slurp_file("/proc/$pid/stat") =~ s/^.*\) //sr;
+
+	return ($field[11] + $field[12]) / 100;
+}
+
+1;

@@ -1,0 +1,152 @@
+# Stopping a run: sweep.cancel in a batch and between two, of a run that waits,
+# drop_job, pause, and PostgreSQL's own ways.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('cancel');
+
+$node->safe_psql('postgres', q{
+	SELECT sweep.create_job('work', step => 't.work', batch_size => 10);
+	SELECT sweep.create_job('gated', step => 't.work', batch_size => 10, args => '{"gate": 40, "gate_at": 3}');
+	SELECT sweep.create_job('often', step => 't.note', schedule => '* * * * * *', enabled => false, args => '{"job": "often", "gate": 41}');
+});
+
+sub fill
+{
+	$node->safe_psql('postgres', q{TRUNCATE t.todo; INSERT INTO t.todo SELECT i FROM generate_series(1, 200000) AS i});
+}
+
+sub handled_as_counted
+{
+	my ($run, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( $node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"),
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run"), "$name: it counts what it did");
+}
+
+sub one_is_free
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (21335, 21336)}, 0, "$name: its lease is free");
+}
+
+# ---------------------------------------------------------------- in a statement
+fill();
+my $gate = hold_gate($node, 40);
+my $run = $node->safe_psql('postgres', q{SELECT sweep.start('gated')});
+at_gate($node, 40, 'in a statement: the third batch is in progress');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'in a statement: cancelled');
+is(ended_run($node, $run), 'cancelled cancelled 2 20', 'in a statement: its batch is undone, those before stay');
+handled_as_counted($run, 'in a statement');
+one_is_free('in a statement');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 'f', 'in a statement: it cannot be cancelled twice');
+
+# PostgreSQL's own way, with the same outcome.
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('gated')});
+at_gate($node, 40, 'pg_cancel_backend: the third batch is in progress');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.run WHERE run_id = $run");
+is(ended_run($node, $run), 'cancelled cancelled 2 20', 'pg_cancel_backend: the run is cancelled');
+
+# A run in a session, by another session.
+my $session = session($node);
+begin_query($session, q{CALL sweep.run('gated')});
+at_gate($node, 40, 'CALL: the third batch is in progress');
+$run = $node->safe_psql('postgres', q{SELECT run_id FROM sweep.running});
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'CALL: cancelled');
+like(end_query($session), qr/ERROR:  run $run of job "gated" was cancelled after 2 batches, 20 rows/, 'CALL: the session is told');
+is(ended_run($node, $run), 'cancelled cancelled 2 20', 'CALL: so is everybody');
+is($session->query('SELECT 1'), 1, 'CALL: the session goes on');
+begin_query($session, q{CALL sweep.run('gated')});
+at_gate($node, 40, 'CALL: again');
+$node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM sweep.running');
+like(end_query($session), qr/ERROR:  run \d+ of job "gated" was cancelled after 2 batches/, 'CALL: the same by pg_cancel_backend');
+$session->quit;
+one_is_free('CALL');
+
+# ---------------------------------------------------------------- between batches
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('work')});
+soon($node, "SELECT batches > 20 FROM sweep.running WHERE run_id = $run", 't', 'between batches: batch follows batch');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'between batches: cancelled');
+like(ended_run($node, $run), qr/^cancelled cancelled /, 'between batches: the run ends');
+handled_as_counted($run, 'between batches');
+
+# ---------------------------------------------------------------- one that waits
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('work', delay => '1 hour')});
+is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'waiting', 'waiting: due in an hour');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'waiting: cancelled');
+is(ended_run($node, $run), 'cancelled cancelled 0 0', 'waiting: it will not run');
+my ($status, $output, $message) = $node->psql('postgres', 'SELECT sweep.cancel(999999)');
+like($message, qr/ERROR:  run 999999 does not exist\nHINT:  The view sweep.run/, 'unknown: an error says so');
+
+# ---------------------------------------------------------------- at any moment of its start
+my @runs;
+for my $nth (1 .. 25)
+{
+	my $new = $node->safe_psql('postgres', q{SELECT sweep.start('work', '{}')});
+
+	$node->safe_psql('postgres', $nth % 2 ? "SELECT sweep.cancel($new)" : "SELECT count(*) FROM pg_class; SELECT sweep.cancel($new)");
+	push @runs, $new;
+}
+is(scalar(grep { ended_run($node, $_) =~ /^(cancelled cancelled|skipped skipped) / } @runs), 25, 'at any moment: each of them ends');
+for my $new (@runs)
+{
+	is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $new"),
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $new"), "at any moment: run $new counts what it did");
+}
+soon($node, 'SELECT count(*) FROM sweep.running', 0, 'at any moment: no slot is left behind');
+one_is_free('at any moment');
+
+# ---------------------------------------------------------------- drop_job
+fill();
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('gated')});
+my $later = $node->safe_psql('postgres', q{SELECT sweep.start('gated', delay => '1 hour')});
+at_gate($node, 40, 'drop_job: a run is in progress');
+$node->safe_psql('postgres', q{SELECT sweep.drop_job('gated')});
+is(ended_run($node, $run), 'cancelled cancelled 2 20', 'drop_job: it is cancelled');
+is(ended_run($node, $later), 'cancelled cancelled 0 0', 'drop_job: so is the one that waits');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.jobs WHERE name = 'gated'}), 0, 'drop_job: the job is gone');
+handled_as_counted($run, 'drop_job');
+one_is_free('drop_job');
+open_gate($gate);
+
+# rolled back, it has changed nothing but cancelled, at most, the run
+$node->safe_psql('postgres', q{BEGIN; SELECT sweep.drop_job('work'); ROLLBACK});
+is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'work'}), 'idle', 'drop_job rolled back: the job is still there');
+
+# ---------------------------------------------------------------- pause drains
+$gate = hold_gate($node, 41);
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('often', '{"enabled": true}')});
+at_gate($node, 41, 'pause: a run is in progress');
+$run = $node->safe_psql('postgres', q{SELECT run_id FROM sweep.running});
+$node->safe_psql('postgres', q{SELECT sweep.pause('often')});
+is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'often'}), 'running', 'pause: the run goes on');
+is($node->safe_psql('postgres', q{SELECT next_run IS NULL FROM sweep.jobs WHERE name = 'often'}), 't', 'pause: there will not be another');
+open_gate($gate);
+is(ended_run($node, $run), 'succeeded drained 1 0', 'pause: it ends as usual');
+soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'often'}, 'paused', 'pause: then the job is paused');
+my $count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run});
+my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+soon($node, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', 'pause: two due moments pass');
+is($node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run}), $count, 'pause: nothing has started');
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('often')})), 'succeeded drained 1 0', 'pause: it can be started by hand');
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('often')});
+like($message, qr/NOTICE:  job "often" run \d+: 0 rows in 1 batches, drained/, 'pause: and called');
+$node->safe_psql('postgres', q{SELECT sweep.resume('often')});
+soon($node, "SELECT count(*) > 0 FROM sweep.run WHERE job = 'often' AND trigger = 'schedule' AND run_id > $count AND status = 'succeeded'",
+	't', 'resume: its schedule applies again');
+$node->safe_psql('postgres', 'SELECT sweep.pause_all()');
+soon($node, 'SELECT count(*) FROM sweep.running', 0, 'pause_all: nothing runs any more');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT state, ' ') FROM sweep.jobs}), 'paused', 'pause_all: every job is paused');
+$count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run});
+$node->safe_psql('postgres', 'SELECT sweep.resume_all()');
+soon($node, "SELECT count(*) > 0 FROM sweep.run WHERE run_id > $count AND status = 'succeeded'", 't', 'resume_all: schedules apply again');
+$node->stop;
+done_testing();

@@ -1,0 +1,155 @@
+# DROP, RENAME, SET TABLESPACE and CREATE ... TEMPLATE need a database for
+# themselves: the scheduler leaves at once, a run in progress is named as the
+# reason, and schedulers are there again where they are wanted.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use SweepTest;
+
+my $node = new_cluster('database_commands');
+my $tablespace = PostgreSQL::Test::Utils::tempdir;
+$node->safe_psql('postgres', "CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
+
+sub create_database
+{
+	my ($name) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name");
+	prepare_database($node, $name);
+	$node->safe_psql($name, q{
+		SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}');
+		SELECT sweep.create_job('long', step => 't.note', args => '{"gate": 11}')});
+	works($name, "$name: its jobs run");
+}
+
+# Jobs start by their schedule in this database.
+sub works
+{
+	my ($database, $name) = @_;
+	my $count = $node->safe_psql($database, 'SELECT count(*) FROM t.started');
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, "SELECT count(*) > $count FROM t.started", 't', $name, $database);
+}
+
+sub within_5_seconds
+{
+	my ($statement, $name) = @_;
+	my $begin = time;
+	my ($status, $output, $message) = $node->psql('postgres', $statement);
+	my $seconds = time - $begin;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($status, 0, $name) or diag($message);
+	cmp_ok($seconds, '<', 5, "$name: within 5 s");
+}
+
+# So many schedules go on that an idle moment is only between two runs.
+sub idle
+{
+	my ($database) = @_;
+
+	$node->safe_psql($database, 'SELECT sweep.pause_all()');
+	soon($node, q{SELECT count(*) FROM sweep.running}, 0, "$database: nothing runs any more", $database);
+	ok(pid_of($node, 'scheduler', $database), "$database: its scheduler is there");
+}
+
+# ---------------------------------------------------------------- idle
+create_database('one');
+idle('one');
+within_5_seconds('ALTER DATABASE one RENAME TO two', 'RENAME');
+ok(pid_of($node, 'scheduler', 'two'), 'RENAME: there is a scheduler again');
+$node->safe_psql('two', 'SELECT sweep.resume_all()');
+works('two', 'RENAME: its jobs run');
+
+idle('two');
+within_5_seconds('ALTER DATABASE two SET TABLESPACE elsewhere', 'SET TABLESPACE');
+ok(pid_of($node, 'scheduler', 'two'), 'SET TABLESPACE: there is a scheduler again');
+
+$node->safe_psql('two', 'SELECT sweep.resume_all()');
+works('two', 'SET TABLESPACE: its jobs run');
+# Not paused: the copy must not start what the original starts.
+$node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"schedule": "every 1 hour"}')});
+soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'two: nothing runs any more', 'two');
+within_5_seconds('CREATE DATABASE three TEMPLATE two', 'TEMPLATE');
+ok(pid_of($node, 'scheduler', 'two'), 'TEMPLATE: the original has a scheduler again');
+ok(pid_of($node, 'scheduler', 'three'), 'TEMPLATE: the copy has one, too');
+is($node->safe_psql('three', q{SELECT DISTINCT state FROM sweep.jobs}), 'paused', 'TEMPLATE: the jobs of the copy are paused');
+is($node->safe_psql('two', q{SELECT DISTINCT state FROM sweep.jobs}), 'idle', 'TEMPLATE: those of the original are not');
+my $count = $node->safe_psql('three', 'SELECT count(*) FROM t.started');
+$node->safe_psql('three', q{SELECT sweep.alter_job('tick', '{"schedule": "* * * * * *"}')});
+$node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"schedule": "* * * * * *"}')});
+works('two', 'TEMPLATE: the original goes on');
+is($node->safe_psql('three', 'SELECT count(*) FROM t.started'), $count, 'TEMPLATE: nothing starts in the copy');
+$node->safe_psql('three', 'SELECT sweep.resume_all()');
+works('three', 'TEMPLATE: resume_all makes the copy a database of its own');
+
+idle('three');
+within_5_seconds('DROP DATABASE three', 'DROP');
+
+# While its scheduler is only just starting, too.
+for my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE brief');
+	$node->safe_psql('brief', 'CREATE EXTENSION pg_sweep');
+	within_5_seconds('DROP DATABASE brief', "DROP just after CREATE EXTENSION, round $round");
+}
+
+# ---------------------------------------------------------------- not for those who may not do it
+my $scheduler = pid_of($node, 'scheduler', 'two');
+for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO mine', 'CREATE DATABASE mine TEMPLATE two')
+{
+	my ($status, $output, $message) = $node->psql('postgres', $statement, extra_params => [ '-U', 'jobber' ]);
+	like($message, qr/must be owner of database two|permission denied to (create|copy|rename) database/, "$statement: refused to others");
+}
+is(pid_of($node, 'scheduler', 'two'), $scheduler, 'and the scheduler has stayed');
+
+# ---------------------------------------------------------------- while a run is in progress
+my $gate = hold_gate($node, 11, 'two');
+$node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"enabled": false}')});
+my $run = $node->safe_psql('two', q{SELECT sweep.start('long')});
+at_gate($node, 11, 'a run is in progress', 'two');
+for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO five', 'ALTER DATABASE two SET TABLESPACE pg_default',
+	'CREATE DATABASE five TEMPLATE two')
+{
+	my $begin = time;
+	my ($status, $output, $message) = $node->psql('postgres', $statement);
+	like($message, qr/ERROR:  database "two" is being used by pg_sweep\nDETAIL:  There is 1 run in progress in it/, "$statement: says why not");
+	cmp_ok(time - $begin, '<', 5, "$statement: at once");
+}
+is($node->safe_psql('two', "SELECT status FROM sweep.run WHERE run_id = $run"), 'running', 'the run has not been disturbed');
+is(pid_of($node, 'scheduler', 'two'), $scheduler, 'nor the scheduler');
+open_gate($gate);
+is(ended_run($node, $run, 'two'), 'succeeded drained 1 0', 'the run ends as usual');
+
+# The gate is in the same database, so it is one of the sessions that FORCE ends.
+$gate = hold_gate($node, 11, 'two');
+$run = $node->safe_psql('two', q{SELECT sweep.start('long')});
+at_gate($node, 11, 'a run is in progress again', 'two');
+within_5_seconds('DROP DATABASE two WITH (FORCE)', 'DROP WITH (FORCE) with a run in progress');
+forget_session($gate);
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pg_sweep runner', 'pg_sweep scheduler') AND datname <> 'postgres'},
+	0, 'DROP WITH (FORCE): no process is left');
+
+# ---------------------------------------------------------------- many at once, and one that is not allowed
+create_database($_) for ('a1', 'a2');
+$node->append_conf('postgresql.conf', "pg_sweep.databases = 'a1, postgres'");
+$node->reload;
+soon($node, q{SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'},
+	'a1 postgres', 'pg_sweep.databases: the scheduler elsewhere leaves');
+works('a1', 'pg_sweep.databases: jobs run where they may');
+my ($status, $output, $message) = $node->psql('a2', q{SELECT sweep.start('tick')});
+like($message, qr/pg_sweep does not start background workers in database "a2"\nHINT:  Add the database to pg_sweep.databases/,
+	'pg_sweep.databases: start says what to set');
+$node->append_conf('postgresql.conf', "pg_sweep.databases = ''");
+$node->reload;
+ok(pid_of($node, 'scheduler', 'a2'), 'pg_sweep.databases: empty means all again');
+works('a2', 'pg_sweep.databases: its jobs run');
+idle('a2');
+within_5_seconds('DROP DATABASE a2', 'DROP');
+$node->stop;
+done_testing();

@@ -1,0 +1,76 @@
+# pg_dump and psql: definitions and messages arrive, history does not, and the
+# copy does nothing until somebody says that it may.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('dump_and_restore');
+my $elsewhere = new_cluster('dump_elsewhere', bare => 1);
+my $dump = PostgreSQL::Test::Utils::tempdir . '/dump.sql';
+
+$node->safe_psql('postgres', q{
+	SELECT sweep.create_queue('handed_on');
+	SELECT sweep.create_job('work', step => 't.work', args => '{"queue": "handed_on"}', batch_size => 100, run_as => 'jobber', description => 'a word');
+	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}', timezone => 'Europe/Berlin');
+	SELECT sweep.create_job('resting', batch_sql => 'SELECT LIMIT $1', schedule => '@daily');
+	SELECT sweep.pause('resting');
+	INSERT INTO t.todo SELECT i FROM generate_series(1, 250) AS i;
+	SELECT sweep.alter_job('work', '{"run_as": "postgres"}');
+});
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('work')})), 'succeeded drained 4 250', 'a fan-out');
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('work', '{"run_as": "jobber"}')});
+my $lease = $node->safe_psql('postgres', q{SELECT DISTINCT lease FROM sweep.claim('handed_on', 50)});
+$node->safe_psql('postgres', qq{SELECT sweep.ack('$lease')});
+$node->safe_psql('postgres', q{SELECT sweep.claim('handed_on', 10)});
+soon($node, q{SELECT count(*) > 2 FROM t.started}, 't', 'a schedule');
+my $definitions = q{SELECT md5(string_agg(to_jsonb(j)::text, ' ' ORDER BY name)) FROM sweep.job j};
+my $messages = q{SELECT md5(string_agg(to_jsonb(m)::text, ' ' ORDER BY message_id)) FROM sweep.queue_message m};
+
+$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
+unlike(slurp_file($dump), qr/COPY sweep\.run_(live|history)/, 'runs are not dumped');
+$elsewhere->safe_psql('postgres', 'CREATE ROLE jobber LOGIN');
+
+for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ])
+{
+	my ($cluster, $where) = @$target;
+
+	$cluster->safe_psql('postgres', 'CREATE DATABASE copy');
+	$cluster->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'copy', '-f', $dump ], "$where: psql");
+	$cluster->safe_psql('postgres', 'GRANT sweep_user TO jobber');
+	is($cluster->safe_psql('copy', $definitions), $node->safe_psql('postgres', $definitions), "$where: definitions arrive");
+	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");
+	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.queue_message'), 200, "$where: all of them");
+	ok(pid_of($cluster, 'scheduler', 'copy'), "$where: there is a scheduler");
+	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '3|paused|paused', "$where: every job is paused");
+	my $begin = $cluster->safe_psql('postgres', 'SELECT clock_timestamp()');
+	my $count = $cluster->safe_psql('copy', 'SELECT count(*) FROM t.started');
+	# Even what wakes the scheduler makes it start nothing.
+	$cluster->safe_psql('copy', 'SELECT sweep._wake()');
+	soon($cluster, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', "$where: two due moments pass");
+	is($cluster->safe_psql('copy', 'SELECT count(*) FROM t.started'), $count, "$where: nothing starts");
+	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.run'), 0, "$where: no run is written down");
+	$cluster->safe_psql('copy', 'SELECT sweep.resume_all()');
+	soon($cluster, "SELECT count(*) > $count FROM t.started", 't', "$where: resume_all makes its schedules apply", 'copy');
+	is($cluster->safe_psql('copy', q{SELECT state FROM sweep.jobs WHERE name = 'resting'}), 'paused', "$where: what was paused by name stays so");
+	is($cluster->safe_psql('copy', q{SELECT sweep.send('handed_on', '{}', 'new') > (SELECT max(message_id) FROM sweep.queue_message WHERE key <> 'new')}),
+		't', "$where: a new message has a number of its own");
+	$cluster->safe_psql('copy', q{SELECT sweep.create_queue('another')});
+	is($cluster->safe_psql('copy', q{SELECT count(*) FROM sweep.claim('handed_on', 1000)}), 191, "$where: what nobody held can be claimed");
+	$cluster->safe_psql('copy', 'INSERT INTO t.todo SELECT i FROM generate_series(1001, 1100) AS i; SELECT sweep.alter_job($$work$$, $${"run_as": "postgres"}$$)');
+	is(ended_run($cluster, $cluster->safe_psql('copy', q{SELECT sweep.start('work')}), 'copy'), 'succeeded drained 2 100', "$where: jobs work");
+}
+
+is($node->safe_psql('postgres', q{SELECT state IN ('idle', 'running') FROM sweep.jobs WHERE name = 'tick'}), 't', 'the original goes on as before');
+
+# ---------------------------------------------------------------- the dump of the copy, which is at home now, and one of jobs alone
+$node->command_ok([ 'pg_dump', '-Fc', '-f', "$dump.c", 'copy' ], 'pg_dump of the copy');
+$node->safe_psql('postgres', 'CREATE DATABASE third');
+$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'third', "$dump.c" ], 'pg_restore');
+is($node->safe_psql('third', 'SELECT DISTINCT state FROM sweep.jobs'), 'paused', 'its jobs are paused, too');
+$node->stop;
+$elsewhere->stop;
+done_testing();

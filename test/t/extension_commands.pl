@@ -1,0 +1,112 @@
+# DROP EXTENSION, CREATE EXTENSION and ALTER EXTENSION while jobs run and while
+# nothing does: no deadlock, nobody waits for us, our processes leave.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('extension_commands', conf => ['deadlock_timeout = 100ms']);
+
+sub define_jobs
+{
+	$node->safe_psql('postgres', q{
+		INSERT INTO t.todo SELECT i FROM generate_series(1, 100000) AS i;
+		SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}');
+		SELECT sweep.create_job('many', step => 't.work', batch_size => 1);
+		SELECT sweep.create_job('gated', step => 't.work', batch_size => 1, args => '{"gate": 12}');
+	});
+	soon($node, q{SELECT count(*) > 0 FROM t.started}, 't', 'jobs run');
+}
+
+sub all_leave
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pg_sweep runner', 'pg_sweep scheduler')},
+		0, "$name: runner and scheduler leave");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_extension WHERE extname = 'pg_sweep'}), 0, "$name: it is gone");
+}
+
+sub again
+{
+	$node->safe_psql('postgres', 'DROP SCHEMA t CASCADE');
+	prepare_database($node, 'postgres');
+	define_jobs();
+}
+
+define_jobs();
+
+# ---------------------------------------------------------------- DROP, idle
+$node->safe_psql('postgres', 'SELECT sweep.pause_all()');
+soon($node, 'SELECT count(*) FROM sweep.running', 0, 'nothing runs');
+$node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
+all_leave('DROP, idle');
+again();
+
+# ---------------------------------------------------------------- DROP, in the middle of a batch
+my $gate = hold_gate($node, 12);
+$node->safe_psql('postgres', q{SELECT sweep.start('gated')});
+at_gate($node, 12, 'DROP: a batch is in progress');
+my $dropper = session($node);
+begin_query($dropper, 'DROP EXTENSION pg_sweep CASCADE');
+soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 1, 'DROP: waits for the batch');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), 0, 'DROP: the batch is not committed');
+open_gate($gate);
+unlike(end_query($dropper), qr/ERROR/, 'DROP: is done after it');
+$dropper->quit;
+all_leave('DROP, in a batch');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), 1, 'DROP: that batch is committed, no other');
+again();
+
+# ---------------------------------------------------------------- DROP, against many small batches
+for my $round (1 .. 3)
+{
+	$node->safe_psql('postgres', q{SELECT sweep.start('many')});
+	soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'DROP: batch follows batch');
+	$node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
+	all_leave("DROP, many batches, round $round");
+	again();
+}
+
+# ---------------------------------------------------------------- DROP, against a run in a session
+my $session = session($node);
+begin_query($session, q{CALL sweep.run('many')});
+soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'DROP: a session runs a job');
+$node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
+like(end_query($session), qr/ERROR:  (run \d+ of job "many" was cancelled after \d+ batches|extension pg_sweep does not exist)/,
+	'DROP: the session is told');
+is($session->query('SELECT 1'), 1, 'DROP: and goes on');
+all_leave('DROP, a session');
+again();
+like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')})), qr/^succeeded/, 'DROP, CREATE: jobs run');
+
+# ---------------------------------------------------------------- DROP, rolled back
+my $run = $node->safe_psql('postgres', q{SELECT sweep.start('many')});
+soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'rolled back: a run is in progress');
+$session->query('BEGIN; DROP EXTENSION pg_sweep CASCADE');
+$session->query('ROLLBACK');
+my $rows = $node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run");
+soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'rolled back: the run goes on');
+
+# ---------------------------------------------------------------- ALTER EXTENSION
+$session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND granted
+		AND classid = 'pg_extension'::regclass AND mode = 'AccessExclusiveLock'}), 1, 'ALTER: has the extension for itself');
+is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'running', 'ALTER: the run is still there');
+$rows = $node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL');
+soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND xact_start IS NULL AND wait_event_type = 'Extension'},
+	't', 'ALTER: the run waits outside of a transaction');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), $rows, 'ALTER: and does no batch');
+$session->query('COMMIT');
+soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'ALTER: then the run goes on');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'and can be cancelled');
+like(ended_run($node, $run), qr/^cancelled cancelled/, 'and is');
+$session->quit;
+unlike(slurp_file($node->logfile), qr/deadlock detected/, 'there was no deadlock');
+unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal|cache lookup failed/, 'and nothing worse');
+$node->stop;
+done_testing();

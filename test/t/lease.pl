@@ -1,0 +1,197 @@
+# The lease: one at a time, whoever it is; a holder past its lease is stopped,
+# and with the holder the lease is gone.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('lease');
+
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.slow(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO t.todo VALUES (100 + coalesce((b.cursor ->> 'n')::int, 0), b.run_id);
+		IF (b.cursor ->> 'n')::int = 2 THEN
+			PERFORM pg_advisory_xact_lock(21);
+		END IF;
+		RETURN ROW(1, jsonb_build_object('n', coalesce((b.cursor ->> 'n')::int, 0) + 1), NULL)::sweep.progress;
+	END $$;
+	CREATE FUNCTION t.stubborn(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	BEGIN
+		LOOP
+			BEGIN
+				PERFORM pg_advisory_xact_lock(22);
+				EXIT;
+			EXCEPTION WHEN query_canceled THEN
+				INSERT INTO t.overlap VALUES (b.run_id);
+			END;
+		END LOOP;
+		RETURN ROW(0, NULL, NULL)::sweep.progress;
+	END $$;
+	SELECT sweep.create_job('one', step => 't.note', lease_key => 'shared', args => '{"job": "one", "gate": 20, "alone": 72}');
+	SELECT sweep.create_job('two', step => 't.note', lease_key => 'shared', args => '{"job": "two", "gate": 20, "alone": 72}');
+	SELECT sweep.create_job('patient', step => 't.note', lease_key => 'shared', lock_retries => 10000, args => '{"job": "patient", "alone": 72}');
+	SELECT sweep.create_job('slow', step => 't.slow', lease_ttl => '1 s');
+	SELECT sweep.create_job('stubborn', step => 't.stubborn', lease_ttl => '500 ms');
+});
+
+sub start
+{
+	my ($job, $args) = @_;
+
+	return $node->safe_psql('postgres', "SELECT sweep.start('$job'" . ($args ? ", '$args'" : '') . ')');
+}
+
+# ---------------------------------------------------------------- a runner and two sessions
+my $gate = hold_gate($node, 20);
+my $run = start('one');
+at_gate($node, 20, 'a runner has the lease');
+my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+my @sessions = (session($node), session($node));
+for my $session (@sessions)
+{
+	for my $job ('one', 'two')
+	{
+		$session->query("CALL sweep.run('$job')");
+		like(end_query($session), qr/NOTICE:  job "$job" was skipped: its lease "shared" is held by process $pid/,
+			"a session that calls job $job is told who has the lease");
+	}
+	is($session->query_safe(q{SELECT sweep.try_lease('shared')}), 'f', 'a session cannot take the lease');
+}
+is(ended_run($node, start('two')), 'skipped skipped 0 0', 'another runner is skipped');
+is($node->safe_psql('postgres', q{SELECT detail ->> 'reason', detail ->> 'holder_pid' FROM sweep.run WHERE job = 'two' ORDER BY run_id DESC LIMIT 1}),
+	"lease_held|$pid", 'and its row says who has the lease');
+is($node->safe_psql('postgres', q{SELECT count(*), min(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21335}),
+	"1|$pid", 'the lease is in pg_locks');
+open_gate($gate);
+is(ended_run($node, $run), 'succeeded drained 1 0', 'the first run ends as usual');
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'});
+
+# a session has it
+$gate = hold_gate($node, 20);
+$pid = $sessions[0]->query_safe('SELECT pg_backend_pid()');
+begin_query($sessions[0], q{CALL sweep.run('one')});
+at_gate($node, 20, 'a session has the lease');
+is(ended_run($node, start('two')), 'skipped skipped 0 0', 'a runner is skipped');
+$sessions[1]->query(q{CALL sweep.run('two')});
+like(end_query($sessions[1]), qr/held by process $pid\b/, 'another session is told so');
+my $patient = start('patient');
+soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'a patient runner tries again');
+open_gate($gate);
+like(end_query($sessions[0]), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batches, drained/, 'the session is told how its run ended');
+is(ended_run($node, $patient), 'succeeded drained 1 0', 'the patient one has the lease then');
+
+# everybody at once, many times
+$node->safe_psql('postgres', q{SELECT sweep.alter_job(j, jsonb_build_object('args', jsonb_build_object('job', j, 'alone', 72), 'lock_retries', 10000))
+	FROM unnest(ARRAY['one', 'two']) AS j});
+my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t.started');
+my @runs;
+begin_query($_, join(";\n", (q{CALL sweep.run('one')}, q{CALL sweep.run('two')}) x 10)) for @sessions;
+push @runs, start($_) for ('one', 'two', 'patient') x 5;
+unlike(end_query($_), qr/ERROR|skipped/, 'every call of a session has its turn') for @sessions;
+is(scalar(grep { ended_run($node, $_) eq 'succeeded drained 1 0' } @runs), 15, 'every runner has its turn');
+is($node->safe_psql('postgres', "SELECT count(*) - $before FROM t.started"), 55, 'all of them did their work');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.overlap'), 0, 'never two at a time');
+
+# ---------------------------------------------------------------- taken by hand
+is($sessions[0]->query_safe(q{SELECT sweep.try_lease('shared')}), 't', 'a session takes the lease');
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('one', '{"lock_retries": 0}')});
+$run = start('one');
+is(ended_run($node, $run), 'skipped skipped 0 0', 'runs keep away');
+is($node->safe_psql('postgres', "SELECT detail ->> 'holder_pid' FROM sweep.run WHERE run_id = $run"), $pid, 'and name the session');
+is($sessions[0]->query_safe(q{SELECT sweep.release_lease('shared')}), 't', 'the session gives it back');
+is(ended_run($node, start('one')), 'succeeded drained 1 0', 'and runs have it');
+$sessions[0]->query(q{SELECT sweep.release_lease('shared')});
+like(end_query($sessions[0]), qr/WARNING:  lease "shared" was not taken by this session/, 'nothing more to give back');
+is($sessions[0]->query_safe(q{SELECT sweep.try_lease('shared')}), 't', 'a session takes it again');
+$sessions[0]->quit;
+soon($node, q{SELECT sweep.try_lease('shared')}, 't', 'with the session, the lease is gone');
+$sessions[1]->quit;
+
+# ---------------------------------------------------------------- one's own
+# A session that has the lease may run the job, and has it still afterwards.
+my $own = session($node);
+$own->query_safe(q{SELECT sweep.try_lease('shared')});
+$own->query(q{CALL sweep.run('one')});
+like(end_query($own), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batches, drained/, 'a session with the lease runs the job');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lease('shared')}), 'f', 'and has the lease still');
+$own->query_safe(q{SELECT sweep.release_lease('shared')});
+is($node->safe_psql('postgres', q{SELECT sweep.try_lease('shared')}), 't', 'until it gives it back');
+$own->quit;
+
+# A step cannot give away the lease that it runs under.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.careless(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO t.todo VALUES (500 + coalesce((b.cursor ->> 'n')::int, 0), b.run_id);
+		IF b.cursor IS NOT NULL THEN
+			EXECUTE b.args ->> 'does';
+		END IF;
+		RETURN ROW(CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END, '{"n": 1}', NULL)::sweep.progress;
+	END $$;
+	SELECT sweep.create_job('careless', step => 't.careless');
+	SELECT sweep.create_job('honest', step => 't.careless', args => '{"does": "SELECT sweep.release_lease(''honest'')"}');
+});
+$run = start('careless', '{"does": "SELECT pg_catalog.pg_advisory_unlock_all()"}');
+like(ended_run($node, $run), qr/^(failed error|lost lost) 1 1$/, 'a step that gives up all locks fails, what was committed stays');
+is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 1, 'and its batch is undone');
+$node->safe_psql('postgres', 'DELETE FROM t.todo');
+is(ended_run($node, start('honest')), 'succeeded drained 2 1', 'release_lease does not give back the lease of a run');
+$node->safe_psql('postgres', 'DELETE FROM t.todo');
+
+# ---------------------------------------------------------------- lease_ttl
+$gate = hold_gate($node, 21);
+$run = start('slow');
+at_gate($node, 21, 'the third batch is in progress');
+is(ended_run($node, $run), 'failed lease_expired 2 2', 'a batch longer than the lease is cancelled, the ones before stay');
+is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 2, 'their rows, too, and no other');
+like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"),
+	qr/^lease_ttl of 1000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a timeout below lease_ttl/,
+	'the run says what to change');
+$node->safe_psql('postgres', 'DELETE FROM t.todo');
+$node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', lease_ttl => '200 ms')});
+$run = start('too_big');
+is(ended_run($node, $run), 'failed lease_expired 0 0', 'a job whose single batch is longer never gets on');
+like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"), qr/HINT: Not one batch fits into the lease: lower batch_size/,
+	'and is told to lower batch_size');
+my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
+like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 200 ms has passed/, 'the same in a session');
+open_gate($gate);
+is($node->safe_psql('postgres', q{SELECT sweep.try_lease('too_big')}), 't', 'its lease is free');
+
+# ---------------------------------------------------------------- the watchdog
+$gate = hold_gate($node, 22);
+$run = start('stubborn');
+at_gate($node, 22, 'a step that swallows its cancellation is in progress');
+like(ended_run($node, $run), qr/^(failed lease_expired|lost lost) 0 0$/, 'the watchdog ends it');
+soon($node, q{SELECT sweep.try_lease('stubborn')}, 't', 'its lease is free');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM t.overlap}), 0, 'what it did is undone');
+unlike(slurp_file($node->logfile), qr/terminated by signal|crash of another/, 'no process was killed for it');
+open_gate($gate);
+
+# A runner that stood still until its lease had passed.
+$gate = hold_gate($node, 21);
+$run = start('slow');
+at_gate($node, 21, 'a batch is in progress');
+$pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+ok(kill_process('STOP', $pid), 'the runner stands still');
+$node->poll_query_until('postgres', "SELECT clock_timestamp() > deadline + interval '100 ms' FROM sweep.running WHERE run_id = $run");
+open_gate($gate);
+is($node->safe_psql('postgres', q{SELECT sweep.try_lease('slow')}), 'f', 'the lease cannot expire under its holder');
+ok(kill_process('CONT', $pid), 'the runner goes on');
+is(ended_run($node, $run), 'failed lease_expired 2 2', 'and ends: its lease has passed');
+
+# ---------------------------------------------------------------- a killed holder
+$node->safe_psql('postgres', q{DELETE FROM t.todo; SELECT sweep.alter_job('slow', '{"lease_ttl": "1 hour", "flush": "batch"}')});
+$gate = hold_gate($node, 21);
+$run = start('slow');
+at_gate($node, 21, 'a run with a long lease is in progress');
+crash_of($node, pid_of($node, 'runner'));
+forget_session($gate);
+is($node->safe_psql('postgres', q{SELECT sweep.try_lease('slow')}), 't', 'killed: the lease is free at once');
+is(ended_run($node, $run), 'lost lost 2 2', 'killed: the run is lost');
+$node->stop;
+done_testing();

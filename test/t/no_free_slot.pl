@@ -1,0 +1,75 @@
+# No worker is free: runs wait and say so, the log says it once, nothing spins,
+# and they start when there is room.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+# Launcher, scheduler, the launcher of logical replication, and one more.
+my $node = new_cluster('no_free_slot', conf => [ 'max_worker_processes = 4', 'max_parallel_workers = 0' ]);
+
+sub check
+{
+	my ($setting) = @_;
+	my $offset = -s $node->logfile;
+	my $gate = hold_gate($node, 9);
+	my $first = $node->safe_psql('postgres', q{SELECT sweep.start('holder')});
+
+	at_gate($node, 9, "$setting: one run has the only slot");
+	my $second = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+	soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, 'waiting_for_slot', "$setting: the next job waits for a slot");
+	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $second"),
+		'waiting|t', "$setting: its run is waiting");
+	my $third = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+
+	my $scheduler = pid_of($node, 'scheduler', 'postgres');
+	my $launcher = pid_of($node, 'launcher');
+	my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+	my $used = cpu_seconds($scheduler) + cpu_seconds($launcher);
+	$node->poll_query_until('postgres', "SELECT clock_timestamp() > '$begin'::timestamptz + interval '3 s'");
+	$used = cpu_seconds($scheduler) + cpu_seconds($launcher) - $used;
+	cmp_ok($used, '<', 0.3, "$setting: scheduler and launcher used $used s of 3 s");
+
+	open_gate($gate);
+	is(ended_run($node, $_), 'succeeded drained 1 0', "$setting: run $_ has its turn") for ($first, $second, $third);
+	soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, 'idle', "$setting: the job is idle again");
+	$node->wait_for_log(qr/runs no longer wait for a background worker/, $offset);
+	my $log = slurp_file($node->logfile, $offset);
+	is(scalar(() = $log =~ /pg_sweep runs are waiting for a background worker/g), 1, "$setting: one line when the waiting begins");
+	is(scalar(() = $log =~ /pg_sweep runs no longer wait/g), 1, "$setting: one line when it ends");
+	like($log, qr/HINT:  Raise \Q$setting\E,/, "$setting: the log says what to raise");
+}
+
+$node->safe_psql('postgres', q{
+	SELECT sweep.create_job('holder', step => 't.note', args => '{"gate": 9}');
+	SELECT sweep.create_job('waiter', step => 't.note');
+});
+check('max_worker_processes');
+
+$node->append_conf('postgresql.conf', "max_worker_processes = 20\npg_sweep.max_running_jobs = 1");
+$node->restart;
+check('pg_sweep.max_running_jobs');
+
+# ---------------------------------------------------------------- not even a scheduler finds room
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\npg_sweep.max_running_jobs = 4");
+$node->restart;
+pid_of($node, 'scheduler', 'postgres');
+my $offset = -s $node->logfile;
+$node->safe_psql('postgres', 'CREATE DATABASE second');
+prepare_database($node, 'second');
+$node->wait_for_log(qr/could not start a scheduler for database "second"/, $offset);
+my $launcher = pid_of($node, 'launcher');
+my $used = cpu_seconds($launcher);
+my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+$node->poll_query_until('postgres', "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'");
+$used = cpu_seconds($launcher) - $used;
+cmp_ok($used, '<', 0.2, "no room for a scheduler: the launcher used $used s of 2 s");
+is(scalar(() = slurp_file($node->logfile, $offset) =~ /could not start a scheduler/g), 1, 'no room for a scheduler: one line in the log');
+$node->safe_psql('postgres', 'DROP EXTENSION pg_sweep CASCADE');
+$node->poll_query_until('second', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'second'});
+ok(pid_of($node, 'scheduler', 'second'), 'room again: the scheduler starts');
+$node->stop;
+done_testing();

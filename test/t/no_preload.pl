@@ -1,0 +1,62 @@
+# Without shared_preload_libraries, CALL works, and whatever needs background
+# workers says what to set.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('no_preload', preload => '');
+my ($status, $output, $message);
+
+($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.create_job('work', step => 't.work', batch_size => 10)});
+is("$status$message", '0', 'create_job without a schedule says nothing');
+($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}')});
+is($status, 0, 'create_job with a schedule works');
+like($message, qr/WARNING:  job "tick" will not be started by its schedule\nDETAIL:  pg_sweep is not loaded at server start.\nHINT:  Add pg_sweep to shared_preload_libraries/,
+	'and warns');
+
+$node->safe_psql('postgres', 'INSERT INTO t.todo SELECT i FROM generate_series(1, 95) AS i');
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
+like($message, qr/NOTICE:  job "work" run 1: 95 rows in 11 batches, drained/, 'CALL works');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id = 1'), 95, 'it did what it says');
+is($node->safe_psql('postgres', 'SELECT status, stop_reason, batches, rows FROM sweep.run_history WHERE run_id = 1'), 'succeeded|drained|11|95', 'it is in the history');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'sweep.running is empty');
+is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM sweep.jobs}), 'tick idle, work idle', 'sweep.jobs works');
+like($node->safe_psql('postgres', q{SELECT notes FROM sweep.preview('work')}), qr/Nothing is left to do/, 'so does preview');
+
+($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.start('work')});
+like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The library was not loaded at server start.\nHINT:  Set shared_preload_libraries = 'pg_sweep' and restart the server/,
+	'start says exactly what to set');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.run'), 1, 'and queues nothing');
+
+# The lease holds between sessions; it needs no memory of ours.
+$node->safe_psql('postgres', q{INSERT INTO t.todo SELECT i FROM generate_series(101, 200) AS i;
+	SELECT sweep.alter_job('work', '{"args": {"gate": 60, "gate_at": 3}}')});
+my $gate = hold_gate($node, 60);
+my $session = session($node);
+begin_query($session, q{CALL sweep.run('work')});
+at_gate($node, 60, 'a session runs the job');
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
+like($message, qr/job "work" was skipped: its lease "work" is held by process \d+/, 'another one is skipped');
+$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.run WHERE status = 'running'});
+like(end_query($session), qr/was cancelled after 2 batches, 20 rows/, 'pg_cancel_backend cancels the run');
+begin_query($session, q{CALL sweep.run('work')});
+at_gate($node, 60, 'again');
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 10000) FROM sweep.run WHERE status = 'running'});
+open_gate($gate);
+forget_session($session);
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
+like($message, qr/60 rows in \d+ batches, drained/, 'after a session that was terminated the next run goes on');
+is($node->safe_psql('postgres', q{SELECT string_agg(status, ' ' ORDER BY run_id) FROM sweep.run}), 'succeeded cancelled skipped lost succeeded',
+	'and its run is known to be lost') or diag($node->safe_psql('postgres', 'TABLE sweep.run'));
+
+# ---------------------------------------------------------------- with it
+$node->append_conf('postgresql.conf', q{shared_preload_libraries = 'pg_sweep'});
+$node->restart;
+soon($node, q{SELECT count(*) >= 2 FROM t.started WHERE job = 'tick'}, 't', 'once it is preloaded, the schedule applies');
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')})), 'succeeded drained 1 0', 'and start works');
+$node->stop;
+done_testing();
