@@ -46,6 +46,9 @@ typedef struct ItemBatch
 	ErrorData  *error;			/* of the single item that failed */
 } ItemBatch;
 
+/* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
+#define MOST_SEEN_ITEMS 1000000
+
 /* The items a run has picked, by hash. */
 typedef struct SweepSeenItems
 {
@@ -68,7 +71,8 @@ static void handle_items(ItemBatch *batch, SweepProgress *progress);
 static void finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail);
 static bool is_interruption(const SweepRun *run, const ErrorData *error);
 static bool is_passing(const ErrorData *error);
-static void fail(ItemBatch *batch, ErrorData *error);
+static void accept_piece(ItemBatch *batch, const char *outcome);
+static void fail_run(ItemBatch *batch, ErrorData *error);
 static Jsonb *error_jsonb(const ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
 
@@ -83,7 +87,7 @@ sweep_items_execute(SweepRun *run)
 	{
 		if (!batch->picked || is_interruption(run, error))
 		{
-			fail(batch, error);
+			fail_run(batch, error);
 			return;
 		}
 	}
@@ -91,8 +95,7 @@ sweep_items_execute(SweepRun *run)
 		return;
 	else if (!run->item_per_transaction || run->reason != SWEEP_STOP_NONE)
 	{
-		sweep_unit_accept(run);
-		log_items(batch, "handled");
+		accept_piece(batch, "handled");
 		return;
 	}
 
@@ -134,6 +137,12 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 {
 	SweepRun   *run = batch->run;
 
+	if (run->seen != NULL && hash_get_num_entries(run->seen->hashes) >= MOST_SEEN_ITEMS)
+	{
+		hash_destroy(run->seen->hashes);
+		pfree(run->seen);
+		run->seen = NULL;
+	}
 	if (run->seen == NULL)
 	{
 		HASHCTL		control = {.keysize = sizeof(uint64), .entrysize = sizeof(uint64), .hcxt = run->context};
@@ -244,11 +253,11 @@ handle_pieces(ItemBatch *batch, ErrorData *error)
 
 		tried = false;
 		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
-			fail(batch, NULL);
+			fail_run(batch, NULL);
 		else if (!failed && handle_piece(batch, &error))
 			continue;
 		else if (is_interruption(run, error))
-			fail(batch, error);
+			fail_run(batch, error);
 		else if (!sweep_bisect_split(&bisect, batch->piece))
 		{
 			batch->error = error;
@@ -267,9 +276,7 @@ handle_piece(ItemBatch *batch, ErrorData **error)
 	{
 		if (sweep_unit_transact(run, piece_work, batch, error))
 		{
-			if (!run->gate_closed && !run->ended)
-				sweep_unit_accept(run);
-			log_items(batch, "handled");
+			accept_piece(batch, "handled");
 			return true;
 		}
 		run->reason = SWEEP_STOP_NONE;
@@ -301,26 +308,23 @@ handle_bad_item(ItemBatch *batch)
 	{
 		if (sweep_unit_transact(run, rescue_work, batch, &error))
 		{
-			if (!run->gate_closed && !run->ended)
-				sweep_unit_accept(run);
-			log_items(batch, "rescued");
+			accept_piece(batch, "rescued");
 			return;
 		}
 		run->reason = SWEEP_STOP_NONE;
 		if (is_interruption(run, error))
 		{
-			fail(batch, error);
+			fail_run(batch, error);
 			return;
 		}
 		batch->error = error;
 	}
 	if (!sweep_unit_transact(run, quarantine_work, batch, &error))
-		fail(batch, error);
-	else if (!run->gate_closed && !run->ended)
+		fail_run(batch, error);
+	else
 	{
-		sweep_unit_accept(run);
 		run->has_quarantine = true;
-		log_items(batch, "put into quarantine");
+		accept_piece(batch, "put into quarantine");
 	}
 }
 
@@ -398,12 +402,28 @@ finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail)
 		sweep_unit_save(run);
 }
 
-/* An error that is none of the item: somebody stopped the run, or the engine itself could not go on. */
+/*
+ * An error that is none of the item: somebody stopped the run, the server is short of something, or the
+ * job itself is broken. Else a dropped table would put a whole backlog into quarantine.
+ */
 static bool
 is_interruption(const SweepRun *run, const ErrorData *error)
 {
-	return run->no_progress || error->sqlerrcode == ERRCODE_QUERY_CANCELED || error->elevel >= FATAL ||
-		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES;
+	if (run->no_progress || ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
+		return true;
+	switch (error->sqlerrcode)
+	{
+		case ERRCODE_QUERY_CANCELED:
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_COLUMN:
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_SYNTAX_ERROR:
+		case ERRCODE_INSUFFICIENT_PRIVILEGE:
+		case ERRCODE_READ_ONLY_SQL_TRANSACTION:
+			return true;
+		default:
+			return false;
+	}
 }
 
 static bool
@@ -414,8 +434,18 @@ is_passing(const ErrorData *error)
 		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
 }
 
+/* A transaction is committed, unless it was not begun, or the extension was gone. */
 static void
-fail(ItemBatch *batch, ErrorData *error)
+accept_piece(ItemBatch *batch, const char *outcome)
+{
+	if (batch->run->gate_closed || batch->run->ended)
+		return;
+	sweep_unit_accept(batch->run);
+	log_items(batch, outcome);
+}
+
+static void
+fail_run(ItemBatch *batch, ErrorData *error)
 {
 	sweep_unit_fail(batch->run, error);
 	if (batch->run->no_progress)
