@@ -27,6 +27,7 @@ SOURCES = \
 	src/report.c \
 	src/guard.c \
 	src/unit.c \
+	src/failure.c \
 	src/items.c \
 	src/run.c \
 	src/call.c \
@@ -51,6 +52,7 @@ INSTALL_PARTS = \
 	src/install/queue.sql \
 	src/install/monitor.sql \
 	src/install/gitlab/environments_auto_stop.sql \
+	src/install/gitlab/ci_stuck_builds.sql \
 	src/install/gitlab/ci_runners_stale_machines_cleanup.sql \
 	src/install/gitlab/batched_git_ref_updates_cleanup_scheduler.sql \
 	src/install/gitlab/install.sql \

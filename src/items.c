@@ -29,6 +29,7 @@
 
 #include "bisect.h"
 #include "detail.h"
+#include "failure.h"
 #include "items.h"
 #include "report.h"
 #include "settings.h"
@@ -57,23 +58,20 @@ typedef struct SweepSeenItems
 
 static void pick_items(ItemBatch *batch);
 static void note_repetition(ItemBatch *batch, Jsonb **items, int count);
-static void leave_out_quarantined(ItemBatch *batch, int picked);
 static Datum items_array(Jsonb **items, int count);
 static void whole_work(void *arg);
 static void pick_work(void *arg);
 static void handle_pieces(ItemBatch *batch, ErrorData *error);
-static bool handle_piece(ItemBatch *batch, ErrorData **error);
+static bool handle_piece(ItemBatch *batch, int tries, ErrorData **error);
 static void piece_work(void *arg);
 static void handle_bad_item(ItemBatch *batch);
 static void rescue_work(void *arg);
 static void quarantine_work(void *arg);
 static void handle_items(ItemBatch *batch, SweepProgress *progress);
+static void release_handled(ItemBatch *batch, Jsonb **items, int count);
 static void finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail);
-static bool is_interruption(const SweepRun *run, const ErrorData *error);
-static bool is_passing(const ErrorData *error);
 static void accept_piece(ItemBatch *batch, const char *outcome);
 static void fail_run(ItemBatch *batch, ErrorData *error);
-static Jsonb *error_jsonb(const ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
 
 void
@@ -85,7 +83,7 @@ sweep_items_execute(SweepRun *run)
 	batch->run = run;
 	if (!sweep_unit_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error))
 	{
-		if (!batch->picked || is_interruption(run, error))
+		if (run->item_per_transaction || !batch->picked || sweep_failure_is_interruption(run, error))
 		{
 			fail_run(batch, error);
 			return;
@@ -93,7 +91,7 @@ sweep_items_execute(SweepRun *run)
 	}
 	else if (run->gate_closed || run->ended)
 		return;
-	else if (!run->item_per_transaction || run->reason != SWEEP_STOP_NONE)
+	else if (!run->item_per_transaction || batch->count == 0)
 	{
 		accept_piece(batch, "handled");
 		return;
@@ -122,7 +120,7 @@ pick_items(ItemBatch *batch)
 	picked = sweep_unit_pick(run, &request, &batch->items);
 	batch->last = picked > 0 ? batch->items[picked - 1] : run->state.cursor;
 	note_repetition(batch, batch->items, picked);
-	leave_out_quarantined(batch, picked);
+	batch->count = sweep_items_leave_out_quarantined(run, batch->items, picked, &batch->leaves_quarantine);
 	batch->picked = true;
 	if (picked == 0)
 	{
@@ -167,34 +165,32 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 	}
 }
 
-/* Closes the gaps that items in quarantine leave; most jobs have none, and are not asked. */
-static void
-leave_out_quarantined(ItemBatch *batch, int picked)
+int
+sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count, bool *due)
 {
-	SweepRun   *run = batch->run;
 	Datum		values[2];
 	uint64		found;
+	int			left = 0;
 
-	batch->count = picked;
-	if (picked == 0 || !run->has_quarantine)
-		return;
+	if (count == 0 || !run->has_quarantine)
+		return count;
 	values[0] = CStringGetTextDatum(run->job);
-	values[1] = items_array(batch->items, picked);
+	values[1] = items_array(items, count);
 	found = sweep_sql_execute(SWEEP_SQL_FIND_QUARANTINED, values, NULL);
 	for (uint64 i = 0; i < found; i++)
 	{
 		sweep_sql_row(i);
 		if (sweep_sql_bool(2))
-			batch->items[sweep_sql_int32(1) - 1] = NULL;
+			items[sweep_sql_int32(1) - 1] = NULL;
 		else
-			batch->leaves_quarantine = true;
+			*due = true;
 	}
-	batch->count = 0;
-	for (int i = 0; i < picked; i++)
+	for (int i = 0; i < count; i++)
 	{
-		if (batch->items[i] != NULL)
-			batch->items[batch->count++] = batch->items[i];
+		if (items[i] != NULL)
+			items[left++] = items[i];
 	}
+	return left;
 }
 
 static Datum
@@ -238,50 +234,51 @@ pick_work(void *arg)
 		finish_piece(batch, 0, NULL);
 }
 
-/* "error" is what all items together have failed with, if they were tried so. */
+/* "error" is what all items together have failed with, if they were tried so: the first try of the whole. */
 static void
 handle_pieces(ItemBatch *batch, ErrorData *error)
 {
 	SweepRun   *run = batch->run;
 	SweepBisect bisect;
-	bool		tried = error != NULL && !is_passing(error);
+	int			tries = error != NULL ? 1 : 0;
 
 	sweep_bisect_begin(&bisect, batch->count, run->item_per_transaction);
 	while (run->reason == SWEEP_STOP_NONE && sweep_bisect_next(&bisect, &batch->piece))
 	{
-		bool		failed = tried;
-
-		tried = false;
 		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
 			fail_run(batch, NULL);
-		else if (!failed && handle_piece(batch, &error))
-			continue;
-		else if (is_interruption(run, error))
+		else if (handle_piece(batch, tries, &error))
+			error = NULL;
+		else if (sweep_failure_is_interruption(run, error))
 			fail_run(batch, error);
 		else if (!sweep_bisect_split(&bisect, batch->piece))
 		{
 			batch->error = error;
 			handle_bad_item(batch);
 		}
+		tries = 0;
 	}
 }
 
-/* One transaction for a piece, again at once when it failed for a passing reason. */
+/*
+ * One transaction for a piece, again at once while it fails for a passing reason. "tries" have been made
+ * already, the last of them with *error.
+ */
 static bool
-handle_piece(ItemBatch *batch, ErrorData **error)
+handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 {
 	SweepRun   *run = batch->run;
 
-	for (int tries = 0;; tries++)
+	for (;; tries++)
 	{
+		if (tries > 0 && (tries > run->row_retries || !sweep_failure_is_passing(*error)))
+			return false;
 		if (sweep_unit_transact(run, piece_work, batch, error))
 		{
 			accept_piece(batch, "handled");
 			return true;
 		}
 		run->reason = SWEEP_STOP_NONE;
-		if (tries >= run->row_retries || !is_passing(*error))
-			return false;
 	}
 }
 
@@ -312,7 +309,7 @@ handle_bad_item(ItemBatch *batch)
 			return;
 		}
 		run->reason = SWEEP_STOP_NONE;
-		if (is_interruption(run, error))
+		if (sweep_failure_is_interruption(run, error))
 		{
 			fail_run(batch, error);
 			return;
@@ -341,7 +338,8 @@ rescue_work(void *arg)
 	request = sweep_unit_batch(run);
 	request.size = request.item_count = 1;
 	request.items = &batch->items[batch->piece.first];
-	sweep_unit_rescue(run, &request, error_jsonb(batch->error), &progress);
+	sweep_unit_rescue(run, &request, sweep_failure_jsonb(batch->error), &progress);
+	release_handled(batch, request.items, 1);
 	run->next.rescued++;
 	finish_piece(batch, progress.rows, progress.detail);
 }
@@ -375,12 +373,20 @@ handle_items(ItemBatch *batch, SweepProgress *progress)
 	request.size = request.item_count;
 	request.items = &batch->items[batch->piece.first];
 	sweep_unit_call(run, run->step, &request, progress);
-	if (batch->leaves_quarantine)
-	{
-		Datum		values[] = {CStringGetTextDatum(run->job), items_array(request.items, request.item_count)};
+	release_handled(batch, request.items, request.item_count);
+}
 
-		(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
-	}
+/* Items that were in quarantine and have been handled now leave it. */
+static void
+release_handled(ItemBatch *batch, Jsonb **items, int count)
+{
+	Datum		values[2];
+
+	if (!batch->leaves_quarantine)
+		return;
+	values[0] = CStringGetTextDatum(batch->run->job);
+	values[1] = items_array(items, count);
+	(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
 }
 
 /* What the piece came to; with the last one the batch is complete. */
@@ -402,38 +408,6 @@ finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail)
 		sweep_unit_save(run);
 }
 
-/*
- * An error that is none of the item: somebody stopped the run, the server is short of something, or the
- * job itself is broken. Else a dropped table would put a whole backlog into quarantine.
- */
-static bool
-is_interruption(const SweepRun *run, const ErrorData *error)
-{
-	if (run->no_progress || ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
-		return true;
-	switch (error->sqlerrcode)
-	{
-		case ERRCODE_QUERY_CANCELED:
-		case ERRCODE_UNDEFINED_TABLE:
-		case ERRCODE_UNDEFINED_COLUMN:
-		case ERRCODE_UNDEFINED_FUNCTION:
-		case ERRCODE_SYNTAX_ERROR:
-		case ERRCODE_INSUFFICIENT_PRIVILEGE:
-		case ERRCODE_READ_ONLY_SQL_TRANSACTION:
-			return true;
-		default:
-			return false;
-	}
-}
-
-static bool
-is_passing(const ErrorData *error)
-{
-	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
-		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
-}
-
 /* A transaction is committed, unless it was not begun, or the extension was gone. */
 static void
 accept_piece(ItemBatch *batch, const char *outcome)
@@ -452,42 +426,17 @@ fail_run(ItemBatch *batch, ErrorData *error)
 		batch->run->reason = SWEEP_STOP_NO_PROGRESS;
 }
 
-static Jsonb *
-error_jsonb(const ErrorData *error)
-{
-	const char *names[] = {"sqlstate", "message", "detail", "hint", "context"};
-	const char *values[] = {
-		unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint, error->context
-	};
-	JsonbParseState *state = NULL;
-
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	for (size_t i = 0; i < lengthof(names); i++)
-	{
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue	value = {.type = jbvNull};
-
-		key.val.string.val = unconstify(char *, names[i]);
-		key.val.string.len = strlen(names[i]);
-		if (values[i] != NULL)
-		{
-			value.type = jbvString;
-			value.val.string.val = unconstify(char *, values[i]);
-			value.val.string.len = strlen(values[i]);
-		}
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, &value);
-	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
-}
-
 static void
 log_items(const ItemBatch *batch, const char *outcome)
 {
+	MemoryContext old;
+
 	if (sweep_log_batches != LOG_BATCHES_ITEMS)
 		return;
+	old = MemoryContextSwitchTo(batch->run->batch_context);
 	for (int i = batch->piece.first; i < batch->piece.end; i++)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: item %s %s", batch->run->job, (long long) batch->run->run_id,
 						JsonbToCString(NULL, &batch->items[i]->root, VARSIZE(batch->items[i])), outcome)));
+	MemoryContextSwitchTo(old);
 }

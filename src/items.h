@@ -13,4 +13,10 @@
  */
 extern void sweep_items_execute(SweepRun *run);
 
+/*
+ * Takes items in quarantine out of those picked and returns how many are left; in a transaction. *due is
+ * set when some of the left ones are in quarantine, and it is time to try them again.
+ */
+extern int	sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count, bool *due);
+
 #endif							/* SWEEP_ITEMS_H */

@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "items.h"
 #include "loop.h"
 #include "run.h"
 #include "sql.h"
@@ -30,6 +31,7 @@ typedef struct Preview
 	SweepRun   *run;
 	Jsonb	   *cursor;
 	int64		rows;
+	bool		drained;
 	MemoryContext context;
 	StringInfoData plan;
 	int			plans;
@@ -117,6 +119,7 @@ step_work(void *arg)
 	SweepRun   *run = preview->run;
 	SweepLoop	loop;
 	SweepProgress progress;
+	bool		due = false;
 	SweepBatch	batch = {.args = run->args, .as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp()};
 
 	sweep_loop_begin(&loop, &run->limits, 0);
@@ -129,14 +132,20 @@ step_work(void *arg)
 	if (run->pick != NULL)
 	{
 		batch.item_count = sweep_step_pick(run->pick, &batch, &batch.items, preview->context);
-		if (batch.items == NULL || batch.item_count == 0)
+		preview->drained = batch.items == NULL || batch.item_count == 0;
+		if (preview->drained)
 			return;
 		preview->cursor = batch.items[batch.item_count - 1];
+		run->has_quarantine = true;	/* not known here: look */
+		batch.item_count = sweep_items_leave_out_quarantined(run, batch.items, batch.item_count, &due);
 	}
 	sweep_step_call(run->step, &batch, &progress, preview->context);
 	preview->rows = progress.rows;
 	if (run->pick == NULL)
+	{
 		preview->cursor = progress.cursor;
+		preview->drained = progress.rows == 0;
+	}
 }
 
 static char *
@@ -145,7 +154,7 @@ preview_notes(const Preview *preview)
 	StringInfoData notes;
 
 	initStringInfo(&notes);
-	if (preview->rows == 0)
+	if (preview->drained)
 		appendStringInfoString(&notes, "Nothing is left to do: a run would drain with this batch.");
 	else if (preview->rows >= preview->run->limits.batch_size)
 		appendStringInfoString(&notes, "The batch is full: a run would go on with another one.");

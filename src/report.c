@@ -47,12 +47,14 @@ sweep_report_phase(SweepRun *run, SweepPhase phase)
 void
 sweep_report_batch(SweepRun *run)
 {
+	bool		complete = run->slot->live.batches != run->state.loop.batches;
+
 	SpinLockAcquire(&run->slot->mutex);
 	run->slot->live.batches = run->state.loop.batches;
 	run->slot->live.rows = run->state.loop.rows;
 	run->slot->live.last_batch_us = run->last_batch_us;
 	SpinLockRelease(&run->slot->mutex);
-	if (sweep_log_batches != LOG_BATCHES_OFF)
+	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: batch %lld, %lld rows so far, %.1f ms", run->job, (long long) run->run_id,
 						(long long) run->state.loop.batches, (long long) run->state.loop.rows, run->last_batch_us / 1000.0)));

@@ -34,7 +34,7 @@ sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
 	for (;;)
 	{
-		if (sweep_sql_transaction(work, arg, run->context, error))
+		if (sweep_sql_transaction(work, arg, run->batch_context, error))
 			return true;
 		if (!run->gate_closed)
 			return false;

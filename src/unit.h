@@ -10,7 +10,7 @@
 
 /*
  * Does the work in a transaction; while somebody alters or drops the extension, waits and begins again.
- * False when the work failed; *error is then in the run's context. True with run->gate_closed when a
+ * False when the work failed; *error is then in the context of the batch, which outlives the end of the run. True with run->gate_closed when a
  * request to stop came during that wait: the work was not done.
  */
 extern bool sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);

@@ -87,8 +87,8 @@ BEGIN
 		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
 	END IF;
 	PERFORM sweep._check_limits(job);
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
 	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, lease_key,

@@ -2,21 +2,6 @@
 -- Whether the definition of a job is right. What can be known beforehand is refused when the job is
 -- created or changed; what turns out later makes the job broken, with a reason, until it heals.
 --
-CREATE FUNCTION sweep._functions() RETURNS TABLE (kind text, function regprocedure, schema_name name, function_name name)
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT k.kind, p.oid, n.nspname, p.proname
-		FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN (VALUES
-			('step', 1, 'sweep.progress'::regtype, false),
-			('pick', 1, 'jsonb'::regtype, true),
-			('rescue', 2, 'sweep.progress'::regtype, false)
-		) AS k (kind, arguments, result, returns_set)
-			ON p.proretset = k.returns_set AND p.prorettype = k.result AND p.pronargs = k.arguments
-		WHERE p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::regtype
-			AND (k.arguments = 1 OR p.proargtypes[1] = 'jsonb'::regtype)
-$$;
-COMMENT ON FUNCTION sweep._functions() IS 'the functions of this database that have the form of a step, a pick or a rescue function';
-
 CREATE FUNCTION sweep._resolve(kind text, name text) RETURNS regprocedure
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -27,8 +12,14 @@ BEGIN
 	IF cardinality(parts) <> 2 THEN
 		RETURN NULL;
 	END IF;
-	RETURN (SELECT f.function FROM sweep._functions() f
-		WHERE f.kind = _resolve.kind AND f.schema_name = parts[1] AND f.function_name = parts[2]);
+	-- By name through the indexes: this is asked each time a job is due, of each job that sweep.jobs shows.
+	RETURN (SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::regtype
+			AND CASE kind
+				WHEN 'step' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'sweep.progress'::regtype
+				WHEN 'pick' THEN p.pronargs = 1 AND p.proretset AND p.prorettype = 'jsonb'::regtype
+				WHEN 'rescue' THEN p.pronargs = 2 AND p.proargtypes[1] = 'jsonb'::regtype AND NOT p.proretset
+					AND p.prorettype = 'sweep.progress'::regtype END);
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN NULL;
 END
@@ -106,8 +97,10 @@ BEGIN
 	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
 		RETURN;
 	END IF;
-	SELECT string_agg(format('%I.%I', f.schema_name, f.function_name), ', ' ORDER BY f.schema_name) INTO candidates
-		FROM sweep._functions() f WHERE f.kind = _check_function.kind AND f.function_name = regexp_replace(name, '^.*\.', '');
+	SELECT string_agg(c.name, ', ' ORDER BY c.name) INTO candidates
+		FROM (SELECT DISTINCT format('%I.%I', n.nspname, p.proname) AS name
+			FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.proname = regexp_replace(_check_function.name, '^.*\.', '')) AS c
+		WHERE sweep._resolve(kind, c.name) IS NOT NULL;
 	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, name)
 		USING ERRCODE = 'undefined_function',
 			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
@@ -186,7 +179,7 @@ BEGIN
 				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be zero or more.';
 		END IF;
 	END LOOP;
-EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow THEN
+EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
 	RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END

@@ -23,7 +23,7 @@ GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, s
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._at_home(), sweep._job_problem(sweep.job),
-	sweep._functions(), sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- The table of jobs shows its own to everybody who may see them.
@@ -58,6 +58,11 @@ GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(t
 GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
 	sweep.gitlab_create_environments_auto_stop(jsonb, boolean), sweep.gitlab_environments_auto_stop(sweep.batch),
 	sweep.gitlab_keep_environment(bigint, timestamptz), sweep.gitlab_stop_environment(sweep.message),
+	sweep.gitlab_stuck_builds_functions(text), sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb),
+	sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean),
+	sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean),
+	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
+	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
 	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
 	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
 	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) TO sweep_admin, sweep_user;

@@ -276,7 +276,8 @@ DECLARE
 	last sweep.run_live;
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
-	SELECT * INTO last FROM sweep.run_live r WHERE r.job = _kept_cursor.job AND r.batches > 0 ORDER BY r.run_id DESC LIMIT 1;
+	SELECT * INTO last FROM sweep.run_live r WHERE r.job = _kept_cursor.job
+		AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
 	END IF;
@@ -334,6 +335,7 @@ AS $$
 DECLARE
 	ended sweep.run_live;
 	counted int := 0;
+	left_out boolean := false;
 BEGIN
 	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
 		RETURN 0;
@@ -345,13 +347,19 @@ BEGIN
 	END;
 	FOR ended IN
 		SELECT * FROM sweep.run_live f WHERE f.finished_at IS NOT NULL ORDER BY f.run_id LIMIT 1000 FOR UPDATE SKIP LOCKED LOOP
+		-- Somebody who changes the job just now may wait for us: leave the run to the next time.
+		PERFORM FROM sweep.job_state s WHERE s.job = ended.job FOR UPDATE SKIP LOCKED;
+		IF NOT FOUND AND EXISTS (SELECT FROM sweep.job_state s WHERE s.job = ended.job) THEN
+			left_out := true;
+			CONTINUE;
+		END IF;
 		DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id;
 		INSERT INTO sweep.run_history SELECT (ended).*;
-		IF ended.batches > 0 THEN
-			UPDATE sweep.job_state AS s SET
+		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
+			UPDATE sweep.job_state AS s SET archived_run = ended.run_id,
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
 					kept_cursor = CASE WHEN ended.stop_reason = 'drained' THEN NULL ELSE ended.cursor END
-				WHERE s.job = ended.job;
+				WHERE s.job = ended.job AND coalesce(s.archived_run, 0) < ended.run_id;
 		END IF;
 		PERFORM sweep._prune(ended.job, ended.status);
 		counted := counted + 1;
@@ -362,10 +370,10 @@ BEGIN
 				ORDER BY k.finished_at LIMIT 10000) AS old
 			WHERE h.run_id = old.run_id;
 	END IF;
-	RETURN counted;
+	RETURN CASE WHEN NOT left_out THEN counted END;
 END
 $$;
-COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when the history is locked';
+COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
 
 CREATE FUNCTION sweep._run_outcome(caller oid, run_id bigint) RETURNS sweep.run_live
 	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -36,8 +36,8 @@ for my $flush ('run', 'batch')
 		my $gate = hold_gate($node, 5);
 		my $run = $node->safe_psql('postgres', q{SELECT sweep.start('work', '{"gate": 5, "gate_at": 3}')});
 		at_gate($node, 5, "$case: the third batch is in progress");
-		# Flushes what is committed so far; what comes now is not flushed by anybody else.
-		$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+		# A commit that waits flushes all before it; what comes now is flushed by nobody else.
+		$node->safe_psql('postgres', q{INSERT INTO t.started VALUES ('flush')});
 		step_gate($node, $gate, 5) for 1 .. 3;
 		is($node->safe_psql('postgres', "SELECT batches, rows FROM sweep.run WHERE run_id = $run"),
 			'5|500', "$case: five batches are committed");
@@ -103,7 +103,7 @@ for my $flush ('run', 'batch')
 	my $gate = hold_gate($node, 6);
 	my $run = $node->safe_psql('postgres', q{SELECT sweep.start('environments_auto_stop')});
 	at_gate($node, 6, "environments, flush $flush: a fan-out is in progress");
-	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+	$node->safe_psql('postgres', q{INSERT INTO t.started VALUES ('flush')});
 	step_gate($node, $gate, 6);
 	$node->stop('immediate');
 	$node->start;

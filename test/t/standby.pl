@@ -25,7 +25,6 @@ my $run = $primary->safe_psql('postgres', q{SELECT sweep.start('work')});
 my $later = $primary->safe_psql('postgres', q{SELECT sweep.start('later', delay => '1 hour')});
 at_gate($primary, 80, 'a run is in progress on the primary');
 soon($primary, q{SELECT count(*) >= 3 FROM t.started}, 't', 'and a schedule applies');
-$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 $primary->wait_for_catchup($standby);
 
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_sweep%'}), 0, 'no process of ours on the standby');

@@ -12,6 +12,10 @@ CREATE FUNCTION sweep.gitlab_jobs() RETURNS TABLE (job text, tables text[], queu
 AS $$
 	VALUES
 		('environments_auto_stop', ARRAY['environments'], 'environments_auto_stop'),
+		('ci_stuck_jobs', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
+		('ci_stuck_builds_drop_running', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
+		('ci_stuck_builds_drop_scheduled', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
+		('ci_stuck_builds_drop_canceling', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
 		('ci_runners_stale_machines_cleanup', ARRAY['ci_runner_machines'], NULL),
 		('batched_git_ref_updates_cleanup_scheduler',
 			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
@@ -59,7 +63,8 @@ BEGIN
 			EXECUTE format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
 			note := 'created';
 		ELSE
-			PERFORM sweep.alter_job(job, jsonb_build_object('args', old_args || args, 'enabled', enabled));
+			PERFORM sweep.alter_job(job, jsonb_build_object('args', old_args || args, 'enabled', enabled)
+				|| CASE WHEN job LIKE 'ci\_stuck\_%' THEN sweep.gitlab_stuck_builds_functions(table_name) ELSE '{}' END);
 			note := 'installed before: its schema and enabled are set, the rest is as it was';
 		END IF;
 		RETURN NEXT;
@@ -75,7 +80,9 @@ DECLARE
 	definition record;
 	waiting bigint;
 BEGIN
-	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
+	-- A queue that several jobs fill goes with the last of them.
+	FOR definition IN SELECT d.job, CASE WHEN d.nth = max(d.nth) OVER (PARTITION BY d.queue) THEN d.queue END AS queue
+			FROM sweep.gitlab_jobs() WITH ORDINALITY AS d (job, tables, queue, nth) ORDER BY d.nth LOOP
 		IF EXISTS (SELECT FROM sweep.job AS j WHERE j.name = definition.job) THEN
 			PERFORM sweep.drop_job(definition.job);
 			name := definition.job;

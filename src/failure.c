@@ -1,0 +1,73 @@
+/*
+ * failure.c
+ *		Which errors are those of an item, and how they are told.
+ *
+ * Called by items.c when a step, a rescue function or a commit has failed.
+ */
+#include "postgres.h"
+
+#include "failure.h"
+#include "guard.h"
+#include "lease.h"
+#include "sql.h"
+
+bool
+sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
+{
+	if (run->no_progress || !sweep_lease_is_held(run->lease_key) ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
+		return true;
+	switch (error->sqlerrcode)
+	{
+		case ERRCODE_QUERY_CANCELED:
+			/* In a worker the statement timeout is that of one call: a slow item is a bad item. */
+			return sweep_sql_in_call() || pg_atomic_read_u32(&run->slot->stop_request) != 0 ||
+				!sweep_guard_statement_timed_out(run);
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_COLUMN:
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_SYNTAX_ERROR:
+		case ERRCODE_INSUFFICIENT_PRIVILEGE:
+		case ERRCODE_READ_ONLY_SQL_TRANSACTION:
+			return true;
+		default:
+			return false;
+	}
+}
+
+bool
+sweep_failure_is_passing(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
+		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
+}
+
+Jsonb *
+sweep_failure_jsonb(const ErrorData *error)
+{
+	const char *names[] = {"sqlstate", "message", "detail", "hint", "context"};
+	const char *values[] = {
+		unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint, error->context
+	};
+	JsonbParseState *state = NULL;
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	for (size_t i = 0; i < lengthof(names); i++)
+	{
+		JsonbValue	key = {.type = jbvString};
+		JsonbValue	value = {.type = jbvNull};
+
+		key.val.string.val = unconstify(char *, names[i]);
+		key.val.string.len = strlen(names[i]);
+		if (values[i] != NULL)
+		{
+			value.type = jbvString;
+			value.val.string.val = unconstify(char *, values[i]);
+			value.val.string.len = strlen(values[i]);
+		}
+		pushJsonbValue(&state, WJB_KEY, &key);
+		pushJsonbValue(&state, WJB_VALUE, &value);
+	}
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}

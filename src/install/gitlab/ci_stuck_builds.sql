@@ -1,0 +1,306 @@
+--
+-- GitLab: builds that are stuck in a status are ended.
+--
+-- Purpose    A build whose runner is gone stays pending, running or canceling,
+--            and its pipeline never ends; one that is scheduled may miss its
+--            moment.  ci_stuck_jobs, once an hour, queues a run of each
+--            ci_stuck_builds_drop_* job, 15 minutes apart, whether it gets its
+--            own lease or not, and drops the pending builds itself.
+-- Predicate  type = 'Ci::Build', the status, and for each bound in the args that
+--            the timestamp is older: created_at, updated_at, scheduled_at <
+--            as_of - bound.  Strict; NULL is never older.
+--              ci_stuck_jobs                 pending     created 24 hours
+--              ci_stuck_builds_drop_running    running     updated 1 hour
+--              ci_stuck_builds_drop_scheduled  scheduled   scheduled 1 hour
+--              ci_stuck_builds_drop_canceling  canceling   created and updated 1 hour
+-- Order      (created_at, project_id, id), created_at NULL last.
+-- Effect     status, failure_reason, finished_at, updated_at, lock_version + 1,
+--            and processed so that the pipeline looks at the build again;
+--            message {"pipeline_id"} in the queue ci_pipeline_process, its key
+--            the id.  A build that cannot be written is doomed: status failed,
+--            reason data integrity, out of the queues of runners.
+-- Done when  nothing lies behind the last build picked.
+-- Args       schema, table: p_ci_builds, or ci_builds in an older GitLab; status;
+--            created_older_than, updated_older_than, scheduled_older_than, as far
+--            as they apply; final_status: with any other than "failed" the reason
+--            stays; failure_reason and doom_reason for a column of numbers,
+--            failure_reason_name and doom_reason_name for one of names.
+--
+-- One pick, one step and one rescue function serve all four. The write repeats
+-- the predicate and the lock_version that was picked, so a build that changed
+-- meanwhile is not written. It is read again and tried again up to 3 times; once
+-- it is no longer stuck, it is left as it is. The rescue asks for the same but
+-- the lock_version: what the step could not drop and has since finished, or come
+-- back to life, is not doomed.
+--
+-- created_at, updated_at and finished_at are timestamps without time zone and
+-- hold UTC; scheduled_at has its zone. Both are compared with as_of in UTC, where
+-- every day has 24 hours, and never with the time zone of the session.
+--
+-- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each
+-- partition. The plan is a merge of these, with the ids of one created_at and
+-- project sorted, so a batch reads what it returns. The write is by the primary
+-- key, with partition_id, so that it looks into one partition.
+--
+-- See environments_auto_stop.sql for the way the table is addressed.
+--
+CREATE FUNCTION sweep.gitlab_pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+DECLARE
+	stuck_in constant text := b.args ->> 'status';
+	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
+	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
+	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
+	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	lowest_id constant bigint := -9223372036854775808;
+	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
+	last_at constant timestamp := CASE WHEN among_nulls THEN 'infinity' ELSE coalesce(b.cursor ->> 'created_at', '-infinity') END;
+	last_project constant bigint := coalesce((b.cursor ->> 'project_id')::bigint, lowest_id);
+	last_id constant bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
+BEGIN
+	IF stuck_in IS NULL OR coalesce(created_before, updated_before, scheduled_before::timestamp) IS NULL THEN
+		RAISE EXCEPTION 'args of the job say neither what status nor how long'
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = format('They are %s.', b.args),
+				HINT = 'They need "status" and one or more of "created_older_than", "updated_older_than", "scheduled_older_than".';
+	END IF;
+	IF b.cursor IS NULL THEN
+		RAISE LOG 'Cleaning %, timed-out builds', stuck_in;
+	END IF;
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+
+	RETURN QUERY
+		SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
+				'partition_id', p.partition_id, 'lock_version', p.lock_version)
+		FROM (
+			(SELECT created_at, project_id, id, partition_id, lock_version
+			FROM p_ci_builds
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at < coalesce(created_before, 'infinity'::timestamp)
+				AND (created_at, project_id, id) > (last_at, last_project, last_id)
+				AND (updated_before IS NULL OR updated_at < updated_before)
+				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			ORDER BY created_at, project_id, id
+			LIMIT b.size)
+			UNION ALL
+			(SELECT created_at, project_id, id, partition_id, lock_version
+			FROM p_ci_builds
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at IS NULL AND created_before IS NULL
+				AND (NOT among_nulls OR (project_id, id) > (last_project, last_id))
+				AND (updated_before IS NULL OR updated_at < updated_before)
+				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			ORDER BY created_at, project_id, id
+			LIMIT b.size)) AS p
+		LIMIT b.size;
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
+
+CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+	SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	retries constant int := 3;
+	stuck_in constant text := b.args ->> 'status';
+	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
+	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
+	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
+	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	final_status constant text := b.args ->> 'final_status';
+	reason jsonb;
+	items jsonb[] := b.items;
+	dropped record;
+	rows bigint := 0;
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	reason := CASE WHEN pg_typeof((NULL::p_ci_builds).failure_reason) IN ('text'::regtype, 'varchar'::regtype)
+		THEN b.args -> 'failure_reason_name'::text ELSE b.args -> 'failure_reason'::text END;
+	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
+
+	FOR try IN 0 .. retries LOOP
+		WITH item AS (
+			SELECT (i ->> 'id'::text)::bigint AS id, (i ->> 'partition_id'::text)::bigint AS partition_id,
+				(i ->> 'lock_version'::text)::int AS lock_version
+			FROM pg_catalog.unnest(items) AS i
+		), written AS (
+			UPDATE p_ci_builds AS p
+			SET status = final_status,
+				failure_reason = CASE WHEN final_status = 'failed'::text
+					THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
+				finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+			FROM item
+			WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
+				AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+				AND (created_before IS NULL OR p.created_at < created_before)
+				AND (updated_before IS NULL OR p.updated_at < updated_before)
+				AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+			RETURNING p.id, p.runner_id, p.commit_id
+		)
+		SELECT count(*) AS rows, pg_catalog.array_agg(id) AS ids, pg_catalog.array_agg(runner_id) AS runner_ids,
+				pg_catalog.array_agg(pg_catalog.jsonb_build_object('pipeline_id', commit_id)) FILTER (WHERE commit_id IS NOT NULL) AS payloads,
+				pg_catalog.array_agg(commit_id::text) FILTER (WHERE commit_id IS NOT NULL) AS pipelines
+			INTO dropped FROM written;
+		rows := rows + dropped.rows;
+		IF dropped.payloads IS NOT NULL THEN
+			PERFORM sweep.send_many('ci_pipeline_process', dropped.payloads, dropped.pipelines);
+		END IF;
+		IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
+			FOR i IN 1 .. dropped.rows LOOP
+				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.ids[i],
+					coalesce(dropped.runner_ids[i]::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
+			END LOOP;
+		END IF;
+		IF dropped.rows = cardinality(items) THEN
+			RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
+		END IF;
+
+		-- Some have changed since they were read. Those that are still stuck are tried again as they are now.
+		SELECT pg_catalog.array_agg(i || pg_catalog.jsonb_build_object('lock_version', p.lock_version)) INTO items
+			FROM pg_catalog.unnest(items) AS i JOIN p_ci_builds AS p
+				ON p.id = (i ->> 'id'::text)::bigint AND p.partition_id = (i ->> 'partition_id'::text)::bigint
+			WHERE p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+				AND (created_before IS NULL OR p.created_at < created_before)
+				AND (updated_before IS NULL OR p.updated_at < updated_before)
+				AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
+		IF items IS NULL THEN
+			RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
+		END IF;
+	END LOOP;
+	RAISE EXCEPTION 'build % changes faster than it can be dropped', items[1] ->> 'id'::text
+		USING ERRCODE = 'serialization_failure', DETAIL = format('It was tried %s times.', retries + 1);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
+
+CREATE FUNCTION sweep.gitlab_doom_stuck_build(b sweep.batch, error jsonb) RETURNS sweep.progress
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+	stuck_in constant text := b.args ->> 'status';
+	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
+	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
+	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
+	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	doomed_id constant bigint := b.items[1] -> 'id';
+	doomed_partition constant bigint := b.items[1] -> 'partition_id';
+	schema constant text := b.args ->> 'schema';
+	reason jsonb;
+	doomed record;
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', schema), true);
+	reason := CASE WHEN pg_typeof((NULL::p_ci_builds).failure_reason) IN ('text'::regtype, 'varchar'::regtype)
+		THEN b.args -> 'doom_reason_name'::text ELSE b.args -> 'doom_reason'::text END;
+	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
+
+	UPDATE p_ci_builds AS p
+		SET status = 'failed'::text,
+			failure_reason = (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason,
+			finished_at = coalesce(p.finished_at, at), updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+		WHERE p.id = doomed_id AND p.partition_id = doomed_partition
+			AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+			AND (created_before IS NULL OR p.created_at < created_before)
+			AND (updated_before IS NULL OR p.updated_at < updated_before)
+			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+		RETURNING p.runner_id, p.commit_id INTO doomed;
+	IF NOT FOUND THEN
+		RETURN ROW(0::bigint, NULL::jsonb, NULL::jsonb);
+	END IF;
+	RAISE LOG 'Dooming build: build_id %, runner_id %, status %, failure_reason %', doomed_id,
+			coalesce(doomed.runner_id::text, 'none'), stuck_in, reason ->> 'failure_reason'::text
+		USING DETAIL = format('Dropping it has failed: %s.', error ->> 'message'::text);
+	IF to_regclass(format('%I.ci_pending_builds', schema)) IS NOT NULL THEN
+		DELETE FROM ci_pending_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
+	END IF;
+	IF to_regclass(format('%I.ci_running_builds', schema)) IS NOT NULL THEN
+		DELETE FROM ci_running_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
+	END IF;
+	IF doomed.commit_id IS NOT NULL THEN
+		PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', doomed.commit_id), doomed.commit_id::text);
+	END IF;
+	RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_doom_stuck_build(sweep.batch, jsonb) IS
+	'rescue of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends a build that could not be dropped, unless it is no longer stuck';
+
+-- ------------------------------------------------------------------ an older GitLab
+-- The same three for the table ci_builds. Static statements cannot take a name
+-- as an argument; these differ in nothing else, so they are made from the above.
+DO $$
+DECLARE
+	original regprocedure;
+	copy text;
+BEGIN
+	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
+			'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
+		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
+		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
+			'p_ci_builds', 'ci_builds'), '^CREATE OR REPLACE', 'CREATE');
+		EXECUTE format('COMMENT ON FUNCTION %s IS %L', copy, obj_description(original, 'pg_proc') || ', in the table ci_builds');
+	END LOOP;
+END
+$$;
+
+-- ------------------------------------------------------------------ the jobs
+CREATE FUNCTION sweep.gitlab_stuck_builds_functions(table_name text) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE table_name
+		WHEN 'p_ci_builds' THEN jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_builds',
+			'step', 'sweep.gitlab_drop_stuck_builds', 'rescue', 'sweep.gitlab_doom_stuck_build')
+		WHEN 'ci_builds' THEN jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_ci_builds',
+			'step', 'sweep.gitlab_drop_stuck_ci_builds', 'rescue', 'sweep.gitlab_doom_stuck_ci_build') END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep.install_gitlab uses it';
+
+CREATE FUNCTION sweep.gitlab_create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, enabled boolean,
+	schedule text, children jsonb) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
+		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
+			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args, enabled => enabled,
+		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
+		transaction => 'row', row_retries => 3, batch_size => 100, lease_ttl => '30 min', description => description)
+	FROM sweep.gitlab_stuck_builds_functions(args ->> 'table') AS f
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';
+
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_running', 'GitLab: ends builds that are running and have not been updated',
+		'{"status": "running", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_scheduled', 'GitLab: ends builds that have missed their scheduled moment',
+		'{"status": "scheduled", "scheduled_older_than": "1 hour", "failure_reason": 7, "failure_reason_name": "stale_schedule"}',
+		args, enabled, NULL, NULL)
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_canceling', 'GitLab: ends builds whose cancellation does not end',
+		'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_jobs(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_jobs', 'GitLab: ends builds that have been pending for too long, and queues the ci_stuck_builds_drop_* jobs',
+		'{"status": "pending", "created_older_than": "24 hours"}', args, enabled, '0 * * * *',
+		'{"ci_stuck_builds_drop_running": "15 min", "ci_stuck_builds_drop_scheduled": "30 min", "ci_stuck_builds_drop_canceling": "45 min"}')
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
