@@ -26,6 +26,8 @@ _PG_init(void)
 	/* Without shared memory and workers, CALL sweep.run works, and nothing may start during an upgrade. */
 	if (!at_server_start || IsBinaryUpgrade)
 		return;
+	/* A process of each run would load it anew, a fifth of the time until its first batch. */
+	load_file("$libdir/plpgsql", false);
 	sweep_shared_request();
 	sweep_utility_install_hook();
 	sweep_launcher_register();
