@@ -44,43 +44,44 @@ DECLARE
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
+	-- upto ends the walk from outside: in the look-up the index would compare every entry of a page with it.
 	LOOP
 		IF partitioned THEN
 			WITH RECURSIVE pending AS (
 				(SELECT d.project_id
 					FROM p_batched_git_ref_updates_deletions AS d
-					WHERE d.status = 1 AND d.project_id > last_id AND d.project_id <= upto
+					WHERE d.status = 1 AND d.project_id > last_id
 					ORDER BY d.project_id
 					LIMIT 1)
 				UNION ALL
 				SELECT (SELECT d.project_id
 						FROM p_batched_git_ref_updates_deletions AS d
-						WHERE d.status = 1 AND d.project_id > p.project_id AND d.project_id <= upto
+						WHERE d.status = 1 AND d.project_id > p.project_id
 						ORDER BY d.project_id
 						LIMIT 1)
 					FROM pending AS p
-					WHERE p.project_id IS NOT NULL)
+					WHERE p.project_id <= upto)
 			SELECT pg_catalog.array_agg(p.project_id), pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', p.project_id))
 				INTO ids, payloads
-				FROM (SELECT project_id FROM pending WHERE project_id IS NOT NULL LIMIT b.size) AS p;
+				FROM (SELECT project_id FROM pending WHERE project_id <= upto LIMIT b.size) AS p;
 		ELSE
 			WITH RECURSIVE pending AS (
 				(SELECT d.project_id
 					FROM batched_git_ref_updates_deletions AS d
-					WHERE d.status = 1 AND d.project_id > last_id AND d.project_id <= upto
+					WHERE d.status = 1 AND d.project_id > last_id
 					ORDER BY d.project_id
 					LIMIT 1)
 				UNION ALL
 				SELECT (SELECT d.project_id
 						FROM batched_git_ref_updates_deletions AS d
-						WHERE d.status = 1 AND d.project_id > p.project_id AND d.project_id <= upto
+						WHERE d.status = 1 AND d.project_id > p.project_id
 						ORDER BY d.project_id
 						LIMIT 1)
 					FROM pending AS p
-					WHERE p.project_id IS NOT NULL)
+					WHERE p.project_id <= upto)
 			SELECT pg_catalog.array_agg(p.project_id), pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', p.project_id))
 				INTO ids, payloads
-				FROM (SELECT project_id FROM pending WHERE project_id IS NOT NULL LIMIT b.size) AS p;
+				FROM (SELECT project_id FROM pending WHERE project_id <= upto LIMIT b.size) AS p;
 		END IF;
 		EXIT WHEN ids IS NOT NULL OR wrapped OR began_at IS NULL;
 		wrapped := true;
