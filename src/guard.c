@@ -53,6 +53,7 @@ sweep_guard_disarm_lease(SweepRun *run)
 void
 sweep_guard_arm_statement(SweepRun *run)
 {
+	run->statement_timed_out = false;
 	if (StatementTimeout <= 0)
 		return;
 	run->statement_deadline_us = sweep_monotonic_us() + (int64) StatementTimeout * 1000;
@@ -62,21 +63,20 @@ sweep_guard_arm_statement(SweepRun *run)
 void
 sweep_guard_disarm_statement(SweepRun *run)
 {
-	if (run->statement_deadline_us != 0)
-		disable_timeout(STATEMENT_TIMEOUT, false);
+	if (run->statement_deadline_us == 0)
+		return;
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	run->statement_timed_out = sweep_monotonic_us() >= run->statement_deadline_us;
 	run->statement_deadline_us = 0;
 }
 
 bool
-sweep_guard_statement_timed_out(SweepRun *run)
+sweep_guard_statement_timed_out(const SweepRun *run)
 {
-	int64		deadline_us = run->statement_deadline_us;
-
-	sweep_guard_disarm_statement(run);
-	if (deadline_us != 0)
-		return sweep_monotonic_us() >= deadline_us;
+	if (MyBackendType == B_BG_WORKER)
+		return run->statement_timed_out;
 	/* In a session it is the one of the CALL. */
-	return StatementTimeout > 0 && MyBackendType != B_BG_WORKER &&
+	return StatementTimeout > 0 &&
 		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
 }
 

@@ -21,7 +21,7 @@ extern void sweep_guard_disarm_lease(SweepRun *run);
 extern void sweep_guard_arm_statement(SweepRun *run);
 extern void sweep_guard_disarm_statement(SweepRun *run);
 
-/* Whether it was that timeout which ended the step; disarms it. */
-extern bool sweep_guard_statement_timed_out(SweepRun *run);
+/* Whether the time had passed when it was disarmed, so that it may be what ended the call. */
+extern bool sweep_guard_statement_timed_out(const SweepRun *run);
 
 #endif							/* SWEEP_GUARD_H */

@@ -68,7 +68,8 @@ typedef struct SweepRun
 	struct SweepSeenItems *seen;	/* item jobs: what this run has picked */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session */
-	int64		statement_deadline_us;
+	int64		statement_deadline_us;	/* 0 = not armed */
+	bool		statement_timed_out;
 	MemoryContext context;
 	MemoryContext batch_context;
 } SweepRun;

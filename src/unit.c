@@ -36,6 +36,7 @@ sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 	{
 		if (sweep_sql_transaction(work, arg, run->batch_context, error))
 			return true;
+		sweep_guard_disarm_statement(run);
 		if (!run->gate_closed)
 			return false;
 		FreeErrorData(*error);

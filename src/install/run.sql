@@ -40,6 +40,8 @@ CREATE TABLE sweep.run_live (
 	error       text,
 	pid         int
 ) WITH (fillfactor = 50);
+-- A restored database goes on counting, so that what its job_state remembers of runs stays older.
+SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live, PRIMARY KEY (run_id));
@@ -369,6 +371,9 @@ BEGIN
 				WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
 				ORDER BY k.finished_at LIMIT 10000) AS old
 			WHERE h.run_id = old.run_id;
+		-- What was due to be tried again so long ago and was not is no longer picked.
+		DELETE FROM sweep.quarantine AS q
+			WHERE q.next_try < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval;
 	END IF;
 	RETURN CASE WHEN NOT left_out THEN counted END;
 END
