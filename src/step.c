@@ -14,6 +14,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
@@ -223,15 +224,23 @@ read_progress(SweepProgress *progress, uint64 rows, MemoryContext context)
 	progress->detail = sweep_sql_jsonb(3, context);
 }
 
-/* SQL: sweep._check_batch_sql(batch_sql text) RETURNS void; names are looked up as in a run */
+/*
+ * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
+ *
+ * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, so
+ * it must be done as the role of the job and never as the owner of the extension.
+ */
 Datum
 sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 {
-	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Oid			role = PG_GETARG_OID(0);
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	ErrorContextCallback callback = {error_context_stack, place_error, source};
 	List	   *statements;
 	RawStmt    *raw;
 	Oid			types[2] = {INT4OID, InvalidOid};
+	Oid			user;
+	int			security_context;
 
 	error_context_stack = &callback;
 	statements = pg_parse_query(source);
@@ -246,7 +255,10 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 	if (!sweep_sql_open_gate())
 		elog(ERROR, "extension pg_sweep does not exist");
 	types[1] = sweep_sql_batch_type();
+	GetUserIdAndSecContext(&user, &security_context);
+	SetUserIdAndSecContext(role, security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	(void) parse_analyze_fixedparams(raw, source, types, 2, NULL);
+	SetUserIdAndSecContext(user, security_context);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
 }

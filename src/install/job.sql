@@ -69,8 +69,10 @@ COMMENT ON COLUMN sweep.job.run_as IS 'role the job runs as';
 COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 
+-- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
+-- scheduler while the scheduler waits for him.
 CREATE TABLE sweep.job_state (
-	job        text PRIMARY KEY REFERENCES sweep.job (name) ON DELETE CASCADE,
+	job        text PRIMARY KEY,
 	next_due   timestamptz,
 	next_start timestamptz,
 	paused_at  timestamptz,
@@ -119,9 +121,9 @@ CREATE FUNCTION sweep._require_workers() RETURNS void
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_require';
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
-CREATE FUNCTION sweep._check_batch_sql(batch_sql text) RETURNS void
-	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_step_check_batch_sql';
-COMMENT ON FUNCTION sweep._check_batch_sql(text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE';
+CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_step_check_batch_sql';
+COMMENT ON FUNCTION sweep._check_batch_sql(oid, text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE that the role can have analysed';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_shared_signal_cancel';

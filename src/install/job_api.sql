@@ -114,6 +114,7 @@ AS $$
 BEGIN
 	PERFORM sweep._find_job(caller, name, false), sweep._lock_job(name);
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
+	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';

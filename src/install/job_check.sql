@@ -129,7 +129,7 @@ BEGIN
 	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
-			PERFORM sweep._check_batch_sql(job.batch_sql);
+			PERFORM sweep._check_batch_sql(job.run_as, job.batch_sql);
 		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
 				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
