@@ -125,7 +125,9 @@ prepare_work(void *arg)
 {
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
-	Datum		values[3] = {PointerGetDatum(request->name), JsonbPGetDatum(request->args), Int32GetDatum(MyProcPid)};
+	Datum		values[] = {
+		PointerGetDatum(request->name), JsonbPGetDatum(request->args), Int32GetDatum(MyProcPid), ObjectIdGetDatum(GetUserId())
+	};
 
 	if (!sweep_sql_open_gate())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
@@ -153,7 +155,7 @@ claim_slot(SweepRun *run)
 	if (!registered)
 		before_shmem_exit(release_slot, 0);
 	registered = true;
-	session_slot = sweep_shared_claim(MyDatabaseId, run->run_id, run->job, false);
+	session_slot = sweep_shared_claim(MyDatabaseId, run->run_as, run->run_id, run->job, false);
 	return session_slot != NULL ? session_slot : &local_slot;
 }
 

@@ -185,7 +185,8 @@ install_hooks(void)
 static void
 catch_start(QueryDesc *query, int flags)
 {
-	if (catching != NULL && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	/* What a function of somebody else executes with that one's rights is not shown. */
+	if (catching != NULL && GetUserId() == catching->run->run_as && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		query->instrument_options |= INSTRUMENT_ROWS | INSTRUMENT_TIMER | INSTRUMENT_BUFFERS;
 	if (previous_start_hook)
 		previous_start_hook(query, flags);
@@ -196,7 +197,7 @@ catch_start(QueryDesc *query, int flags)
 static void
 catch_end(QueryDesc *query)
 {
-	if (catching != NULL && query->planstate != NULL && query->planstate->instrument != NULL)
+	if (catching != NULL && GetUserId() == catching->run->run_as && query->planstate != NULL && query->planstate->instrument != NULL)
 		add_plan(catching, query);
 	if (previous_end_hook)
 		previous_end_hook(query);

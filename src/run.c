@@ -27,13 +27,16 @@
 #include "run.h"
 #include "sql.h"
 #include "unit.h"
+#include "worker.h"
 
 static TimestampTz fixed_clock(Jsonb *args);
 static bool begin_run(SweepRun *run);
+static bool is_stopped(const SweepRun *run);
 static void children_work(void *arg);
 static bool take_lease(SweepRun *run);
 static void skip_work(void *arg);
 static void start_work(void *arg);
+static void start_row(SweepRun *run);
 static void no_start_work(void *arg);
 static void execute_batch(SweepRun *run);
 static void batch_work(void *arg);
@@ -124,11 +127,15 @@ sweep_run_perform(SweepRun *run)
 {
 	if (begin_run(run))
 	{
+		if (!sweep_sql_in_call())
+			sweep_worker_allow_cancel(true);
 		while (run->reason == SWEEP_STOP_NONE)
 		{
 			MemoryContextReset(run->batch_context);
 			execute_batch(run);
 		}
+		if (!sweep_sql_in_call())
+			sweep_worker_allow_cancel(false);
 		if (!run->ended)
 			end_run(run);
 	}
@@ -148,9 +155,12 @@ begin_run(SweepRun *run)
 				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
 	if (!take_lease(run))
 	{
-		run->status = "skipped";
-		run->reason = SWEEP_STOP_SKIPPED;
-		if (!sweep_unit_transact(run, skip_work, run, &error))
+		bool		stopped = is_stopped(run);
+
+		QueryCancelPending = false;
+		run->status = stopped ? "cancelled" : "skipped";
+		run->reason = stopped ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
+		if (!sweep_unit_transact(run, stopped ? no_start_work : skip_work, run, &error))
 			ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 		return false;
 	}
@@ -164,7 +174,7 @@ begin_run(SweepRun *run)
 			ereport(WARNING,
 					(errcode(error->sqlerrcode),
 					 errmsg("run %lld of job \"%s\" could not begin: %s", (long long) run->run_id, run->job, error->message)));
-		run->begun = sweep_unit_transact(run, no_start_work, run, &error);
+		(void) sweep_unit_transact(run, no_start_work, run, &error);
 		return false;
 	}
 	sweep_loop_begin(&run->state.loop, &run->limits, sweep_monotonic_us());
@@ -179,10 +189,17 @@ take_lease(SweepRun *run)
 	{
 		if (sweep_lease_acquire(run->lease_key))
 			return true;
-		if (tries >= run->lock_retries || pg_atomic_read_u32(&run->slot->stop_request) != 0)
+		if (tries >= run->lock_retries || is_stopped(run))
 			return false;
 		sweep_run_pause((long) run->lock_retry_delay_ms);
 	}
+}
+
+/* Somebody wants the run to stop; before it has begun nothing but this looks at it. */
+static bool
+is_stopped(const SweepRun *run)
+{
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
 }
 
 /* Children do not depend on what becomes of their parent: they come before its lease. */
@@ -221,10 +238,18 @@ static void
 start_work(void *arg)
 {
 	SweepRun   *run = arg;
+
+	HOLD_CANCEL_INTERRUPTS();
+	if (sweep_unit_begin(run))
+		start_row(run);
+	RESUME_CANCEL_INTERRUPTS();
+}
+
+static void
+start_row(SweepRun *run)
+{
 	Datum		values[] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), BoolGetDatum(run->keep_cursor)};
 
-	if (!sweep_unit_begin(run))
-		return;
 	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, NULL) == 0)
 	{
 		/* Cancelled, or dropped with its job, before it began. */
@@ -239,18 +264,23 @@ start_work(void *arg)
 	sweep_report_begin(run);
 }
 
-/* The run could not begin: its row still waits, and is ended as such. */
+/* The run could not begin, or was stopped before: its row still waits, and is ended as such. */
 static void
 no_start_work(void *arg)
 {
 	SweepRun   *run = arg;
-	Datum		values[] = {
-		Int64GetDatum(run->run_id), CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode)),
-		CStringGetTextDatum(sweep_report_error_text(run->error))
-	};
+	Datum		values[3] = {Int64GetDatum(run->run_id)};
 
+	if (run->error != NULL)
+	{
+		values[1] = CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode));
+		values[2] = CStringGetTextDatum(sweep_report_error_text(run->error));
+	}
+	HOLD_CANCEL_INTERRUPTS();
 	if (sweep_unit_begin(run))
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, NULL);
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, run->error != NULL ? "   " : " nn");
+	RESUME_CANCEL_INTERRUPTS();
+	run->begun = true;
 }
 
 static void

@@ -46,7 +46,7 @@ sweep_runner_start(const SweepStartableRun *run, int *slot_index, BackgroundWork
 	sweep_shared_unlock();
 	if (slot != NULL)
 		return true;
-	slot = sweep_shared_claim(MyDatabaseId, run->run_id, run->job, true);
+	slot = sweep_shared_claim(MyDatabaseId, run->run_as, run->run_id, run->job, true);
 	if (slot == NULL)
 	{
 		*reason = "pg_sweep.max_running_jobs";

@@ -309,7 +309,8 @@ end_work(void *arg)
 											"HINT: The server log says why; the role must be able to connect to the database."))
 		};
 
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, NULL);
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values,
+								 (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0 ? " nn" : "   ");
 		sweep_shared_lock(LW_EXCLUSIVE);
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();

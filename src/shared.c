@@ -20,6 +20,7 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -41,6 +42,7 @@ static shmem_startup_hook_type previous_startup_hook = NULL;
 
 static void request_memory(void);
 static void initialize_memory(void);
+static bool sees_all_runs(void);
 static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
@@ -80,7 +82,7 @@ sweep_shared_unlock(void)
 }
 
 SweepSlot *
-sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker)
+sweep_shared_claim(Oid database, Oid role, int64 run_id, const char *job, bool worker)
 {
 	SweepSlot  *slot = NULL;
 	int			workers = 0;
@@ -111,6 +113,7 @@ sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker)
 		slot->worker = worker;
 		slot->generation = ++shared->generation;
 		slot->database = database;
+		slot->role = role;
 		slot->run_id = run_id;
 		slot->pid = worker ? 0 : MyProcPid;
 		slot->claimed_at = GetCurrentTimestamp();
@@ -286,6 +289,7 @@ Datum
 sweep_shared_running(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		sees_all = sees_all_runs();
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (shared == NULL)
@@ -298,7 +302,8 @@ sweep_shared_running(PG_FUNCTION_ARGS)
 		Datum		values[11];
 		bool		nulls[11] = {0};
 
-		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->database != MyDatabaseId)
+		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->database != MyDatabaseId ||
+			!(sees_all || is_member_of_role(GetUserId(), slot->role)))
 			continue;
 		SpinLockAcquire(&slot->mutex);
 		live = slot->live;
@@ -323,6 +328,22 @@ sweep_shared_running(PG_FUNCTION_ARGS)
 	}
 	sweep_shared_unlock();
 	return (Datum) 0;
+}
+
+/* Whether the current user may see the runs of all roles, as in sweep._may_see(). */
+static bool
+sees_all_runs(void)
+{
+	static const char *const roles[] = {"sweep_monitor", "sweep_operator", "sweep_admin"};
+
+	for (size_t i = 0; i < lengthof(roles); i++)
+	{
+		Oid			role = get_role_oid(roles[i], true);
+
+		if (OidIsValid(role) && is_member_of_role(GetUserId(), role))
+			return true;
+	}
+	return false;
 }
 
 static Size

@@ -58,6 +58,7 @@ typedef struct SweepSlot
 	bool		worker;			/* a background worker, not a session */
 	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
 	Oid			database;
+	Oid			role;			/* of the job */
 	int64		run_id;
 	int			pid;			/* 0 until the process is attached */
 	TimestampTz claimed_at;
@@ -115,7 +116,7 @@ extern void sweep_shared_unlock(void);
  * Claims a slot for a run. Background runs are bounded by pg_sweep.max_running_jobs. Returns NULL
  * when none is free or the run has one already.
  */
-extern SweepSlot *sweep_shared_claim(Oid database, int64 run_id, const char *job, bool worker);
+extern SweepSlot *sweep_shared_claim(Oid database, Oid role, int64 run_id, const char *job, bool worker);
 
 /* Takes back a claim that came to nothing; nobody is woken, for nothing has become free. */
 extern void sweep_shared_unclaim(SweepSlot *slot);

@@ -20,29 +20,38 @@
 	"j.lock_retries, j.lock_retry_delay, j.flush, j.keep_cursor, j.run_as::oid, j.pick, j.rescue, j.transaction, j.row_retries, " \
 	"j.children IS NOT NULL, "
 
+/* What a run writes into its row. */
+#define RUN_COLUMNS \
+	"batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, " \
+	"finished_at = CASE WHEN $7 IS NOT NULL THEN clock_timestamp() END, sqlstate = $8, error = $9, rescued = $11, quarantined = $12"
+#define RUN_TYPES \
+	{TIDOID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
 		"SELECT " JOB_COLUMNS "j.args || r.args "
-		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job WHERE r.run_id = $1 AND r.status = 'waiting'",
+		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
 		"SELECT " JOB_COLUMNS "j.args || $2 FROM sweep.job j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
-		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid) "
-		"VALUES ($1, $2, 'manual', clock_timestamp(), $3) "
+		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
+		"VALUES ($1, $2, 'manual', clock_timestamp(), $3, $4) "
 		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
-	3, {TEXTOID, JSONBOID, INT4OID}},
+	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_START_RUN] = {
 		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
 		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
 		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, EXISTS (SELECT FROM sweep.quarantine q WHERE q.job = r.job)",
 	3, {INT8OID, INT4OID, BOOLOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
-		"UPDATE sweep.run_live SET batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, "
-		"finished_at = CASE WHEN $7 IS NOT NULL THEN clock_timestamp() END, sqlstate = $8, error = $9, "
-		"rescued = $11, quarantined = $12 WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
-	12, {TIDOID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}},
+		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
+	12, RUN_TYPES},
+	[SWEEP_SQL_SAVE_RUN_BY_KEY] = {
+		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $10 AND status = 'running' "
+		"AND pid = pg_catalog.pg_backend_pid() RETURNING ctid",
+	12, RUN_TYPES},
 	[SWEEP_SQL_FIND_QUARANTINED] = {
 		"SELECT u.n::int, q.next_try > clock_timestamp() FROM unnest($2) WITH ORDINALITY AS u (item, n) "
 		"JOIN sweep.quarantine q ON q.job = $1 AND q.item_hash = md5(u.item::text)",

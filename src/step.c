@@ -110,7 +110,8 @@ sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, Memory
 		if ((*items)[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("pick returned an item that is null")));
+					 errmsg("pick returned an item that is null"),
+					 errhint("Leave out the rows that have no item.")));
 	}
 	return (int) count;
 }

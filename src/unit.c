@@ -181,7 +181,9 @@ sweep_unit_save(SweepRun *run)
 	values[9] = Int64GetDatum(run->run_id);
 	values[10] = Int64GetDatum(run->next.rescued);
 	values[11] = Int64GetDatum(run->next.quarantined);
-	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1)
+	/* VACUUM FULL moves it; then the key finds it. */
+	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1 &&
+		sweep_sql_execute(SWEEP_SQL_SAVE_RUN_BY_KEY, values, nulls) != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));

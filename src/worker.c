@@ -64,7 +64,16 @@ sweep_worker_begin(void)
 {
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
+	/* A request to cancel means something while SQL of a job is executed, see sweep_worker_allow_cancel(). */
+	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
+}
+
+void
+sweep_worker_allow_cancel(bool allow)
+{
+	pqsignal(SIGINT, allow ? StatementCancelHandler : SIG_IGN);
+	QueryCancelPending = false;
 }
 
 void

@@ -29,6 +29,9 @@ extern void sweep_worker_args(SweepWorkerArgs *args);
 /* Signal handlers, first thing in a process. */
 extern void sweep_worker_begin(void);
 
+/* Whether a request to cancel interrupts this worker; not at first. */
+extern void sweep_worker_allow_cancel(bool allow);
+
 /* Connects and sets up the session; role InvalidOid = the bootstrap superuser. */
 extern void sweep_worker_connect(Oid database, Oid role);
 

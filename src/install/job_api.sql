@@ -97,6 +97,9 @@ BEGIN
 			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.row_retries, job.max_attempts, job.overlap,
 			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description, job.children)
 		WHERE j.name = _alter_job.name;
+	IF job.run_as <> old.run_as THEN
+		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = _alter_job.name AND r.run_as = old.run_as AND r.status = 'waiting';
+	END IF;
 	IF (job.schedule, job.timezone, job.jitter, job.enabled) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter, old.enabled) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(name, clock_timestamp()), sweep._wake();
 	END IF;

@@ -105,7 +105,7 @@ BEGIN
 		USING ERRCODE = 'undefined_function',
 			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
 				format('A %s is named with its schema and is a %s.', kind,
-					replace(replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS')));
+					replace(replace(replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS'), 'setof', 'SETOF')));
 END
 $$;
 COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';

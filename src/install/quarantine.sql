@@ -36,7 +36,7 @@ AS $$
 			next_try = clock_timestamp() + interval '10 min' * 2 ^ least(q.attempts, 10)
 $$;
 COMMENT ON FUNCTION sweep._quarantine(text, jsonb, text, text) IS
-	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, 7 days at most';
+	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most';
 
 CREATE FUNCTION sweep._release_quarantine(caller oid, name text, item jsonb) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

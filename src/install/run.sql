@@ -38,7 +38,8 @@ CREATE TABLE sweep.run_live (
 	detail      jsonb,
 	sqlstate    text,
 	error       text,
-	pid         int
+	pid         int,
+	run_as      oid NOT NULL
 ) WITH (fillfactor = 50);
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
@@ -60,11 +61,11 @@ COMMENT ON FUNCTION sweep._may_see(oid) IS 'whether the current user may see job
 
 -- A barrier: no function of the reader sees a row that the reader may not see.
 CREATE VIEW sweep.run WITH (security_barrier) AS
-	WITH mine AS MATERIALIZED (SELECT j.name FROM sweep.job j WHERE sweep._may_see(j.run_as)),
+	WITH roles AS MATERIALIZED (SELECT r.oid FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.oid)),
 		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
-	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m)
+	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.oid FROM roles m)
 	UNION ALL
-	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.job IN (SELECT m.name FROM mine m);
+	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.oid FROM roles m);
 COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
@@ -82,7 +83,8 @@ BEGIN
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items that the rescue function handled'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
-			['pid', 'process that runs it, or ran it']] LOOP
+			['pid', 'process that runs it, or ran it'],
+			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it']] LOOP
 			EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
 		END LOOP;
 	END LOOP;
@@ -118,13 +120,13 @@ BEGIN
 				WHERE r.run_id = in_the_way;
 			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running';
 		ELSIF in_the_way IS NOT NULL THEN
-			INSERT INTO sweep.run_live (job, trigger, due_at, finished_at, status, stop_reason, detail)
-				VALUES (j.name, trigger, due, clock_timestamp(), 'skipped', 'skipped',
+			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, status, stop_reason, detail)
+				VALUES (j.name, j.run_as, trigger, due, clock_timestamp(), 'skipped', 'skipped',
 					jsonb_build_object('reason', 'overlap', 'run_id', in_the_way));
 			RETURN;
 		END IF;
 	END IF;
-	INSERT INTO sweep.run_live (job, trigger, due_at) VALUES (j.name, trigger, due);
+	INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES (j.name, j.run_as, trigger, due);
 END
 $$;
 COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
@@ -220,7 +222,7 @@ BEGIN
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other.
 	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job JOIN sweep.job_state s ON s.job = j.name
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
@@ -243,8 +245,8 @@ CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- Only jobs that the role of the parent may start; one that waits already is not queued twice.
-	INSERT INTO sweep.run_live (job, trigger, due_at)
-		SELECT child.name, 'parent', clock_timestamp() + c.value::interval
+	INSERT INTO sweep.run_live (job, run_as, trigger, due_at)
+		SELECT child.name, child.run_as, 'parent', clock_timestamp() + c.value::interval
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
 			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
@@ -264,12 +266,14 @@ BEGIN
 	-- What is known to be wrong with the job says more than that its process ended.
 	SELECT sweep._job_problem(j) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
 		WHERE r.run_id = _fail_start.run_id;
-	UPDATE sweep.run_live AS r SET status = 'failed', stop_reason = 'error', finished_at = clock_timestamp(),
-			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END, error = coalesce(problem, reason)
+	UPDATE sweep.run_live AS r SET status = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'failed' END,
+			stop_reason = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'error' END, finished_at = clock_timestamp(),
+			sqlstate = CASE WHEN problem IS NULL OR reason IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
+			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
 END
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin, or without a reason one that was cancelled before';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -278,7 +282,7 @@ DECLARE
 	last sweep.run_live;
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
-	SELECT * INTO last FROM sweep.run_live r WHERE r.job = _kept_cursor.job
+	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
 		AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
@@ -292,10 +296,10 @@ COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job s
 CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	INSERT INTO sweep.run_live (job, args, trigger, attempt, due_at)
-		SELECT r.job, r.args, 'retry', r.attempt + 1,
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, due_at)
+		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1,
 			clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + floor(random() * 10 * (r.attempt + 1)))
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _retry.run_id AND r.status IN ('failed', 'lost') AND r.attempt < j.max_attempts
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
@@ -307,6 +311,10 @@ DECLARE
 	gone record;
 	counted int := 0;
 BEGIN
+	-- Queued while the job was dropped, or given to another role.
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+		WHERE r.status = 'waiting' AND r.pid IS NULL
+			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = r.job AND j.run_as = r.run_as);
 	FOR gone IN SELECT r.run_id, r.status FROM sweep.run_live r
 			WHERE r.status IN ('waiting', 'running') AND r.pid IS NOT NULL AND NOT sweep._run_is_alive(r.run_id) LOOP
 		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = clock_timestamp()
@@ -361,7 +369,8 @@ BEGIN
 			UPDATE sweep.job_state AS s SET archived_run = ended.run_id,
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
 					kept_cursor = CASE WHEN ended.stop_reason = 'drained' THEN NULL ELSE ended.cursor END
-				WHERE s.job = ended.job AND coalesce(s.archived_run, 0) < ended.run_id;
+				WHERE s.job = ended.job AND coalesce(s.archived_run, 0) < ended.run_id
+					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
 		PERFORM sweep._prune(ended.job, ended.status);
 		counted := counted + 1;
@@ -396,7 +405,7 @@ BEGIN
 	END IF;
 	IF NOT (pg_has_role(caller, 'sweep_monitor', 'MEMBER') OR pg_has_role(caller, 'sweep_operator', 'MEMBER')
 			OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-			OR EXISTS (SELECT FROM sweep.job j WHERE j.name = found_run.job AND pg_has_role(caller, j.run_as, 'MEMBER'))) THEN
+			OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = found_run.run_as AND pg_has_role(caller, r.oid, 'MEMBER'))) THEN
 		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
 			HINT = 'Members of the role of its job and of sweep_monitor may see it.';
 	END IF;
@@ -415,6 +424,11 @@ DECLARE
 	new_id bigint;
 BEGIN
 	PERFORM sweep._require_workers();
+	-- Whoever drops the job or gives it to another role waits for us, or we for him.
+	PERFORM FROM sweep.job j WHERE j.name = _start.name AND j.run_as = job.run_as FOR KEY SHARE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'job "%" does not exist', name USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
+	END IF;
 	PERFORM sweep._check_args(name, args);
 	IF delay IS NULL OR delay < interval '0' THEN
 		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::text, 'NULL'), name
@@ -433,7 +447,8 @@ BEGIN
 		RAISE EXCEPTION 'job "%" is broken: %', name, problem USING ERRCODE = 'object_not_in_prerequisite_state',
 			HINT = 'Mend what the message names, or change the job with sweep.alter_job.';
 	END IF;
-	INSERT INTO sweep.run_live (job, args, trigger, due_at) VALUES (name, args, 'manual', clock_timestamp() + delay)
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
+		VALUES (name, job.run_as, args, 'manual', clock_timestamp() + delay)
 		RETURNING run_id INTO new_id;
 	PERFORM sweep._wake();
 	RETURN new_id;
@@ -459,9 +474,7 @@ BEGIN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
 			HINT = 'The view sweep.run lists the runs of this database.';
 	END IF;
-	IF EXISTS (SELECT FROM sweep.job j WHERE j.name = target.job) THEN
-		PERFORM sweep._find_job(caller, target.job, true);
-	ELSE
+	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = target.run_as AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
 		PERFORM sweep._check_operator(caller);
 	END IF;
 	IF target.status = 'waiting' AND NOT sweep._signal_cancel(run_id) THEN

@@ -101,7 +101,6 @@ COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_s
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
-	SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
 	retries constant int := 3;
@@ -111,70 +110,124 @@ DECLARE
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
 	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	final_status constant text := b.args ->> 'final_status';
-	reason jsonb;
 	items jsonb[] := b.items;
+	reason jsonb;
+	item jsonb;
+	version int;
 	dropped record;
 	rows bigint := 0;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	reason := CASE WHEN pg_typeof((NULL::p_ci_builds).failure_reason) IN ('text'::regtype, 'varchar'::regtype)
+	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
 		THEN b.args -> 'failure_reason_name'::text ELSE b.args -> 'failure_reason'::text END;
 	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
+	IF items[2] IS NOT NULL THEN
+		items := sweep.gitlab_drop_stuck_builds_at_once(b, reason);
+		rows := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(items);
+	END IF;
 
-	FOR try IN 0 .. retries LOOP
-		WITH item AS (
-			SELECT (i ->> 'id'::text)::bigint AS id, (i ->> 'partition_id'::text)::bigint AS partition_id,
-				(i ->> 'lock_version'::text)::int AS lock_version
-			FROM pg_catalog.unnest(items) AS i
-		), written AS (
+	FOREACH item IN ARRAY items LOOP
+		version := item -> 'lock_version'::text;
+		FOR try IN 0 .. retries LOOP
 			UPDATE p_ci_builds AS p
-			SET status = final_status,
-				failure_reason = CASE WHEN final_status = 'failed'::text
-					THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
-				finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
-			FROM item
-			WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
-				AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
-				AND (created_before IS NULL OR p.created_at < created_before)
-				AND (updated_before IS NULL OR p.updated_at < updated_before)
-				AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
-			RETURNING p.id, p.runner_id, p.commit_id
-		)
-		SELECT count(*) AS rows, pg_catalog.array_agg(id) AS ids, pg_catalog.array_agg(runner_id) AS runner_ids,
-				pg_catalog.array_agg(pg_catalog.jsonb_build_object('pipeline_id', commit_id)) FILTER (WHERE commit_id IS NOT NULL) AS payloads,
-				pg_catalog.array_agg(commit_id::text) FILTER (WHERE commit_id IS NOT NULL) AS pipelines
-			INTO dropped FROM written;
-		rows := rows + dropped.rows;
-		IF dropped.payloads IS NOT NULL THEN
-			PERFORM sweep.send_many('ci_pipeline_process', dropped.payloads, dropped.pipelines);
-		END IF;
-		IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
-			FOR i IN 1 .. dropped.rows LOOP
-				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.ids[i],
-					coalesce(dropped.runner_ids[i]::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
-			END LOOP;
-		END IF;
-		IF dropped.rows = cardinality(items) THEN
-			RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
-		END IF;
+				SET status = final_status,
+					failure_reason = CASE WHEN final_status = 'failed'::text
+						THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
+					finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
+					AND p.lock_version = version AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+					AND (created_before IS NULL OR p.created_at < created_before)
+					AND (updated_before IS NULL OR p.updated_at < updated_before)
+					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+				RETURNING p.id, p.runner_id, p.commit_id INTO dropped;
+			IF FOUND THEN
+				rows := rows + 1;
+				IF dropped.commit_id IS NOT NULL THEN
+					PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', dropped.commit_id), dropped.commit_id::text);
+				END IF;
+				IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
+					RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.id,
+						coalesce(dropped.runner_id::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
+				END IF;
+				EXIT;
+			END IF;
 
-		-- Some have changed since they were read. Those that are still stuck are tried again as they are now.
-		SELECT pg_catalog.array_agg(i || pg_catalog.jsonb_build_object('lock_version', p.lock_version)) INTO items
-			FROM pg_catalog.unnest(items) AS i JOIN p_ci_builds AS p
-				ON p.id = (i ->> 'id'::text)::bigint AND p.partition_id = (i ->> 'partition_id'::text)::bigint
-			WHERE p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
-				AND (created_before IS NULL OR p.created_at < created_before)
-				AND (updated_before IS NULL OR p.updated_at < updated_before)
-				AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
-		IF items IS NULL THEN
-			RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
-		END IF;
+			-- It has changed since it was read. If it is still stuck, it is tried again as it is now.
+			SELECT p.lock_version INTO version
+				FROM p_ci_builds AS p
+				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
+					AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+					AND (created_before IS NULL OR p.created_at < created_before)
+					AND (updated_before IS NULL OR p.updated_at < updated_before)
+					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
+			EXIT WHEN NOT FOUND;
+			IF try = retries THEN
+				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
+					USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
+			END IF;
+		END LOOP;
 	END LOOP;
-	RAISE EXCEPTION 'build % changes faster than it can be dropped', items[1] ->> 'id'::text
-		USING ERRCODE = 'serialization_failure', DETAIL = format('It was tried %s times.', retries + 1);
+	RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
+
+-- With transaction => 'batch', the same for all items in one statement; returns those that it did not write.
+CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch, reason jsonb) RETURNS jsonb[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+	SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	stuck_in constant text := b.args ->> 'status';
+	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
+	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
+	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
+	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	final_status constant text := b.args ->> 'final_status';
+	dropped record;
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+
+	WITH item AS (
+		SELECT (i ->> 'id'::text)::bigint AS id, (i ->> 'partition_id'::text)::bigint AS partition_id,
+			(i ->> 'lock_version'::text)::int AS lock_version
+		FROM pg_catalog.unnest(b.items) AS i
+	), written AS (
+		UPDATE p_ci_builds AS p
+		SET status = final_status,
+			failure_reason = CASE WHEN final_status = 'failed'::text
+				THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
+			finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+		FROM item
+		WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
+			AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+			AND (created_before IS NULL OR p.created_at < created_before)
+			AND (updated_before IS NULL OR p.updated_at < updated_before)
+			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+		RETURNING p.id, p.runner_id, p.commit_id
+	)
+	SELECT coalesce(pg_catalog.array_agg(id), '{}') AS ids, pg_catalog.array_agg(runner_id) AS runner_ids,
+			pg_catalog.array_agg(pg_catalog.jsonb_build_object('pipeline_id', commit_id)) FILTER (WHERE commit_id IS NOT NULL) AS payloads,
+			pg_catalog.array_agg(commit_id::text) FILTER (WHERE commit_id IS NOT NULL) AS pipelines
+		INTO dropped FROM written;
+	IF dropped.payloads IS NOT NULL THEN
+		PERFORM sweep.send_many('ci_pipeline_process', dropped.payloads, dropped.pipelines);
+	END IF;
+	IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
+		FOR i IN 1 .. pg_catalog.cardinality(dropped.ids) LOOP
+			RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.ids[i],
+				coalesce(dropped.runner_ids[i]::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
+		END LOOP;
+	END IF;
+	IF pg_catalog.cardinality(dropped.ids) = pg_catalog.cardinality(b.items) THEN
+		RETURN '{}';
+	END IF;
+	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::text)::bigint <> ALL (dropped.ids));
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb) IS
+	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch that have not changed since they were picked, and returns the others';
 
 CREATE FUNCTION sweep.gitlab_doom_stuck_build(b sweep.batch, error jsonb) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -193,7 +246,7 @@ DECLARE
 	doomed record;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', schema), true);
-	reason := CASE WHEN pg_typeof((NULL::p_ci_builds).failure_reason) IN ('text'::regtype, 'varchar'::regtype)
+	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
 		THEN b.args -> 'doom_reason_name'::text ELSE b.args -> 'doom_reason'::text END;
 	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
 
@@ -212,11 +265,11 @@ BEGIN
 	END IF;
 	RAISE LOG 'Dooming build: build_id %, runner_id %, status %, failure_reason %', doomed_id,
 			coalesce(doomed.runner_id::text, 'none'), stuck_in, reason ->> 'failure_reason'::text
-		USING DETAIL = format('Dropping it has failed: %s.', error ->> 'message'::text);
-	IF to_regclass(format('%I.ci_pending_builds', schema)) IS NOT NULL THEN
+		USING DETAIL = pg_catalog.format('Dropping it has failed: %s.', error ->> 'message'::text);
+	IF to_regclass(pg_catalog.format('%I.ci_pending_builds', schema)) IS NOT NULL THEN
 		DELETE FROM ci_pending_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
 	END IF;
-	IF to_regclass(format('%I.ci_running_builds', schema)) IS NOT NULL THEN
+	IF to_regclass(pg_catalog.format('%I.ci_running_builds', schema)) IS NOT NULL THEN
 		DELETE FROM ci_running_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
 	END IF;
 	IF doomed.commit_id IS NOT NULL THEN
@@ -229,7 +282,7 @@ COMMENT ON FUNCTION sweep.gitlab_doom_stuck_build(sweep.batch, jsonb) IS
 	'rescue of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends a build that could not be dropped, unless it is no longer stuck';
 
 -- ------------------------------------------------------------------ an older GitLab
--- The same three for the table ci_builds. Static statements cannot take a name
+-- The same four for the table ci_builds. Static statements cannot take a name
 -- as an argument; these differ in nothing else, so they are made from the above.
 DO $$
 DECLARE
@@ -237,7 +290,7 @@ DECLARE
 	copy text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
-			'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
+			'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
 		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
 		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
 			'p_ci_builds', 'ci_builds'), '^CREATE OR REPLACE', 'CREATE');
