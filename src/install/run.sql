@@ -39,13 +39,13 @@ CREATE TABLE sweep.run_live (
 	sqlstate    text,
 	error       text,
 	pid         int,
-	run_as      oid NOT NULL
+	run_as      oid NOT NULL DEFAULT current_user::regrole
 ) WITH (fillfactor = 50);
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
 
-CREATE TABLE sweep.run_history (LIKE sweep.run_live, PRIMARY KEY (run_id));
+CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
@@ -474,8 +474,10 @@ BEGIN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
 			HINT = 'The view sweep.run lists the runs of this database.';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = target.run_as AND pg_has_role(caller, r.oid, 'MEMBER')) THEN
-		PERFORM sweep._check_operator(caller);
+	IF NOT (pg_has_role(caller, 'sweep_operator', 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
+			OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = target.run_as AND pg_has_role(caller, r.oid, 'MEMBER'))) THEN
+		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
+			HINT = format('Members of %s, sweep_operator and sweep_admin may do this.', target.run_as::regrole);
 	END IF;
 	IF target.status = 'waiting' AND NOT sweep._signal_cancel(run_id) THEN
 		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()

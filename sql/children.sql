@@ -1,0 +1,168 @@
+-- Children: which runs a run of a parent queues, when, and which it does not. Leases are in test/t/item_jobs.pl.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS children CASCADE;
+DROP ROLE IF EXISTS children_one, children_two, children_operator;
+CREATE SCHEMA children;
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 4000000, false);
+
+-- Takes the children that wait while it runs into its detail, and fails when asked to.
+CREATE FUNCTION children.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	IF b.args ? 'fail' THEN
+		RAISE EXCEPTION 'as asked';
+	END IF;
+	RETURN ROW(0, NULL, jsonb_build_object('children', (SELECT count(*) FROM sweep.run
+		WHERE trigger = 'parent' AND status = 'waiting' AND job LIKE 'children%')))::sweep.progress;
+END
+$$;
+-- The children queued, as minutes behind the start of their parent.
+CREATE VIEW children.queued AS
+	SELECT job, trigger, status, stop_reason, attempt, args,
+		round(extract(epoch FROM due_at - (SELECT max(started_at) FROM sweep.run WHERE job = 'children parent')) / 60) AS minutes
+	FROM sweep.run WHERE job LIKE 'children%' AND trigger = 'parent' ORDER BY run_id;
+CREATE PROCEDURE children.forget() LANGUAGE sql AS $$
+	DELETE FROM sweep.run_live WHERE job LIKE 'children%' AND trigger = 'parent';
+	DELETE FROM sweep.run_history WHERE job LIKE 'children%' AND trigger = 'parent';
+$$;
+RESET client_min_messages;
+
+SELECT sweep.create_job('children ' || j, 'children.step') FROM unnest(ARRAY['a', 'b', 'c']) AS j;
+SELECT sweep.create_job('children parent', 'children.step',
+	children => '{"children a": "15 min", "children b": "30 min", "children c": "01:00:00"}');
+SELECT children FROM sweep.job WHERE name = 'children parent';
+
+-- ------------------------------------------------------------------ queued before the step, each with its delay
+CALL sweep.run('children parent', '{"x": 1}');
+SELECT job, trigger, status, attempt, args, minutes FROM children.queued;
+SELECT trigger, status, detail FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+-- one that waits is not queued a second time
+CALL sweep.run('children parent');
+SELECT job, minutes FROM children.queued;
+DELETE FROM sweep.run_live WHERE job = 'children b';
+CALL sweep.run('children parent');
+SELECT job FROM children.queued;
+-- a run of the child that waits for another reason is none in the way
+CALL children.forget();
+SELECT count(sweep.start('children a', delay => '1 hour'));
+CALL sweep.run('children parent');
+SELECT job, trigger, status FROM sweep.run WHERE job = 'children a' ORDER BY run_id;
+DELETE FROM sweep.run_live WHERE job = 'children a';
+-- whatever becomes of the parent
+CALL children.forget();
+CALL sweep.run('children parent', '{"fail": true}');
+SELECT job, status FROM children.queued;
+
+-- ------------------------------------------------------------------ not queued: paused, disabled, unknown
+CALL children.forget();
+SELECT sweep.pause('children a'), sweep.alter_job('children b', '{"enabled": false}');
+SELECT sweep.alter_job('children parent', '{"children": {"children a": "1 hour", "children b": "1 hour", "children c": "1 hour", "children no": "1 hour"}}');
+CALL sweep.run('children parent');
+SELECT job FROM children.queued;
+SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"enabled": true}');
+CALL sweep.run('children parent');
+SELECT job, status FROM children.queued;
+-- a pause cancels those that wait, a dropped job as well
+SELECT sweep.pause('children a'), sweep.drop_job('children b');
+SELECT job, status, stop_reason FROM children.queued;
+SELECT sweep.resume('children a');
+CALL sweep.run('children parent');
+SELECT job, status FROM children.queued;
+-- the child can be started by hand meanwhile
+CALL sweep.run('children c');
+SELECT status FROM sweep.run WHERE job = 'children c' AND trigger = 'manual';
+
+-- ------------------------------------------------------------------ no children any more
+CALL children.forget();
+SELECT sweep.alter_job('children parent', '{"children": null}');
+CALL sweep.run('children parent');
+SELECT job FROM children.queued;
+SELECT sweep.alter_job('children parent', '{"children": {}}');
+CALL sweep.run('children parent');
+SELECT job FROM children.queued;
+
+-- ------------------------------------------------------------------ a job of a role queues only what that role may start
+SET client_min_messages = warning;
+CREATE ROLE children_one LOGIN IN ROLE sweep_user;
+CREATE ROLE children_two LOGIN IN ROLE sweep_user;
+CREATE ROLE children_operator LOGIN IN ROLE sweep_user, sweep_operator;
+GRANT USAGE ON SCHEMA children TO PUBLIC;
+RESET client_min_messages;
+SELECT sweep.create_job('children own', 'children.step', run_as => 'children_one');
+SELECT sweep.create_job('children foreign', 'children.step', run_as => 'children_two');
+SELECT sweep.create_job('children parent one', 'children.step', run_as => 'children_one',
+	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
+SET SESSION AUTHORIZATION children_one;
+CALL sweep.run('children parent one');
+RESET SESSION AUTHORIZATION;
+SELECT job FROM children.queued;
+GRANT children_two TO children_one;
+SET SESSION AUTHORIZATION children_one;
+CALL sweep.run('children parent one');
+RESET SESSION AUTHORIZATION;
+SELECT job FROM children.queued;
+REVOKE children_two FROM children_one;
+CALL children.forget();
+SELECT sweep.create_job('children parent operator', 'children.step', run_as => 'children_operator',
+	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
+SET SESSION AUTHORIZATION children_operator;
+CALL sweep.run('children parent operator');
+RESET SESSION AUTHORIZATION;
+SELECT job FROM children.queued ORDER BY job;
+-- an operator who is no member does not change whom a job starts
+SET SESSION AUTHORIZATION children_operator;
+SELECT sweep.alter_job('children parent one', '{"children": {"children foreign": "0"}}');
+RESET SESSION AUTHORIZATION;
+
+-- ------------------------------------------------------------------ a job may be its own child: one run waits at most
+CALL children.forget();
+SELECT sweep.alter_job('children parent', '{"children": {"children parent": "1 hour"}}');
+CALL sweep.run('children parent');
+CALL sweep.run('children parent');
+SELECT job, status FROM children.queued;
+
+-- ------------------------------------------------------------------ a child runs, at once
+CALL children.forget();
+SELECT sweep.alter_job('children parent', '{"children": {"children c": "0"}}');
+CALL sweep.run('children parent');
+SELECT run_id AS child FROM sweep.run WHERE job = 'children c' AND trigger = 'parent' \gset
+CALL sweep.wait(:child);
+SELECT job, trigger, status, stop_reason FROM children.queued;
+
+-- ------------------------------------------------------------------ what is no set of children
+CREATE PROCEDURE children.try(children jsonb) LANGUAGE plpgsql AS $$
+DECLARE
+	hint text;
+BEGIN
+	PERFORM sweep.alter_job('children parent', jsonb_build_object('children', children));
+	RAISE INFO '% is accepted', children;
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+	RAISE INFO '%: % (%) %', children, SQLERRM, SQLSTATE, hint;
+END
+$$;
+CALL children.try('[]');
+CALL children.try('"children a"');
+CALL children.try('3');
+CALL children.try('{"children a": "soon"}');
+CALL children.try('{"children a": ""}');
+CALL children.try('{"children a": null}');
+CALL children.try('{"children a": "-1 s"}');
+CALL children.try('{"children a": {}}');
+CALL children.try('{"children a": "999999999999 years"}');
+CALL children.try('{"children a": "9999999999999 hours"}');
+CALL children.try('{"children a": 5}');
+CALL children.try('{"children a": "0"}');
+CALL children.try('{"": "1 day"}');
+SELECT sweep.create_job('children x', 'children.step', children => '[1]');
+SELECT sweep.create_job('children x', 'children.step', children => 'null');
+
+SET client_min_messages = warning;
+SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'children%' ORDER BY name;
+DELETE FROM sweep.run_live WHERE job LIKE 'children%';
+DELETE FROM sweep.run_history WHERE job LIKE 'children%';
+DROP SCHEMA children CASCADE;
+DROP ROLE children_one, children_two, children_operator;

@@ -1,0 +1,279 @@
+-- What is due when: the functions that the scheduler asks, which take the clock as an argument.
+-- Each block is rolled back, so no scheduler ever sees these jobs.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS due CASCADE;
+CREATE SCHEMA due;
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
+SET intervalstyle = 'postgres';
+CREATE FUNCTION due.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
+
+-- A job that is due every minute, next at noon of a day gone by.
+CREATE FUNCTION due.create_job(name text, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', schedule text DEFAULT '* * * * *')
+	RETURNS void LANGUAGE sql AS $$
+	SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1200000, false);
+	SELECT sweep.create_job(name, 'due.step', schedule => schedule, timezone => 'UTC', overlap => overlap, catch_up => catch_up);
+	UPDATE sweep.job_state SET next_due = '2026-03-01 12:00:00Z', next_start = '2026-03-01 12:00:00Z' WHERE job = name;
+$$;
+CREATE VIEW due.runs AS
+	SELECT run_id, job, trigger, attempt, due_at, status, stop_reason AS stop, detail FROM sweep.run WHERE run_id BETWEEN 1200000 AND 1200200 ORDER BY run_id;
+CREATE VIEW due.state AS
+	SELECT job, next_due, next_start, broken FROM sweep.job_state WHERE job LIKE 'due%' ORDER BY job;
+
+-- a microsecond before, exactly then, and not a second time
+BEGIN;
+SELECT due.create_job('due');
+SELECT sweep._enqueue_due('2026-03-01 11:59:59.999999Z');
+SELECT * FROM due.runs;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.runs;
+SELECT * FROM due.state;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT count(*) FROM due.runs;
+SELECT sweep._next_wake();
+SELECT run_id, job, run_as::regrole = current_user::regrole AS as_owner FROM sweep._startable_runs('2026-03-01 11:59:59.999999Z');
+SELECT run_id, job, run_as::regrole = current_user::regrole AS as_owner FROM sweep._startable_runs('2026-03-01 12:00:00Z');
+ROLLBACK;
+
+-- several at once, in the order of their starts; one that cannot be scheduled is no hindrance
+BEGIN;
+SELECT due.create_job('due 1'), due.create_job('due 2'), due.create_job('due 3', schedule => 'every 30 seconds');
+UPDATE sweep.job_state SET next_start = '2026-03-01 11:59:00Z', next_due = '2026-03-01 11:59:00Z' WHERE job = 'due 3';
+UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 1';
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.runs;
+SELECT * FROM due.state;
+-- as soon as it is mended it is due again
+UPDATE sweep.job SET schedule = '*/5 * * * *' WHERE name = 'due 1';
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT job, next_due, broken FROM due.state;
+ROLLBACK;
+
+-- jitter: the start is late, the due moment is not
+BEGIN;
+SELECT due.create_job('due');
+UPDATE sweep.job_state SET next_start = '2026-03-01 12:00:30Z' WHERE job = 'due';
+UPDATE sweep.job SET jitter = '40 s' WHERE name = 'due';
+SELECT sweep._enqueue_due('2026-03-01 12:00:29.999999Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:30Z');
+SELECT * FROM due.runs;
+SELECT next_due, next_start BETWEEN next_due AND next_due + interval '40 s' AS within FROM due.state;
+ROLLBACK;
+
+-- catch_up: up to a minute late is not missed
+BEGIN;
+SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
+SELECT sweep._enqueue_due('2026-03-01 12:00:59.999999Z');
+SELECT * FROM due.runs ORDER BY job, due_at;
+SELECT * FROM due.state;
+ROLLBACK;
+BEGIN;
+SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
+SELECT sweep._enqueue_due('2026-03-01 12:01:00.000001Z');
+SELECT job, trigger, due_at, status, stop FROM due.runs ORDER BY job, due_at;
+SELECT * FROM due.state;
+ROLLBACK;
+-- an hour late, and more than anybody wants
+BEGIN;
+SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
+SELECT sweep._enqueue_due('2026-03-01 13:00:30Z');
+SELECT job, trigger, status, count(*), min(due_at), max(due_at) FROM due.runs GROUP BY job, trigger, status ORDER BY 1, 2, 3;
+SELECT * FROM due.state;
+ROLLBACK;
+BEGIN;
+SELECT due.create_job('due all', catch_up => 'all');
+SELECT sweep._enqueue_due('2026-03-01 18:00:00Z');
+SELECT job, trigger, status, count(*), min(due_at), max(due_at) FROM due.runs GROUP BY job, trigger, status ORDER BY 1, 2, 3;
+SELECT * FROM due.state;
+-- they start one after the other
+SELECT r.run_id, l.due_at FROM sweep._startable_runs('2026-03-01 18:00:00Z') r JOIN sweep.run_live l USING (run_id);
+ROLLBACK;
+
+-- overlap skip: a run that waits, of whatever cause but by hand, is in the way
+BEGIN;
+SELECT due.create_job('due');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT * FROM due.runs;
+-- once it has ended it is not
+UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', finished_at = now() WHERE run_id = 1200000;
+SELECT sweep._enqueue_due('2026-03-01 12:02:00Z');
+SELECT run_id, trigger, due_at, status FROM due.runs;
+ROLLBACK;
+BEGIN;
+SELECT due.create_job('due');
+INSERT INTO sweep.run_live (job, trigger, due_at, pid) VALUES ('due', 'manual', '2026-03-01 11:00:00Z', NULL), ('due', 'manual', '2026-03-01 11:00:00Z', 1);
+INSERT INTO sweep.run_live (job, trigger, due_at, attempt) VALUES ('due', 'retry', '2026-03-01 12:00:00.000001Z', 2);
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.runs;
+ROLLBACK;
+BEGIN;
+SELECT due.create_job('due');
+INSERT INTO sweep.run_live (job, trigger, due_at, attempt) VALUES ('due', 'retry', '2026-03-01 12:00:00Z', 2);
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.runs;
+ROLLBACK;
+-- a run whose process is gone is not in the way
+BEGIN;
+SELECT due.create_job('due');
+INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid) VALUES ('due', 'schedule', '2026-03-01 11:00:00Z', '2026-03-01 11:00:00Z', 'running', 1);
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.runs;
+ROLLBACK;
+
+-- queue_one: one waits, the next is skipped
+BEGIN;
+SELECT due.create_job('due', overlap => 'queue_one');
+INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid) VALUES ('due', 'schedule', '2026-03-01 11:00:00Z', '2026-03-01 11:00:00Z', 'running', 1);
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT * FROM due.runs;
+-- the one that waits starts when the one that runs has ended
+SELECT run_id FROM sweep._startable_runs('2026-03-01 12:02:00Z');
+UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', finished_at = now() WHERE run_id = 1200000;
+SELECT run_id FROM sweep._startable_runs('2026-03-01 12:02:00Z');
+ROLLBACK;
+
+-- cancel_previous: the one that waits gives way to the later one
+BEGIN;
+SELECT due.create_job('due', overlap => 'cancel_previous');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT * FROM due.runs;
+ROLLBACK;
+
+-- which of those that wait may start: scheduled ones in turn, those by hand at once, none that has a process
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due other');
+INSERT INTO sweep.run_live (job, trigger, due_at, status, pid) VALUES
+	('due', 'schedule', '2026-03-01 12:00:00Z', 'waiting', NULL), ('due', 'catch_up', '2026-03-01 11:00:00Z', 'waiting', NULL),
+	('due', 'retry', '2026-03-01 12:00:00Z', 'waiting', NULL), ('due', 'manual', '2026-03-01 12:00:00Z', 'waiting', NULL),
+	('due', 'manual', '2026-03-01 12:00:01Z', 'waiting', NULL), ('due', 'manual', '2026-03-01 12:00:00Z', 'waiting', 1),
+	('due other', 'schedule', '2026-03-01 10:00:00Z', 'waiting', NULL), ('due no longer', 'schedule', '2026-03-01 10:00:00Z', 'waiting', NULL);
+SELECT run_id, job, l.trigger, l.due_at FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+UPDATE sweep.run_live SET status = 'running', pid = 1 WHERE run_id = 1200001;
+SELECT run_id, job, l.trigger, l.due_at FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', finished_at = now() WHERE run_id = 1200001;
+SELECT run_id, job, l.trigger, l.due_at FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+-- a pause holds back what is scheduled and its retries, not what was started by hand; a copy starts nothing at all
+SAVEPOINT running;
+UPDATE sweep.job_state SET paused_at = now() WHERE job = 'due';
+SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+ROLLBACK TO running;
+SELECT sweep.pause_all();
+SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+UPDATE sweep.control SET database = 1, paused_at = NULL;
+SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+ROLLBACK TO running;
+-- a worker that never came up ends the run; not one that has begun
+SELECT sweep._fail_start(1200000, '08006', 'no worker'), sweep._fail_start(1200001, '08006', 'no worker');
+SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
+ROLLBACK;
+
+-- not enabled, paused, all paused: nothing is due
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due paused'), due.create_job('due disabled');
+SELECT sweep.alter_job('due disabled', '{"enabled": false}'), sweep.pause('due paused');
+SELECT * FROM due.state;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT job FROM due.runs;
+SELECT sweep.pause_all();
+SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake();
+SELECT count(*) FROM due.runs;
+SELECT sweep.resume_all();
+SELECT sweep._at_home();
+-- what passed meanwhile is not caught up
+SELECT job, next_due > now() AS ahead FROM due.state;
+ROLLBACK;
+
+-- a copy of the database is not at home, nor is one in another cluster, until somebody says so
+BEGIN;
+SELECT due.create_job('due');
+UPDATE sweep.control SET system_identifier = system_identifier + 1;
+SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._next_wake();
+SELECT state FROM sweep.jobs WHERE name = 'due';
+UPDATE sweep.control SET system_identifier = system_identifier - 1, database = 1;
+SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._next_wake();
+-- creating a job there does not say so, neither does pause_all
+SELECT due.create_job('due another');
+SELECT sweep.pause_all();
+SELECT sweep._at_home();
+SELECT sweep.resume_all();
+SELECT sweep._at_home(), (SELECT state FROM sweep.jobs WHERE name = 'due');
+ROLLBACK;
+
+-- a broken job: told once, no run, on it goes; it heals by itself
+BEGIN;
+SELECT due.create_job('due');
+ALTER FUNCTION due.step(sweep.batch) RENAME TO step_renamed;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT * FROM due.state;
+SELECT state FROM sweep.jobs WHERE name = 'due';
+ALTER FUNCTION due.step_renamed(sweep.batch) RENAME TO step;
+SELECT sweep._enqueue_due('2026-03-01 12:02:00Z');
+SELECT * FROM due.state;
+SELECT * FROM due.runs;
+-- broken since it was queued: it starts nevertheless, and its run says why it cannot
+ALTER FUNCTION due.step(sweep.batch) RENAME TO step_renamed;
+SELECT run_id FROM sweep._startable_runs('2026-03-01 12:02:00Z');
+ROLLBACK;
+
+-- a zone this server does not know: broken, looked at again
+BEGIN;
+SELECT due.create_job('due');
+UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due';
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT * FROM due.state;
+SELECT state FROM sweep.jobs WHERE name = 'due';
+UPDATE sweep.job SET timezone = 'Europe/Berlin' WHERE name = 'due';
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT * FROM due.state;
+ROLLBACK;
+
+-- @reboot: once for each start of the server, not for the one the job was created in
+BEGIN;
+SELECT due.create_job('due', schedule => '@reboot'), due.create_job('due paused', schedule => '@reboot'), due.create_job('due disabled', schedule => '@reboot');
+SELECT sweep.alter_job('due disabled', '{"enabled": false}'), sweep.pause('due paused');
+SELECT sweep._enqueue_reboot();
+SELECT count(*) FROM due.runs;
+UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
+SELECT sweep._enqueue_reboot();
+SELECT sweep._enqueue_reboot();
+SELECT job, trigger, status FROM due.runs;
+ROLLBACK;
+
+-- when to look again: the earliest of the next starts and the waiting runs that are due later
+BEGIN;
+SELECT due.create_job('due');
+UPDATE sweep.job_state SET next_start = '2100-01-02 00:00:00Z' WHERE job = 'due';
+SELECT sweep._next_wake();
+INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due', 'manual', '2100-01-01 00:00:00Z'), ('due', 'manual', '2000-01-01 00:00:00Z');
+SELECT sweep._next_wake();
+DELETE FROM sweep.run_live WHERE job = 'due';
+UPDATE sweep.job_state SET next_start = NULL WHERE job = 'due';
+SELECT sweep._next_wake();
+ROLLBACK;
+
+-- a run in progress, seen from its own step: its lock is held
+CREATE FUNCTION due.overlap(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+DECLARE
+	j sweep.job;
+BEGIN
+	SELECT * INTO j FROM sweep.job WHERE name = 'due ' || (b.args ->> 'overlap');
+	PERFORM sweep._insert_scheduled(j, '2100-01-01 00:00:00Z', 'schedule', false);
+	RETURN ROW(CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END, '1', NULL)::sweep.progress;
+END
+$$;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1200100, false);
+SELECT sweep.create_job('due ' || o, 'due.overlap', args => jsonb_build_object('overlap', o), overlap => o)
+	FROM unnest(ARRAY['skip', 'queue_one']) AS o;
+CALL sweep.run('due skip');
+CALL sweep.run('due queue_one');
+SELECT run_id, job, trigger, due_at > now() AS ahead, status, stop, detail FROM due.runs;
+SELECT sweep.drop_job('due ' || o) FROM unnest(ARRAY['skip', 'queue_one']) AS o;
+-- what waited went with the job
+SELECT job, status, stop_reason, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id BETWEEN 1200100 AND 1200200 AND due_at > now() ORDER BY run_id;
+
+DELETE FROM sweep.run_live WHERE job LIKE 'due%';
+DELETE FROM sweep.run_history WHERE job LIKE 'due%';
+DROP SCHEMA due CASCADE;

@@ -1,0 +1,78 @@
+-- install_gitlab and uninstall_gitlab.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+\set SHOW_CONTEXT never
+
+-- nothing there
+SELECT * FROM sweep.install_gitlab('no such schema');
+SELECT * FROM sweep.install_gitlab(NULL);
+SELECT * FROM sweep.install_gitlab();
+SELECT count(*) FROM sweep.job;
+SELECT count(*) FROM sweep.queues;
+SELECT * FROM sweep.uninstall_gitlab();
+
+-- the jobs, their limits and queues
+CREATE SCHEMA "Git Lab";
+SET search_path = "Git Lab", public;
+\set ECHO none
+\i test/demo/gitlab_schema.sql
+\set ECHO all
+RESET search_path;
+SELECT * FROM sweep.install_gitlab('Git Lab', enabled => false);
+\x on
+SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key, lease_ttl, lock_retries,
+		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user::regrole AS runs_as_installer, description IS NOT NULL AS described
+	FROM sweep.job ORDER BY name;
+\x off
+SELECT queue, depth FROM sweep.queues ORDER BY queue;
+
+-- again: what an operator has altered stays, schema and enabled are set
+SELECT sweep.alter_job('ci_runners_stale_machines_cleanup',
+	'{"batch_size": 50, "schedule": "6 * * * *", "args": {"schema": "elsewhere", "stale_after": "30 days"}}');
+SELECT sweep.alter_job('environments_auto_stop', '{"args": {"schema": "Git Lab", "stop_action": "public.stop"}}');
+SELECT * FROM sweep.install_gitlab('Git Lab', enabled => true);
+SELECT name, enabled, batch_size, schedule, args FROM sweep.job ORDER BY name;
+
+-- another layout: plain tables, one of them missing, a view that is no table
+CREATE SCHEMA older;
+CREATE TABLE older.batched_git_ref_updates_deletions (LIKE "Git Lab".p_batched_git_ref_updates_deletions INCLUDING ALL);
+CREATE TABLE older.ci_runner_machines (LIKE "Git Lab".ci_runner_machines INCLUDING ALL);
+CREATE VIEW older.environments AS SELECT * FROM "Git Lab".environments;
+SELECT * FROM sweep.install_gitlab('older', enabled => false);
+SELECT name, enabled, args FROM sweep.job ORDER BY name;
+
+-- a queue with messages outlives the jobs, and serves the next install
+SELECT sweep.send('environments_auto_stop', '{"environment_id": 1}') IS NOT NULL AS sent;
+SELECT * FROM sweep.uninstall_gitlab();
+SELECT * FROM sweep.uninstall_gitlab();
+SELECT * FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT queue, depth FROM sweep.queues ORDER BY queue;
+SELECT sweep.drop_queue('environments_auto_stop');
+SELECT * FROM sweep.uninstall_gitlab();
+SELECT count(*) FROM sweep.job;
+SELECT count(*) FROM sweep.queues;
+
+-- a sweep_user installs them for himself and runs them as himself; others see nothing of them
+CREATE ROLE regress_sweep_gitlab LOGIN;
+CREATE ROLE regress_sweep_stranger LOGIN;
+GRANT sweep_user TO regress_sweep_gitlab, regress_sweep_stranger;
+GRANT USAGE ON SCHEMA "Git Lab" TO regress_sweep_gitlab;
+GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "Git Lab" TO regress_sweep_gitlab;
+SET ROLE regress_sweep_gitlab;
+SELECT job, note FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
+SELECT sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, now(), NULL)::sweep.message);
+SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');
+SET ROLE regress_sweep_stranger;
+SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');
+SELECT job, note FROM sweep.install_gitlab('Git Lab', enabled => false);
+\set VERBOSITY sqlstate
+SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
+\set VERBOSITY default
+SELECT name, note FROM sweep.uninstall_gitlab();
+SET ROLE regress_sweep_gitlab;
+SELECT name, note FROM sweep.uninstall_gitlab();
+RESET ROLE;
+
+DROP SCHEMA "Git Lab", gitlab_partitions_dynamic, older CASCADE;
+DROP ROLE regress_sweep_gitlab, regress_sweep_stranger;

@@ -1,0 +1,122 @@
+-- The step ci_runners_stale_machines_cleanup: its bounds, order, counts and
+-- cursor, on the partitioned table and on a plain one.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+CREATE SCHEMA gitlab;
+SET search_path = gitlab, public;
+\set ECHO none
+\i test/demo/gitlab_schema.sql
+\set ECHO all
+RESET search_path;
+CREATE SCHEMA plain;
+CREATE TABLE plain.ci_runner_machines (LIKE gitlab.ci_runner_machines INCLUDING ALL);
+SET datestyle = 'ISO, YMD';
+SET timezone = 'UTC';
+
+CREATE PROCEDURE pg_temp.machine(id bigint, created_at timestamptz, contacted_at timestamptz, runner_type int DEFAULT 1)
+	LANGUAGE sql AS $$
+	INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+		VALUES (id, id, created_at, created_at, contacted_at, runner_type, id);
+	INSERT INTO plain.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+		VALUES (id, id, created_at, created_at, contacted_at, runner_type, id);
+$$;
+-- the batches of one run, each with the cursor of the one before: what each deleted, in which schema
+CREATE FUNCTION pg_temp.run(size int, schema text DEFAULT 'gitlab', max_rows int DEFAULT 1000,
+		as_of timestamptz DEFAULT '2026-01-08 00:00:00Z', stale_after text DEFAULT '7 days')
+	RETURNS TABLE (batch int, rows bigint, deleted bigint[], detail jsonb)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	cursor_in jsonb;
+	before bigint[];
+	total bigint := 0;
+BEGIN
+	FOR i IN 1 .. 20 LOOP
+		batch := i;
+		EXECUTE format('SELECT array_agg(id) FROM %I.ci_runner_machines', schema) INTO before;
+		SELECT p.rows, p.cursor, p.detail INTO rows, cursor_in, detail
+			FROM sweep.gitlab_ci_runners_stale_machines_cleanup(ROW(size, cursor_in,
+				jsonb_build_object('schema', schema, 'stale_after', stale_after), as_of, NULL, NULL, NULL, 1)::sweep.batch) AS p;
+		EXECUTE format('SELECT array_agg(i ORDER BY i) FROM unnest($1) AS i WHERE i NOT IN (SELECT id FROM %I.ci_runner_machines)', schema)
+			INTO deleted USING before;
+		RETURN NEXT;
+		total := total + rows;
+		EXIT WHEN rows = 0 OR total >= max_rows;
+	END LOOP;
+END
+$$;
+
+-- nothing there: the 0 is counted
+SELECT * FROM pg_temp.run(100);
+SELECT * FROM pg_temp.run(100, 'plain');
+
+-- both bounds inclusive, to the microsecond; the bound is 2026-01-01 00:00
+CALL pg_temp.machine(1, '2025-06-01Z', '2025-12-31 23:59:59.999999Z');
+CALL pg_temp.machine(2, '2025-06-01Z', '2026-01-01 00:00:00Z', 2);
+CALL pg_temp.machine(3, '2025-06-01Z', '2026-01-01 00:00:00.000001Z', 3);
+CALL pg_temp.machine(4, '2025-12-31 23:59:59.999999Z', NULL, 3);
+CALL pg_temp.machine(5, '2026-01-01 00:00:00Z', NULL, 2);
+CALL pg_temp.machine(6, '2026-01-01 00:00:00.000001Z', NULL);
+CALL pg_temp.machine(7, '2026-01-01 00:00:00Z', '2025-12-31Z');
+CALL pg_temp.machine(8, '2026-01-01 00:00:00.000001Z', '2025-12-31Z');
+CALL pg_temp.machine(9, '2025-06-01Z', '2026-01-08Z');
+CALL pg_temp.machine(10, '2026-01-03Z', NULL);
+BEGIN;
+SELECT * FROM pg_temp.run(100);
+SELECT * FROM pg_temp.run(100, 'plain');
+ROLLBACK;
+-- a microsecond earlier and later
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(100, as_of => '2026-01-07 23:59:59.999999Z');
+ROLLBACK;
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(100, as_of => '2026-01-08 00:00:00.000001Z');
+ROLLBACK;
+-- the same in every time zone, also when the clocks change within the seven days
+BEGIN;
+SET LOCAL timezone = 'America/New_York';
+SELECT rows, deleted FROM pg_temp.run(100);
+ROLLBACK;
+BEGIN;
+UPDATE gitlab.ci_runner_machines SET created_at = created_at + interval '82 days', contacted_at = contacted_at + interval '82 days';
+SELECT rows, deleted FROM pg_temp.run(100, as_of => '2026-03-31 00:00:00Z');
+ROLLBACK;
+BEGIN;
+UPDATE gitlab.ci_runner_machines SET created_at = created_at + interval '82 days', contacted_at = contacted_at + interval '82 days';
+SET LOCAL timezone = 'Europe/Berlin';
+SELECT rows, deleted FROM pg_temp.run(100, as_of => '2026-03-31 00:00:00Z');
+ROLLBACK;
+-- the age is an arg
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(100, stale_after => '5 days');
+ROLLBACK;
+
+-- the order: never contacted ones by id, then the longest silent; each batch is full until the last
+BEGIN;
+SELECT * FROM pg_temp.run(2);
+SELECT array_agg(id ORDER BY id) AS left_alone FROM gitlab.ci_runner_machines;
+ROLLBACK;
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(1);
+ROLLBACK;
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(3);
+SELECT rows, deleted FROM pg_temp.run(3, 'plain');
+ROLLBACK;
+-- a cap ends the run in the middle: no trailing 0, the rest is for the next run
+BEGIN;
+SELECT rows, deleted, detail FROM pg_temp.run(2, max_rows => 4);
+SELECT rows, deleted, detail FROM pg_temp.run(2, max_rows => 4);
+ROLLBACK;
+TRUNCATE gitlab.ci_runner_machines;
+
+-- ties, over partitions
+INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+	SELECT i, i, '2025-06-01Z', '2025-06-01Z', CASE WHEN i < 25 THEN '2025-12-01Z'::timestamptz END, i % 3 + 1, i
+	FROM generate_series(11, 29) AS i;
+SELECT rows, deleted FROM pg_temp.run(4);
+
+-- the triggers of the table have fired for each
+SELECT fully_qualified_table_name, count(*), min(primary_key_value), max(primary_key_value)
+	FROM gitlab.loose_foreign_keys_deleted_records GROUP BY 1;
+
+DROP SCHEMA gitlab, gitlab_partitions_dynamic, plain CASCADE;

@@ -1,0 +1,62 @@
+-- The detail of a run: what its batches report, merged by key.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS run_detail CASCADE;
+CREATE SCHEMA run_detail;
+
+-- Reports the parts of the args, one a batch.
+CREATE FUNCTION run_detail.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+DECLARE
+	nth int := coalesce(b.cursor::int, 0);
+BEGIN
+	RETURN ROW(CASE WHEN nth + 1 < jsonb_array_length(b.args -> 'parts') THEN 1 ELSE 0 END, to_jsonb(nth + 1),
+		nullif(b.args -> 'parts' -> nth, 'null'))::sweep.progress;
+END
+$$;
+SELECT sweep.create_job('run_detail', 'run_detail.step');
+\set run 'CALL sweep.run(\'run_detail\', jsonb_build_object(\'parts\', :\'parts\'::jsonb)); SELECT batches, detail FROM sweep.run WHERE job = \'run_detail\' ORDER BY run_id DESC LIMIT 1;'
+
+-- none at all, none in some batches
+\set parts '[null, null]'
+:run
+\set parts '[null, {"n": 1}, null, {"n": 2}, null]'
+:run
+\set parts '[{}, {}]'
+:run
+-- numbers are added, exactly and beyond any integer
+\set parts '[{"n": 1, "d": 0.1, "big": 9223372036854775807}, {"n": -3, "d": 0.20, "big": 9223372036854775807}]'
+:run
+-- arrays are appended, whatever is in them
+\set parts '[{"a": [1, "x"]}, {"a": []}, {"a": [[2], {"k": null}, null]}]'
+:run
+-- of anything else the last one stands, also when the kind changes
+\set parts '[{"s": "a", "b": true, "o": {"x": 1}, "z": null}, {"s": "b", "b": false, "o": {"y": 2}, "z": 1}]'
+:run
+\set parts '[{"a": 1, "b": [1], "c": "1", "d": 1, "e": {"x": 1}}, {"a": [2], "b": 2, "c": 2, "d": null, "e": [1]}]'
+:run
+-- a number in a string is no number, a number after a string begins anew
+\set parts '[{"n": "1"}, {"n": 2}, {"n": 3}]'
+:run
+-- keys are kept apart, those of one batch stay
+\set parts '[{"only first": 1}, {"only second": 2}, {"": 3}]'
+:run
+-- an array keeps its first 100 elements
+SELECT jsonb_agg(jsonb_build_object('ids', ids)) AS parts FROM (
+	SELECT jsonb_agg(i ORDER BY i) AS ids FROM generate_series(0, 239) AS i GROUP BY i / 60 ORDER BY min(i)) AS part \gset
+CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
+SELECT batches, jsonb_array_length(detail -> 'ids') AS elements, detail -> 'ids' -> 0 AS first, detail -> 'ids' -> -1 AS last
+	FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
+
+-- the row of a run that went on for long is as it would be after one batch
+CREATE FUNCTION run_detail.many(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+	SELECT ROW(1, to_jsonb(coalesce(b.cursor::int, 0) + 1), jsonb_build_object('n', 1, 'last', coalesce(b.cursor::text, 'none')))::sweep.progress
+$$;
+SELECT sweep.create_job('run_detail many', 'run_detail.many', max_batches => 3000);
+CALL sweep.run('run_detail many');
+SELECT batches, rows, cursor, detail FROM sweep.run WHERE job = 'run_detail many';
+
+SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_detail%';
+DELETE FROM sweep.run_live WHERE job LIKE 'run\_detail%';
+DELETE FROM sweep.run_history WHERE job LIKE 'run\_detail%';
+DROP SCHEMA run_detail CASCADE;

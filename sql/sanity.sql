@@ -1,0 +1,120 @@
+-- What must hold for every object of the extension, asked of the catalogue. Each query finds the
+-- objects for which it does not hold: zero rows. A new object comes under these rules by itself.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+\set VERBOSITY terse
+
+CREATE TEMP VIEW member AS
+	SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'pg_sweep';
+CREATE TEMP VIEW function AS
+	SELECT p.*, p.oid::regprocedure AS signature, l.lanname AS language, array_to_string(p.proconfig, ',') AS config
+	FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language l ON l.oid = p.prolang;
+CREATE TEMP VIEW relation AS
+	SELECT c.*, c.oid::regclass AS name FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid;
+
+-- the queries below look at something
+SELECT (SELECT count(*) > 50 FROM function) AS functions, (SELECT count(*) >= 9 FROM relation WHERE relkind IN ('r', 'v')) AS relations;
+
+-- everything is in schema sweep
+SELECT signature FROM function WHERE pronamespace <> 'sweep'::regnamespace;
+SELECT name FROM relation WHERE relnamespace <> 'sweep'::regnamespace;
+-- and everything in schema sweep is the extension's
+SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'sweep'::regnamespace AND NOT EXISTS (SELECT FROM function f WHERE f.oid = p.oid);
+SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'sweep'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
+	AND NOT EXISTS (SELECT FROM relation r WHERE r.oid = c.oid);
+
+-- documented: functions and procedures, tables and views, their columns, types and theirs, policies, the schema
+SELECT signature FROM function WHERE obj_description(oid, 'pg_proc') IS NULL;
+SELECT name FROM relation WHERE relkind IN ('r', 'v', 'm', 'p', 'f') AND obj_description(oid, 'pg_class') IS NULL;
+SELECT r.name, a.attname FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE r.relkind IN ('r', 'v', 'm', 'p', 'f') AND col_description(r.oid, a.attnum) IS NULL ORDER BY 1, a.attnum;
+SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
+	LEFT JOIN pg_class c ON c.oid = t.typrelid
+	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND obj_description(t.oid, 'pg_type') IS NULL;
+SELECT t.oid::regtype, a.attname FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
+	JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c' JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+	WHERE col_description(c.oid, a.attnum) IS NULL;
+SELECT p.polname FROM pg_policy p JOIN relation r ON r.oid = p.polrelid WHERE obj_description(p.oid, 'pg_policy') IS NULL;
+SELECT n.nspname FROM pg_namespace n WHERE n.nspname = 'sweep' AND obj_description(n.oid, 'pg_namespace') IS NULL;
+-- a comment is a sentence fragment or sentences, not a stub
+SELECT signature, obj_description(oid, 'pg_proc') FROM function WHERE length(obj_description(oid, 'pg_proc')) < 10;
+
+-- nobody can put a function or table of his own in front of ours
+SELECT signature FROM function WHERE prosecdef AND config !~ '(^|,)search_path=pg_catalog, pg_temp(,|$)' IS NOT FALSE;
+SELECT signature, config FROM function WHERE language IN ('plpgsql', 'sql') AND proname !~ '^gitlab_'
+	AND (config ~ '(^|,)search_path=(")?pg_catalog(")?, (")?pg_temp(")?(,|$)') IS NOT TRUE;
+
+-- nothing is granted to PUBLIC: functions, types, relations, the schema
+SELECT signature FROM function WHERE has_function_privilege('public', oid, 'EXECUTE');
+SELECT name FROM relation, unnest(relacl) AS acl WHERE relkind IN ('r', 'v', 'S') AND acl::text LIKE '=%';
+SELECT nspname FROM pg_namespace, unnest(nspacl) AS acl WHERE nspname = 'sweep' AND acl::text LIKE '=%';
+SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
+	LEFT JOIN pg_class c ON c.oid = t.typrelid
+	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND has_type_privilege('public', t.oid, 'USAGE');
+-- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights
+SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_functions', '_resolve',
+	'_function_form', '_function_problem', '_next_run')
+	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
+-- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment has none to hide
+SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
+	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname = 'gitlab_kept_environment'));
+SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
+
+-- what users put in is dumped: each table but the runs, each sequence of a table that is
+SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history')
+	AND oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
+SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
+	WHERE r.relkind = 'S' AND d.refobjid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
+	AND r.oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
+SELECT c.oid::regclass FROM pg_class c WHERE c.oid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
+	AND c.relname IN ('run_live', 'run_history');
+
+-- a public function that dispatches has its implementation: the caller first, then the same arguments, result and owner; in PL/pgSQL when it returns a set
+SELECT f.signature FROM function f WHERE f.prosrc = 'sweep_caller_dispatch' AND NOT EXISTS (SELECT FROM function i
+	WHERE i.proname = '_' || f.proname AND i.proargtypes::oid[] = ('oid'::regtype::oid || f.proargtypes::oid[]) AND i.prorettype = f.prorettype
+		AND i.proretset = f.proretset AND i.proowner = f.proowner AND i.provolatile = f.provolatile AND i.proisstrict <= f.proisstrict
+		AND (NOT i.proretset OR i.language = 'plpgsql')
+		AND coalesce(i.proargnames[2:], '{}') = coalesce(f.proargnames, '{}'));
+-- only the C ones have defaults: the others are called with all arguments
+SELECT signature FROM function WHERE proname LIKE '\_%' AND pronargdefaults > 0;
+-- no overloads: arguments are called by name
+SELECT proname FROM function GROUP BY proname HAVING count(*) > 1;
+-- arguments have names
+SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
+-- nothing that writes is anything but volatile and unsafe in parallel
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname <> 'gitlab_args' AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE sweep\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v' AND proname !~ '^gitlab_';
+-- C functions that look at the state of processes or take locks are volatile
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
+	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
+-- those that depend on the time zone of the session, or the catalogue, are not immutable
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_step_check_batch_sql', 'sweep_worker_available', 'sweep_worker_require')
+	AND provolatile <> 's';
+-- a C function that is not strict looks for NULLs itself: these do
+SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0
+	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run');
+
+-- states: their words are in the comments of the columns, and the columns of both tables of runs are of the same types
+CREATE TEMP VIEW word AS
+	SELECT c.conname, c.conrelid, c.contypid, m[1] AS word
+	FROM pg_constraint c, regexp_matches(pg_get_constraintdef(c.oid), '''([a-z_]+)''::text', 'g') AS m
+	WHERE c.contype = 'c' AND c.connamespace = 'sweep'::regnamespace AND pg_get_constraintdef(c.oid) LIKE '%ANY (ARRAY[%';
+SELECT conname, string_agg(word, ' ' ORDER BY word) AS words FROM word GROUP BY conname ORDER BY conname;
+SELECT r.name, a.attname, w.word FROM word w JOIN pg_attribute a ON a.atttypid = w.contypid AND a.attnum > 0
+		OR a.attrelid = w.conrelid AND w.conname = (SELECT relname FROM pg_class WHERE oid = w.conrelid) || '_' || a.attname || '_check'
+	JOIN relation r ON r.oid = a.attrelid AND r.relkind = 'r'
+	WHERE strpos(col_description(a.attrelid, a.attnum), w.word) = 0;
+SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0
+EXCEPT SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_history'::regclass AND attnum > 0;
+
+-- no view shows its reader rows that it hides: a function of the reader is called after the conditions of the view
+SELECT name FROM relation WHERE relkind = 'v' AND pg_get_viewdef(oid) LIKE '%\_may\_see%' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
+
+-- every table has a primary key
+SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = r.oid AND c.contype = 'p');
+
+-- settings: described, changed by a reload or at server start only; the prefix is ours
+SELECT count(*) > 4 AS some FROM pg_settings WHERE name LIKE 'pg\_sweep.%';
+SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster'));
+SET pg_sweep.no_such_setting = 1;
