@@ -152,8 +152,9 @@ claim_slot(SweepRun *run)
 
 	if (!sweep_shared_exists())
 		return &local_slot;
+	/* After the locks are gone, so that whoever is woken sees that the run is lost. */
 	if (!registered)
-		before_shmem_exit(release_slot, 0);
+		on_shmem_exit(release_slot, 0);
 	registered = true;
 	session_slot = sweep_shared_claim(MyDatabaseId, run->run_as, run->run_id, run->job, false);
 	return session_slot != NULL ? session_slot : &local_slot;

@@ -120,7 +120,8 @@ list_databases(void)
 	{
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
-		if (form->datallowconn && !form->datistemplate && sweep_settings_allow_database(NameStr(form->datname)))
+		/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
+		if (form->datallowconn && !form->datistemplate && form->datconnlimit != -2 && sweep_settings_allow_database(NameStr(form->datname)))
 			know(form->oid, NameStr(form->datname))->listed = true;
 	}
 	table_endscan(scan);

@@ -84,6 +84,8 @@ sweep_preview(PG_FUNCTION_ARGS)
 	install_hooks();
 	error = sweep_sql_rehearse(step_work, &preview);
 	catching = NULL;
+	sweep_step_free(preview.run->step);
+	sweep_step_free(preview.run->pick);
 	if (error != NULL)
 		ReThrowError(error);
 

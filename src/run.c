@@ -140,6 +140,9 @@ sweep_run_perform(SweepRun *run)
 			end_run(run);
 	}
 	sweep_guard_disarm_lease(run);
+	sweep_step_free(run->step);
+	sweep_step_free(run->pick);
+	sweep_step_free(run->rescue);
 	sweep_lease_give_back(run->lease_key);
 	sweep_lease_give_back_run(run->run_id);
 }
@@ -177,6 +180,11 @@ begin_run(SweepRun *run)
 		(void) sweep_unit_transact(run, no_start_work, run, &error);
 		return false;
 	}
+	if (!run->begun && run->gate_closed)
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+	}
 	sweep_loop_begin(&run->state.loop, &run->limits, sweep_monotonic_us());
 	return run->begun;
 }
@@ -191,7 +199,7 @@ take_lease(SweepRun *run)
 			return true;
 		if (tries >= run->lock_retries || is_stopped(run))
 			return false;
-		sweep_run_pause((long) run->lock_retry_delay_ms);
+		sweep_run_pause(run, (long) run->lock_retry_delay_ms);
 	}
 }
 
@@ -369,13 +377,18 @@ end_work(void *arg)
 }
 
 void
-sweep_run_pause(long timeout_ms)
+sweep_run_pause(SweepRun *run, long timeout_ms)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
 	ResetLatch(MyLatch);
 	HOLD_CANCEL_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
 	RESUME_CANCEL_INTERRUPTS();
+	if (QueryCancelPending)
+	{
+		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+		QueryCancelPending = false;
+	}
 }
 
 void

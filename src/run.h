@@ -94,7 +94,7 @@ extern void sweep_run_perform(SweepRun *run);
 /* The settings a step runs with, for this transaction; a worker has them for good. */
 extern void sweep_run_set_environment(void);
 
-/* Waits without a transaction; a request to cancel ends the wait and is left to be seen by the caller. */
-extern void sweep_run_pause(long timeout_ms);
+/* Waits without a transaction; a request to cancel ends the wait and becomes one to stop the run. */
+extern void sweep_run_pause(SweepRun *run, long timeout_ms);
 
 #endif							/* SWEEP_RUN_H */

@@ -16,6 +16,7 @@
 #include "run.h"
 #include "runner.h"
 #include "sql.h"
+#include "unit.h"
 #include "worker.h"
 
 typedef struct RunnerContext
@@ -82,7 +83,7 @@ sweep_runner_main(Datum arg)
 
 	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
 	runner.run->run_id = args.run_id;
-	if (!sweep_sql_transaction(read_work, &runner, TopMemoryContext, &error))
+	if (!sweep_unit_transact(runner.run, read_work, &runner, &error))
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
 				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
@@ -102,7 +103,7 @@ read_work(void *arg)
 	RunnerContext *context = arg;
 	Datum		run_id = Int64GetDatum(context->run->run_id);
 
-	if (!sweep_sql_open_gate() || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
+	if (!sweep_unit_begin(context->run) || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
 	sweep_run_read_job(context->run);
 	context->found = sweep_lease_acquire_run(context->run->run_id);

@@ -264,6 +264,7 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	Oid			user;
 	int			security_context;
 	int			nest_level = 0;
+	bool		read_only = XactReadOnly;
 	uint64		count;
 
 	GetUserIdAndSecContext(&user, &security_context);
@@ -273,7 +274,11 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 		nest_level = NewGUCNestLevel();
 		set_config_option("search_path", SAFE_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	}
+	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
+	if (MyBackendType == B_BG_WORKER)
+		XactReadOnly = false;
 	count = check_result(SPI_execute_plan(statement_plan(statement), values, nulls, false, 0));
+	XactReadOnly = read_only;
 	if (nest_level != 0)
 		AtEOXact_GUC(true, nest_level);
 	SetUserIdAndSecContext(user, security_context);
@@ -310,6 +315,13 @@ sweep_sql_prepare(const char *text, int count, Oid *types)
 	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
 	plan->plan = prepared;
 	return plan;
+}
+
+void
+sweep_sql_free_plan(SweepPlan *plan)
+{
+	(void) SPI_freeplan(plan->plan);
+	pfree(plan);
 }
 
 uint64

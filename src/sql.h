@@ -54,8 +54,10 @@ extern Oid	sweep_sql_batch_type(void);
  */
 extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
 
-/* Prepares a statement of the job; kept until the process ends. */
+/* Prepares a statement of the job, as the current user; kept until it is freed. */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types);
+
+extern void sweep_sql_free_plan(SweepPlan *plan);
 
 /* Executes it as the current user; returns the number of rows returned or affected. */
 extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);

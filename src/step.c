@@ -126,6 +126,15 @@ sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, Swee
 }
 
 void
+sweep_step_free(SweepStep *step)
+{
+	if (step != NULL && step->plan != NULL)
+		sweep_sql_free_plan(step->plan);
+	if (step != NULL)
+		step->plan = NULL;
+}
+
+void
 sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context)
 {
 	Datum		datum = batch_datum(step, batch);

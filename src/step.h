@@ -47,6 +47,9 @@ extern int	sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***it
 extern void sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress,
 							  MemoryContext context);
 
+/* Frees the plan; NULL is allowed. */
+extern void sweep_step_free(SweepStep *step);
+
 /* Does one batch. The result is in the given context. Raises what the step raises. */
 extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context);
 

@@ -40,8 +40,8 @@ sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 		if (!run->gate_closed)
 			return false;
 		FreeErrorData(*error);
-		sweep_run_pause(GATE_PAUSE_MS);
-		if (run->begun && run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0)
+		sweep_run_pause(run, GATE_PAUSE_MS);
+		if (run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0)
 			return true;
 	}
 }

@@ -80,7 +80,7 @@ CREATE TABLE sweep.job_state (
 	boot       timestamptz,
 	drained_rows bigint,
 	kept_cursor  jsonb,
-	archived_run bigint
+	last_start   timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX job_state_next_start_idx ON sweep.job_state (next_start) WHERE next_start IS NOT NULL;
 COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps it from running';
@@ -91,7 +91,7 @@ COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused; NU
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained';
-COMMENT ON COLUMN sweep.job_state.archived_run IS 'the run that drained_rows and kept_cursor are from';
+COMMENT ON COLUMN sweep.job_state.last_start IS 'start of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 
 -- One row or none. It says for which cluster and database the schedules are meant: a restored copy

@@ -174,9 +174,9 @@ BEGIN
 			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 	END IF;
 	FOR child IN SELECT c.key, c.value FROM jsonb_each_text(children) AS c LOOP
-		IF coalesce(child.value::interval < interval '0', true) THEN
+		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
 			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
-				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be zero or more.';
+				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
 		END IF;
 	END LOOP;
 EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
@@ -205,9 +205,11 @@ BEGIN
 		(job.batch_size < 1 OR job.batch_size > 1000000, 'batch_size ' || job.batch_size, 'It must be between 1 and 1000000.'),
 		(job.max_batches < 1, 'max_batches ' || job.max_batches, 'It must be greater than zero, or NULL for no limit.'),
 		(job.max_rows < 1, 'max_rows ' || job.max_rows, 'It must be greater than zero, or NULL for no limit.'),
-		(job.timeout < interval '0', 'timeout ' || job.timeout, 'It must be zero or more, or NULL for no limit.'),
+		(job.timeout < interval '0' OR job.timeout > interval '100 years', 'timeout ' || job.timeout,
+			'It must be between zero and 100 years, or NULL for no limit.'),
 		(job.lease_key = '', 'lease_key ""', 'Leave it out to use the name of the job.'),
-		(job.lease_ttl <= interval '0', 'lease_ttl ' || job.lease_ttl, 'It must be greater than zero, or NULL for no hard limit.'),
+		(job.lease_ttl <= interval '0' OR job.lease_ttl > interval '100 years', 'lease_ttl ' || job.lease_ttl,
+			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
 		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
 			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),
@@ -218,7 +220,7 @@ BEGIN
 		(job.overlap NOT IN ('skip', 'queue_one', 'cancel_previous'), 'overlap "' || job.overlap || '"',
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
-		(job.jitter < interval '0', 'jitter ' || job.jitter, 'It must be zero or more.'),
+		(job.jitter < interval '0' OR job.jitter > interval '1 year', 'jitter ' || job.jitter, 'It must be between zero and one year.'),
 		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
 			'A time zone belongs to a schedule.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;

@@ -236,8 +236,8 @@ COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that
 CREATE FUNCTION sweep._next_wake() RETURNS timestamptz
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT least((SELECT min(s.next_start) FROM sweep.job_state s WHERE s.next_start IS NOT NULL AND sweep._at_home()),
-		(SELECT min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > clock_timestamp()))
+	SELECT least((SELECT min(s.next_start) FROM sweep.job_state s WHERE isfinite(s.next_start) AND sweep._at_home()),
+		(SELECT min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > clock_timestamp() AND isfinite(r.due_at)))
 $$;
 COMMENT ON FUNCTION sweep._next_wake() IS 'when the scheduler has to look again';
 
@@ -250,7 +250,8 @@ AS $$
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
 			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
-		WHERE r.run_id = _start_children.run_id AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
+		-- A child queues no children: a circle of definitions would go round for ever.
+		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
 			AND (pg_has_role(parent.run_as, child.run_as, 'MEMBER') OR pg_has_role(parent.run_as, 'sweep_operator', 'MEMBER'))
 			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.status = 'waiting' AND w.trigger = 'parent');
 	SELECT sweep._wake()
@@ -283,7 +284,7 @@ DECLARE
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
-		AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY r.run_id DESC LIMIT 1;
+		AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
 	END IF;
@@ -366,10 +367,10 @@ BEGIN
 		DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id;
 		INSERT INTO sweep.run_history SELECT (ended).*;
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
-			UPDATE sweep.job_state AS s SET archived_run = ended.run_id,
+			UPDATE sweep.job_state AS s SET last_start = coalesce(ended.started_at, ended.finished_at),
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
 					kept_cursor = CASE WHEN ended.stop_reason = 'drained' THEN NULL ELSE ended.cursor END
-				WHERE s.job = ended.job AND coalesce(s.archived_run, 0) < ended.run_id
+				WHERE s.job = ended.job AND coalesce(s.last_start, '-infinity') <= coalesce(ended.started_at, ended.finished_at)
 					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
 		PERFORM sweep._prune(ended.job, ended.status);
@@ -430,9 +431,9 @@ BEGIN
 		RAISE EXCEPTION 'job "%" does not exist', name USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
 	END IF;
 	PERFORM sweep._check_args(name, args);
-	IF delay IS NULL OR delay < interval '0' THEN
+	IF delay IS NULL OR delay < interval '0' OR delay > interval '100 years' THEN
 		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::text, 'NULL'), name
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be zero or more.';
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
@@ -465,6 +466,7 @@ CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
 AS $$
 DECLARE
 	target sweep.run_live;
+	was_waiting boolean;
 BEGIN
 	SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel.run_id;
 	IF NOT FOUND THEN
@@ -482,8 +484,9 @@ BEGIN
 	IF target.status = 'waiting' AND NOT sweep._signal_cancel(run_id) THEN
 		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
 			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting';
+		was_waiting := FOUND;
 		PERFORM sweep._wake();
-		RETURN FOUND;
+		RETURN was_waiting;
 	END IF;
 	RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
 END

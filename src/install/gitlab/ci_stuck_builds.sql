@@ -293,7 +293,7 @@ BEGIN
 			'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
 		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
 		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
-			'p_ci_builds', 'ci_builds'), '^CREATE OR REPLACE', 'CREATE');
+			'p_ci_builds', 'ci_builds'), '^CREATE OR \w+', 'CREATE');
 		EXECUTE format('COMMENT ON FUNCTION %s IS %L', copy, obj_description(original, 'pg_proc') || ', in the table ci_builds');
 	END LOOP;
 END
