@@ -272,6 +272,7 @@ BEGIN
 			sqlstate = CASE WHEN problem IS NULL OR reason IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
 			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
+	PERFORM sweep._retry(run_id);
 END
 $$;
 COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin, or without a reason one that was cancelled before';
@@ -340,6 +341,19 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text) IS 'deletes the oldest runs of a job and outcome beyond pg_sweep.history_per_job';
 
+CREATE FUNCTION sweep._mend_clock(at timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- A clock that ran ahead and was set back leaves moments that are too far off.
+	PERFORM sweep._reschedule(j.name, at) FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+		WHERE s.next_due > at AND s.broken IS NULL AND s.next_due > sweep._next_run(j.schedule, j.timezone, at, j.name);
+EXCEPTION WHEN invalid_parameter_value THEN
+	RAISE WARNING 'the next moments of jobs could not be checked: %', SQLERRM;
+END
+$$;
+COMMENT ON FUNCTION sweep._mend_clock(timestamptz) IS 'brings forward what is due later than its schedule says';
+
 CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -377,6 +391,7 @@ BEGIN
 		counted := counted + 1;
 	END LOOP;
 	IF age_out THEN
+		PERFORM sweep._mend_clock(clock_timestamp());
 		DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
 				WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
 				ORDER BY k.finished_at LIMIT 10000) AS old

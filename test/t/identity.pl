@@ -161,10 +161,8 @@ for my $setting ('default_transaction_read_only = on', q{default_transaction_iso
 	my $new = $node->safe_psql('postgres', q{SET ROLE admin; SELECT sweep.start('plain')});
 	my $end = ended_run($node, $new);
 	like($end, qr/^(succeeded drained 2 1|failed error 0 0)$/, "$setting: the run has an end ($end)");
-	# A run that may not write at all cannot write down why, either.
 	my $why = $node->safe_psql('postgres', "SELECT coalesce(error, '') FROM sweep.run WHERE run_id = $new");
-	$why .= slurp_file($node->logfile) if $why =~ /HINT: The server log says why/;
-	like($why, qr/timeout|run $new of job "plain" could not begin: cannot execute UPDATE in a read-only transaction/, "$setting: and says why")
+	like($why, qr/timeout|cannot execute \w+ in a read-only transaction/, "$setting: and says why")
 	  if $end =~ /failed/;
 	$node->safe_psql('postgres', 'ALTER ROLE jobber RESET ' . ($setting =~ /^(\w+)/)[0]);
 }
