@@ -48,6 +48,7 @@ INSTALL_PARTS = \
 	src/install/job_check.sql \
 	src/install/job_api.sql \
 	src/install/run.sql \
+	src/install/run_end.sql \
 	src/install/quarantine.sql \
 	src/install/queue.sql \
 	src/install/monitor.sql \
@@ -89,7 +90,7 @@ ifneq (,$(filter $(HARNESS),$(MAKECMDGOALS)))
 help:
 	@echo 'make                  build $(EXTENSION).so and $(INSTALL_SCRIPT_FILE)'
 	@echo 'make install          install them where $$PG_CONFIG says'
-	@echo 'make demo             a private server, three GitLab jobs on a million rows'
+	@echo 'make demo             a private server, GitLab jobs on tables of a million rows'
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
 	@echo 'make check            every test, on private servers; installs what is missing (root)'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'

@@ -38,6 +38,9 @@
 #define FIRST_PAUSE_MS 200
 #define LONGEST_PAUSE_MS 60000
 
+/* A slot that no scheduler has looked at is freed after this. */
+#define UNOPENED_AGE_MS 600000
+
 /* So many databases are looked into at a time. */
 #define MOST_STARTING 2
 
@@ -209,6 +212,13 @@ take_news(void)
 				((KnownDatabase *) lfirst(cell))->absent = true;
 		}
 		shared->databases[i].state = DATABASE_FREE;
+	}
+	/* What a run left for a scheduler that is no more. */
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		if (shared->slots[i].state == SLOT_UNOPENED &&
+			TimestampDifferenceExceeds(shared->slots[i].claimed_at, GetCurrentTimestamp(), UNOPENED_AGE_MS))
+			shared->slots[i].state = SLOT_FREE;
 	}
 	sweep_shared_unlock();
 	if (!rescan)

@@ -102,7 +102,7 @@ sweep_shared_claim(Oid database, Oid role, int64 run_id, const char *job, bool w
 			sweep_shared_unlock();
 			return NULL;
 		}
-		else if (candidate->worker)
+		else if (candidate->worker && candidate->state != SLOT_UNOPENED)
 			workers++;
 	}
 	if (worker && workers >= sweep_max_running_jobs)

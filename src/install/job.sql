@@ -122,7 +122,7 @@ CREATE FUNCTION sweep._require_workers() RETURNS void
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
 CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_step_check_batch_sql';
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_step_check_batch_sql';
 COMMENT ON FUNCTION sweep._check_batch_sql(oid, text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE that the role can have analysed';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean

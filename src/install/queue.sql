@@ -355,7 +355,7 @@ AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.ack(uuid, bigint[]) IS 'removes messages of a lease, all of them unless told which, and returns how many; what the lease no longer holds is left alone';
 
 CREATE VIEW sweep.queues AS
-	SELECT q.name AS queue, m.depth, m.depth - m.in_flight AS ready, m.in_flight
+	SELECT q.name AS queue, m.depth, m.depth - m.in_flight AS ready, m.in_flight, q.owner
 	FROM sweep.queue q
 	CROSS JOIN LATERAL (
 		SELECT count(*) AS depth,
@@ -367,3 +367,4 @@ COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages: ready and in_flight';
 COMMENT ON COLUMN sweep.queues.ready IS 'can be claimed now';
 COMMENT ON COLUMN sweep.queues.in_flight IS 'held by a claim that has not run out';
+COMMENT ON COLUMN sweep.queues.owner IS 'role the queue belongs to';

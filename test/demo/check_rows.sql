@@ -13,11 +13,16 @@ FROM (
 		(SELECT count(*) AS total, count(*) FILTER (WHERE created_at <= now() - interval '7 days'
 				AND (contacted_at IS NULL OR contacted_at <= now() - interval '7 days')) AS stale
 			FROM ci_runner_machines) AS m,
+		(SELECT count(*) AS total, count(*) FILTER (WHERE type = 'Ci::Build' AND status = 'canceling'
+				AND greatest(created_at, updated_at) < now() AT TIME ZONE 'UTC' - interval '1 hour') AS stuck
+			FROM p_ci_builds) AS b,
 		LATERAL (VALUES
 			('environments', 1000000, e.total),
 			('environments that are due', 100000, e.due),
 			('pending deletions of git refs', 1000000, d.total),
 			('projects with pending deletions', 12000, d.projects),
+			('builds', 500000, b.total),
+			('stuck builds', 20000, b.stuck),
 			('runner machines', 200000, m.total),
 			('stale runner machines', 1500, m.stale)) AS v (what, expected, found)
 ) AS number

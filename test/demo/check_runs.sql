@@ -7,6 +7,7 @@ WITH done AS (
 ), expected_run (job, outcome) AS (
 	VALUES ('environments_auto_stop', '100000 rows, 1000 batches, succeeded, max_batches'),
 		('batched_git_ref_updates_cleanup_scheduler', '10000 rows, 100 batches, succeeded, max_rows'),
+		('ci_stuck_builds_drop_canceling', '19990 rows, 201 batches, succeeded, drained'),
 		('ci_runners_stale_machines_cleanup', '1000 rows, 10 batches, succeeded, max_rows')
 ), sent AS (
 	SELECT q.name AS queue, m.* FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id)
@@ -18,12 +19,12 @@ WITH done AS (
 	SELECT e.job, e.outcome, (SELECT string_agg(format('%s rows, %s batches, %s, %s', d.rows, d.batches, d.status,
 			d.stop_reason) || coalesce(': ' || d.error, ''), '; ') FROM done d WHERE d.job = e.job)
 		FROM expected_run e
-	UNION ALL SELECT 'all runs so far', '3', (SELECT count(*) FROM sweep.run)::text
+	UNION ALL SELECT 'all runs so far', '4', (SELECT count(*) FROM sweep.run)::text
 	UNION ALL SELECT 'runs still in progress', '0', (SELECT count(*) FROM sweep.running)::text
 	UNION ALL SELECT 'depth of ' || q.queue, q.depth, (SELECT format('%s, %s ready', d.depth, d.ready)
 			FROM sweep.queues d WHERE d.queue = q.queue)
 		FROM (VALUES ('environments_auto_stop', '100000, 100000 ready'),
-			('batched_git_ref_updates_project_cleanup', '10000, 10000 ready')) AS q (queue, depth)
+			('batched_git_ref_updates_project_cleanup', '10000, 10000 ready'), ('ci_pipeline_process', '19990, 19990 ready')) AS q (queue, depth)
 	UNION ALL SELECT 'due environments in their queue exactly once', '100000', (SELECT count(*)
 			FROM (SELECT (payload ->> 'environment_id')::bigint AS id, min((payload ->> 'project_id')::bigint) AS project_id
 				FROM stopping GROUP BY 1 HAVING count(*) = 1) AS once
@@ -41,6 +42,20 @@ WITH done AS (
 	UNION ALL SELECT 'detail of the deletion of machines',
 		'{"status": "success", "batch_counts": [100, 100, 100, 100, 100, 100, 100, 100, 100, 100], "total_deleted": 1000}',
 		(SELECT detail::text FROM done WHERE job = 'ci_runners_stale_machines_cleanup')
+	UNION ALL SELECT 'stuck builds', '19970 dropped, 20 doomed, 10 as they were', (SELECT
+			format('%s dropped, %s doomed, %s as they were', count(*) FILTER (WHERE status = 'failed' AND failure_reason = 3 AND lock_version = 1),
+				count(*) FILTER (WHERE status = 'failed' AND failure_reason = 12 AND lock_version = 1),
+				count(*) FILTER (WHERE status = 'canceling' AND failure_reason IS NULL AND lock_version = 0))
+			FROM p_ci_builds WHERE id % 25 = 0)
+	UNION ALL SELECT 'other builds that were changed', '0', (SELECT count(*)
+			FROM p_ci_builds WHERE id % 25 <> 0 AND (lock_version <> 0 OR updated_at <> created_at))::text
+	UNION ALL SELECT 'rescued and quarantined', '20, 10', (SELECT format('%s, %s', rescued, quarantined)
+			FROM done WHERE job = 'ci_stuck_builds_drop_canceling')
+	UNION ALL SELECT 'builds in quarantine', '10 with their errors', (SELECT format('%s with their errors', count(*))
+			FROM sweep.quarantine WHERE message LIKE format('build %s refuses%%', item -> 'id'))
+	UNION ALL SELECT 'pipelines of builds that have failed, one message each', '19990', (SELECT count(DISTINCT (s.payload -> 'pipeline_id', b.id))
+			FROM sent s JOIN p_ci_builds b ON b.commit_id = (s.payload ->> 'pipeline_id')::bigint
+			WHERE s.queue = 'ci_pipeline_process' AND b.id % 25 = 0 AND b.status = 'failed')::text
 	UNION ALL SELECT 'runner machines', '199000 left, 500 stale, 1000 new', (SELECT
 			format('%s left, %s stale, %s new', count(*),
 				count(*) FILTER (WHERE created_at <= now() - interval '7 days'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# demo.sh: the three GitLab jobs on a million rows, on a server of its own.
+# demo.sh: GitLab jobs on 2.7 million rows, on a server of its own.
 #
 #	demo.sh start    (make demo)        starts over: server, rows, extension, runs, results
 #	demo.sh shell    (make demo-shell)  psql on it
@@ -15,7 +15,7 @@ set -eu
 demo=$sweep_top/tmp_demo
 here=test/demo
 # in the order in which they are ready
-tables='p_batched_git_ref_updates_deletions ci_runner_machines environments'
+tables='p_batched_git_ref_updates_deletions ci_runner_machines environments p_ci_builds'
 bold='' normal='' live=no
 if test -t 1 && test "${TERM:-dumb}" != dumb
 then
@@ -52,7 +52,7 @@ demo_start()
 	echo ' (Schedules are paused until the end, so that this shows the same numbers at any minute.)'
 	phase_ends 'install'
 
-	heading "SELECT sweep.start(name) FROM sweep.jobs;  -- all three at once, in the background"
+	heading "SELECT sweep.start('environments_auto_stop'), ...;  -- four at once, in the background"
 	runs=$(start_runs)
 	show_progress
 	phase_ends 'jobs'
@@ -129,6 +129,7 @@ describe_table()
 {
 	case $1 in
 		environments)       echo ' 1,000,000 environments                   100,000 of them are due to be stopped' ;;
+		p_ci_builds)        echo '   500,000 builds                         20,000 of them are stuck, 30 of these refuse to be failed' ;;
 		ci_runner_machines) echo '   200,000 runner machines                1,500 of them have been silent for a week' ;;
 		*)                  echo ' 1,000,000 pending deletions of git refs  in 12,000 projects' ;;
 	esac
@@ -138,7 +139,7 @@ describe_table()
 start_runs()
 {
 	demo_psql -At -c "SELECT string_agg(run_id::text, ',')
-		FROM (SELECT sweep.start(name) AS run_id FROM (SELECT name FROM sweep.jobs ORDER BY name) AS job) AS run"
+		FROM (SELECT sweep.start(name) AS run_id FROM (SELECT name FROM sweep.jobs WHERE name NOT LIKE 'ci\\_stuck%' OR name LIKE '%\\_canceling' ORDER BY name) AS job) AS run"
 }
 
 # Until every run has ended. The sleep only sets the rate of refreshing; what
@@ -190,6 +191,9 @@ what_now()
 	      -- the next minute sends the other projects
 	  CALL sweep.run('ci_runners_stale_machines_cleanup');
 	      -- runs a job in your session: deletes the other 500
+	  DROP TRIGGER refuse ON p_ci_builds; SELECT sweep.release_quarantine('ci_stuck_builds_drop_canceling');
+	  CALL sweep.run('ci_stuck_builds_drop_canceling');
+	      -- the ten builds in quarantine refuse no more
 	  SELECT * FROM sweep.claim('environments_auto_stop', 3);
 	      -- what a consumer does; then sweep.ack(lease)
 	${bold}make demo-stop${normal} stops the server and removes it.

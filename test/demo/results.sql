@@ -32,6 +32,10 @@ WITH sent AS (
 		(SELECT count(*) FROM ci_runner_machines WHERE created_at <= now() - interval '7 days'
 			AND (contacted_at IS NULL OR contacted_at <= now() - interval '7 days')),
 		ARRAY['a run deletes 1000 at most (max_rows);', 'left are those silent least long']),
+	('ci_stuck_builds_drop_canceling', 'stuck builds', 20000,
+		(SELECT count(*) FROM p_ci_builds WHERE type = 'Ci::Build' AND status = 'canceling'
+			AND greatest(created_at, updated_at) < now() AT TIME ZONE 'UTC' - interval '1 hour'),
+		ARRAY['these refuse whatever one writes:', 'they are in quarantine, see below']),
 	('environments_auto_stop', 'due environments', 100000,
 		(SELECT count(*) FROM environments e WHERE e.state = 'available' AND e.auto_stop_at < now()
 			AND NOT EXISTS (SELECT FROM sent WHERE queue = 'environments_auto_stop' AND sent.id = e.id)),
@@ -44,3 +48,19 @@ FROM work
 	JOIN (SELECT job, sum(rows) AS handled FROM sweep.run WHERE run_id IN (:runs) GROUP BY job) AS run USING (job),
 	unnest(why) WITH ORDINALITY AS reason (reason, line)
 ORDER BY job, line;
+
+\echo :bold'What became of the 20,000 stuck builds, each a transaction of its own':normal
+SELECT lpad(to_char(count(*), 'FM999,990'), 7) AS builds, status, failure_reason AS "failure reason",
+	CASE failure_reason
+		WHEN 3 THEN 'dropped by the step'
+		WHEN 12 THEN 'refused, and were doomed by the rescue function'
+		ELSE 'refused that too: in quarantine, and nobody waits for them'
+	END AS "what happened"
+FROM p_ci_builds WHERE id % 25 = 0
+GROUP BY status, failure_reason
+ORDER BY count(*) DESC;
+
+\echo :bold'Two of those in quarantine (table sweep.quarantine)':normal
+SELECT item ->> 'id' AS "build", split_part(message, E'\n', 1) AS message, attempts, to_char(next_try - last_at, 'FMMI "min later"') AS "next try"
+FROM sweep.quarantine
+ORDER BY item -> 'id' LIMIT 2;

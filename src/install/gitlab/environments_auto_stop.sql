@@ -153,14 +153,15 @@ CREATE FUNCTION sweep.gitlab_stop_environment(message sweep.message) RETURNS voi
 AS $$
 DECLARE
 	always constant smallint := 0;
-	args jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop');
+	-- The job of somebody else must not say what is executed here.
+	args jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user::regrole);
 	environments text := quote_ident(args ->> 'schema') || '.environments';
 	environment_id bigint := message.payload -> 'environment_id';
 	environment record;
 	has_action boolean := false;
 BEGIN
 	IF environments IS NULL THEN
-		RAISE EXCEPTION 'job "environments_auto_stop" does not exist'
+		RAISE EXCEPTION 'job "environments_auto_stop" of the current role does not exist'
 			USING ERRCODE = 'undefined_object', HINT = 'sweep.install_gitlab creates it, and its args say where the environments are.';
 	END IF;
 	EXECUTE format('SELECT auto_stop_at, auto_stop_setting FROM %s '

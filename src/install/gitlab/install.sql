@@ -56,6 +56,14 @@ BEGIN
 		IF cardinality(definition.tables) > 1 THEN
 			args := args || jsonb_build_object('table', table_name);
 		END IF;
+		-- Whoever creates one of these names first must not get our messages, or our rights.
+		SELECT format('job "%s" belongs to role %s', j.name, j.run_as) INTO note FROM sweep.job AS j
+			WHERE j.name = definition.job AND j.run_as <> current_user::regrole
+		UNION ALL SELECT format('queue "%s" belongs to role %s', q.queue, q.owner) FROM sweep.queues AS q
+			WHERE q.queue = definition.queue AND q.owner <> current_user::regrole LIMIT 1;
+		IF FOUND THEN
+			RAISE EXCEPTION '%', note USING ERRCODE = 'duplicate_object', HINT = 'Install as that role, or drop it first.';
+		END IF;
 		IF definition.queue IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.queues AS q WHERE q.queue = definition.queue) THEN
 			PERFORM sweep.create_queue(definition.queue);
 		END IF;

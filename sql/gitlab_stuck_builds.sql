@@ -1,0 +1,333 @@
+-- ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: what they pick, what they write, what
+-- becomes of builds that refuse.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
+CREATE SCHEMA gitlab;
+SET search_path = gitlab, public;
+\set ECHO none
+\i test/demo/gitlab_schema.sql
+\set ECHO all
+RESET search_path;
+SET datestyle = 'ISO, YMD';
+SET timezone = 'UTC';
+\set SHOW_CONTEXT never
+SELECT * FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job LIKE 'ci\_stuck%';
+\x on
+SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lease_key, lease_ttl, schedule, timezone, children
+	FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
+\x off
+
+CREATE PROCEDURE pg_temp.build(id bigint, status text, created_at timestamp, updated_at timestamp DEFAULT NULL, scheduled_at timestamptz DEFAULT NULL,
+		type text DEFAULT 'Ci::Build', project_id bigint DEFAULT 1, retried boolean DEFAULT NULL, finished_at timestamp DEFAULT NULL)
+	LANGUAGE sql AS $$
+	INSERT INTO gitlab.p_ci_builds (id, partition_id, status, created_at, updated_at, scheduled_at, type, project_id, retried, finished_at, commit_id, runner_id, lock_version)
+		VALUES (id, 100 + id % 3, status, created_at, updated_at, scheduled_at, type, project_id, retried, finished_at, 1000 + id, id * 10, 5);
+$$;
+-- a run at a fixed moment, and how it ended
+CREATE PROCEDURE pg_temp.run(name text, args jsonb DEFAULT '{}')
+	LANGUAGE plpgsql AS $$
+BEGIN
+	CALL sweep.run('ci_stuck_' || name, '{"as_of": "2026-01-01T00:00:00Z"}' || args);
+END
+$$;
+CREATE VIEW pg_temp.last_run AS
+	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.run ORDER BY run_id DESC LIMIT 1;
+CREATE VIEW pg_temp.sent AS
+	SELECT string_agg(format('%s:%s', m.key, m.payload), ' ' ORDER BY m.message_id) FROM sweep.queue_message m;
+-- what a job picks at that moment, in the batches of that size
+CREATE FUNCTION pg_temp.picked(name text, size int DEFAULT 100, as_of timestamptz DEFAULT '2026-01-01T00:00:00Z') RETURNS text
+	LANGUAGE plpgsql AS $$
+DECLARE
+	job sweep.job := (SELECT j FROM sweep.job j WHERE j.name = 'ci_stuck_' || picked.name);
+	items jsonb[];
+	ids text;
+BEGIN
+	FOR nth IN 1 .. 50 LOOP
+		EXECUTE format('SELECT array_agg(i) FROM %s($1) AS i', job.pick) INTO items
+			USING ROW(size, items[cardinality(items)], job.args, as_of, NULL, NULL, NULL, 1)::sweep.batch;
+		EXIT WHEN items IS NULL;
+		ids := concat_ws(' | ', ids, (SELECT string_agg(item ->> 'id', ' ') FROM unnest(items) AS item));
+	END LOOP;
+	RETURN ids;
+END
+$$;
+
+-- nothing there
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+
+-- a microsecond longer ago than the bound, at it, a microsecond less, far beyond, never: the last digit of the id says created_at, the one
+-- before updated_at and scheduled_at, those before the status; and as many of other types
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, scheduled_at, project_id, commit_id, lock_version)
+	SELECT s.n * 100 + u.n * 10 + c.n, 100 + (u.n + c.n) % 3, s.status, 'Ci::Build', '2025-12-31 23:00'::timestamp + c.ago, '2025-12-31 23:00'::timestamp + u.ago, '2025-12-31 23:00Z'::timestamptz + u.ago, 1, 1, 0
+	FROM (VALUES (1, 'pending'), (2, 'running'), (3, 'scheduled'), (4, 'canceling'), (5, 'created'), (6, 'success'), (7, 'failed'), (8, 'canceled'),
+			(9, 'skipped'), (10, 'manual'), (11, 'preparing'), (12, 'waiting_for_resource'), (13, 'waiting_for_callback')) AS s (n, status),
+		(VALUES (0, '-1 us'::interval), (1, '0'), (2, '1 us'), (3, '-30 days'), (4, NULL)) AS u (n, ago),
+		(VALUES (0, '-1 us'::interval), (1, '0'), (2, '1 us'), (3, '-30 days'), (4, NULL), (5, '-23 hours -1 us'), (6, '-23 hours'), (7, '-22 hours -59 min')) AS c (n, ago);
+
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, scheduled_at, project_id, commit_id, lock_version)
+	SELECT p.id + t.n, p.partition_id, p.status, t.type, p.created_at, p.updated_at, p.scheduled_at, 1, 1, 0
+	FROM gitlab.p_ci_builds p, (VALUES (10000, 'Ci::Bridge'), (20000, 'GenericCommitStatus'), (30000, NULL)) AS t (n, type);
+SELECT pg_temp.picked('jobs') AS pending;
+SELECT pg_temp.picked('builds_drop_running') AS running;
+SELECT pg_temp.picked('builds_drop_scheduled') AS scheduled;
+SELECT pg_temp.picked('builds_drop_canceling') AS canceling;
+-- a microsecond later, those at the bound as well
+SELECT pg_temp.picked('builds_drop_canceling', as_of => '2026-01-01T00:00:00.000001Z') AS canceling;
+-- the same whatever the batch size, in every time zone and date style
+CREATE TABLE pg_temp.everything AS
+	SELECT name, pg_temp.picked(name, 1000) AS ids FROM unnest('{jobs,builds_drop_running,builds_drop_scheduled,builds_drop_canceling}'::text[]) AS name;
+SELECT name, count(*) AS sizes, bool_and(replace(pg_temp.picked(name, size), ' | ', ' ') = ids) AS same
+	FROM pg_temp.everything, unnest('{1,2,3,7}'::int[]) AS size GROUP BY name ORDER BY name;
+SET timezone = 'Asia/Tokyo';
+SET datestyle = 'SQL, DMY';
+SELECT name, pg_temp.picked(name, 1000) = ids AS same FROM pg_temp.everything ORDER BY name;
+SET timezone = 'America/St_Johns';
+SET datestyle = 'German';
+SELECT name, replace(pg_temp.picked(name, 1), ' | ', ' ') = ids AS same FROM pg_temp.everything ORDER BY name;
+
+-- runs, each in another time zone: as many as were picked, and nothing else is touched
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
+CREATE TABLE pg_temp.before AS SELECT p.id, p::text AS line FROM gitlab.p_ci_builds p;
+SET timezone = 'America/St_Johns';
+SET datestyle = 'German';
+CALL pg_temp.run('jobs');
+SELECT status, stop_reason, rows, batches FROM pg_temp.last_run;
+SET timezone = 'UTC';
+SET datestyle = 'ISO, YMD';
+CALL pg_temp.run('builds_drop_running', '{"note": 1}');
+SELECT status, stop_reason, rows, batches FROM pg_temp.last_run;
+SET timezone = 'Asia/Tokyo';
+CALL pg_temp.run('builds_drop_scheduled');
+SELECT status, stop_reason, rows, batches FROM pg_temp.last_run;
+CALL pg_temp.run('builds_drop_canceling');
+SELECT status, stop_reason, rows, batches FROM pg_temp.last_run;
+SET timezone = 'UTC';
+SELECT (SELECT string_agg(p.id::text, ' ' ORDER BY p.id) FROM gitlab.p_ci_builds p JOIN pg_temp.before b USING (id) WHERE p::text <> b.line)
+	= (SELECT string_agg(id, ' ' ORDER BY id::bigint) FROM pg_temp.everything, regexp_split_to_table(ids, '[ |]+') AS id) AS those_picked_and_no_others;
+SELECT id / 100 AS hundred, status, failure_reason, finished_at, updated_at, lock_version, processed, count(*) FROM gitlab.p_ci_builds p JOIN pg_temp.before b USING (id)
+	WHERE p::text <> b.line GROUP BY 1, 2, 3, 4, 5, 6, 7 ORDER BY 1;
+TABLE pg_temp.sent;
+TRUNCATE gitlab.p_ci_builds;
+DELETE FROM sweep.queue_message;
+
+-- the order: created_at, project, id, each once; builds that have no created_at last, where that does not matter
+CALL pg_temp.build(11, 'running', '2025-12-03', '2025-12-03');
+CALL pg_temp.build(12, 'running', '2025-12-02', '2025-12-03', project_id => 7);
+CALL pg_temp.build(16, 'running', '2025-12-02', '2025-12-03', project_id => 3);
+CALL pg_temp.build(14, 'running', '2025-12-02', '2025-12-03', project_id => 3);
+CALL pg_temp.build(15, 'running', '2025-12-02', '2025-12-03', project_id => 3);
+CALL pg_temp.build(13, 'running', '-infinity', '2025-12-03');
+CALL pg_temp.build(19, 'running', NULL, '2025-12-03');
+CALL pg_temp.build(18, 'running', NULL, '2025-12-03');
+CALL pg_temp.build(17, 'running', NULL, '2025-12-03', project_id => 2);
+SELECT size, pg_temp.picked('builds_drop_running', size) FROM unnest('{1,2,3,7,100}'::int[]) AS size;
+SELECT jsonb_pretty(i) FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, (SELECT args FROM sweep.job WHERE name = 'ci_stuck_builds_drop_running'),
+	'2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS i;
+TRUNCATE gitlab.p_ci_builds;
+
+-- the effect: processed says that the pipeline has to look, but not at a build that was retried; one message per pipeline
+CALL pg_temp.build(1, 'canceling', '2025-12-01', '2025-12-01', retried => true);
+CALL pg_temp.build(2, 'canceling', '2025-12-02', '2025-12-01', retried => false);
+CALL pg_temp.build(3, 'canceling', '2025-12-03', '2025-12-01', finished_at => '2025-12-05');
+CALL pg_temp.build(4, 'canceling', '2025-12-04', '2025-12-01');
+UPDATE gitlab.p_ci_builds SET commit_id = 1001 WHERE id = 2;
+UPDATE gitlab.p_ci_builds SET commit_id = NULL WHERE id = 4;
+INSERT INTO gitlab.ci_pending_builds (build_id, project_id, partition_id) VALUES (3, 1, 100);
+CALL pg_temp.run('builds_drop_canceling');
+SELECT id, status, failure_reason, finished_at, updated_at, lock_version, processed, retried, runner_id FROM gitlab.p_ci_builds ORDER BY id;
+TABLE pg_temp.sent;
+SELECT count(*) FROM gitlab.ci_pending_builds;
+-- a second run finds nothing
+CALL pg_temp.run('builds_drop_canceling');
+SELECT rows, batches FROM pg_temp.last_run;
+TRUNCATE gitlab.p_ci_builds, gitlab.ci_pending_builds;
+DELETE FROM sweep.queue_message;
+
+-- every number is an arg; with another final status the reason stays as it is
+CALL pg_temp.build(1, 'canceling', '2025-12-31 23:20', '2025-12-31 23:20');
+CALL pg_temp.build(2, 'canceling', '2025-12-31 23:40', '2025-12-31 23:20');
+UPDATE gitlab.p_ci_builds SET failure_reason = 28;
+CALL pg_temp.run('builds_drop_canceling', '{"created_older_than": "30 min", "updated_older_than": "30 min", "final_status": "canceled"}');
+SELECT id, status, failure_reason, finished_at FROM gitlab.p_ci_builds ORDER BY id;
+CALL pg_temp.run('builds_drop_canceling', '{"created_older_than": "10 min", "updated_older_than": "10 min", "failure_reason": 29}');
+SELECT id, status, failure_reason, finished_at FROM gitlab.p_ci_builds ORDER BY id;
+TABLE pg_temp.sent;
+CALL pg_temp.run('builds_drop_canceling', '{"status": null}');
+SELECT rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
+TRUNCATE gitlab.p_ci_builds;
+DELETE FROM sweep.queue_message;
+
+-- ------------------------------------------------------------------ builds that refuse
+-- 2,000 stuck builds in three partitions among as many others; 50 refuse to be dropped, 20 of these to be doomed as well
+CREATE TABLE gitlab.touched (id bigint);
+CREATE FUNCTION gitlab.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.id % 40 = 0 AND (NEW.failure_reason IS DISTINCT FROM 12 OR NEW.id / 40 % 5 < 2) THEN
+		RAISE EXCEPTION 'build % refuses', NEW.id USING ERRCODE = 'check_violation', HINT = 'Ask again later.';
+	END IF;
+	INSERT INTO gitlab.touched VALUES (NEW.id);
+	RETURN NEW;
+END
+$$;
+CREATE PROCEDURE pg_temp.fill() LANGUAGE sql AS $$
+	TRUNCATE gitlab.p_ci_builds, gitlab.touched, gitlab.ci_pending_builds, gitlab.ci_running_builds;
+	DELETE FROM sweep.queue_message;
+	INSERT INTO gitlab.p_ci_builds (id, partition_id, type, status, created_at, updated_at, finished_at, project_id, commit_id, runner_id, lock_version)
+		SELECT i, 100 + i % 3, 'Ci::Build', CASE WHEN i <= 2000 THEN 'canceling' ELSE (ARRAY['success', 'running', 'pending', 'canceled'])[1 + i % 4] END,
+			'2025-12-01'::timestamp - i % 50 * interval '1 hour', '2025-12-02', CASE WHEN i % 80 = 0 THEN '2025-12-03'::timestamp END, i % 10, 5000 + i / 2, i, 3
+		FROM generate_series(1, 4000) AS i;
+	INSERT INTO gitlab.ci_pending_builds (build_id, project_id, partition_id) SELECT i, 1, 100 + i % 3 FROM generate_series(10, 4000, 10) AS i;
+	INSERT INTO gitlab.ci_running_builds (build_id, project_id, partition_id, runner_id, runner_type) SELECT i, 1, 100 + i % 3, 1, 1 FROM generate_series(20, 4000, 20) AS i;
+$$;
+CREATE VIEW pg_temp.outcome AS
+	SELECT status, failure_reason, lock_version, finished_at, updated_at, processed, count(*), min(id), max(id) FROM gitlab.p_ci_builds
+		WHERE id <= 2000 GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4;
+CALL pg_temp.fill();
+CREATE TRIGGER refuse BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.refuse();
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+TABLE pg_temp.outcome;
+-- none twice, and none of the others
+SELECT count(*), count(DISTINCT id), max(id) FROM gitlab.touched;
+SELECT count(*) FROM gitlab.p_ci_builds WHERE id > 2000 AND (lock_version, updated_at) <> (3, '2025-12-02');
+-- a message per pipeline that has a build that was dropped or doomed
+SELECT count(*), count(DISTINCT key), count(*) FILTER (WHERE payload = jsonb_build_object('pipeline_id', key::bigint)) AS well_formed,
+		count(*) FILTER (WHERE EXISTS (SELECT FROM gitlab.p_ci_builds p WHERE p.commit_id = m.key::bigint AND p.id IN (SELECT t.id FROM gitlab.touched t))) AS right_ones
+	FROM sweep.queue_message m;
+-- those doomed have left the queues of the runners, nobody else has
+SELECT count(*), count(*) FILTER (WHERE build_id % 40 = 0 AND build_id / 40 % 5 >= 2 AND build_id <= 2000) AS doomed FROM gitlab.ci_pending_builds;
+SELECT count(*), count(*) FILTER (WHERE build_id % 40 = 0 AND build_id / 40 % 5 >= 2 AND build_id <= 2000) AS doomed FROM gitlab.ci_running_builds;
+-- the others are in quarantine with their error, and still as they were
+SELECT count(*), count(DISTINCT item ->> 'id') AS builds, sqlstate, regexp_replace(split_part(message, E'\n', 1), '\d+', 'n') AS message, attempts, next_try > last_at AS later
+	FROM sweep.quarantine GROUP BY 3, 4, 5, 6;
+-- the next run leaves them alone, also when they would not refuse any more
+DROP TRIGGER refuse ON gitlab.p_ci_builds;
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+SELECT sweep.release_quarantine('ci_stuck_builds_drop_canceling');
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+SELECT count(*) FROM sweep.quarantine;
+SELECT status, failure_reason, count(*) FROM gitlab.p_ci_builds WHERE id <= 2000 GROUP BY 1, 2 ORDER BY 2;
+
+-- the same with a transaction for each batch
+SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', '{"transaction": "batch"}');
+CALL pg_temp.fill();
+CREATE TRIGGER refuse BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.refuse();
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+TABLE pg_temp.outcome;
+SELECT count(*), count(DISTINCT id), max(id) FROM gitlab.touched;
+SELECT count(*), count(DISTINCT key) FROM sweep.queue_message;
+DROP TRIGGER refuse ON gitlab.p_ci_builds;
+DELETE FROM sweep.quarantine;
+CALL pg_temp.fill();
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+TABLE pg_temp.outcome;
+SELECT count(*), count(DISTINCT key) FROM sweep.queue_message;
+SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', '{"transaction": "row"}');
+
+-- one that is still stuck each time it is read, and yet cannot be written, is doomed in the end
+CALL pg_temp.fill();
+DELETE FROM gitlab.p_ci_builds WHERE id > 2;
+CREATE FUNCTION gitlab.ignore() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO gitlab.touched VALUES (NEW.id); RETURN NULL; END';
+CREATE TRIGGER ignore BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW WHEN (NEW.id = 2 AND NEW.failure_reason = 3) EXECUTE FUNCTION gitlab.ignore();
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+SELECT id, status, failure_reason, lock_version FROM gitlab.p_ci_builds ORDER BY id;
+DROP TRIGGER ignore ON gitlab.p_ci_builds;
+
+-- without its queue nothing is dropped, since nobody would look at the pipelines; and no build is to blame
+CALL pg_temp.fill();
+DELETE FROM gitlab.p_ci_builds WHERE id > 2;
+SELECT sweep.drop_queue('ci_pipeline_process');
+CALL pg_temp.run('builds_drop_canceling');
+SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
+SELECT id, status, lock_version FROM gitlab.p_ci_builds ORDER BY id;
+SELECT count(*) FROM sweep.quarantine;
+SELECT sweep.create_queue('ci_pipeline_process');
+
+-- ------------------------------------------------------------------ other shapes of the tables
+-- reasons as names, no queues of runners, an older GitLab's table
+CALL pg_temp.fill();
+DELETE FROM gitlab.p_ci_builds WHERE id NOT IN (1, 40, 80, 120);
+CREATE SCHEMA older;
+CREATE TABLE older.ci_builds (LIKE gitlab.p_ci_builds INCLUDING ALL);
+ALTER TABLE older.ci_builds ALTER failure_reason TYPE text;
+INSERT INTO older.ci_builds SELECT * FROM gitlab.p_ci_builds;
+INSERT INTO older.ci_builds (id, partition_id, type, status, scheduled_at, created_at, lock_version, project_id)
+	VALUES (200, 100, 'Ci::Build', 'scheduled', '2025-12-01Z', '2025-12-01', 0, 1), (201, 100, 'Ci::Build', 'pending', NULL, '2025-12-01', 0, 1),
+		(202, 100, 'Ci::Build', 'running', NULL, NULL, 0, 1);
+UPDATE older.ci_builds SET updated_at = '2025-12-01' WHERE id = 202;
+CREATE FUNCTION older.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF NEW.id IN (80, 120) AND NEW.failure_reason <> 'data_integrity_failure' OR NEW.id = 40 THEN
+		RAISE EXCEPTION 'build % refuses', NEW.id;
+	END IF;
+	RETURN NEW;
+END
+$$;
+CREATE TRIGGER refuse BEFORE UPDATE ON older.ci_builds FOR EACH ROW EXECUTE FUNCTION older.refuse();
+SELECT * FROM sweep.install_gitlab('older', enabled => false) WHERE job LIKE 'ci\_stuck%';
+SELECT name, pick, step, rescue, args ->> 'schema' AS schema, args ->> 'table' AS table FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
+SELECT pg_temp.picked('jobs', 1), pg_temp.picked('builds_drop_running', 1), pg_temp.picked('builds_drop_scheduled', 1), pg_temp.picked('builds_drop_canceling', 1);
+CALL pg_temp.run('jobs');
+CALL pg_temp.run('builds_drop_running');
+CALL pg_temp.run('builds_drop_scheduled');
+CALL pg_temp.run('builds_drop_canceling');
+TABLE pg_temp.last_run;
+SELECT id, status, failure_reason, finished_at, lock_version FROM older.ci_builds ORDER BY id;
+SELECT item ->> 'id' AS id, split_part(message, E'\n', 1) AS message FROM sweep.quarantine;
+DELETE FROM sweep.quarantine;
+-- names as character varying, in the partitioned table
+DROP VIEW pg_temp.outcome;
+ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE varchar;
+UPDATE gitlab.p_ci_builds SET status = 'canceling', failure_reason = NULL;
+SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false);
+CALL pg_temp.run('builds_drop_canceling', '{"failure_reason_name": "no_updates_canceling"}');
+SELECT id, status, failure_reason, lock_version FROM gitlab.p_ci_builds ORDER BY id;
+ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE int USING NULL;
+
+-- nothing in the schema of the table is called instead of what the functions mean
+CREATE FUNCTION gitlab.evil() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called'; END $$;
+CREATE FUNCTION gitlab.format(text, text) RETURNS text LANGUAGE sql AS $$ SELECT gitlab.evil()::text $$;
+CREATE FUNCTION gitlab.jsonb_build_object(text, bigint) RETURNS jsonb LANGUAGE sql AS $$ SELECT gitlab.evil()::text::jsonb $$;
+CREATE FUNCTION gitlab.jsonb_build_object(text, jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT gitlab.evil()::text::jsonb $$;
+CREATE FUNCTION gitlab.jsonb_build_object(text, timestamp, text, bigint, text, bigint, text, bigint, text, int) RETURNS jsonb LANGUAGE sql AS $$ SELECT gitlab.evil()::text::jsonb $$;
+CREATE FUNCTION gitlab.jsonb_populate_record(gitlab.p_ci_builds, jsonb) RETURNS gitlab.p_ci_builds LANGUAGE sql AS $$ SELECT gitlab.evil()::text::gitlab.p_ci_builds $$;
+CREATE FUNCTION gitlab.unnest(jsonb[]) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT gitlab.evil()::text::jsonb $$;
+CREATE FUNCTION gitlab.pg_typeof(int) RETURNS regtype LANGUAGE sql AS $$ SELECT gitlab.evil()::text::regtype $$;
+CREATE FUNCTION gitlab.evil(varchar, varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT gitlab.evil() IS NULL $$;
+CREATE FUNCTION gitlab.evil(jsonb, jsonb) RETURNS text LANGUAGE sql AS $$ SELECT gitlab.evil()::text $$;
+CREATE FUNCTION gitlab.evil(bigint[], bigint) RETURNS bigint[] LANGUAGE sql AS $$ SELECT gitlab.evil()::text::bigint[] $$;
+CREATE OPERATOR gitlab.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = gitlab.evil);
+CREATE OPERATOR gitlab.->> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = gitlab.evil);
+CREATE OPERATOR gitlab.-> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = gitlab.evil);
+CREATE AGGREGATE gitlab.array_agg(bigint) (SFUNC = gitlab.evil, STYPE = bigint[]);
+UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01', failure_reason = NULL;
+CREATE TRIGGER refuse BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.refuse();
+CALL pg_temp.run('builds_drop_canceling');
+SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
+SELECT id, status, failure_reason FROM gitlab.p_ci_builds ORDER BY id;
+SELECT split_part(message, E'\n', 1) AS message FROM sweep.quarantine;
+DELETE FROM sweep.quarantine;
+DROP TRIGGER refuse ON gitlab.p_ci_builds;
+UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01', failure_reason = NULL;
+SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', '{"transaction": "batch"}');
+CALL pg_temp.run('builds_drop_canceling');
+SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
+DROP AGGREGATE gitlab.array_agg(bigint);
+DROP OPERATOR gitlab.= (varchar, varchar), gitlab.->> (jsonb, jsonb), gitlab.-> (jsonb, jsonb);
+
+-- without the table the run fails, and no build is to blame
+DROP TABLE gitlab.p_ci_builds CASCADE;
+CALL pg_temp.run('builds_drop_canceling');
+SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
+SELECT count(*) FROM sweep.quarantine;
+DELETE FROM sweep.queue_message;
+SELECT * FROM sweep.uninstall_gitlab() WHERE name LIKE 'ci\_stuck%' OR name = 'ci_pipeline_process';
+DROP SCHEMA gitlab, gitlab_partitions_dynamic, older CASCADE;
