@@ -29,11 +29,12 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.quarantine', '');
 CREATE FUNCTION sweep._quarantine(job text, item jsonb, sqlstate text, message text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, next_try)
-		VALUES (job, item, sqlstate, message, clock_timestamp() + interval '10 min')
+	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, first_at, last_at, next_try)
+		SELECT job, item, sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
+			FROM (SELECT clock_timestamp() AS now OFFSET 0) AS moment
 		ON CONFLICT ON CONSTRAINT quarantine_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
-			attempts = q.attempts + 1, last_at = clock_timestamp(),
-			next_try = clock_timestamp() + interval '10 min' * 2 ^ least(q.attempts, 10)
+			attempts = q.attempts + 1, last_at = excluded.last_at,
+			next_try = excluded.last_at + interval '10 min' * 2 ^ least(q.attempts, 10)
 $$;
 COMMENT ON FUNCTION sweep._quarantine(text, jsonb, text, text) IS
 	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most';
