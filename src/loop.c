@@ -64,13 +64,6 @@ sweep_loop_next_size(const SweepLoop *loop)
 	return limits->batch_size;
 }
 
-SweepStopReason
-sweep_loop_record(SweepLoop *loop, int64_t rows, int64_t now_us)
-{
-	sweep_loop_add_rows(loop, rows);
-	return sweep_loop_end_batch(loop, rows <= 0, now_us);
-}
-
 void
 sweep_loop_add_rows(SweepLoop *loop, int64_t rows)
 {

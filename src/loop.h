@@ -60,23 +60,21 @@ extern void sweep_loop_begin(SweepLoop *loop, const SweepLimits *limits, int64_t
 
 /*
  * The size of the next batch: batch_size, or what is left of max_rows where
- * that is less. 0 when max_rows is used up (record has said so before).
+ * that is less. 0 when max_rows is used up (the end of a batch has said so before).
  */
 extern int32_t sweep_loop_next_size(const SweepLoop *loop);
 
 /*
- * Counts a committed batch of so many rows and says whether the run stops now:
- * drained before max_batches before max_rows before timeout, and NONE to go on.
- * A negative number of rows counts as 0. Counters saturate, they never wrap.
- */
-extern SweepStopReason sweep_loop_record(SweepLoop *loop, int64_t rows, int64_t now_us);
-
-/*
- * The same in two steps, for a batch that is committed in several pieces: rows as
- * they are handled, and the end of the batch, which the caller knows to be the
- * last one when nothing was found.
+ * Counts rows as they are handled; a negative number counts as 0. Counters
+ * saturate, they never wrap.
  */
 extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
+
+/*
+ * Counts a committed batch and says whether the run stops now: drained, which the
+ * caller knows, before max_batches before max_rows before timeout, and NONE to go
+ * on.
+ */
 extern SweepStopReason sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us);
 
 /* The word for a reason, a constant; NULL for NONE and for what is no reason. */

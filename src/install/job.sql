@@ -72,12 +72,12 @@ COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 -- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
 -- scheduler while the scheduler waits for him.
 CREATE TABLE sweep.job_state (
-	job        text PRIMARY KEY,
-	next_due   timestamptz,
-	next_start timestamptz,
-	paused_at  timestamptz,
-	broken     text,
-	boot       timestamptz,
+	job          text PRIMARY KEY,
+	next_due     timestamptz,
+	next_start   timestamptz,
+	paused_at    timestamptz,
+	broken       text,
+	boot         timestamptz,
 	drained_rows bigint,
 	kept_cursor  jsonb,
 	last_start   timestamptz

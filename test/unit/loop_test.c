@@ -5,6 +5,14 @@
 #include "check.h"
 #include "loop.h"
 
+/* A batch that is committed as a whole, as run.c counts it. */
+static SweepStopReason
+record(SweepLoop *loop, int64_t rows, int64_t now_us)
+{
+	sweep_loop_add_rows(loop, rows);
+	return sweep_loop_end_batch(loop, rows <= 0, now_us);
+}
+
 #define SECOND INT64_C(1000000)
 
 /* A loop begun at 100 s; batches of 100. */
@@ -27,7 +35,7 @@ run_batches(SweepLoop *loop, int64_t rows, SweepStopReason *reason)
 	do
 	{
 		batches++;
-		*reason = sweep_loop_record(loop, rows, (100 + batches) * SECOND);
+		*reason = record(loop, rows, (100 + batches) * SECOND);
 	} while (*reason == SWEEP_STOP_NONE && batches < 1000);
 	return batches;
 }
@@ -58,8 +66,8 @@ test_reasons(void)
 	check_number(run_batches(&loop, 100, &reason), 1000, "no limit: goes on");
 	check_number(loop.rows, 100000, "rows are counted");
 	check_number(loop.batches, 1000, "batches are counted");
-	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_NONE, "a short batch does not end it");
-	check_number(sweep_loop_record(&loop, 0, 0), SWEEP_STOP_DRAINED, "no rows: drained");
+	check_number(record(&loop, 1, 0), SWEEP_STOP_NONE, "a short batch does not end it");
+	check_number(record(&loop, 0, 0), SWEEP_STOP_DRAINED, "no rows: drained");
 	check_number(loop.batches, 1002, "the batch without rows counts");
 	check_number(loop.rows, 100001, "and adds none");
 
@@ -76,9 +84,9 @@ test_reasons(void)
 	check_number(reason, SWEEP_STOP_TIMEOUT, "and says so");
 
 	loop = loop_with(0, 0, 0);
-	check_number(sweep_loop_record(&loop, 100, 100 * SECOND), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, in no time");
+	check_number(record(&loop, 100, 100 * SECOND), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, in no time");
 	loop = loop_with(0, 0, 0);
-	check_number(sweep_loop_record(&loop, 100, 0), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, even if the clock ran backwards");
+	check_number(record(&loop, 100, 0), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, even if the clock ran backwards");
 }
 
 static void
@@ -86,18 +94,18 @@ test_boundaries(void)
 {
 	SweepLoop	loop = loop_with(0, 0, 5 * SECOND);
 
-	check_number(sweep_loop_record(&loop, 1, 105 * SECOND - 1), SWEEP_STOP_NONE, "a microsecond before the timeout");
-	check_number(sweep_loop_record(&loop, 1, 105 * SECOND), SWEEP_STOP_TIMEOUT, "exactly at the timeout");
-	check_number(sweep_loop_record(&loop, 1, 105 * SECOND + 1), SWEEP_STOP_TIMEOUT, "a microsecond after it");
+	check_number(record(&loop, 1, 105 * SECOND - 1), SWEEP_STOP_NONE, "a microsecond before the timeout");
+	check_number(record(&loop, 1, 105 * SECOND), SWEEP_STOP_TIMEOUT, "exactly at the timeout");
+	check_number(record(&loop, 1, 105 * SECOND + 1), SWEEP_STOP_TIMEOUT, "a microsecond after it");
 
 	loop = loop_with(0, 1000, -1);
-	check_number(sweep_loop_record(&loop, 999, 0), SWEEP_STOP_NONE, "one row below max_rows");
-	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_MAX_ROWS, "exactly max_rows");
+	check_number(record(&loop, 999, 0), SWEEP_STOP_NONE, "one row below max_rows");
+	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_ROWS, "exactly max_rows");
 	loop = loop_with(0, 1000, -1);
-	check_number(sweep_loop_record(&loop, 1001, 0), SWEEP_STOP_MAX_ROWS, "one row above max_rows");
+	check_number(record(&loop, 1001, 0), SWEEP_STOP_MAX_ROWS, "one row above max_rows");
 
 	loop = loop_with(1, 0, -1);
-	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
+	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
 }
 
 /* All limits met by one batch: the first of drained, max_batches, max_rows, timeout. */
@@ -106,11 +114,11 @@ test_order(void)
 {
 	SweepLoop	loop = loop_with(1, 100, 0);
 
-	check_number(sweep_loop_record(&loop, 0, 200 * SECOND), SWEEP_STOP_DRAINED, "drained before all");
+	check_number(record(&loop, 0, 200 * SECOND), SWEEP_STOP_DRAINED, "drained before all");
 	loop = loop_with(1, 100, 0);
-	check_number(sweep_loop_record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_BATCHES, "max_batches before max_rows");
+	check_number(record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_BATCHES, "max_batches before max_rows");
 	loop = loop_with(0, 100, 0);
-	check_number(sweep_loop_record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_ROWS, "max_rows before timeout");
+	check_number(record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_ROWS, "max_rows before timeout");
 }
 
 static void
@@ -121,14 +129,14 @@ test_sizes(void)
 	check_number(sweep_loop_next_size(&loop), 100, "without max_rows: batch_size");
 	loop = loop_with(0, 250, -1);
 	check_number(sweep_loop_next_size(&loop), 100, "first of 250");
-	(void) sweep_loop_record(&loop, 100, 0);
-	(void) sweep_loop_record(&loop, 50, 0);
+	(void) record(&loop, 100, 0);
+	(void) record(&loop, 50, 0);
 	check_number(sweep_loop_next_size(&loop), 100, "exactly one batch left");
-	(void) sweep_loop_record(&loop, 99, 0);
+	(void) record(&loop, 99, 0);
 	check_number(sweep_loop_next_size(&loop), 1, "one row left");
-	(void) sweep_loop_record(&loop, 1, 0);
+	(void) record(&loop, 1, 0);
 	check_number(sweep_loop_next_size(&loop), 0, "none left");
-	(void) sweep_loop_record(&loop, 1000, 0);
+	(void) record(&loop, 1000, 0);
 	check_number(sweep_loop_next_size(&loop), 0, "never negative");
 	loop = loop_with(0, 30, -1);
 	check_number(sweep_loop_next_size(&loop), 30, "max_rows below batch_size");
@@ -141,26 +149,26 @@ test_overflow(void)
 {
 	SweepLoop	loop = loop_with(0, 0, -1);
 
-	(void) sweep_loop_record(&loop, INT64_MAX, 0);
-	check_number(sweep_loop_record(&loop, 1, 0), SWEEP_STOP_NONE, "rows beyond 64 bits");
+	(void) record(&loop, INT64_MAX, 0);
+	check_number(record(&loop, 1, 0), SWEEP_STOP_NONE, "rows beyond 64 bits");
 	check_number(loop.rows, INT64_MAX, "rows stay at the top");
 	loop.batches = INT64_MAX;
-	(void) sweep_loop_record(&loop, 1, 0);
+	(void) record(&loop, 1, 0);
 	check_number(loop.batches, INT64_MAX, "batches stay at the top");
-	check_number(sweep_loop_record(&loop, -5, 0), SWEEP_STOP_DRAINED, "negative rows count as none");
+	check_number(record(&loop, -5, 0), SWEEP_STOP_DRAINED, "negative rows count as none");
 	check_number(loop.rows, INT64_MAX, "and take nothing away");
 
 	loop = loop_with(0, INT64_MAX, -1);
-	(void) sweep_loop_record(&loop, INT64_MAX - 1, 0);
+	(void) record(&loop, INT64_MAX - 1, 0);
 	check_number(sweep_loop_next_size(&loop), 1, "one row left below 64 bits");
-	check_number(sweep_loop_record(&loop, 10, 0), SWEEP_STOP_MAX_ROWS, "and the limit is met");
+	check_number(record(&loop, 10, 0), SWEEP_STOP_MAX_ROWS, "and the limit is met");
 
 	loop = loop_with(0, 0, INT64_MAX);
-	check_number(sweep_loop_record(&loop, 1, INT64_MAX), SWEEP_STOP_NONE, "the greatest timeout");
+	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_NONE, "the greatest timeout");
 	loop.started_us = INT64_MIN;
-	check_number(sweep_loop_record(&loop, 1, INT64_MAX), SWEEP_STOP_TIMEOUT, "elapsed time beyond 64 bits");
+	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_TIMEOUT, "elapsed time beyond 64 bits");
 	loop.started_us = INT64_MAX;
-	check_number(sweep_loop_record(&loop, 1, INT64_MIN), SWEEP_STOP_NONE, "a clock that ran far backwards");
+	check_number(record(&loop, 1, INT64_MIN), SWEEP_STOP_NONE, "a clock that ran far backwards");
 }
 
 int
