@@ -14,6 +14,7 @@ SOURCES = \
 	src/cron.c \
 	src/loop.c \
 	src/bisect.c \
+	src/redis_url.c \
 	src/detail.c \
 	src/settings.c \
 	src/shared.c \
@@ -38,6 +39,20 @@ SOURCES = \
 	src/utility.c \
 	src/pg_sweep.c
 OBJS = $(SOURCES:.c=.o)
+
+# Everything that talks to Redis is a module of its own, loaded when a job needs
+# it; WITH_REDIS=no builds and installs without. TLS needs the headers of OpenSSL.
+WITH_REDIS = yes
+REDIS_MODULE = pg_sweep_redis
+REDIS_SOURCES = \
+	src/redis/reply_class.c \
+	src/redis/tls.c \
+	src/redis/socket.c \
+	src/redis/connection.c \
+	src/redis/bucket_store.c \
+	src/redis/pg_sweep_redis.c
+# the one file that is in both modules
+REDIS_OBJS = $(REDIS_SOURCES:.c=.o) src/redis_url.o
 
 # The install script is these parts, in the order in which they depend on each
 # other.
@@ -73,7 +88,7 @@ REGRESS_OPTS = --load-extension=pg_sweep
 ISOLATION = $(shell test/bin/list-tests isolation)
 ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
 
-EXTRA_CLEAN = $(SOURCES:.c=.d) .build-flags pg_sweep--*.sql.new
+EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so .build-flags pg_sweep--*.sql.new
 
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
@@ -150,12 +165,27 @@ override with_llvm = no
 include $(PGXS)
 
 # Flags and server are a prerequisite like any source: another one rebuilds.
-BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(shell $(PG_CONFIG) --version)
+BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(REDIS_TLS) $(shell $(PG_CONFIG) --version)
 .PHONY: force
 .build-flags: force
 	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' >$@
-$(OBJS): .build-flags
--include $(SOURCES:.c=.d)
+$(OBJS) $(REDIS_OBJS): .build-flags
+-include $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d)
+
+ifneq ($(WITH_REDIS),no)
+REDIS_TLS := $(shell printf '%s' '\#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo -DSWEEP_REDIS_TLS)
+$(REDIS_SOURCES:.c=.o): override CPPFLAGS += $(REDIS_TLS)
+$(REDIS_MODULE)$(DLSUFFIX): $(REDIS_OBJS)
+	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) -lhiredis $(if $(REDIS_TLS),-lssl -lcrypto)
+all: $(REDIS_MODULE)$(DLSUFFIX)
+install: install-redis
+install-redis: $(REDIS_MODULE)$(DLSUFFIX) installdirs
+	$(INSTALL_SHLIB) $< '$(DESTDIR)$(pkglibdir)/'
+uninstall: uninstall-redis
+uninstall-redis:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(REDIS_MODULE)$(DLSUFFIX)'
+.PHONY: install-redis uninstall-redis
+endif
 
 $(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS) Makefile pg_sweep.control
 	@echo 'cat src/install/... >$@'

@@ -13,6 +13,7 @@
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
+#include "redis_url.h"
 #include "settings.h"
 
 char	   *sweep_databases = NULL;
@@ -22,6 +23,11 @@ int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
 
+/* Read by the module pg_sweep_redis, by their names. */
+static char *redis_key_prefix = NULL;
+static int	redis_timeout = 5000;
+static char *redis_url = NULL;
+
 static const struct config_enum_entry log_batches_options[] = {
 	{"off", LOG_BATCHES_OFF, false},
 	{"batches", LOG_BATCHES_BATCHES, false},
@@ -30,6 +36,9 @@ static const struct config_enum_entry log_batches_options[] = {
 };
 
 static bool check_databases(char **newval, void **extra, GucSource source);
+static bool check_redis_key_prefix(char **newval, void **extra, GucSource source);
+static bool check_redis_url(char **newval, void **extra, GucSource source);
+static const char *show_redis_url(void);
 
 void
 sweep_settings_define(bool at_server_start)
@@ -65,6 +74,27 @@ sweep_settings_define(bool at_server_start)
 							NULL,
 							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_key_prefix",
+							   "Sets what the names of all keys in Redis begin with.",
+							   "Needed to share buckets with a GitLab whose keys have a namespace.",
+							   &redis_key_prefix, "", PGC_SIGHUP, 0,
+							   check_redis_key_prefix, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.redis_timeout",
+							"Sets how long Redis may take to be connected, to be written to, and to reply.",
+							NULL,
+							&redis_timeout, 5000, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	/*
+	 * It may hold a password. Not to be set for a database or role: pg_db_role_setting can be read by
+	 * everybody.
+	 */
+	DefineCustomStringVariable("pg_sweep.redis_url",
+							   "Sets where Redis is, and the password for it.",
+							   "redis://user:password@host:port/db, rediss:// with TLS, or unix:///path?db=n.",
+							   &redis_url, "", PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							   check_redis_url, NULL, show_redis_url);
 	MarkGUCPrefixReserved("pg_sweep");
 }
 
@@ -95,4 +125,42 @@ check_databases(char **newval, void **extra, GucSource source)
 		return true;
 	GUC_check_errdetail("The list of names is not well-formed.");
 	return false;
+}
+
+static bool
+check_redis_key_prefix(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) <= 200 && strpbrk(*newval, "{}") == NULL)
+		return true;
+	GUC_check_errdetail("It must have at most 200 bytes and no braces, which belong to the names of jobs.");
+	return false;
+}
+
+/* The message is ours, since that of the server would show the value. */
+static bool
+check_redis_url(char **newval, void **extra, GucSource source)
+{
+	SweepRedisUrl url;
+	const char *error = (*newval)[0] ? sweep_redis_url_parse(*newval, &url) : NULL;
+
+	explicit_bzero(&url, sizeof(url));
+	if (error == NULL)
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"pg_sweep.redis_url\"");
+	GUC_check_errdetail("%s", error);
+	return false;
+}
+
+/* Not even a superuser is shown the password. */
+static const char *
+show_redis_url(void)
+{
+	static char text[SWEEP_REDIS_DESCRIPTION_SIZE];
+	SweepRedisUrl url;
+
+	text[0] = '\0';
+	if (redis_url && redis_url[0] && sweep_redis_url_parse(redis_url, &url) == NULL)
+		sweep_redis_url_describe(&url, text);
+	explicit_bzero(&url, sizeof(url));
+	return text;
 }

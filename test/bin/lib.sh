@@ -38,7 +38,7 @@ sweep_port=${SWEEP_PORT:-65432}
 sweep_server_user=postgres
 # layer 0: C without a server, what the unit tests are linked with
 # shellcheck disable=SC2034 # for those who source this
-sweep_pure='cron cron_field cron_next loop bisect'
+sweep_pure='cron cron_field cron_next loop bisect redis_url redis/reply_class'
 # absolute, because the private server in PATH brings a pg_config of its own
 PG_CONFIG=$(command -v "${PG_CONFIG:-pg_config}" || echo "${PG_CONFIG:-pg_config}")
 export PG_CONFIG

@@ -1,0 +1,122 @@
+/*
+ * reply_class.c
+ *		The error replies of Redis, in a table.
+ *
+ * An error reply begins with a word in capitals, its code. Before Redis 7 an error within a script comes
+ * as "ERR Error running script ...: -OOM ..."; so behind ERR the codes are looked for in the whole text.
+ * What is not in the table concerns what was sent.
+ */
+#include "reply_class.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct Known
+{
+	const char *text;
+	SweepRedisClass class;
+	const char *hint;
+} Known;
+
+/* Codes, in the order in which they are looked for behind ERR. */
+static const Known codes[] = {
+	{"LOADING", REDIS_CLASS_RETRY, "Redis is reading its data; it will be tried again."},
+	{"READONLY", REDIS_CLASS_RETRY, "pg_sweep.redis_url leads to a replica; it must lead to the master."},
+	{"OOM", REDIS_CLASS_RETRY, "Redis has reached its maxmemory."},
+	{"MISCONF", REDIS_CLASS_RETRY, "Redis cannot save its data; its log has the reason."},
+	{"MASTERDOWN", REDIS_CLASS_RETRY, NULL},
+	{"NOREPLICAS", REDIS_CLASS_RETRY, NULL},
+	{"TRYAGAIN", REDIS_CLASS_RETRY, NULL},
+	{"CLUSTERDOWN", REDIS_CLASS_RETRY, NULL},
+	{"UNBLOCKED", REDIS_CLASS_RETRY, NULL},
+	{"BUSY", REDIS_CLASS_RETRY, "Redis is busy with a script."},
+	{"NOAUTH", REDIS_CLASS_CONFIGURATION, "Put user and password into pg_sweep.redis_url."},
+	{"WRONGPASS", REDIS_CLASS_CONFIGURATION, "Check user and password in pg_sweep.redis_url."},
+	{"NOPERM", REDIS_CLASS_CONFIGURATION, "Grant the user of pg_sweep.redis_url the commands and keys that doc/operations.md lists."},
+	{"WRONGTYPE", REDIS_CLASS_CONFIGURATION, "Something else uses the key: check pg_sweep.redis_key_prefix."},
+	{"DENIED", REDIS_CLASS_CONFIGURATION, "Redis is in protected mode: give it a password or a bind address."},
+	{"MOVED", REDIS_CLASS_CONFIGURATION, "Redis Cluster is not followed: pg_sweep.redis_url must lead to the node that has the keys."},
+	{"ASK", REDIS_CLASS_CONFIGURATION, "Redis Cluster is not followed: pg_sweep.redis_url must lead to the node that has the keys."},
+	{"CROSSSLOT", REDIS_CLASS_CONFIGURATION, "Redis Cluster keeps keys with the same braces together: pg_sweep.redis_key_prefix must have none."},
+	{"NOSCRIPT", REDIS_CLASS_CONFIGURATION, NULL},
+	{"NOPROTO", REDIS_CLASS_CONFIGURATION, NULL},
+};
+
+/* What ERR says; each is unlike all of the others. */
+static const Known phrases[] = {
+	{"max number of clients", REDIS_CLASS_RETRY, "Redis has reached its maxclients."},
+	{"invalid password", REDIS_CLASS_CONFIGURATION, "Check user and password in pg_sweep.redis_url."},
+	{"without any password", REDIS_CLASS_CONFIGURATION, "Redis has no password: take it out of pg_sweep.redis_url."},
+	{"no password is set", REDIS_CLASS_CONFIGURATION, "Redis has no password: take it out of pg_sweep.redis_url."},
+	{"wrong number of arguments for 'auth'", REDIS_CLASS_CONFIGURATION, "Before Redis 6 there are no users: pg_sweep.redis_url must have only a password."},
+	{"DB index", REDIS_CLASS_CONFIGURATION, "Check the number of the database in pg_sweep.redis_url."},
+	{"unknown command", REDIS_CLASS_CONFIGURATION, "pg_sweep needs Redis 5 or later, with its commands under their names."},
+	{"Write commands not allowed after non deterministic", REDIS_CLASS_CONFIGURATION, "pg_sweep needs Redis 5 or later."},
+};
+
+static const Known *find(const char *reply);
+static const Known *find_code(const char *word, size_t length);
+static bool is_capital(char c);
+
+SweepRedisClass
+sweep_redis_reply_class(const char *reply)
+{
+	const Known *known = find(reply);
+
+	return known ? known->class : REDIS_CLASS_MESSAGE;
+}
+
+const char *
+sweep_redis_reply_hint(const char *reply)
+{
+	const Known *known = find(reply);
+
+	return known ? known->hint : NULL;
+}
+
+static const Known *
+find(const char *reply)
+{
+	size_t		length = strcspn(reply, " ");
+
+	if (length != 3 || strncmp(reply, "ERR", 3) != 0)
+		return find_code(reply, length);
+	for (size_t i = 0; i < sizeof(phrases) / sizeof(phrases[0]); i++)
+	{
+		if (strstr(reply, phrases[i].text) != NULL)
+			return &phrases[i];
+	}
+	for (const char *word = reply; *word != '\0'; word++)
+	{
+		const Known *known;
+
+		length = 0;
+		while (is_capital(word[length]))
+			length++;
+		if (length == 0)
+			continue;
+		known = find_code(word, length);
+		if (known != NULL)
+			return known;
+		word += length - 1;
+	}
+	return NULL;
+}
+
+static const Known *
+find_code(const char *word, size_t length)
+{
+	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+	{
+		if (strlen(codes[i].text) == length && strncmp(codes[i].text, word, length) == 0)
+			return &codes[i];
+	}
+	return NULL;
+}
+
+static bool
+is_capital(char c)
+{
+	return c >= 'A' && c <= 'Z';
+}
