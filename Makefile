@@ -22,12 +22,14 @@ SOURCES = \
 	src/sql.c \
 	src/schedule.c \
 	src/lease.c \
+	src/bucket.c \
 	src/worker.c \
 	src/step.c \
 	src/caller.c \
 	src/report.c \
 	src/guard.c \
 	src/unit.c \
+	src/share.c \
 	src/failure.c \
 	src/items.c \
 	src/run.c \
@@ -64,6 +66,7 @@ INSTALL_PARTS = \
 	src/install/job_api.sql \
 	src/install/run.sql \
 	src/install/run_end.sql \
+	src/install/bucket.sql \
 	src/install/quarantine.sql \
 	src/install/queue.sql \
 	src/install/monitor.sql \

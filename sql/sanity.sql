@@ -61,14 +61,14 @@ SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(rela
 	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname = 'gitlab_kept_environment'));
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
 
--- what users put in is dumped: each table but the runs, each sequence of a table that is
-SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history')
+-- what users put in is dumped: each table but the runs and the buckets, each sequence of a table that is
+SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket')
 	AND oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
 	AND r.oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
-	AND c.relname IN ('run_live', 'run_history');
+	AND c.relname IN ('run_live', 'run_history', 'bucket');
 
 -- a public function that dispatches has its implementation: the caller first, then the same arguments, result and owner; in PL/pgSQL when it returns a set
 SELECT f.signature FROM function f WHERE f.prosrc = 'sweep_caller_dispatch' AND NOT EXISTS (SELECT FROM function i

@@ -46,7 +46,8 @@ typedef struct SweepBucketRequest
 	int32		buckets;		/* how many there are just now: 0 .. buckets - 1 */
 	int64		recovery_us;	/* occupied for so long, or longer: free again */
 	int64		run_id;			/* who claims */
-	const void *run;			/* for sweep_bucket_is_stopped(); no business of a store */
+	struct SweepSlot *slot;		/* of that run; like the next no business of a store */
+	int64		give_up_at_us;	/* release: monotonic, when to give up; 0 = as soon as the run is to stop */
 } SweepBucketRequest;
 
 /* What maintain() found and did; the first four are what the detail of the run shows. */
@@ -73,8 +74,8 @@ typedef struct SweepBucketStore
 	const char *name;			/* "table", "redis" */
 
 	/*
-	 * Whether sweep_bucket_check() alone is not enough: a check here is made before each batch. The table
-	 * store has none (NULL): its fence is a row lock in the transaction of the batch.
+	 * Whether the claim still stands; called before each batch, outside of its transaction. The table store
+	 * has none (NULL): its fence is a row lock in the transaction of the batch, sweep_bucket_lock().
 	 */
 	SweepBucketResult (*check) (const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
 

@@ -21,6 +21,7 @@
 
 #include "lease.h"
 #include "run.h"
+#include "share.h"
 #include "shared.h"
 #include "sql.h"
 
@@ -186,6 +187,11 @@ report_outcome(SweepRun *run)
 {
 	const char *reason = sweep_loop_stop_name(run->reason);
 
+	if (run->reason == SWEEP_STOP_SKIPPED && run->share != NULL && run->lease_holder == NULL)
+	{
+		ereport(NOTICE, (errmsg("job \"%s\" was skipped: none of its %d buckets is free", run->job, run->share->request.buckets)));
+		return;
+	}
 	if (run->reason == SWEEP_STOP_SKIPPED)
 	{
 		ereport(NOTICE,

@@ -9,12 +9,14 @@
 #include "failure.h"
 #include "guard.h"
 #include "lease.h"
+#include "share.h"
 #include "sql.h"
 
 bool
 sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
 {
-	if (run->no_progress || !sweep_lease_is_held(run->lease_key) ||
+	if (run->no_progress || !sweep_lease_is_held(run->lease_key, sweep_run_lease_mode(run)) ||
+		(run->share != NULL && run->share->lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;
 	switch (error->sqlerrcode)

@@ -33,6 +33,7 @@
 #include "items.h"
 #include "report.h"
 #include "settings.h"
+#include "share.h"
 #include "unit.h"
 
 typedef struct ItemBatch
@@ -210,7 +211,7 @@ whole_work(void *arg)
 	ItemBatch  *batch = arg;
 	SweepProgress progress = {0};
 
-	if (!sweep_unit_begin(batch->run))
+	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
 		return;
 	pick_items(batch);
 	if (batch->run->reason != SWEEP_STOP_NONE)
@@ -227,7 +228,7 @@ pick_work(void *arg)
 {
 	ItemBatch  *batch = arg;
 
-	if (!sweep_unit_begin(batch->run))
+	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
 		return;
 	pick_items(batch);
 	if (batch->run->reason == SWEEP_STOP_NONE && batch->count == 0)

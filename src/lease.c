@@ -21,6 +21,7 @@
 /* Keys this session took by sweep.try_lease, one entry per call. */
 static List *taken_keys = NIL;
 
+static LOCKMODE lock_mode(SweepLeaseMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static ListCell *find_taken_key(const char *key);
 
@@ -35,31 +36,31 @@ sweep_lease_tag(LOCKTAG *tag, const char *key)
 }
 
 bool
-sweep_lease_acquire(const char *key)
+sweep_lease_acquire(const char *key, SweepLeaseMode mode)
 {
 	LOCKTAG		tag;
 
 	sweep_lease_tag(&tag, key);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+	return LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 void
-sweep_lease_give_back(const char *key)
+sweep_lease_give_back(const char *key, SweepLeaseMode mode)
 {
 	LOCKTAG		tag;
 
 	sweep_lease_tag(&tag, key);
-	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
-		LockRelease(&tag, ExclusiveLock, true);
+	if (sweep_lock_held_by_me(&tag, lock_mode(mode)))
+		LockRelease(&tag, lock_mode(mode), true);
 }
 
 bool
-sweep_lease_is_held(const char *key)
+sweep_lease_is_held(const char *key, SweepLeaseMode mode)
 {
 	LOCKTAG		tag;
 
 	sweep_lease_tag(&tag, key);
-	return sweep_lock_held_by_me(&tag, ExclusiveLock);
+	return sweep_lock_held_by_me(&tag, lock_mode(mode));
 }
 
 bool
@@ -109,7 +110,7 @@ sweep_lease_try(PG_FUNCTION_ARGS)
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	MemoryContext old;
 
-	if (!sweep_lease_acquire(key))
+	if (!sweep_lease_acquire(key, LEASE_ALONE))
 		PG_RETURN_BOOL(false);
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	taken_keys = lappend(taken_keys, pstrdup(key));
@@ -133,7 +134,7 @@ sweep_lease_release(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	}
 	taken_keys = list_delete_cell(taken_keys, cell);
-	sweep_lease_give_back(key);
+	sweep_lease_give_back(key, LEASE_ALONE);
 	PG_RETURN_BOOL(true);
 }
 
@@ -150,6 +151,12 @@ sweep_lease_run_is_alive(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(true);
 	LockRelease(&tag, ShareLock, true);
 	PG_RETURN_BOOL(false);
+}
+
+static LOCKMODE
+lock_mode(SweepLeaseMode mode)
+{
+	return mode == LEASE_SHARED ? ShareLock : ExclusiveLock;
 }
 
 static void

@@ -13,13 +13,22 @@
 #define SWEEP_LOCK_RUN		21336
 #define SWEEP_LOCK_DATABASE 21337
 
+typedef enum SweepLeaseMode
+{
+	LEASE_ALONE,
+	LEASE_SHARED,
+} SweepLeaseMode;
+
 /* The lock tag of a lease; its key is hashed to 64 bits, classid and objid in pg_locks. */
 extern void sweep_lease_tag(LOCKTAG *tag, const char *key);
 
-/* Takes the lease for this process without waiting; false when another process holds it. */
-extern bool sweep_lease_acquire(const char *key);
-extern void sweep_lease_give_back(const char *key);
-extern bool sweep_lease_is_held(const char *key);
+/*
+ * Takes the lease for this process without waiting; false when another process holds it. Shares of a
+ * divided job hold it together (LEASE_SHARED): they keep others out, not each other.
+ */
+extern bool sweep_lease_acquire(const char *key, SweepLeaseMode mode);
+extern void sweep_lease_give_back(const char *key, SweepLeaseMode mode);
+extern bool sweep_lease_is_held(const char *key, SweepLeaseMode mode);
 
 /* The lock that says that a run is alive. */
 extern bool sweep_lease_acquire_run(int64 run_id);

@@ -32,10 +32,11 @@ typedef enum SweepStopReason
 	SWEEP_STOP_NO_PROGRESS,
 	SWEEP_STOP_ERROR,
 	SWEEP_STOP_SKIPPED,			/* never began: somebody else holds the lease */
-	SWEEP_STOP_LOST				/* its process vanished */
+	SWEEP_STOP_LOST,			/* its process vanished */
+	SWEEP_STOP_RESCALED			/* a share: the number of buckets is another now */
 } SweepStopReason;
 
-#define SWEEP_STOP_COUNT (SWEEP_STOP_LOST + 1)
+#define SWEEP_STOP_COUNT (SWEEP_STOP_RESCALED + 1)
 
 /* The limits of a job that concern its loop. */
 typedef struct SweepLimits

@@ -22,6 +22,7 @@
 #include "items.h"
 #include "loop.h"
 #include "run.h"
+#include "share.h"
 #include "sql.h"
 
 #define MOST_PLANS 50
@@ -126,6 +127,7 @@ step_work(void *arg)
 
 	sweep_loop_begin(&loop, &run->limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
+	batch.buckets = run->share != NULL ? run->share->most : 0;
 	sweep_run_set_environment();
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)

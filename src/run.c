@@ -25,6 +25,7 @@
 #include "lease.h"
 #include "report.h"
 #include "run.h"
+#include "share.h"
 #include "sql.h"
 #include "unit.h"
 #include "worker.h"
@@ -33,6 +34,7 @@ static TimestampTz fixed_clock(Jsonb *args);
 static bool begin_run(SweepRun *run);
 static bool is_stopped(const SweepRun *run);
 static void children_work(void *arg);
+static void end_unbegun(SweepRun *run, SweepWork skip);
 static bool take_lease(SweepRun *run);
 static void skip_work(void *arg);
 static void start_work(void *arg);
@@ -82,8 +84,20 @@ sweep_run_read_job(SweepRun *run)
 	run->item_per_transaction = strcmp(sweep_sql_text(17, context), "row") == 0;
 	run->row_retries = sweep_sql_int32(18);
 	run->has_children = sweep_sql_bool(19);
-	run->args = sweep_sql_jsonb(20, context);
+	if (!sweep_sql_is_null(20))
+		run->share = sweep_share_read(run, run->job, 20);
+	run->args = sweep_sql_jsonb(25, context);
 	run->as_of = fixed_clock(run->args);
+	run->shares_left = sweep_sql_is_null(26) ? -1 : sweep_sql_int32(26);
+	/* A share must end before its bucket is recovered. */
+	if (run->share != NULL && run->limits.timeout_us < 0)
+		run->limits.timeout_us = run->share->recovery_us / 2;
+}
+
+SweepLeaseMode
+sweep_run_lease_mode(const SweepRun *run)
+{
+	return run->share != NULL ? LEASE_SHARED : LEASE_ALONE;
 }
 
 /* The as_of of the args, or 0 when they have none. */
@@ -140,14 +154,15 @@ sweep_run_perform(SweepRun *run)
 			end_run(run);
 	}
 	sweep_guard_disarm_lease(run);
+	sweep_share_close(run);
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
-	sweep_lease_give_back(run->lease_key);
+	sweep_lease_give_back(run->lease_key, sweep_run_lease_mode(run));
 	sweep_lease_give_back_run(run->run_id);
 }
 
-/* The lease, then the row that says that the run is in progress, in a commit of its own. */
+/* The lease, a bucket, then the row that says that the run is in progress, in a commit of its own. */
 static bool
 begin_run(SweepRun *run)
 {
@@ -158,26 +173,15 @@ begin_run(SweepRun *run)
 				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
 	if (!take_lease(run))
 	{
-		bool		stopped = is_stopped(run);
-
-		QueryCancelPending = false;
-		run->status = stopped ? "cancelled" : "skipped";
-		run->reason = stopped ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
-		if (!sweep_unit_transact(run, stopped ? no_start_work : skip_work, run, &error))
-			ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
+		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
+		end_unbegun(run, skip_work);
 		return false;
 	}
 	sweep_guard_arm_lease(run);
-	if (!sweep_unit_transact(run, start_work, run, &error))
+	if (!sweep_share_open(run, &error) || !sweep_unit_transact(run, start_work, run, &error))
 	{
-		run->status = "failed";
-		run->reason = SWEEP_STOP_ERROR;
 		run->error = error;
-		if (!sweep_sql_in_call())
-			ereport(WARNING,
-					(errcode(error->sqlerrcode),
-					 errmsg("run %lld of job \"%s\" could not begin: %s", (long long) run->run_id, run->job, error->message)));
-		(void) sweep_unit_transact(run, no_start_work, run, &error);
+		end_unbegun(run, sweep_share_skip_work);
 		return false;
 	}
 	if (!run->begun && run->gate_closed)
@@ -189,13 +193,35 @@ begin_run(SweepRun *run)
 	return run->begun;
 }
 
+/* Failed, cancelled or skipped before it began, as error and reason of the run say. */
+static void
+end_unbegun(SweepRun *run, SweepWork skip)
+{
+	ErrorData  *error = NULL;
+
+	QueryCancelPending = false;
+	if (run->error != NULL)
+	{
+		run->status = "failed";
+		run->reason = SWEEP_STOP_ERROR;
+		if (!sweep_sql_in_call())
+			ereport(WARNING,
+					(errcode(run->error->sqlerrcode),
+					 errmsg("run %lld of job \"%s\" could not begin: %s", (long long) run->run_id, run->job, run->error->message)));
+	}
+	else
+		run->status = run->reason == SWEEP_STOP_CANCELLED ? "cancelled" : "skipped";
+	if (!sweep_unit_transact(run, run->reason == SWEEP_STOP_SKIPPED ? skip : no_start_work, run, &error))
+		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
+}
+
 static bool
 take_lease(SweepRun *run)
 {
 	sweep_report_phase(run, PHASE_LEASE);
 	for (int tries = 0;; tries++)
 	{
-		if (sweep_lease_acquire(run->lease_key))
+		if (sweep_lease_acquire(run->lease_key, sweep_run_lease_mode(run)))
 			return true;
 		if (tries >= run->lock_retries || is_stopped(run))
 			return false;
@@ -256,9 +282,14 @@ start_work(void *arg)
 static void
 start_row(SweepRun *run)
 {
-	Datum		values[] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), BoolGetDatum(run->keep_cursor)};
+	Datum		values[5] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), BoolGetDatum(run->keep_cursor)};
 
-	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, NULL) == 0)
+	if (run->share != NULL)
+	{
+		values[3] = Int32GetDatum(run->share->claim.bucket);
+		values[4] = Int32GetDatum(run->shares_left);
+	}
+	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->share != NULL ? NULL : "   nn") == 0)
 	{
 		/* Cancelled, or dropped with its job, before it began. */
 		run->status = "cancelled";
@@ -302,6 +333,11 @@ execute_batch(SweepRun *run)
 		return;
 	}
 	run->batch_started_us = sweep_monotonic_us();
+	if (!sweep_share_check(run, &error))
+	{
+		sweep_unit_fail(run, error);
+		return;
+	}
 	if (!sweep_sql_in_call())
 		sweep_report_activity(run);
 	sweep_report_phase(run, PHASE_STEP);
@@ -322,7 +358,7 @@ batch_work(void *arg)
 	SweepBatch	batch;
 	MemoryContext old;
 
-	if (!sweep_unit_begin(run))
+	if (!sweep_unit_begin(run) || !sweep_share_begin_batch(run))
 		return;
 	if (run->step == NULL)
 		run->step = sweep_step_prepare(run->context, run->step_name, run->batch_sql);

@@ -5,6 +5,7 @@
 #ifndef SWEEP_RUN_H
 #define SWEEP_RUN_H
 
+#include "lease.h"
 #include "loop.h"
 #include "shared.h"
 #include "step.h"
@@ -43,6 +44,8 @@ typedef struct SweepRun
 	bool		item_per_transaction;
 	int32		row_retries;
 	bool		has_children;
+	struct SweepShare *share;	/* divided jobs, else NULL; see share.h */
+	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
 
 	/* State */
 	SweepRunState state;
@@ -78,6 +81,9 @@ extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
 /* Takes the job from the columns of SWEEP_SQL_READ_RUN or SWEEP_SQL_READ_JOB. */
 extern void sweep_run_read_job(SweepRun *run);
+
+/* How the run holds its lease: alone, or together with the other shares of its job. */
+extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
 
 /* Raises unless the args of a run are an object. */
 extern void sweep_run_check_args(Jsonb *args, const char *job);

@@ -228,6 +228,25 @@ sweep_shared_count_runs(Oid database)
 	return count;
 }
 
+int
+sweep_shared_count_free_workers(void)
+{
+	int			count = sweep_max_running_jobs;
+
+	if (shared == NULL)
+		return 0;
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->worker && (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING))
+			count--;
+	}
+	sweep_shared_unlock();
+	return Max(count, 0);
+}
+
 void
 sweep_shared_wake(ProcNumber procno)
 {

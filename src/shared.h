@@ -136,6 +136,9 @@ extern bool sweep_shared_stop_run(Oid database, int64 run_id, uint32 request);
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
+/* How many more background runs pg_sweep.max_running_jobs has room for. */
+extern int	sweep_shared_count_free_workers(void);
+
 /* Wakes a process by its number; harmless when it has ended. */
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);

@@ -18,7 +18,7 @@
 #define JOB_COLUMNS \
 	"j.name, j.step, j.batch_sql, j.batch_size, j.max_batches, j.max_rows, j.timeout, j.lease_key, j.lease_ttl, " \
 	"j.lock_retries, j.lock_retry_delay, j.flush, j.keep_cursor, j.run_as::oid, j.pick, j.rescue, j.transaction, j.row_retries, " \
-	"j.children IS NOT NULL, "
+	"j.children IS NOT NULL, j.buckets, j.bucket_store, j.bucket_recovery, j.bucket_key, j.buckets_function, "
 
 /* What a run writes into its row. */
 #define RUN_COLUMNS \
@@ -29,11 +29,11 @@
 
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
-		"SELECT " JOB_COLUMNS "j.args || r.args "
+		"SELECT " JOB_COLUMNS "j.args || r.args, r.shares_left "
 		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
-		"SELECT " JOB_COLUMNS "j.args || $2 FROM sweep.job j WHERE j.name = $1",
+		"SELECT " JOB_COLUMNS "j.args || $2, NULL::int FROM sweep.job j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
@@ -41,10 +41,10 @@ static const SweepStatementText statements[] = {
 		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
 	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_START_RUN] = {
-		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
+		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2, bucket = $4, shares_left = $5 "
 		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
 		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, EXISTS (SELECT FROM sweep.quarantine q WHERE q.job = r.job)",
-	3, {INT8OID, INT4OID, BOOLOID}},
+	5, {INT8OID, INT4OID, BOOLOID, INT4OID, INT4OID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
 	12, RUN_TYPES},
@@ -67,6 +67,25 @@ static const SweepStatementText statements[] = {
 		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 RETURNING detail ->> 'holder_pid'",
 	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
 	[SWEEP_SQL_START_CHILDREN] = {"SELECT sweep._start_children($1)", 1, {INT8OID}},
+	[SWEEP_SQL_SKIP_SHARE] = {
+		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = clock_timestamp(), "
+		"finished_at = clock_timestamp(), pid = $2, detail = $3 WHERE run_id = $1",
+	3, {INT8OID, INT4OID, JSONBOID}},
+	[SWEEP_SQL_DIVIDED_CHILDREN] = {
+		"SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1)",
+	1, {INT8OID}},
+	[SWEEP_SQL_QUEUE_SHARES] = {
+		"SELECT sweep._queue_shares($1, $2, $3::interval, $4, $5)", 5, {INT8OID, TEXTOID, TEXTOID, INT4OID, INT4OID}},
+	[SWEEP_SQL_FOLLOW_SHARE] = {"SELECT sweep._follow_share($1, $2, $3, $4)", 4, {INT8OID, TEXTOID, INT4OID, INT4OID}},
+	[SWEEP_SQL_COUNT_BUCKETS] = {"SELECT j.buckets FROM sweep.job j WHERE j.name = $1", 1, {TEXTOID}},
+	[SWEEP_SQL_MAINTAIN_BUCKETS] = {
+		"SELECT available, occupied, stale, missing, claimable "
+		"FROM sweep._maintain_buckets($1, $2, $3::float8 * interval '1 us', clock_timestamp())",
+	3, {TEXTOID, INT4OID, INT8OID}},
+	[SWEEP_SQL_CLAIM_BUCKET] = {"SELECT sweep._claim_bucket($1, $2, $3, $4)", 4, {TEXTOID, INT4OID, INT8OID, INT4OID}},
+	[SWEEP_SQL_LOCK_BUCKET] = {
+		"SELECT FROM sweep.bucket b WHERE b.job = $1 AND b.bucket = $2 AND b.run_id = $3 FOR SHARE", 3, {TEXTOID, INT4OID, INT8OID}},
+	[SWEEP_SQL_RELEASE_BUCKET] = {"SELECT sweep._release_bucket($1, $2, $3, $4)", 4, {TEXTOID, INT4OID, INT8OID, INT4OID}},
 	[SWEEP_SQL_RETRY_RUN] = {"SELECT sweep._retry($1)", 1, {INT8OID}},
 	[SWEEP_SQL_RUN_OUTCOME] = {
 		"SELECT job, status, stop_reason, batches, rows, error, finished_at IS NOT NULL FROM sweep._run_outcome($1, $2)",

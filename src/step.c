@@ -91,6 +91,28 @@ sweep_step_prepare_rescue(MemoryContext context, const char *name)
 	return prepare_function(context, name, 2, (Oid[]) {sweep_sql_batch_type(), JSONBOID});
 }
 
+SweepStep *
+sweep_step_prepare_count(MemoryContext context, const char *name)
+{
+	Oid			batch_type = sweep_sql_batch_type();
+
+	return prepare_function(context, name, 1, &batch_type);
+}
+
+int32
+sweep_step_count(SweepStep *count, const SweepBatch *batch)
+{
+	Datum		datum = batch_datum(count, batch);
+	uint64		rows = sweep_sql_execute_plan(count->plan, &datum, NULL);
+
+	if (rows != 1 || sweep_sql_is_null(1) || sweep_sql_int32(1) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("buckets_function returned no number of buckets"),
+				 errhint("Return 0 when there is nothing to be done just now, else 1 or more.")));
+	return sweep_sql_int32(1);
+}
+
 int
 sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context)
 {
@@ -198,6 +220,12 @@ batch_datum(SweepStep *step, const SweepBatch *batch)
 	nulls[BATCH_AS_OF] = false;
 	values[BATCH_RUN_ID] = Int64GetDatum(batch->run_id);
 	nulls[BATCH_RUN_ID] = false;
+	if (batch->buckets > 0)
+	{
+		values[BATCH_BUCKET] = Int32GetDatum(batch->bucket);
+		values[BATCH_BUCKETS] = Int32GetDatum(batch->buckets);
+		nulls[BATCH_BUCKET] = nulls[BATCH_BUCKETS] = false;
+	}
 	if (batch->items != NULL)
 	{
 		values[BATCH_ITEMS] = items_datum(batch);

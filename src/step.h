@@ -18,6 +18,8 @@ typedef struct SweepBatch
 	Jsonb	   *args;
 	TimestampTz as_of;
 	int64		run_id;
+	int32		bucket;			/* only when there are buckets */
+	int32		buckets;		/* 0 = the job is not divided */
 	Jsonb	  **items;			/* item jobs */
 	int			item_count;
 } SweepBatch;
@@ -39,6 +41,10 @@ extern SweepStep *sweep_step_prepare(MemoryContext context, const char *step, co
 /* The same for the pick function and the rescue function of an item job. */
 extern SweepStep *sweep_step_prepare_pick(MemoryContext context, const char *name);
 extern SweepStep *sweep_step_prepare_rescue(MemoryContext context, const char *name);
+
+/* The same for the function that says how many buckets there are, and its call. Raises unless it is 0 or more. */
+extern SweepStep *sweep_step_prepare_count(MemoryContext context, const char *name);
+extern int32 sweep_step_count(SweepStep *count, const SweepBatch *batch);
 
 /* Picks items: returns how many, and the items in the given context. Raises what the function raises. */
 extern int	sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context);

@@ -19,6 +19,7 @@
 #include "guard.h"
 #include "lease.h"
 #include "report.h"
+#include "share.h"
 #include "unit.h"
 
 /* How long a run waits before it looks at the gate again. */
@@ -87,12 +88,16 @@ set_synchronous_commit(SweepRun *run, const char *value)
 SweepBatch
 sweep_unit_batch(SweepRun *run)
 {
+	bool		divided = run->share != NULL && run->share->held;
+
 	return (SweepBatch) {
 		.size = sweep_loop_next_size(&run->state.loop),
 		.cursor = run->state.cursor,
 		.args = run->args,
 		.as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp(),
 		.run_id = run->run_id,
+		.bucket = divided ? run->share->claim.bucket : 0,
+		.buckets = divided ? run->share->buckets : 0,
 	};
 }
 
@@ -102,6 +107,18 @@ sweep_unit_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, SweepPr
 	enter_job_code(run);
 	sweep_step_call(step, batch, progress, run->batch_context);
 	leave_job_code(run);
+	sweep_share_hold(run);
+}
+
+int32
+sweep_unit_count(SweepRun *run, SweepStep *count, const SweepBatch *batch)
+{
+	int32		buckets;
+
+	enter_job_code(run);
+	buckets = sweep_step_count(count, batch);
+	leave_job_code(run);
+	return buckets;
 }
 
 int
@@ -121,6 +138,7 @@ sweep_unit_rescue(SweepRun *run, const SweepBatch *batch, Jsonb *error, SweepPro
 	enter_job_code(run);
 	sweep_step_rescue(run->rescue, batch, error, progress, run->batch_context);
 	leave_job_code(run);
+	sweep_share_hold(run);
 }
 
 static void
@@ -134,7 +152,7 @@ static void
 leave_job_code(SweepRun *run)
 {
 	sweep_guard_disarm_statement(run);
-	if (!sweep_lease_is_held(run->lease_key))
+	if (!sweep_lease_is_held(run->lease_key, sweep_run_lease_mode(run)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("job \"%s\" has released its own lease", run->job),

@@ -24,10 +24,11 @@ extern bool sweep_unit_begin(SweepRun *run);
 /* This transaction is the last one of the run: its commit waits for the disk, and all before with it. */
 extern void sweep_unit_is_last(SweepRun *run);
 
-/* Calls a function of the job, guarded by its timers, and checks that the lease is still held after it. */
+/* Calls a function of the job, guarded by its timers, and checks that the lease, and the bucket of a share, are still held after it. */
 extern void sweep_unit_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, SweepProgress *progress);
 
-/* The same for the pick function and for the rescue function. */
+/* The same for the function that counts buckets, the pick function and the rescue function. */
+extern int32 sweep_unit_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
 extern int	sweep_unit_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
 extern void sweep_unit_rescue(SweepRun *run, const SweepBatch *batch, Jsonb *error, SweepProgress *progress);
 

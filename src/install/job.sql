@@ -34,6 +34,12 @@ CREATE TABLE sweep.job (
 	run_as           regrole NOT NULL,
 	description      text,
 	children         jsonb,
+	buckets          int,
+	bucket_store     text NOT NULL,
+	bucket_recovery  interval NOT NULL,
+	bucket_key       text NOT NULL,
+	buckets_function text,
+	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis')),
 	CONSTRAINT job_transaction_check CHECK (transaction IN ('batch', 'row')),
 	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_overlap_check CHECK (overlap IN ('skip', 'queue_one', 'cancel_previous')),
@@ -67,6 +73,11 @@ COMMENT ON COLUMN sweep.job.keep_cursor IS 'the next run goes on where the last 
 COMMENT ON COLUMN sweep.job.enabled IS 'whether the schedule applies';
 COMMENT ON COLUMN sweep.job.run_as IS 'role the job runs as';
 COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
+COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
+COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
+COMMENT ON COLUMN sweep.job.bucket_key IS 'name of its buckets in the store redis';
+COMMENT ON COLUMN sweep.job.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
 COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 
 -- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the

@@ -5,7 +5,8 @@
 CREATE FUNCTION sweep._create_job(caller oid, name text, step text, batch_sql text, schedule text, timezone text, args jsonb,
 	pick text, rescue text, transaction text, flush text, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_key text, lease_ttl interval,
 	lock_retries int, lock_retry_delay interval, row_retries int, max_attempts int, overlap text, catch_up text, jitter interval,
-	keep_cursor boolean, enabled boolean, run_as regrole, description text, children jsonb) RETURNS void
+	keep_cursor boolean, enabled boolean, run_as regrole, description text, children jsonb,
+	buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -15,7 +16,8 @@ BEGIN
 		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, current_setting('TimeZone')) ELSE timezone END, args,
 		pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
 		lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
-		coalesce(run_as, caller::regrole), description, children);
+		coalesce(run_as, caller::regrole), description, children,
+		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function);
 	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
@@ -31,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
-	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb) IS 'implements sweep.create_job';
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb, int, text, interval, text, text) IS 'implements sweep.create_job';
 
 CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql text DEFAULT NULL, schedule text DEFAULT NULL,
 	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
@@ -40,10 +42,11 @@ CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql te
 	lease_ttl interval DEFAULT NULL, lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms',
 	row_retries int DEFAULT 3, max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
 	keep_cursor boolean DEFAULT false, enabled boolean DEFAULT true, run_as regrole DEFAULT NULL,
-	description text DEFAULT NULL, children jsonb DEFAULT NULL) RETURNS void
+	description text DEFAULT NULL, children jsonb DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table',
+	bucket_recovery interval DEFAULT '10 min', bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
-	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb) IS 'creates a job';
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb, int, text, interval, text, text) IS 'creates a job';
 
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -76,27 +79,33 @@ BEGIN
 		END;
 	END LOOP;
 	job.lease_key := coalesce(job.lease_key, job.name);
+	job.bucket_key := coalesce(job.bucket_key, job.name);
 	IF job.schedule IS NOT NULL THEN
 		job.timezone := coalesce(job.timezone, current_setting('TimeZone'));
 	ELSIF NOT changes ? 'timezone' THEN
 		job.timezone := NULL;
 	END IF;
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
 	END IF;
 	PERFORM sweep._check_limits(job);
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
 	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, lease_key,
-			lease_ttl, lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description, children)
+			lease_ttl, lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description, children,
+			buckets, bucket_store, bucket_recovery, bucket_key, buckets_function)
 		= ROW(job.step, job.batch_sql, job.schedule, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.flush, job.batch_size, job.max_batches, job.max_rows,
 			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.row_retries, job.max_attempts, job.overlap,
-			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description, job.children)
+			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description, job.children,
+			job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
 		WHERE j.name = _alter_job.name;
+	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
+		DELETE FROM sweep.bucket b WHERE b.job = _alter_job.name AND b.state = 'available';
+	END IF;
 	IF job.run_as <> old.run_as THEN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = _alter_job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 	END IF;
@@ -119,6 +128,7 @@ BEGIN
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
+	DELETE FROM sweep.bucket b WHERE b.job = _drop_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';
 	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';

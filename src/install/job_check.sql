@@ -17,6 +17,7 @@ BEGIN
 		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::regtype
 			AND CASE kind
 				WHEN 'step' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'sweep.progress'::regtype
+				WHEN 'buckets_function' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'int'::regtype
 				WHEN 'pick' THEN p.pronargs = 1 AND p.proretset AND p.prorettype = 'jsonb'::regtype
 				WHEN 'rescue' THEN p.pronargs = 2 AND p.proargtypes[1] = 'jsonb'::regtype AND NOT p.proretset
 					AND p.prorettype = 'sweep.progress'::regtype END);
@@ -31,6 +32,7 @@ CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
 AS $$
 	SELECT CASE kind
 		WHEN 'pick' THEN format('function %s(sweep.batch) returning setof jsonb', name)
+		WHEN 'buckets_function' THEN format('function %s(sweep.batch) returning int', name)
 		WHEN 'rescue' THEN format('function %s(sweep.batch, jsonb) returning sweep.progress', name)
 		ELSE format('function %s(sweep.batch) returning sweep.progress', name) END
 $$;
@@ -72,7 +74,7 @@ BEGIN
 		RETURN format('role "%s" may not connect to the database', owner.rolname);
 	END IF;
 	SELECT p.problem INTO problem
-		FROM (VALUES ('step', job.step), ('pick', job.pick), ('rescue', job.rescue)) AS f (kind, name)
+		FROM (VALUES ('step', job.step), ('pick', job.pick), ('rescue', job.rescue), ('buckets_function', job.buckets_function)) AS f (kind, name)
 			CROSS JOIN LATERAL (SELECT sweep._function_problem(owner.oid, f.kind, f.name) AS problem) AS p
 		WHERE f.name IS NOT NULL AND p.problem IS NOT NULL LIMIT 1;
 	IF FOUND THEN
@@ -126,7 +128,8 @@ BEGIN
 				CASE WHEN job.pick IS NOT NULL THEN 'step' ELSE 'pick' END
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'An item job has a pick function and a step function.';
 	END IF;
-	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue);
+	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue),
+		sweep._check_function('buckets_function', job.buckets_function);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
 			PERFORM sweep._check_batch_sql(job.run_as, job.batch_sql);
@@ -221,6 +224,15 @@ BEGIN
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
 		(job.jitter < interval '0' OR job.jitter > interval '1 year', 'jitter ' || job.jitter, 'It must be between zero and one year.'),
+		(job.buckets < 1 OR job.buckets > 1024, 'buckets ' || job.buckets, 'It must be between 1 and 1024, or NULL when the job is not divided.'),
+		(job.bucket_store NOT IN ('table', 'redis'), 'bucket_store "' || job.bucket_store || '"', 'It must be "table" or "redis".'),
+		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
+			'It must be between one second and one year.'),
+		(job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
+		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
+		(job.buckets IS NOT NULL AND job.timeout >= job.bucket_recovery, 'timeout ' || job.timeout || ' of a divided job',
+			format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
+		(job.buckets IS NOT NULL AND job.keep_cursor, 'keep_cursor of a divided job', 'Each share begins at the start: leave it out.'),
 		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
 			'A time zone belongs to a schedule.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;

@@ -21,7 +21,7 @@ GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_mo
 GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, sweep_user;
 
 -- Views, and the functions that they call with the rights of whoever reads them.
-GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._at_home(), sweep._job_problem(sweep.job),
 	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
@@ -34,7 +34,7 @@ COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one
 
 -- Jobs: what a function does for whom is checked by the function.
 GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
-	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb), sweep.alter_job(text, jsonb), sweep.drop_job(text)
+	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb, int, text, interval, text, text), sweep.alter_job(text, jsonb), sweep.drop_job(text)
 	TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;

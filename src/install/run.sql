@@ -16,7 +16,7 @@ COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
 
 CREATE DOMAIN sweep.run_stop_reason AS text
 	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled', 'lease_expired',
-		'no_progress', 'error', 'skipped', 'lost'));
+		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
 CREATE TABLE sweep.run_live (
@@ -39,7 +39,9 @@ CREATE TABLE sweep.run_live (
 	sqlstate    text,
 	error       text,
 	pid         int,
-	run_as      oid NOT NULL DEFAULT current_user::regrole
+	run_as      oid NOT NULL DEFAULT current_user::regrole,
+	bucket      int,
+	shares_left int
 ) WITH (fillfactor = 50);
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
@@ -79,12 +81,14 @@ BEGIN
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
 			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lease'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
-			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped or lost'],
+			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items that the rescue function handled'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
 			['pid', 'process that runs it, or ran it'],
-			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it']] LOOP
+			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
+			['bucket', 'share of a divided job that it has or had'],
+			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share']] LOOP
 			EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
 		END LOOP;
 	END LOOP;
@@ -114,7 +118,8 @@ BEGIN
 	IF NOT always THEN
 		SELECT min(r.run_id) INTO in_the_way FROM sweep.run_live r WHERE r.job = j.name
 			AND (r.status = 'waiting' AND r.due_at <= due AND r.pid IS NULL AND r.trigger <> 'manual'
-				OR r.status = 'running' AND j.overlap = 'skip' AND sweep._run_is_alive(r.run_id));
+				-- Of a divided job a run in progress is one share: the buckets say whether there is room for more.
+				OR r.status = 'running' AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id));
 		IF j.overlap = 'cancel_previous' THEN
 			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
 				WHERE r.run_id = in_the_way;
@@ -225,7 +230,7 @@ BEGIN
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
-				AND (r.trigger = 'parent' OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
+				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
 					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
 						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent')))))
 		ORDER BY r.due_at, r.run_id;
@@ -251,7 +256,8 @@ AS $$
 			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		-- A child queues no children: a circle of definitions would go round for ever.
-		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
+		-- The shares of a divided one are queued by sweep._queue_shares.
+		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
 			AND (pg_has_role(parent.run_as, child.run_as, 'MEMBER') OR pg_has_role(parent.run_as, 'sweep_operator', 'MEMBER'))
 			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.status = 'waiting' AND w.trigger = 'parent');
 	SELECT sweep._wake()

@@ -1,0 +1,183 @@
+--
+-- The buckets of divided jobs: who works on which share.
+--
+-- A run of a divided job works on one bucket, which it claims before its first batch and gives back at
+-- its end. Whoever dies with a bucket does not: it is free again once it was occupied for the
+-- bucket_recovery of its job. The run that holds it is the fence. Before each commit of a batch the run
+-- locks the row of its bucket, FOR SHARE, which it can do only while it is still its own; so a run that
+-- lost its bucket commits nothing more, and recovery passes over a bucket whose run is just committing.
+--
+-- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
+-- many shares as there are free buckets and free workers, and goes on as a share itself. What there is no
+-- worker for follows later: shares_left says how many shares a share is followed by. The bucket that was
+-- free for longest comes first, so that those shares find the buckets that nobody has worked on yet.
+--
+CREATE TABLE sweep.bucket (
+	job    text,
+	bucket int,
+	state  text NOT NULL DEFAULT 'available',
+	run_id bigint,
+	pid    int,
+	since  timestamptz NOT NULL,
+	PRIMARY KEY (job, bucket),
+	CONSTRAINT bucket_state_check CHECK (state IN ('available', 'occupied')),
+	CONSTRAINT bucket_holder_check CHECK ((state = 'occupied') = (run_id IS NOT NULL))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE sweep.bucket IS 'buckets of divided jobs with bucket_store table; made when the job runs, see sweep.buckets';
+COMMENT ON COLUMN sweep.bucket.job IS 'name of the job';
+COMMENT ON COLUMN sweep.bucket.bucket IS 'number of the bucket, from 0';
+COMMENT ON COLUMN sweep.bucket.state IS 'available or occupied';
+COMMENT ON COLUMN sweep.bucket.run_id IS 'run that holds it';
+COMMENT ON COLUMN sweep.bucket.pid IS 'process of that run';
+COMMENT ON COLUMN sweep.bucket.since IS 'since when it is in that state';
+
+-- ------------------------------------------------------------------ the store
+CREATE FUNCTION sweep._maintain_buckets(job text, buckets int, recovery interval, at timestamptz,
+	OUT available int, OUT occupied int, OUT stale int, OUT missing int, OUT claimable int)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Whoever has one of these rows locked is claiming it, giving it back or committing: it needs no care.
+	WITH old AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'occupied'
+			AND b.since <= at - recovery FOR UPDATE SKIP LOCKED)
+	UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = at
+		FROM old WHERE b.job = _maintain_buckets.job AND b.bucket = old.bucket;
+	GET DIAGNOSTICS stale = ROW_COUNT;
+	SELECT count(*) FILTER (WHERE b.state = 'available'), count(*) FILTER (WHERE b.state = 'occupied') INTO available, occupied
+		FROM sweep.bucket b WHERE b.job = _maintain_buckets.job;
+	WITH surplus AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'available'
+			AND b.bucket >= buckets FOR UPDATE SKIP LOCKED)
+	DELETE FROM sweep.bucket AS b USING surplus WHERE b.job = _maintain_buckets.job AND b.bucket = surplus.bucket;
+	INSERT INTO sweep.bucket (job, bucket, since) SELECT _maintain_buckets.job, n, at FROM generate_series(0, buckets - 1) AS n
+		ON CONFLICT DO NOTHING;
+	GET DIAGNOSTICS missing = ROW_COUNT;
+	SELECT count(*) INTO claimable FROM sweep.bucket b
+		WHERE b.job = _maintain_buckets.job AND b.state = 'available' AND b.bucket < buckets;
+END
+$$;
+COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers the buckets that were occupied for so long, adds the missing ones and drops those beyond';
+
+CREATE FUNCTION sweep._claim_bucket(job text, buckets int, run_id bigint, pid int) RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	free int;
+BEGIN
+	SELECT b.bucket INTO free FROM sweep.bucket b
+		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
+		ORDER BY b.since, random() LIMIT 1 FOR UPDATE SKIP LOCKED;
+	UPDATE sweep.bucket AS b SET state = 'occupied', run_id = _claim_bucket.run_id, pid = _claim_bucket.pid, since = clock_timestamp()
+		WHERE b.job = _claim_bucket.job AND b.bucket = free;
+	RETURN free;
+END
+$$;
+COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int) IS 'takes the bucket that is free for longest, at random among several; NULL when none is';
+
+CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, bucket int) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF bucket < buckets THEN
+		UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = clock_timestamp()
+			WHERE b.job = _release_bucket.job AND b.bucket = _release_bucket.bucket AND b.run_id = _release_bucket.run_id;
+	ELSE
+		DELETE FROM sweep.bucket AS b
+			WHERE b.job = _release_bucket.job AND b.bucket = _release_bucket.bucket AND b.run_id = _release_bucket.run_id;
+	END IF;
+	RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION sweep._release_bucket(text, int, bigint, int) IS 'gives a bucket back, or drops one beyond the number of buckets; false when it is no longer that run''s';
+
+-- ------------------------------------------------------------------ shares
+CREATE FUNCTION sweep._divided_children(run_id bigint) RETURNS TABLE (name text, buckets int, bucket_store text, bucket_recovery interval,
+	bucket_key text, buckets_function text, args jsonb, delay text)
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	-- Of the same role only: the parent executes the buckets_function of the child. Others divide themselves.
+	SELECT child.name, child.buckets, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
+		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
+			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
+			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
+		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL AND child.run_as = parent.run_as
+			AND child.name <> parent.name AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
+		ORDER BY child.name
+$$;
+COMMENT ON FUNCTION sweep._divided_children(bigint) IS 'the divided jobs that a run of their parent dispatches';
+
+CREATE FUNCTION sweep._queue_shares(run_id bigint, job text, delay interval, claimable int, workers int) RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	dispatcher sweep.run_live;
+	own int;
+	wanted int;
+	chains int;
+BEGIN
+	SELECT * INTO dispatcher FROM sweep.run_live r WHERE r.run_id = _queue_shares.run_id;
+	own := (dispatcher.job = job)::int;
+	-- One dispatcher at a time; whoever finds another one, or the job being changed, leaves it to that one.
+	PERFORM FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job WHERE s.job = _queue_shares.job AND s.paused_at IS NULL
+		AND j.run_as = dispatcher.run_as AND j.buckets IS NOT NULL AND sweep._has_workers() FOR UPDATE OF s SKIP LOCKED;
+	IF NOT FOUND THEN
+		RETURN 0;
+	END IF;
+	wanted := claimable - (SELECT count(*) FROM sweep.run_live w
+		WHERE w.job = _queue_shares.job AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= clock_timestamp() + delay
+			AND NOT EXISTS (SELECT FROM sweep.bucket b WHERE b.job = w.job AND b.run_id = w.run_id));
+	-- The worker of the dispatcher counts: it becomes a share itself, or is free in a moment.
+	chains := greatest(least(wanted, workers + 1), own);
+	IF chains = 0 THEN
+		RETURN 0;
+	END IF;
+	wanted := greatest(wanted - chains, 0);
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
+		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent',
+			wanted / chains + (n < wanted % chains)::int, clock_timestamp() + delay
+		FROM generate_series(own, chains - 1) AS n;
+	PERFORM sweep._wake();
+	RETURN wanted / chains + (0 < wanted % chains)::int;
+END
+$$;
+COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int) IS 'queues shares up to the free buckets and workers; returns how many follow that of the dispatcher';
+
+CREATE FUNCTION sweep._follow_share(run_id bigint, stop_reason text, bucket int, buckets int) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	share record;
+	-- More is left to do where this share ends: that is one share more.
+	goes_on boolean := stop_reason IN ('max_batches', 'timeout') OR stop_reason = 'rescaled' AND bucket < buckets;
+BEGIN
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.rows INTO share FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
+	IF NOT FOUND THEN
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.rows INTO share FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
+	END IF;
+	-- A share that handled nothing until its limit was reached would be followed by others for ever.
+	goes_on := goes_on AND (share.rows > 0 OR stop_reason = 'rescaled');
+	IF stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers()
+			AND EXISTS (SELECT FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = share.job
+				AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL) THEN
+		INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
+			VALUES (share.job, share.run_as, share.args, 'parent', share.shares_left - (NOT goes_on)::int, clock_timestamp());
+		PERFORM sweep._wake();
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._follow_share(bigint, text, int, int) IS 'queues the share that follows one which has ended, if there is to be one';
+
+-- ------------------------------------------------------------------ what an operator reads
+CREATE VIEW sweep.buckets WITH (security_barrier) AS
+	SELECT b.job, b.bucket, b.state, b.run_id AS holder, b.pid, b.since
+		FROM sweep.bucket b JOIN sweep.job j ON j.name = b.job WHERE sweep._may_see(j.run_as)
+	UNION ALL
+	SELECT r.job, r.bucket, 'occupied', r.run_id, r.pid, r.started_at
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.bucket_store = 'redis'
+		WHERE r.status = 'running' AND r.bucket IS NOT NULL AND sweep._may_see(j.run_as);
+COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; of those in redis the ones that runs of this database hold';
+COMMENT ON COLUMN sweep.buckets.job IS 'name of the job';
+COMMENT ON COLUMN sweep.buckets.bucket IS 'number of the bucket, from 0';
+COMMENT ON COLUMN sweep.buckets.state IS 'available or occupied';
+COMMENT ON COLUMN sweep.buckets.holder IS 'run that holds it';
+COMMENT ON COLUMN sweep.buckets.pid IS 'process of that run';
+COMMENT ON COLUMN sweep.buckets.since IS 'since when it is in that state';

@@ -1,0 +1,56 @@
+/*
+ * share.h
+ *		Runs of divided jobs: each works on one bucket, and one of them sees to it that there are others.
+ */
+#ifndef SWEEP_SHARE_H
+#define SWEEP_SHARE_H
+
+#include "bucket.h"
+#include "run.h"
+
+/* The buckets of a divided job, as a run of it or of its parent sees them. */
+typedef struct SweepShare
+{
+	char	   *job;
+	int32		most;			/* buckets of the job */
+	char	   *store_name;
+	int64		recovery_us;
+	char	   *key;
+	char	   *function_name;	/* says how many there are just now; NULL = most */
+	Jsonb	   *args;			/* for that function */
+	char	   *delay;			/* children: interval after which their shares are due */
+	SweepStep  *function;
+	const SweepBucketStore *store;
+	SweepBucketRequest request; /* its buckets: how many there were when last asked */
+	SweepBucketClaim claim;
+	bool		held;
+	bool		lost;			/* the claim no longer stands */
+	int32		buckets;		/* what the run began with */
+} SweepShare;
+
+/* Takes the definition from the columns buckets to buckets_function of a statement, the first at "column". */
+extern SweepShare *sweep_share_read(SweepRun *run, const char *job, int column);
+
+/*
+ * Before the run begins: queues the shares of divided children; of a divided job, maintains the buckets
+ * and queues further shares, unless the run is one of those, and claims a bucket. Nothing to do for other
+ * jobs. False when the run does not begin: with an error, or with the reason of the run set.
+ */
+extern bool sweep_share_open(SweepRun *run, ErrorData **error);
+
+/* Records that the run was skipped for want of a bucket; in a transaction of its own. */
+extern void sweep_share_skip_work(void *arg);
+
+/* Before a batch, without a transaction: false when the claim no longer stands, or the run is to stop. */
+extern bool sweep_share_check(SweepRun *run, ErrorData **error);
+
+/* First thing in a batch: false when the number of buckets has changed; the run has then ended. */
+extern bool sweep_share_begin_batch(SweepRun *run);
+
+/* Last thing in each transaction of a batch: raises unless the bucket is ours until the commit. */
+extern void sweep_share_hold(SweepRun *run);
+
+/* Gives the bucket back and queues the share that follows; after the end of the run. */
+extern void sweep_share_close(SweepRun *run);
+
+#endif							/* SWEEP_SHARE_H */
