@@ -17,6 +17,7 @@ SOURCES = \
 	src/redis_url.c \
 	src/detail.c \
 	src/settings.c \
+	src/secret.c \
 	src/shared.c \
 	src/statements.c \
 	src/sql.c \
@@ -70,10 +71,13 @@ INSTALL_PARTS = \
 	src/install/quarantine.sql \
 	src/install/queue.sql \
 	src/install/monitor.sql \
+	src/install/feature.sql \
 	src/install/gitlab/environments_auto_stop.sql \
 	src/install/gitlab/ci_stuck_builds.sql \
 	src/install/gitlab/ci_runners_stale_machines_cleanup.sql \
 	src/install/gitlab/batched_git_ref_updates_cleanup_scheduler.sql \
+	src/install/gitlab/artifact_lists.sql \
+	src/install/gitlab/ci_bulk_delete_job_artifacts.sql \
 	src/install/gitlab/install.sql \
 	src/install/privileges.sql
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
@@ -99,6 +103,7 @@ CHECK_PARTS = check-lint check-unit check-regress check-isolation check-tap
 HARNESS = help check $(CHECK_PARTS) check-versions lint unit \
 	demo demo-shell demo-stop bench prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
+export WITH_REDIS
 
 ifneq (,$(filter $(HARNESS),$(MAKECMDGOALS)))
 

@@ -56,13 +56,13 @@ SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::reg
 SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_functions', '_resolve',
 	'_function_form', '_function_problem', '_next_run')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
--- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment has none to hide
+-- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment and feature_flag have none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
-	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname = 'gitlab_kept_environment'));
+	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname IN ('gitlab_kept_environment', 'feature_flag')));
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
 
--- what users put in is dumped: each table but the runs and the buckets, each sequence of a table that is
-SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket')
+-- what users put in is dumped: each table but the runs, the buckets and what a job has read ahead, each sequence of a table that is
+SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket', 'gitlab_artifact_list', 'gitlab_artifact_position')
 	AND oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])

@@ -54,6 +54,11 @@ COMMENT ON POLICY quarantine_select ON sweep.quarantine IS 'one sees the items o
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(text), sweep.send(text, jsonb, text),
 	sweep.send_many(text, jsonb[], text[]), sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]) TO sweep_admin, sweep_user;
 
+-- Feature flags are of the whole database.
+GRANT SELECT ON sweep.feature_flag TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep.feature_enabled(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep.enable_feature(text), sweep.disable_feature(text) TO sweep_admin, sweep_operator;
+
 -- GitLab: everything acts with the rights of its caller, who needs those on the tables as well.
 GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
 	sweep.gitlab_create_environments_auto_stop(jsonb, boolean), sweep.gitlab_environments_auto_stop(sweep.batch),
@@ -65,7 +70,17 @@ GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolea
 	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_at_once(sweep.batch, jsonb), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
 	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
 	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
-	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) TO sweep_admin, sweep_user;
+	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch),
+	sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(jsonb, boolean), sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch),
+	sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean), sweep.gitlab_artifact_buckets(sweep.batch), sweep.gitlab_artifacts_step(text),
+	sweep.gitlab_take_artifacts(oid, int, int, bigint), sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean),
+	sweep.gitlab_list_artifacts(oid, int, int, timestamptz, int[], bigint[], tid[]), sweep.gitlab_refreshing_projects(sweep.batch),
+	sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch), sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts(sweep.batch),
+	sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz), sweep.gitlab_read_plain_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz),
+	sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]), sweep.gitlab_read_plain_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]),
+	sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[]), sweep.gitlab_delete_plain_artifacts(sweep.batch, int, int, bigint, tid[], bigint[])
+	TO sweep_admin, sweep_user;
+GRANT USAGE ON TYPE sweep.gitlab_artifact_list TO sweep_admin, sweep_user;
 GRANT SELECT ON sweep.gitlab_kept_environment TO sweep_admin, sweep_user;
 
 -- The launcher has a scheduler started here once this is committed.

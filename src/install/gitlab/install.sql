@@ -17,6 +17,8 @@ AS $$
 		('ci_stuck_builds_drop_scheduled', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
 		('ci_stuck_builds_drop_canceling', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
 		('ci_runners_stale_machines_cleanup', ARRAY['ci_runner_machines'], NULL),
+		('ci_schedule_bulk_delete_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], NULL),
+		('ci_bulk_delete_expired_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], 'ci_artifact_statistics'),
 		('batched_git_ref_updates_cleanup_scheduler',
 			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
 			'batched_git_ref_updates_project_cleanup')
@@ -72,8 +74,14 @@ BEGIN
 			note := 'created';
 		ELSE
 			PERFORM sweep.alter_job(job, jsonb_build_object('args', old_args || args, 'enabled', enabled)
-				|| CASE WHEN job LIKE 'ci\_stuck\_%' THEN sweep.gitlab_stuck_builds_functions(table_name) ELSE '{}' END);
+				|| CASE
+					WHEN job LIKE 'ci\_stuck\_%' THEN sweep.gitlab_stuck_builds_functions(table_name)
+					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN jsonb_build_object('step', sweep.gitlab_artifacts_step(table_name))
+					ELSE '{}' END);
 			note := 'installed before: its schema and enabled are set, the rest is as it was';
+		END IF;
+		IF job = 'ci_schedule_bulk_delete_job_artifacts' AND NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN
+			note := note || '; does nothing until sweep.enable_feature(''bulk_delete_job_artifacts'')';
 		END IF;
 		RETURN NEXT;
 	END LOOP;

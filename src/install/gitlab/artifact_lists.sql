@@ -1,0 +1,159 @@
+--
+-- GitLab: lists of expired artifacts, one per share, by which one share reads for all.
+--
+-- Used by ci_bulk_delete_job_artifacts.sql, whose header says why. Lists belong to a role, a
+-- table and a number of shares. How far reading has come is a row whose lock says who reads;
+-- it is held until the end of a batch. A batch that was taken from a list is a row deleted in
+-- the transaction of the batch that handles it, so it is back when that one is rolled back.
+--
+-- Nothing in here has to last: after a crash both tables are empty, and reading begins anew.
+--
+CREATE UNLOGGED TABLE sweep.gitlab_artifact_list (
+	role_id       oid NOT NULL,
+	table_id      oid NOT NULL,
+	buckets       int NOT NULL,
+	bucket        int NOT NULL,
+	list_id       bigint GENERATED ALWAYS AS IDENTITY,
+	is_last       boolean NOT NULL,
+	partition_ids bigint[] NOT NULL,
+	places        tid[] NOT NULL,
+	PRIMARY KEY (role_id, table_id, buckets, bucket, list_id)
+);
+COMMENT ON TABLE sweep.gitlab_artifact_list IS 'where artifacts are that one share has read for all, each row a batch; nothing in it has to be kept';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.role_id IS 'role of the job';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.table_id IS 'table of the artifacts';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.buckets IS 'number of shares that it was read for';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.bucket IS 'the share that is to delete them';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.list_id IS 'order within a bucket';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.is_last IS 'whether nothing more was read for this bucket at that time';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.partition_ids IS 'partition_id of each artifact';
+COMMENT ON COLUMN sweep.gitlab_artifact_list.places IS 'place of each in its partition when it was read';
+
+CREATE UNLOGGED TABLE sweep.gitlab_artifact_position (
+	role_id  oid NOT NULL,
+	table_id oid NOT NULL,
+	buckets  int NOT NULL,
+	read_to  timestamptz NOT NULL DEFAULT '-infinity',
+	drained  boolean NOT NULL DEFAULT false,
+	PRIMARY KEY (role_id, table_id, buckets)
+);
+COMMENT ON TABLE sweep.gitlab_artifact_position IS 'how far artifacts have been read for all shares; who reads holds a lock on the row';
+COMMENT ON COLUMN sweep.gitlab_artifact_position.role_id IS 'role of the job';
+COMMENT ON COLUMN sweep.gitlab_artifact_position.table_id IS 'table of the artifacts';
+COMMENT ON COLUMN sweep.gitlab_artifact_position.buckets IS 'number of shares';
+COMMENT ON COLUMN sweep.gitlab_artifact_position.read_to IS 'expire_at of the last artifact read; all that expire at the same moment are read together';
+COMMENT ON COLUMN sweep.gitlab_artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
+
+-- ------------------------------------------------------------------ the lists
+CREATE FUNCTION sweep._gitlab_take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint) RETURNS sweep.gitlab_artifact_list
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+DECLARE
+	taken sweep.gitlab_artifact_list;
+BEGIN
+	DELETE FROM sweep.gitlab_artifact_list AS l
+		WHERE l.ctid = (SELECT o.ctid FROM sweep.gitlab_artifact_list AS o
+			WHERE o.role_id = caller AND o.table_id = _gitlab_take_artifacts.table_id AND o.buckets = _gitlab_take_artifacts.buckets
+				AND o.bucket = _gitlab_take_artifacts.bucket AND o.list_id > after
+			ORDER BY o.list_id LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING l.* INTO taken;
+	RETURN taken;
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_take_artifacts(oid, oid, int, int, bigint) IS 'implements sweep.gitlab_take_artifacts';
+
+CREATE FUNCTION sweep.gitlab_take_artifacts(table_id oid, buckets int, bucket int, after bigint) RETURNS sweep.gitlab_artifact_list
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_take_artifacts(oid, int, int, bigint) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
+
+-- From where to read, for whom: {"for": "all" | "self" | "nobody", "from": …}. Nobody: somebody else has
+-- just read for this bucket. Who reads for all holds the lock until the end of the transaction.
+CREATE FUNCTION sweep._gitlab_start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
+AS $$
+#variable_conflict use_column
+DECLARE
+	-- so many batches may wait in lists; when nobody takes those of the other buckets, reading for all only makes them longer
+	longest constant int := 2000;
+	position sweep.gitlab_artifact_position;
+	of_this sweep.gitlab_artifact_list;
+BEGIN
+	of_this.role_id := caller;
+	of_this.table_id := _gitlab_start_reading.table_id;
+	of_this.buckets := _gitlab_start_reading.buckets;
+	SELECT * INTO position FROM sweep.gitlab_artifact_position
+		WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets FOR UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		IF NOT wait THEN
+			RETURN '{"for": "nobody"}';
+		END IF;
+		BEGIN
+			INSERT INTO sweep.gitlab_artifact_position (role_id, table_id, buckets) VALUES (caller, of_this.table_id, of_this.buckets)
+				ON CONFLICT DO NOTHING;
+			SELECT * INTO position FROM sweep.gitlab_artifact_position
+				WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets FOR UPDATE;
+			IF NOT FOUND THEN -- a restart for another number of buckets has just removed it
+				RETURN '{"for": "nobody"}';
+			END IF;
+		EXCEPTION WHEN lock_not_available THEN
+			SELECT * INTO position FROM sweep.gitlab_artifact_position
+				WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets;
+			RETURN jsonb_build_object('for', 'self', 'from', coalesce(position.read_to, '-infinity'));
+		END;
+	END IF;
+	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_this.table_id
+			AND buckets = of_this.buckets AND bucket = _gitlab_start_reading.bucket AND list_id > after FOR UPDATE SKIP LOCKED) THEN
+		RETURN '{"for": "nobody"}';
+	END IF;
+	IF position.drained AND first THEN
+		-- What was read for another number of shares is forgotten, lists and position.
+		WITH other AS (
+			DELETE FROM sweep.gitlab_artifact_position WHERE ctid = ANY (ARRAY(
+				SELECT o.ctid FROM sweep.gitlab_artifact_position o
+				WHERE o.role_id = caller AND o.table_id = of_this.table_id AND o.buckets <> of_this.buckets FOR UPDATE SKIP LOCKED))
+			RETURNING buckets
+		)
+		DELETE FROM sweep.gitlab_artifact_list WHERE ctid = ANY (ARRAY(
+			SELECT o.ctid FROM sweep.gitlab_artifact_list o WHERE o.role_id = caller AND o.table_id = of_this.table_id
+				AND (o.buckets = of_this.buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
+		RETURN '{"for": "all", "from": "-infinity"}';
+	END IF;
+	IF (SELECT count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_this.table_id
+			AND buckets = of_this.buckets LIMIT longest) AS l) = longest THEN
+		RETURN jsonb_build_object('for', 'self', 'from', position.read_to);
+	END IF;
+	RETURN jsonb_build_object('for', 'all', 'from', position.read_to);
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_start_reading(oid, oid, int, int, bigint, boolean, boolean) IS 'implements sweep.gitlab_start_reading';
+
+CREATE FUNCTION sweep.gitlab_start_reading(table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
+
+CREATE FUNCTION sweep._gitlab_list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz,
+	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	UPDATE sweep.gitlab_artifact_position AS p
+		SET read_to = coalesce(_gitlab_list_artifacts.read_to, p.read_to), drained = _gitlab_list_artifacts.read_to IS NULL
+		WHERE p.role_id = caller AND p.table_id = _gitlab_list_artifacts.table_id AND p.buckets = _gitlab_list_artifacts.buckets;
+	INSERT INTO sweep.gitlab_artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
+		SELECT caller, _gitlab_list_artifacts.table_id, _gitlab_list_artifacts.buckets, a.bucket, max(a.nth) = a.of_bucket,
+			array_agg(a.partition_id), array_agg(a.place)
+		FROM (SELECT bucket, partition_id, place, row_number() OVER (PARTITION BY bucket ORDER BY nth) AS nth, count(*) OVER (PARTITION BY bucket) AS of_bucket
+			FROM unnest(bucket_of, partition_of, place_of) WITH ORDINALITY AS r (bucket, partition_id, place, nth)) AS a
+		GROUP BY a.bucket, a.of_bucket, (a.nth - 1) / size
+		ORDER BY a.bucket, min(a.nth);
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_list_artifacts(oid, oid, int, int, timestamptz, int[], bigint[], tid[]) IS 'implements sweep.gitlab_list_artifacts';
+
+CREATE FUNCTION sweep.gitlab_list_artifacts(table_id oid, buckets int, size int, read_to timestamptz,
+	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_list_artifacts(oid, int, int, timestamptz, int[], bigint[], tid[]) IS
+	'lists artifacts that were read for all shares; read_to NULL: nothing was left to read';

@@ -1,0 +1,315 @@
+--
+-- GitLab: job artifacts that have expired are deleted, by several shares at once.
+--
+-- Purpose    Artifacts are most of what a GitLab stores; each says when it expires.
+--            ci_schedule_bulk_delete_job_artifacts, every 5 minutes, looks after the
+--            buckets and starts shares of ci_bulk_delete_expired_job_artifacts.
+-- Predicate  expire_at < as_of AND file_type <> 3 (trace) AND locked = 0 (unlocked)
+--            AND mod(project_id + job_id, buckets) = bucket.  Strict; NULL never
+--            expires.  Left out: projects whose artifact size is being recounted.
+-- Order      expire_at, the longest expired first.
+-- Effect     DELETE; for each row that this really deleted and that has a file, a
+--            row in ci_deleted_objects, from which GitLab removes the file; a message
+--            {"project_id", "bytes", "count"} for each project of the batch in the
+--            queue ci_artifact_statistics.
+-- Done when  nothing that has expired is left to read, and what was read is gone.
+-- Args       schema, table: p_ci_job_artifacts, or ci_job_artifacts in an older GitLab;
+--            refresh_states: states of project_build_artifacts_size_refreshes in which
+--            a project is left alone.  For the engine: feature and high_concurrency_*,
+--            see feature.sql.
+--
+-- The bucket of an artifact is no condition on an index. Were it a filter, each share
+-- would read what all the others have to delete. Instead one of them reads for all: it
+-- walks the index on expire_at behind the place where the last one stopped, some batches
+-- for each bucket at a time, and notes where the rows are (partition and ctid) in the
+-- list of their bucket. A share takes a batch from the list of its bucket; it reads on
+-- when that is its last one, or when there was none. So N shares read as much as one.
+--
+-- A list is only a hint: the DELETE repeats the whole predicate, and whatever is found at
+-- a place and satisfies it may be deleted, also when it is another row by now. So lists
+-- need no care: they are unlogged, and what a crash, a rollback or a second list of the
+-- same rows leaves of them does no harm. What became deletable behind the place where
+-- reading stopped, say by being unlocked, is found by the next pass: reading begins at the
+-- front again with the first run that follows one that drained.
+--
+-- Nobody waits for a share that does not get on. A batch that somebody holds is passed by;
+-- when one who reads for all holds that up, a share reads for itself alone, with the
+-- filter; rows that are locked are left to the next pass. So is an artifact that cannot be
+-- deleted: it is logged and counted as failed in the detail of the run.
+--
+-- See environments_auto_stop.sql for the way the table is addressed.
+--
+CREATE FUNCTION sweep.gitlab_read_artifacts(b sweep.batch, bucket int, buckets int, read_from timestamptz, for_all boolean, refreshing bigint[],
+	OUT read_to timestamptz, OUT bucket_of int[], OUT partition_of bigint[], OUT place_of tid[])
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+AS $$
+DECLARE
+	-- batches for each bucket
+	at_once constant int := 10;
+	most constant bigint := b.size::bigint * CASE WHEN for_all THEN buckets * at_once ELSE 1 END;
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	IF for_all THEN
+		SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
+			INTO read_to, bucket_of, partition_of, place_of
+			FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+				FROM p_ci_job_artifacts
+				WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
+				ORDER BY expire_at
+				FETCH FIRST (most) ROWS WITH TIES) AS artifact;
+	ELSE
+		SELECT max(expire_at), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
+			INTO read_to, partition_of, place_of
+			FROM (SELECT expire_at, partition_id, ctid AS place
+				FROM p_ci_job_artifacts
+				WHERE locked = 0 AND file_type <> 3 AND expire_at >= read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
+					AND mod(project_id + job_id, buckets::bigint) = bucket::bigint
+				ORDER BY expire_at
+				LIMIT most
+				FOR UPDATE SKIP LOCKED) AS artifact;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
+	'part of the step of ci_bulk_delete_expired_job_artifacts: where the next expired artifacts are, of all buckets or of one';
+
+CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[]) RETURNS jsonb[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '1s'
+AS $$
+DECLARE
+	free tid[] := places;
+	statistics jsonb[];
+BEGIN
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	BEGIN
+		WITH deleted AS (
+			DELETE FROM p_ci_job_artifacts
+				WHERE partition_id = partition AND ctid = ANY (places)
+					AND locked = 0 AND file_type <> 3 AND expire_at < b.as_of
+					AND mod(project_id + job_id, buckets::bigint) = bucket::bigint AND project_id <> ALL (refreshing)
+				RETURNING id, project_id, job_id, size, created_at, expire_at, file_store,
+					nullif(file_final_path, ''::text) AS final_path, nullif(file::text, ''::text) AS file_name
+		), hashed AS (
+			SELECT *, pg_catalog.encode(pg_catalog.sha256(project_id::text::bytea), 'hex'::text) AS hex FROM deleted
+		), queued AS (
+			INSERT INTO ci_deleted_objects (file_store, project_id, store_dir, file, pick_up_at)
+				SELECT file_store::smallint, project_id,
+					CASE
+						WHEN final_path IS NULL THEN pg_catalog.format('%s/%s/%s/%s/%s/%s'::text, pg_catalog.substr(hex, 1, 2), pg_catalog.substr(hex, 3, 2), hex,
+							pg_catalog.to_char(created_at AT TIME ZONE 'UTC'::text, 'YYYY_MM_DD'::text), job_id, id)
+						WHEN pg_catalog.strpos(final_path, '/'::text) = 0 THEN '.'::text
+						ELSE pg_catalog.regexp_replace(final_path, '/[^/]*$'::text, ''::text)
+					END,
+					CASE WHEN final_path IS NULL THEN file_name ELSE pg_catalog.regexp_replace(final_path, '^.*/'::text, ''::text) END,
+					greatest(least(expire_at, b.as_of + '1 hour'::interval), b.as_of - '1 day'::interval)
+				FROM hashed
+				WHERE final_path IS NOT NULL OR file_name IS NOT NULL
+		)
+		SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', project_id, 'bytes', bytes, 'count', rows)) INTO statistics
+			FROM (SELECT project_id, coalesce(sum(size), 0::numeric) AS bytes, count(*) AS rows FROM deleted GROUP BY project_id) AS project;
+		RETURN statistics;
+	EXCEPTION
+		WHEN lock_not_available THEN
+			free := ARRAY(SELECT ctid FROM p_ci_job_artifacts
+				WHERE partition_id = partition AND ctid = ANY (places) FOR UPDATE SKIP LOCKED);
+			IF cardinality(free) = cardinality(places) THEN
+				RAISE; -- it was no artifact that is locked
+			END IF;
+		WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
+			IF cardinality(places) = 1 THEN
+				RAISE WARNING 'artifact at % of partition % cannot be deleted: %', places[1], partition, SQLERRM;
+				RETURN ARRAY[jsonb_build_object('failed', 1)];
+			END IF;
+	END;
+	-- Halves, until what cannot be deleted stands alone.
+	IF cardinality(free) = cardinality(places) THEN
+		RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing)
+			|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing);
+	END IF;
+	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, free, refreshing);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[]) IS
+	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes what has expired among these of a partition, and returns what that is for each project';
+
+-- Reads on, and says what came of it: "listed", look at your list; "own", these are for you; "drained", nothing
+-- is left; "busy", somebody else reads and you asked not to wait.
+CREATE FUNCTION sweep.gitlab_read_on(b sweep.batch, table_id oid, bucket int, buckets int, refreshing bigint[], after bigint,
+	first boolean, wait boolean, INOUT own_from timestamptz, OUT outcome text, OUT own sweep.gitlab_artifact_list)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	reader jsonb := sweep.gitlab_start_reading(table_id, buckets, bucket, after, first, wait);
+	read record;
+BEGIN
+	CASE reader ->> 'for'
+		WHEN 'all' THEN
+			read := sweep.gitlab_read_artifacts(b, bucket, buckets, (reader ->> 'from')::timestamptz, true, refreshing);
+			PERFORM sweep.gitlab_list_artifacts(table_id, buckets, b.size, read.read_to, read.bucket_of, read.partition_of, read.place_of);
+			outcome := CASE WHEN read.read_to IS NULL THEN 'drained' ELSE 'listed' END;
+		WHEN 'self' THEN
+			IF wait THEN
+				own_from := greatest(own_from, (reader ->> 'from')::timestamptz);
+				read := sweep.gitlab_read_artifacts(b, bucket, buckets, own_from, false, refreshing);
+				own.partition_ids := read.partition_of;
+				own.places := read.place_of;
+				own_from := coalesce(read.read_to, own_from);
+			END IF;
+			outcome := CASE WHEN NOT wait THEN 'busy' WHEN read.read_to IS NULL THEN 'drained' ELSE 'own' END;
+		ELSE
+			outcome := CASE WHEN wait THEN 'listed' ELSE 'busy' END;
+	END CASE;
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz) IS
+	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all of them, or for itself when another one does';
+
+CREATE FUNCTION sweep.gitlab_refreshing_projects(b sweep.batch) RETURNS bigint[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF to_regclass(format('%I.project_build_artifacts_size_refreshes', b.args ->> 'schema')) IS NULL THEN
+		RETURN '{}';
+	END IF;
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	RETURN ARRAY(SELECT project_id FROM project_build_artifacts_size_refreshes WHERE b.args -> 'refresh_states'::text @> pg_catalog.to_jsonb(state));
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_refreshing_projects(sweep.batch) IS
+	'part of the step of ci_bulk_delete_expired_job_artifacts: projects whose artifact size is being recounted';
+
+CREATE FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	buckets constant int := coalesce(b.buckets, 1);
+	bucket constant int := coalesce(b.bucket, 0);
+	table_id constant oid := format('%I.%I', b.args ->> 'schema', b.args ->> 'table')::regclass;
+	refreshing constant bigint[] := sweep.gitlab_refreshing_projects(b);
+	last_list bigint := coalesce((b.cursor ->> 'list')::bigint, 0);
+	own_from timestamptz := coalesce(b.cursor ->> 'expire_at', '-infinity');
+	first boolean := b.cursor IS NULL;
+	list sweep.gitlab_artifact_list;
+	read_on record;
+	partition bigint;
+	statistics jsonb[] := '{}';
+	rows bigint := 0;
+	failed int;
+BEGIN
+	IF to_regclass(format('%I.ci_deleted_objects', b.args ->> 'schema')) IS NULL THEN
+		RAISE EXCEPTION 'table "%.ci_deleted_objects" does not exist', b.args ->> 'schema'
+			USING ERRCODE = 'undefined_table', DETAIL = 'Nothing was deleted: nobody would remove the files of the artifacts.',
+				HINT = 'It is a table of GitLab, in the same schema as its artifacts.';
+	END IF;
+
+	WHILE rows = 0 LOOP
+		list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, last_list);
+		IF list.list_id IS NULL THEN
+			read_on := sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
+			first := false;
+			EXIT WHEN read_on.outcome = 'drained';
+			CONTINUE WHEN read_on.outcome = 'listed';
+			list := read_on.own;
+			own_from := read_on.own_from;
+		ELSE
+			last_list := list.list_id;
+		END IF;
+		FOR partition IN SELECT DISTINCT p FROM unnest(list.partition_ids) AS p ORDER BY p LOOP
+			statistics := statistics || sweep.gitlab_delete_artifacts(b, bucket, buckets, partition,
+				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing);
+		END LOOP;
+		rows := coalesce((SELECT sum((s -> 'count')::bigint) FROM unnest(statistics) AS s), 0);
+	END LOOP;
+
+	failed := (SELECT sum((s -> 'failed')::int) FROM unnest(statistics) AS s);
+	IF rows > 0 THEN
+		PERFORM sweep.send_many('ci_artifact_statistics', array_agg(jsonb_build_object('project_id', p.project_id, 'bytes', p.bytes, 'count', p.count)))
+			FROM (SELECT s -> 'project_id' AS project_id, sum((s -> 'bytes')::numeric) AS bytes, sum((s -> 'count')::bigint) AS count
+				FROM unnest(statistics) AS s WHERE s ? 'project_id' GROUP BY 1) AS p;
+	END IF;
+	-- It was the last of its list. Now, at the end of a batch, the lock of who reads for all is a short one.
+	IF list.is_last THEN
+		PERFORM sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
+	END IF;
+	RETURN ROW(rows, jsonb_build_object('list', last_list, 'expire_at', own_from), CASE WHEN failed > 0 THEN jsonb_build_object('failed', failed) END);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
+
+-- ------------------------------------------------------------------ the same in ci_job_artifacts
+-- Its functions are those above under another name, so that their statements are static as well.
+DO $$
+DECLARE
+	original regprocedure;
+	copy text;
+BEGIN
+	FOREACH original IN ARRAY ARRAY['sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[])',
+			'sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[])',
+			'sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz)',
+			'sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)']::regprocedure[] LOOP
+		-- gitlab_read_artifacts becomes gitlab_read_plain_artifacts, and so on
+		copy := pg_get_functiondef(original);
+		copy := replace(replace(replace(replace(copy, 'gitlab_read_artifacts', 'gitlab_read_plain_artifacts'),
+			'gitlab_delete_artifacts', 'gitlab_delete_plain_artifacts'), 'gitlab_read_on', 'gitlab_read_plain_on'),
+			'gitlab_ci_bulk_delete_expired_job_artifacts', 'gitlab_ci_bulk_delete_expired_plain_job_artifacts');
+		EXECUTE regexp_replace(replace(copy, 'p_ci_job_artifacts', 'ci_job_artifacts'), '^CREATE OR \w+', 'CREATE');
+	END LOOP;
+	FOR original IN SELECT oid FROM pg_proc WHERE proname ~ '^gitlab_.*plain' AND pronamespace = 'sweep'::regnamespace LOOP
+		EXECUTE format('COMMENT ON FUNCTION %s IS %L', original, 'as the function without "plain" in its name, in the table ci_job_artifacts');
+	END LOOP;
+END
+$$;
+
+CREATE FUNCTION sweep.gitlab_artifacts_step(table_name text) RETURNS text
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE table_name WHEN 'p_ci_job_artifacts' THEN 'sweep.gitlab_ci_bulk_delete_expired_job_artifacts'
+		WHEN 'ci_job_artifacts' THEN 'sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts' END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_artifacts_step(text) IS 'step function for the table with artifacts; sweep.install_gitlab uses it';
+
+-- ------------------------------------------------------------------ the scheduler
+-- How many buckets there are just now; 0: nothing is to be done, and nothing is touched.
+CREATE FUNCTION sweep.gitlab_artifact_buckets(b sweep.batch) RETURNS int
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		WHEN NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN 0
+		WHEN sweep.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN (b.args ->> 'buckets_high')::int
+		ELSE (b.args ->> 'buckets')::int END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: what the feature flags say';
+
+-- Buckets and shares are the engine's, on behalf of the child; nothing is left to do for a batch.
+CREATE FUNCTION sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ROW(0, NULL, NULL)::sweep.progress
+$$;
+COMMENT ON FUNCTION sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch) IS
+	'step of the job ci_schedule_bulk_delete_job_artifacts: the engine keeps the buckets of its child and starts the shares, more there is not';
+
+CREATE FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.create_job('ci_bulk_delete_expired_job_artifacts',
+		step => sweep.gitlab_artifacts_step(args ->> 'table'), enabled => enabled,
+		args => '{"buckets": 5, "buckets_high": 10, "refresh_states": [2, 3, 4]}' || args,
+		batch_size => 100, max_batches => 500, timeout => '5 min',
+		buckets => 10, buckets_function => 'sweep.gitlab_artifact_buckets', bucket_recovery => '10 min',
+		bucket_key => 'bulk_delete_expired_job_artifacts',
+		description => 'GitLab: deletes job artifacts that have expired')
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+
+CREATE FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(args jsonb, enabled boolean) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep.create_job('ci_schedule_bulk_delete_job_artifacts',
+		step => 'sweep.gitlab_ci_schedule_bulk_delete_job_artifacts', args => args, enabled => enabled,
+		schedule => '*/5 * * * *', timezone => 'UTC', children => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
+		description => 'GitLab: keeps the buckets of ci_bulk_delete_expired_job_artifacts and starts its shares')
+$$;
+COMMENT ON FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
