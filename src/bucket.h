@@ -105,8 +105,11 @@ typedef const SweepBucketStore *(*SweepBucketStoreFunction) (void);
  */
 extern const SweepBucketStore *sweep_bucket_find_store(const char *name);
 
-/* Whether whoever waits should give up: the run is cancelled, or the process is to end. */
-extern bool sweep_bucket_is_stopped(const SweepBucketRequest *request);
+/*
+ * Whether whoever waits should give up: the run is cancelled, or the process is to end. The one function
+ * that a store in another module calls here.
+ */
+extern PGDLLEXPORT bool sweep_bucket_is_stopped(const SweepBucketRequest *request);
 
 /*
  * The fence of the table store: in the transaction of a batch, keeps the bucket ours until the commit, or

@@ -10,6 +10,7 @@
 #include "compat.h"
 #include "launcher.h"
 #include "settings.h"
+#include "secret.h"
 #include "shared.h"
 #include "utility.h"
 
@@ -28,6 +29,7 @@ _PG_init(void)
 		return;
 	/* A process of each run would load it anew, a fifth of the time until its first batch. */
 	load_file("$libdir/plpgsql", false);
+	sweep_secret_install_hook();
 	sweep_shared_request();
 	sweep_utility_install_hook();
 	sweep_launcher_register();

@@ -58,12 +58,12 @@ sweep_redis_url_describe(const SweepRedisUrl *url, char *text)
 	bool		is_address6 = strchr(url->host, ':') != NULL;
 
 	if (url->path[0])
-		snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "unix://%s%s%s?db=%d",
-				 url->user, password, url->path, url->database);
+		(void) snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "unix://%s%s%s?db=%d",
+						url->user, password, url->path, url->database);
 	else
-		snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "%s://%s%s%s%s%s:%d/%d",
-				 url->tls ? "rediss" : "redis", url->user, password,
-				 is_address6 ? "[" : "", url->host, is_address6 ? "]" : "", url->port, url->database);
+		(void) snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "%s://%s%s%s%s%s:%d/%d",
+						url->tls ? "rediss" : "redis", url->user, password,
+						is_address6 ? "[" : "", url->host, is_address6 ? "]" : "", url->port, url->database);
 }
 
 static const char *
@@ -150,7 +150,7 @@ parse_user(Piece authority, Piece *rest, SweepRedisUrl *url)
 static const char *
 parse_host(Piece host, SweepRedisUrl *url)
 {
-	Piece		name = host;
+	Piece		name;
 	Piece		port = {NULL, 0};
 
 	if (host.length > 0 && host.start[0] == '[')

@@ -67,7 +67,7 @@ check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBuc
 	SweepRedisStop stop = {is_stopped, request};
 	const redisReply *reply;
 	SweepRedisOutcome outcome;
-	Script		script;
+	Script		script = {0};
 
 	if (!begin_script(&script, "", request, error))
 		return BUCKET_FAILED;
@@ -89,7 +89,7 @@ maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBuck
 	SweepRedisStop stop = {is_stopped, request};
 	const redisReply *reply;
 	SweepRedisOutcome outcome;
-	Script		script;
+	Script		script = {0};
 
 	memset(counts, 0, sizeof(*counts));
 	if (!begin_script(&script, MAINTAIN_SCRIPT, request, error))
@@ -116,7 +116,7 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 	SweepRedisStop stop = {is_stopped, request};
 	const redisReply *reply;
 	SweepRedisOutcome outcome = sweep_redis_connect(&stop);
-	Script		script;
+	Script		script = {0};
 	int64		score = seconds_of(unix_now_us(), true);
 
 	if (outcome != REDIS_REPLIED)
@@ -135,7 +135,7 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 		sweep_redis_disconnect();
 		return BUCKET_NONE;
 	}
-	claim->bucket = atoi(reply->str);
+	claim->bucket = (int32) strtol(reply->str, NULL, 10);
 	claim->token = score;
 	return BUCKET_OK;
 }
@@ -147,7 +147,7 @@ release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepB
 	const redisReply *reply;
 	SweepRedisOutcome outcome;
 	SweepBucketResult result;
-	Script		script;
+	Script		script = {0};
 
 	if (!begin_script(&script, RELEASE_SCRIPT, request, error))
 		return BUCKET_FAILED;

@@ -152,7 +152,7 @@ read_settings(void)
 		(void) fail(REDIS_CLASS_CONFIGURATION, "pg_sweep.redis_url cannot be read", error, NULL);
 		return false;
 	}
-	connection.timeout_ms = timeout ? atoi(timeout) : 0;
+	connection.timeout_ms = timeout ? (int) strtol(timeout, NULL, 10) : 0;
 	if (connection.url.path[0])
 		snprintf(connection.place, sizeof(connection.place), "\"%s\"", connection.url.path);
 	else

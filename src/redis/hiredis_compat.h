@@ -9,10 +9,6 @@
 
 #include <hiredis/hiredis.h>
 
-#if HIREDIS_MAJOR == 0 && HIREDIS_MINOR < 14
-#error "pg_sweep_redis needs hiredis 0.14 or later"
-#endif
-
 /* 1.0: an array is created with a size_t. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t SweepRedisElements;

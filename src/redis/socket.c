@@ -203,7 +203,8 @@ open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience)
 		SweepRedisPatience share = *patience;
 		int64		now = sweep_redis_now();
 
-		share.deadline_us = now + Max(patience->deadline_us - now, 0) / left--;
+		share.deadline_us = now + Max(patience->deadline_us - now, 0) / Max(left, 1);
+		left--;
 		progress = open_address(address->ai_addr, address->ai_addrlen, address->ai_family, &share);
 		if (progress == PROGRESS_DONE || progress == PROGRESS_STOPPED)
 			break;
