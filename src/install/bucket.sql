@@ -149,12 +149,12 @@ DECLARE
 	-- More is left to do where this share ends: that is one share more.
 	goes_on boolean := stop_reason IN ('max_batches', 'timeout') OR stop_reason = 'rescaled' AND bucket < buckets;
 BEGIN
-	SELECT r.job, r.run_as, r.args, r.shares_left, r.rows INTO share FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.rows + r.rescued + r.quarantined AS handled INTO share FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
 	IF NOT FOUND THEN
-		SELECT r.job, r.run_as, r.args, r.shares_left, r.rows INTO share FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.rows + r.rescued + r.quarantined AS handled INTO share FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- A share that handled nothing until its limit was reached would be followed by others for ever.
-	goes_on := goes_on AND (share.rows > 0 OR stop_reason = 'rescaled');
+	goes_on := goes_on AND (share.handled > 0 OR stop_reason = 'rescaled');
 	IF stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers()
 			AND EXISTS (SELECT FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = share.job
 				AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL) THEN
