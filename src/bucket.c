@@ -3,9 +3,9 @@
  *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
  *
  * Called by share.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
- * here each operation is a short transaction that does not wait for the disk: a claim that a crash of the
- * server undoes had no process left to use it. While somebody alters or drops the extension, an operation
- * waits outside of any transaction and tries again.
+ * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
+ * a crash of the server is not free before its recovery time. While somebody alters or drops the extension,
+ * an operation waits outside of any transaction and tries again.
  */
 #include "postgres.h"
 
@@ -186,7 +186,7 @@ table_work(void *arg)
 	if (!sweep_sql_open_gate())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
 	work->gate_closed = false;
-	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	work->values[0] = CStringGetTextDatum(work->request->job);
 	(void) sweep_sql_execute(work->statement, work->values, NULL);
 	work->found = !sweep_sql_is_null(1);
