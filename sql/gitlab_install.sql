@@ -24,6 +24,7 @@ SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max
 		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user::regrole AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off
+SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 
 -- again: what an operator has altered stays, schema and enabled are set
@@ -37,9 +38,11 @@ SELECT name, enabled, batch_size, schedule, args FROM sweep.job ORDER BY name;
 CREATE SCHEMA older;
 CREATE TABLE older.batched_git_ref_updates_deletions (LIKE "Git Lab".p_batched_git_ref_updates_deletions INCLUDING ALL);
 CREATE TABLE older.ci_runner_machines (LIKE "Git Lab".ci_runner_machines INCLUDING ALL);
+CREATE TABLE older.ci_job_artifacts (LIKE "Git Lab".p_ci_job_artifacts INCLUDING ALL);
 CREATE VIEW older.environments AS SELECT * FROM "Git Lab".environments;
 SELECT * FROM sweep.install_gitlab('older', enabled => false);
 SELECT name, enabled, args FROM sweep.job ORDER BY name;
+SELECT name, step FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 
 -- a queue with messages outlives the jobs, and serves the next install
 SELECT sweep.send('environments_auto_stop', '{"environment_id": 1}') IS NOT NULL AS sent;

@@ -83,7 +83,7 @@ SELECT proname FROM function GROUP BY proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname <> 'gitlab_args' AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('gitlab_args', 'feature_enabled') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE sweep\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v' AND proname !~ '^gitlab_';
 -- C functions that look at the state of processes or take locks are volatile
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',

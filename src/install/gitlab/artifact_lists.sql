@@ -132,7 +132,7 @@ CREATE FUNCTION sweep.gitlab_start_reading(table_id oid, buckets int, bucket int
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
 
-CREATE FUNCTION sweep._gitlab_list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz,
+CREATE FUNCTION sweep._gitlab_list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -140,7 +140,7 @@ AS $$
 BEGIN
 	UPDATE sweep.gitlab_artifact_position AS p
 		SET read_to = coalesce(_gitlab_list_artifacts.read_to, p.read_to), drained = _gitlab_list_artifacts.read_to IS NULL
-		WHERE p.role_id = caller AND p.table_id = _gitlab_list_artifacts.table_id AND p.buckets = _gitlab_list_artifacts.buckets;
+		WHERE for_all AND p.role_id = caller AND p.table_id = _gitlab_list_artifacts.table_id AND p.buckets = _gitlab_list_artifacts.buckets;
 	INSERT INTO sweep.gitlab_artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
 		SELECT caller, _gitlab_list_artifacts.table_id, _gitlab_list_artifacts.buckets, a.bucket, max(a.nth) = a.of_bucket,
 			array_agg(a.partition_id), array_agg(a.place)
@@ -150,10 +150,10 @@ BEGIN
 		ORDER BY a.bucket, min(a.nth);
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_list_artifacts(oid, oid, int, int, timestamptz, int[], bigint[], tid[]) IS 'implements sweep.gitlab_list_artifacts';
+COMMENT ON FUNCTION sweep._gitlab_list_artifacts(oid, oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS 'implements sweep.gitlab_list_artifacts';
 
-CREATE FUNCTION sweep.gitlab_list_artifacts(table_id oid, buckets int, size int, read_to timestamptz,
+CREATE FUNCTION sweep.gitlab_list_artifacts(table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_list_artifacts(oid, int, int, timestamptz, int[], bigint[], tid[]) IS
-	'lists artifacts that were read for all shares; read_to NULL: nothing was left to read';
+COMMENT ON FUNCTION sweep.gitlab_list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS
+	'lists artifacts that were read, for all shares or for one; read_to NULL: nothing was left to read';

@@ -15,8 +15,8 @@
 -- Done when  nothing that has expired is left to read, and what was read is gone.
 -- Args       schema, table: p_ci_job_artifacts, or ci_job_artifacts in an older GitLab;
 --            refresh_states: states of project_build_artifacts_size_refreshes in which
---            a project is left alone.  For the engine: feature and high_concurrency_*,
---            see feature.sql.
+--            a project is left alone; buckets, and buckets_high while the feature
+--            bulk_delete_job_artifacts_high_concurrency is on.
 --
 -- The bucket of an artifact is no condition on an index. Were it a filter, each share
 -- would read what all the others have to delete. Instead one of them reads for all: it
@@ -47,28 +47,17 @@ AS $$
 DECLARE
 	-- batches for each bucket
 	at_once constant int := 10;
-	most constant bigint := b.size::bigint * CASE WHEN for_all THEN buckets * at_once ELSE 1 END;
+	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	IF for_all THEN
-		SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
-			INTO read_to, bucket_of, partition_of, place_of
-			FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
-				FROM p_ci_job_artifacts
-				WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
-				ORDER BY expire_at
-				FETCH FIRST (most) ROWS WITH TIES) AS artifact;
-	ELSE
-		SELECT max(expire_at), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
-			INTO read_to, partition_of, place_of
-			FROM (SELECT expire_at, partition_id, ctid AS place
-				FROM p_ci_job_artifacts
-				WHERE locked = 0 AND file_type <> 3 AND expire_at >= read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
-					AND mod(project_id + job_id, buckets::bigint) = bucket::bigint
-				ORDER BY expire_at
-				LIMIT most
-				FOR UPDATE SKIP LOCKED) AS artifact;
-	END IF;
+	SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
+		INTO read_to, bucket_of, partition_of, place_of
+		FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+			FROM p_ci_job_artifacts
+			WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
+				AND (for_all OR mod(project_id + job_id, buckets::bigint) = bucket::bigint)
+			ORDER BY expire_at
+			FETCH FIRST (most) ROWS WITH TIES) AS artifact;
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
@@ -76,10 +65,9 @@ COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamp
 
 CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[]) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '1s'
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '100ms'
 AS $$
 DECLARE
-	free tid[] := places;
 	statistics jsonb[];
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
@@ -91,8 +79,10 @@ BEGIN
 					AND mod(project_id + job_id, buckets::bigint) = bucket::bigint AND project_id <> ALL (refreshing)
 				RETURNING id, project_id, job_id, size, created_at, expire_at, file_store,
 					nullif(file_final_path, ''::text) AS final_path, nullif(file::text, ''::text) AS file_name
-		), hashed AS (
-			SELECT *, pg_catalog.encode(pg_catalog.sha256(project_id::text::bytea), 'hex'::text) AS hex FROM deleted
+		), stored AS (
+			SELECT *, coalesce(pg_catalog.regexp_replace(final_path, '^.*/'::text, ''::text), file_name) AS file,
+				pg_catalog.encode(pg_catalog.sha256(project_id::text::bytea), 'hex'::text) AS hex
+			FROM deleted
 		), queued AS (
 			INSERT INTO ci_deleted_objects (file_store, project_id, store_dir, file, pick_up_at)
 				SELECT file_store::smallint, project_id,
@@ -102,65 +92,49 @@ BEGIN
 						WHEN pg_catalog.strpos(final_path, '/'::text) = 0 THEN '.'::text
 						ELSE pg_catalog.regexp_replace(final_path, '/[^/]*$'::text, ''::text)
 					END,
-					CASE WHEN final_path IS NULL THEN file_name ELSE pg_catalog.regexp_replace(final_path, '^.*/'::text, ''::text) END,
-					greatest(least(expire_at, b.as_of + '1 hour'::interval), b.as_of - '1 day'::interval)
-				FROM hashed
-				WHERE final_path IS NOT NULL OR file_name IS NOT NULL
+					file, greatest(least(expire_at, b.as_of + '1 hour'::interval), b.as_of - '1 day'::interval)
+				FROM stored
+				WHERE file <> ''::text
 		)
 		SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', project_id, 'bytes', bytes, 'count', rows)) INTO statistics
 			FROM (SELECT project_id, coalesce(sum(size), 0::numeric) AS bytes, count(*) AS rows FROM deleted GROUP BY project_id) AS project;
 		RETURN statistics;
-	EXCEPTION
-		WHEN lock_not_available THEN
-			free := ARRAY(SELECT ctid FROM p_ci_job_artifacts
-				WHERE partition_id = partition AND ctid = ANY (places) FOR UPDATE SKIP LOCKED);
-			IF cardinality(free) = cardinality(places) THEN
-				RAISE; -- it was no artifact that is locked
+	EXCEPTION WHEN lock_not_available OR data_exception OR integrity_constraint_violation OR raise_exception THEN
+		IF cardinality(places) = 1 THEN
+			IF SQLSTATE = '55P03' THEN
+				RETURN '{}';
 			END IF;
-		WHEN data_exception OR integrity_constraint_violation OR raise_exception THEN
-			IF cardinality(places) = 1 THEN
-				RAISE WARNING 'artifact at % of partition % cannot be deleted: %', places[1], partition, SQLERRM;
-				RETURN ARRAY[jsonb_build_object('failed', 1)];
-			END IF;
+			RAISE WARNING 'artifact % cannot be deleted: %',
+				(SELECT id FROM p_ci_job_artifacts WHERE partition_id = partition AND ctid = ANY (places)), SQLERRM;
+			RETURN ARRAY[jsonb_build_object('failed', 1)];
+		END IF;
 	END;
-	-- Halves, until what cannot be deleted stands alone.
-	IF cardinality(free) = cardinality(places) THEN
-		RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing)
-			|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing);
-	END IF;
-	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, free, refreshing);
+	-- Halves, until what is locked or cannot be deleted stands alone.
+	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing)
+		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[]) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes what has expired among these of a partition, and returns what that is for each project';
 
--- Reads on, and says what came of it: "listed", look at your list; "own", these are for you; "drained", nothing
--- is left; "busy", somebody else reads and you asked not to wait.
+-- Says whether it is worth to look at the list again. Without "wait" it does nothing when another one reads.
 CREATE FUNCTION sweep.gitlab_read_on(b sweep.batch, table_id oid, bucket int, buckets int, refreshing bigint[], after bigint,
-	first boolean, wait boolean, INOUT own_from timestamptz, OUT outcome text, OUT own sweep.gitlab_artifact_list)
+	first boolean, wait boolean, INOUT own_from timestamptz, OUT listed boolean)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	reader jsonb := sweep.gitlab_start_reading(table_id, buckets, bucket, after, first, wait);
+	for_all boolean := reader ->> 'for' = 'all';
 	read record;
 BEGIN
-	CASE reader ->> 'for'
-		WHEN 'all' THEN
-			read := sweep.gitlab_read_artifacts(b, bucket, buckets, (reader ->> 'from')::timestamptz, true, refreshing);
-			PERFORM sweep.gitlab_list_artifacts(table_id, buckets, b.size, read.read_to, read.bucket_of, read.partition_of, read.place_of);
-			outcome := CASE WHEN read.read_to IS NULL THEN 'drained' ELSE 'listed' END;
-		WHEN 'self' THEN
-			IF wait THEN
-				own_from := greatest(own_from, (reader ->> 'from')::timestamptz);
-				read := sweep.gitlab_read_artifacts(b, bucket, buckets, own_from, false, refreshing);
-				own.partition_ids := read.partition_of;
-				own.places := read.place_of;
-				own_from := coalesce(read.read_to, own_from);
-			END IF;
-			outcome := CASE WHEN NOT wait THEN 'busy' WHEN read.read_to IS NULL THEN 'drained' ELSE 'own' END;
-		ELSE
-			outcome := CASE WHEN wait THEN 'listed' ELSE 'busy' END;
-	END CASE;
+	listed := true;
+	IF for_all OR wait AND reader ->> 'for' = 'self' THEN
+		read := sweep.gitlab_read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::timestamptz
+			ELSE greatest(own_from, (reader ->> 'from')::timestamptz) END, for_all, refreshing);
+		PERFORM sweep.gitlab_list_artifacts(table_id, buckets, b.size, read.read_to, for_all, read.bucket_of, read.partition_of, read.place_of);
+		listed := read.read_to IS NOT NULL;
+		own_from := CASE WHEN for_all THEN own_from ELSE coalesce(read.read_to, own_from) END;
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz) IS
@@ -209,13 +183,11 @@ BEGIN
 		IF list.list_id IS NULL THEN
 			read_on := sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
 			first := false;
-			EXIT WHEN read_on.outcome = 'drained';
-			CONTINUE WHEN read_on.outcome = 'listed';
-			list := read_on.own;
 			own_from := read_on.own_from;
-		ELSE
-			last_list := list.list_id;
+			EXIT WHEN NOT read_on.listed;
+			CONTINUE;
 		END IF;
+		last_list := list.list_id;
 		FOR partition IN SELECT DISTINCT p FROM unnest(list.partition_ids) AS p ORDER BY p LOOP
 			statistics := statistics || sweep.gitlab_delete_artifacts(b, bucket, buckets, partition,
 				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing);

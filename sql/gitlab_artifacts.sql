@@ -1,0 +1,290 @@
+-- The step of ci_bulk_delete_expired_job_artifacts: what it deletes, share by
+-- share, what it leaves for GitLab, and what it costs to read.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+\set SHOW_CONTEXT never
+CREATE SCHEMA gitlab;
+SET search_path = gitlab, public;
+\set ECHO none
+\i test/demo/gitlab_schema.sql
+\set ECHO all
+RESET search_path;
+CREATE SCHEMA plain;
+CREATE TABLE plain.ci_job_artifacts (LIKE gitlab.p_ci_job_artifacts INCLUDING ALL);
+CREATE TABLE plain.ci_deleted_objects (LIKE gitlab.ci_deleted_objects INCLUDING ALL);
+SET datestyle = 'ISO, YMD';
+SET timezone = 'UTC';
+SELECT sweep.create_queue('ci_artifact_statistics');
+
+-- in both schemas; job_id is the id, so that project_id 10 makes the bucket that of the id
+CREATE PROCEDURE pg_temp.artifact(id bigint, expire_at timestamptz, project_id bigint DEFAULT 10, file_type int DEFAULT 1, locked int DEFAULT 0,
+		partition_id int DEFAULT 100, size bigint DEFAULT 1000, created_at timestamptz DEFAULT '2025-06-01Z', file text DEFAULT 'a.zip', final_path text DEFAULT NULL)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	target text;
+BEGIN
+	FOREACH target IN ARRAY ARRAY['gitlab.p_ci_job_artifacts', 'plain.ci_job_artifacts'] LOOP
+		EXECUTE format('INSERT INTO %s (id, job_id, project_id, file_type, locked, partition_id, size, created_at, updated_at, expire_at, file, file_final_path)
+			VALUES ($1, $1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10)', target)
+			USING id, project_id, file_type, locked, partition_id, size, created_at, expire_at, file, final_path;
+	END LOOP;
+END
+$$;
+-- runs of all shares side by side, a batch of each in turn, until each has drained
+CREATE FUNCTION pg_temp.run(buckets int DEFAULT NULL, size int DEFAULT 100, schema text DEFAULT 'gitlab', as_of timestamptz DEFAULT '2026-01-08Z', args jsonb DEFAULT '{}')
+	RETURNS TABLE (bucket int, batches int, rows bigint, deleted bigint[], detail jsonb)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	kind text := CASE schema WHEN 'gitlab' THEN 'p_ci_job_artifacts' ELSE 'ci_job_artifacts' END;
+	batch sweep.batch := ROW(size, NULL, '{"refresh_states": [2, 3, 4]}' || jsonb_build_object('schema', schema, 'table', kind) || args, as_of, NULL, buckets, NULL, 1);
+	progress sweep.progress;
+	before bigint[];
+BEGIN
+	CREATE TEMP TABLE share AS SELECT CASE WHEN buckets IS NOT NULL THEN n END AS bucket, 0 AS batches, 0::bigint AS rows, '{}'::bigint[] AS deleted,
+			NULL::jsonb AS detail, NULL::jsonb AS cursor, false AS drained
+		FROM generate_series(0, coalesce(buckets, 1) - 1) AS n;
+	WHILE EXISTS (SELECT FROM share s WHERE NOT s.drained) LOOP -- as the engine would
+		FOR bucket IN SELECT s.bucket FROM share s WHERE NOT s.drained ORDER BY 1 LOOP
+			batch.bucket := bucket;
+			batch.cursor := (SELECT s.cursor FROM share s WHERE s.bucket IS NOT DISTINCT FROM run.bucket);
+			EXECUTE format('SELECT array_agg(id) FROM %I.%I', schema, kind) INTO before;
+			EXECUTE format('SELECT * FROM %s($1)', sweep.gitlab_artifacts_step(kind)) INTO progress USING batch;
+			EXECUTE format('SELECT coalesce(array_agg(i ORDER BY i), ''{}'') FROM unnest($1) AS i WHERE i NOT IN (SELECT id FROM %I.%I)', schema, kind)
+				INTO deleted USING before;
+			UPDATE share AS s SET batches = s.batches + 1, rows = s.rows + progress.rows, deleted = s.deleted || run.deleted,
+					detail = coalesce(s.detail, progress.detail), cursor = progress.cursor, drained = progress.rows = 0
+				WHERE s.bucket IS NOT DISTINCT FROM run.bucket;
+		END LOOP;
+	END LOOP;
+	RETURN QUERY SELECT s.bucket, s.batches, s.rows, s.deleted, s.detail FROM share s ORDER BY 1;
+	DROP TABLE share;
+END
+$$;
+
+-- nothing there
+SELECT * FROM pg_temp.run();
+SELECT * FROM pg_temp.run(2, schema => 'plain');
+
+-- the bound is strict, to the microsecond; traces, locked ones and those that do not expire stay
+CALL pg_temp.artifact(1, '2026-01-07 23:59:59.999999Z');
+CALL pg_temp.artifact(2, '2026-01-08 00:00:00Z');
+CALL pg_temp.artifact(3, '2026-01-08 00:00:00.000001Z');
+CALL pg_temp.artifact(4, NULL);
+CALL pg_temp.artifact(5, '2025-12-01Z', file_type => 3);
+CALL pg_temp.artifact(6, '2025-12-01Z', locked => 1);
+CALL pg_temp.artifact(7, '2025-12-01Z', locked => 2);
+CALL pg_temp.artifact(8, '2025-12-01Z', locked => NULL);
+CALL pg_temp.artifact(9, '2025-12-01Z', partition_id => 101);
+CALL pg_temp.artifact(10, '2025-12-02Z', partition_id => 102, file_type => 2);
+BEGIN;
+SELECT * FROM pg_temp.run();
+SELECT * FROM pg_temp.run(schema => 'plain');
+ROLLBACK;
+BEGIN;
+SELECT rows, deleted FROM pg_temp.run(as_of => '2026-01-08 00:00:00.000001Z');
+ROLLBACK;
+-- the same in every time zone
+BEGIN;
+SET LOCAL timezone = 'Asia/Tokyo';
+SELECT rows, deleted FROM pg_temp.run();
+ROLLBACK;
+
+-- each share its own: by project and job
+DO $$
+BEGIN
+	FOR i IN 11 .. 30 LOOP
+		CALL pg_temp.artifact(i, '2025-12-03Z'::timestamptz + i * interval '1 s', 10 + i % 2, partition_id => 100 + i % 3);
+	END LOOP;
+END
+$$;
+BEGIN;
+SELECT * FROM pg_temp.run(5);
+ROLLBACK;
+BEGIN;
+SELECT bucket, rows, deleted FROM pg_temp.run(10);
+ROLLBACK;
+BEGIN;
+SELECT bucket, rows, deleted FROM pg_temp.run(5, schema => 'plain');
+ROLLBACK;
+-- small batches: full ones until the list of the share ends, the longest expired first
+BEGIN;
+SELECT bucket, batches, rows, deleted FROM pg_temp.run(3, 2);
+ROLLBACK;
+BEGIN;
+SELECT batches, rows, deleted FROM pg_temp.run(size => 1);
+ROLLBACK;
+-- one number of shares after another, and back
+BEGIN;
+SELECT sum(rows) FROM pg_temp.run(5, as_of => '2025-12-03 00:00:15Z');
+SELECT sum(rows) FROM pg_temp.run(10, as_of => '2025-12-03 00:00:20Z');
+SELECT sum(rows) FROM pg_temp.run(5);
+ROLLBACK;
+
+-- what became deletable behind the place where the last run stopped reading: found by the next
+BEGIN;
+SELECT sum(rows) FROM pg_temp.run(5);
+UPDATE gitlab.p_ci_job_artifacts SET locked = 0 WHERE id IN (6, 7);
+SELECT bucket, deleted FROM pg_temp.run(5) WHERE rows > 0;
+SELECT sum(rows) FROM pg_temp.run(5);
+ROLLBACK;
+-- what ceased to be deletable since it was read: stays; here between the batches of one share
+BEGIN;
+CREATE FUNCTION pg_temp.lock_next() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE gitlab.p_ci_job_artifacts SET locked = 1 WHERE id = 30 AND locked = 0;
+	UPDATE gitlab.p_ci_job_artifacts SET expire_at = '2026-02-01Z' WHERE id = 29 AND expire_at < '2026-01-01Z';
+	RETURN NULL;
+END
+$$;
+CREATE TRIGGER lock_next AFTER DELETE ON gitlab.p_ci_job_artifacts FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.lock_next();
+SELECT rows, deleted FROM pg_temp.run(size => 5);
+SELECT count(*) FILTER (WHERE file IS NOT NULL) FROM gitlab.ci_deleted_objects;
+SELECT rows FROM pg_temp.run();
+ROLLBACK;
+TRUNCATE gitlab.p_ci_job_artifacts, plain.ci_job_artifacts;
+
+-- what GitLab gets: paths in UTC, to be picked up when they expired but at most a day ago
+CALL pg_temp.artifact(1, '2026-01-07 12:00Z', 1, created_at => '2025-06-01 23:30Z', file => 'one.zip');
+CALL pg_temp.artifact(2, '2025-01-01Z', 1, created_at => '2025-06-02 00:30+09', file => 'two.zip', partition_id => 101);
+CALL pg_temp.artifact(3, '2026-01-07 00:00Z', 278964, final_path => 'b6/9d/b69d/0a/file', file => 'three.zip');
+CALL pg_temp.artifact(4, '2026-01-06 23:59:59Z', 278964, final_path => 'bare', file => NULL);
+CALL pg_temp.artifact(5, '2026-01-07 13:00Z', 1, file => NULL, size => 5);
+CALL pg_temp.artifact(6, '2026-01-07 13:00Z', 1, file => '', size => NULL, final_path => '');
+BEGIN;
+SET LOCAL timezone = 'Asia/Tokyo';
+SELECT rows FROM pg_temp.run();
+SET LOCAL timezone = 'UTC';
+SELECT project_id, file_store, store_dir, file, pick_up_at FROM gitlab.ci_deleted_objects ORDER BY store_dir, file;
+SELECT payload, key FROM sweep.claim('ci_artifact_statistics', 10) ORDER BY payload -> 'project_id';
+-- two batches, a message for each project of each
+ROLLBACK;
+BEGIN;
+SELECT rows FROM pg_temp.run(size => 3);
+SELECT payload FROM sweep.claim('ci_artifact_statistics', 10) ORDER BY message_id, payload;
+ROLLBACK;
+BEGIN;
+SELECT rows FROM pg_temp.run(schema => 'plain');
+SELECT count(*), count(DISTINCT (store_dir, file)) FROM plain.ci_deleted_objects;
+ROLLBACK;
+
+-- projects whose size is being recounted: left out, and nobody stops for them
+CREATE TABLE gitlab.project_build_artifacts_size_refreshes (project_id bigint PRIMARY KEY, state smallint NOT NULL DEFAULT 1);
+INSERT INTO gitlab.project_build_artifacts_size_refreshes VALUES (1, 2), (278964, 1), (5, 2);
+BEGIN;
+SELECT batches, rows, deleted FROM pg_temp.run(size => 1);
+UPDATE gitlab.project_build_artifacts_size_refreshes SET state = 3 WHERE project_id = 1;
+SELECT rows, deleted FROM pg_temp.run();
+SELECT rows, deleted FROM pg_temp.run(args => '{"refresh_states": [2]}');
+ROLLBACK;
+-- one that begins after its artifacts were read
+BEGIN;
+UPDATE gitlab.project_build_artifacts_size_refreshes SET state = 1;
+CREATE FUNCTION pg_temp.begin_refresh() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	UPDATE gitlab.project_build_artifacts_size_refreshes SET state = 2 WHERE project_id = 1;
+	RETURN NULL;
+END
+$$;
+CREATE TRIGGER begin_refresh AFTER DELETE ON gitlab.p_ci_job_artifacts FOR EACH STATEMENT EXECUTE FUNCTION pg_temp.begin_refresh();
+SELECT rows, deleted FROM pg_temp.run(size => 1);
+UPDATE gitlab.project_build_artifacts_size_refreshes SET state = 1;
+ROLLBACK;
+DROP TABLE gitlab.project_build_artifacts_size_refreshes;
+
+-- an artifact that cannot be deleted stops nobody
+BEGIN;
+CREATE FUNCTION pg_temp.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'artifact % refuses', old.id;
+END
+$$;
+CREATE TRIGGER refuse BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW WHEN (old.id IN (2, 5)) EXECUTE FUNCTION pg_temp.refuse();
+SET LOCAL client_min_messages = error;
+SAVEPOINT before;
+SELECT * FROM pg_temp.run();
+SELECT count(*) FROM gitlab.ci_deleted_objects;
+ROLLBACK TO before;
+SELECT rows, deleted, detail FROM pg_temp.run(3, 1);
+ROLLBACK;
+
+-- as a role with the rights that doc/gitlab.md names, and no others
+CREATE ROLE regress_sweep_artifacts;
+GRANT sweep_user TO regress_sweep_artifacts;
+GRANT USAGE ON SCHEMA gitlab TO regress_sweep_artifacts;
+GRANT SELECT, DELETE ON gitlab.p_ci_job_artifacts TO regress_sweep_artifacts;
+GRANT INSERT ON gitlab.ci_deleted_objects TO regress_sweep_artifacts;
+GRANT USAGE ON SEQUENCE gitlab.ci_deleted_objects_id_seq TO regress_sweep_artifacts;
+BEGIN;
+SELECT sweep.drop_queue('ci_artifact_statistics');
+SET LOCAL ROLE regress_sweep_artifacts;
+SELECT sweep.create_queue('ci_artifact_statistics');
+SELECT rows FROM sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(4, NULL, '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
+	'2026-01-08Z', 0, 1, NULL, 1)::sweep.batch);
+SELECT rows FROM sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(4, '{}', '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
+	'2026-01-08Z', 0, 1, NULL, 1)::sweep.batch);
+-- its lists are its own, and are reached through the functions only
+SELECT count(*) FROM sweep.gitlab_artifact_list;
+ROLLBACK;
+DROP OWNED BY regress_sweep_artifacts;
+DROP ROLE regress_sweep_artifacts;
+
+-- without the table for the files nothing is deleted
+BEGIN;
+ALTER TABLE gitlab.ci_deleted_objects RENAME TO elsewhere;
+SAVEPOINT before;
+SELECT * FROM pg_temp.run();
+ROLLBACK TO before;
+SELECT count(*) FROM gitlab.p_ci_job_artifacts;
+ROLLBACK;
+TRUNCATE gitlab.p_ci_job_artifacts, plain.ci_job_artifacts;
+
+-- all at one moment: read together, deleted in batches
+INSERT INTO gitlab.p_ci_job_artifacts (id, job_id, project_id, file_type, locked, partition_id, created_at, updated_at, expire_at, file)
+	SELECT i, i, 1, 1, 0, 100 + i % 3, '2025-06-01Z', '2025-06-01Z', '2026-01-01Z', 'a.zip' FROM generate_series(1, 3000) AS i;
+BEGIN;
+SELECT bucket, batches, rows FROM pg_temp.run(5, 50);
+SELECT count(*), count(DISTINCT store_dir) FROM gitlab.ci_deleted_objects;
+ROLLBACK;
+
+-- five shares read as much as one, and not five times as much
+UPDATE gitlab.p_ci_job_artifacts SET expire_at = expire_at - id * interval '1 s';
+VACUUM ANALYZE gitlab.p_ci_job_artifacts;
+CREATE FUNCTION pg_temp.fetched() RETURNS bigint
+	LANGUAGE sql AS $$
+	SELECT sum(idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE schemaname = 'gitlab_partitions_dynamic' AND relname LIKE 'ci\_job\_artifacts%'
+$$;
+CREATE FUNCTION pg_temp.read(buckets int) RETURNS TABLE (deleted bigint, once boolean)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	batch sweep.batch := ROW(20, NULL, '{"refresh_states": [], "schema": "gitlab", "table": "p_ci_job_artifacts"}', '2026-01-08Z', NULL, buckets, NULL, 1);
+	cursors jsonb[] := array_fill(NULL::jsonb, ARRAY[buckets]);
+	progress sweep.progress;
+	before bigint := pg_temp.fetched();
+BEGIN
+	deleted := 0;
+	FOR n IN 1 .. 200 LOOP
+		FOR bucket IN 1 .. buckets LOOP
+			batch.bucket := bucket - 1;
+			batch.cursor := cursors[bucket];
+			progress := sweep.gitlab_ci_bulk_delete_expired_job_artifacts(batch);
+			cursors[bucket] := progress.cursor;
+			deleted := deleted + progress.rows;
+		END LOOP;
+		EXIT WHEN deleted = 3000;
+	END LOOP;
+	once := pg_temp.fetched() - before BETWEEN 3000 AND 3300;
+	RETURN NEXT;
+END
+$$;
+BEGIN;
+SELECT * FROM pg_temp.read(1);
+ROLLBACK;
+BEGIN;
+SELECT * FROM pg_temp.read(5);
+ROLLBACK;
+BEGIN;
+SELECT * FROM pg_temp.read(10);
+ROLLBACK;
+
+DROP SCHEMA gitlab, gitlab_partitions_dynamic, plain CASCADE;
+SELECT sweep.drop_queue('ci_artifact_statistics');
