@@ -45,7 +45,7 @@ test_names(void)
 {
 	static const char *const names[] = {
 		NULL, "drained", "max_batches", "max_rows", "timeout", "cancelled",
-		"lease_expired", "no_progress", "error", "skipped", "lost"
+		"lease_expired", "no_progress", "error", "skipped", "lost", "rescaled"
 	};
 
 	check_number(SWEEP_STOP_COUNT, sizeof(names) / sizeof(names[0]), "number of reasons");
