@@ -33,6 +33,7 @@ SOURCES = \
 	src/share.c \
 	src/failure.c \
 	src/items.c \
+	src/definition.c \
 	src/run.c \
 	src/call.c \
 	src/preview.c \

@@ -126,7 +126,7 @@ SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
 SELECT sweep.create_job('buckets parent', 'buckets.step', children => '{"buckets": "5 min"}');
 UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
-SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000);
+SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000);
 SELECT sweep._queue_shares(5000000, 'buckets', '5 min', 3, 1);
 TABLE buckets.queued;
 -- its child is queued as shares only
@@ -286,6 +286,10 @@ SELECT sweep.alter_job('buckets', '{"buckets": 2}');
 INSERT INTO sweep.bucket (job, bucket, since) VALUES ('buckets', 0, now());
 SELECT sweep.drop_job('buckets');
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
+-- as if nothing had been
+DELETE FROM sweep.run_live WHERE job LIKE 'buckets%';
+DELETE FROM sweep.run_history WHERE job LIKE 'buckets%';
 SET client_min_messages = warning;
+DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.run)); END$$;
 DROP ROLE buckets_one, buckets_two;
 DROP SCHEMA buckets CASCADE;

@@ -19,10 +19,10 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "definition.h"
 #include "items.h"
 #include "loop.h"
 #include "run.h"
-#include "share.h"
 #include "sql.h"
 
 #define MOST_PLANS 50
@@ -112,7 +112,8 @@ read_work(void *arg)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("job \"%s\" does not exist", TextDatumGetCString(request[0])),
 				 errhint("The view sweep.jobs lists the jobs of this database.")));
-	sweep_run_read_job(preview->run);
+	sweep_definition_read(preview->run, 1);
+	sweep_run_fix_clock(preview->run);
 }
 
 static void
@@ -127,7 +128,7 @@ step_work(void *arg)
 
 	sweep_loop_begin(&loop, &run->limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
-	batch.buckets = run->share != NULL ? run->share->most : 0;
+	batch.buckets = run->buckets;
 	sweep_run_set_environment();
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)

@@ -24,7 +24,7 @@ typedef struct SweepRunState
 
 typedef struct SweepRun
 {
-	/* Definition, as it was when the run began */
+	/* Definition, as it was when the run was started; see definition.c */
 	int64		run_id;
 	char	   *job;
 	char	   *step_name;
@@ -44,7 +44,11 @@ typedef struct SweepRun
 	bool		item_per_transaction;
 	int32		row_retries;
 	bool		has_children;
-	struct SweepShare *share;	/* divided jobs, else NULL; see share.h */
+	int32		buckets;		/* divided jobs; 0 = not divided */
+	char	   *bucket_store;
+	int64		bucket_recovery_us;
+	char	   *bucket_key;
+	char	   *buckets_function;	/* NULL = there are always so many */
 	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
 
 	/* State */
@@ -69,6 +73,7 @@ typedef struct SweepRun
 	SweepStep  *pick;
 	SweepStep  *rescue;
 	struct SweepSeenItems *seen;	/* item jobs: what this run has picked */
+	struct SweepShare *share;	/* of a divided job, once it is opened; see share.h */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session */
 	int64		statement_deadline_us;	/* 0 = not armed */
@@ -79,8 +84,8 @@ typedef struct SweepRun
 
 extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
-/* Takes the job from the columns of SWEEP_SQL_READ_RUN or SWEEP_SQL_READ_JOB. */
-extern void sweep_run_read_job(SweepRun *run);
+/* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
+extern void sweep_run_fix_clock(SweepRun *run);
 
 /* How the run holds its lease: alone, or together with the other shares of its job. */
 extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);

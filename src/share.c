@@ -55,30 +55,21 @@ static ErrorData *make_error(SweepRun *run, int sqlstate, const char *message, c
 static void give_back(SweepRun *run, SweepShare *share);
 static void follow_work(void *arg);
 
-SweepShare *
-sweep_share_read(SweepRun *run, const char *job, int column)
-{
-	MemoryContext context = run->context;
-	SweepShare *share = MemoryContextAllocZero(context, sizeof(SweepShare));
-
-	share->job = MemoryContextStrdup(context, job);
-	share->most = sweep_sql_int32(column);
-	share->store_name = sweep_sql_text(column + 1, context);
-	share->recovery_us = sweep_sql_interval_us(column + 2, 0);
-	share->key = sweep_sql_text(column + 3, context);
-	share->function_name = sweep_sql_text(column + 4, context);
-	return share;
-}
-
 bool
 sweep_share_open(SweepRun *run, ErrorData **error)
 {
-	SweepShare *share = run->share;
+	SweepShare *share;
 
 	if (run->has_children && !dispatch_children(run, error))
 		return false;
-	if (share == NULL)
+	if (run->buckets == 0)
 		return true;
+	share = run->share = MemoryContextAllocZero(run->context, sizeof(SweepShare));
+	share->job = run->job;
+	share->store_name = run->bucket_store;
+	share->recovery_us = run->bucket_recovery_us;
+	share->key = run->bucket_key;
+	share->function_name = run->buckets_function;
 	share->args = run->args;
 	if (!look(run, share, error))
 		return false;
@@ -120,14 +111,18 @@ children_work(void *arg)
 	count = sweep_sql_execute(SWEEP_SQL_DIVIDED_CHILDREN, &run_id, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
-		MemoryContext old;
-		SweepShare *child;
+		MemoryContext context = run->context;
+		MemoryContext old = MemoryContextSwitchTo(context);
+		SweepShare *child = palloc0(sizeof(SweepShare));
 
 		sweep_sql_row(i);
-		child = sweep_share_read(run, sweep_sql_text(1, run->context), 2);
-		child->args = sweep_sql_jsonb(7, run->context);
-		child->delay = sweep_sql_text(8, run->context);
-		old = MemoryContextSwitchTo(run->context);
+		child->job = sweep_sql_text(1, context);
+		child->store_name = sweep_sql_text(2, context);
+		child->recovery_us = sweep_sql_interval_us(3, 0);
+		child->key = sweep_sql_text(4, context);
+		child->function_name = sweep_sql_text(5, context);
+		child->args = sweep_sql_jsonb(6, context);
+		child->delay = sweep_sql_text(7, context);
 		work->children = lappend(work->children, child);
 		MemoryContextSwitchTo(old);
 	}
@@ -156,6 +151,7 @@ look_work(void *arg)
 
 	if (!sweep_unit_begin(work->run))
 		return;
+	sweep_run_fix_clock(work->run);
 	work->share->store = sweep_bucket_find_store(work->share->store_name);
 	work->share->request.buckets = count_buckets(work->run, work->share);
 }

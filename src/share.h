@@ -12,11 +12,10 @@
 typedef struct SweepShare
 {
 	char	   *job;
-	int32		most;			/* buckets of the job */
 	char	   *store_name;
 	int64		recovery_us;
 	char	   *key;
-	char	   *function_name;	/* says how many there are just now; NULL = most */
+	char	   *function_name;	/* says how many there are just now; NULL = all of the job */
 	Jsonb	   *args;			/* for that function */
 	char	   *delay;			/* children: interval after which their shares are due */
 	SweepStep  *function;
@@ -27,9 +26,6 @@ typedef struct SweepShare
 	bool		lost;			/* the claim no longer stands */
 	int32		buckets;		/* what the run began with */
 } SweepShare;
-
-/* Takes the definition from the columns buckets to buckets_function of a statement, the first at "column". */
-extern SweepShare *sweep_share_read(SweepRun *run, const char *job, int column);
 
 /*
  * Before the run begins: queues the shares of divided children; of a divided job, maintains the buckets

@@ -41,10 +41,11 @@ static const SweepStatementText statements[] = {
 		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
 	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_START_RUN] = {
-		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2, bucket = $4, shares_left = $5 "
-		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
-		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, EXISTS (SELECT FROM sweep.quarantine q WHERE q.job = r.job)",
-	5, {INT8OID, INT4OID, BOOLOID, INT4OID, INT4OID}},
+		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2, bucket = $3, shares_left = $4 "
+		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid",
+	4, {INT8OID, INT4OID, INT4OID, INT4OID}},
+	[SWEEP_SQL_KEPT_CURSOR] = {"SELECT sweep._kept_cursor($1)", 1, {TEXTOID}},
+	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantine q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
 	12, RUN_TYPES},
@@ -72,7 +73,7 @@ static const SweepStatementText statements[] = {
 		"finished_at = clock_timestamp(), pid = $2, detail = $3 WHERE run_id = $1",
 	3, {INT8OID, INT4OID, JSONBOID}},
 	[SWEEP_SQL_DIVIDED_CHILDREN] = {
-		"SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1)",
+		"SELECT name, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1)",
 	1, {INT8OID}},
 	[SWEEP_SQL_QUEUE_SHARES] = {
 		"SELECT sweep._queue_shares($1, $2, $3::interval, $4, $5)", 5, {INT8OID, TEXTOID, TEXTOID, INT4OID, INT4OID}},
@@ -93,7 +94,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT run_id, job, run_as, expected_rows FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
+		"SELECT r.run_id, r.expected_rows, " JOB_COLUMNS "r.args, r.shares_left FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},

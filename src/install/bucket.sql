@@ -90,12 +90,12 @@ $$;
 COMMENT ON FUNCTION sweep._release_bucket(text, int, bigint, int) IS 'gives a bucket back, or drops one beyond the number of buckets; false when it is no longer that run''s';
 
 -- ------------------------------------------------------------------ shares
-CREATE FUNCTION sweep._divided_children(run_id bigint) RETURNS TABLE (name text, buckets int, bucket_store text, bucket_recovery interval,
+CREATE FUNCTION sweep._divided_children(run_id bigint) RETURNS TABLE (name text, bucket_store text, bucket_recovery interval,
 	bucket_key text, buckets_function text, args jsonb, delay text)
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- Of the same role only: the parent executes the buckets_function of the child. Others divide themselves.
-	SELECT child.name, child.buckets, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
+	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
 			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
