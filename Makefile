@@ -115,6 +115,7 @@ help:
 	@echo 'make                  build $(EXTENSION).so and $(INSTALL_SCRIPT_FILE)'
 	@echo 'make install          install them where $$PG_CONFIG says'
 	@echo 'make demo             a private server, GitLab jobs on tables of a million rows'
+	@echo 'make demo REDIS=1     the same with buckets in a private Redis'
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
 	@echo 'make check            every test, on private servers; installs what is missing (root)'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'

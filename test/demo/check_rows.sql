@@ -16,6 +16,8 @@ FROM (
 		(SELECT count(*) AS total, count(*) FILTER (WHERE type = 'Ci::Build' AND status = 'canceling'
 				AND greatest(created_at, updated_at) < now() AT TIME ZONE 'UTC' - interval '1 hour') AS stuck
 			FROM p_ci_builds) AS b,
+		(SELECT count(*) AS total, count(*) FILTER (WHERE expire_at < now() AND locked = 0 AND file_type <> 3) AS expired
+			FROM p_ci_job_artifacts) AS a,
 		LATERAL (VALUES
 			('environments', 1000000, e.total),
 			('environments that are due', 100000, e.due),
@@ -23,6 +25,8 @@ FROM (
 			('projects with pending deletions', 12000, d.projects),
 			('builds', 500000, b.total),
 			('stuck builds', 20000, b.stuck),
+			('job artifacts', 200000, a.total),
+			('expired job artifacts', 50000, a.expired),
 			('runner machines', 200000, m.total),
 			('stale runner machines', 1500, m.stale)) AS v (what, expected, found)
 ) AS number

@@ -1,9 +1,12 @@
 #!/bin/sh
-# demo.sh: GitLab jobs on 2.7 million rows, on a server of its own.
+# demo.sh: GitLab jobs on 2.9 million rows, on a server of its own.
 #
 #	demo.sh start    (make demo)        starts over: server, rows, extension, runs, results
 #	demo.sh shell    (make demo-shell)  psql on it
 #	demo.sh stop     (make demo-stop)   stops it and removes its data
+#
+# With REDIS=1 in the environment the buckets of the artifact deletion are kept in
+# Redis, by a redis-server of its own as well.
 #
 # The server lives in tmp_demo and stays until it is stopped. The demonstration
 # is a test as well: every count it shows is compared with what it must be, and
@@ -15,7 +18,9 @@ set -eu
 demo=$sweep_top/tmp_demo
 here=test/demo
 # in the order in which they are ready
-tables='p_batched_git_ref_updates_deletions ci_runner_machines environments p_ci_builds'
+tables='p_batched_git_ref_updates_deletions ci_runner_machines environments p_ci_builds p_ci_job_artifacts'
+redis=no
+test "${REDIS:-0}" = 0 || redis=yes
 bold='' normal='' live=no
 if test -t 1 && test "${TERM:-dumb}" != dumb
 then
@@ -60,8 +65,18 @@ demo_start()
 	echo
 	demo_psql -v runs="$runs" -v bold="$bold" -v normal="$normal" -f $here/results.sql
 	expect_nothing check_runs.sql -v runs="$runs"
-	demo_psql -q -c 'SELECT sweep.resume(name) FROM sweep.job' >/dev/null
 	phase_ends 'results and checks'
+
+	heading "SELECT sweep.enable_feature('bulk_delete_job_artifacts');  -- expired artifacts, by five shares side by side"
+	demo_psql -v redis=$redis -f $here/artifacts_start.sql
+	show_buckets
+	runs=$(demo_psql -At -c "SELECT string_agg(run_id::text, ',') FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'")
+	show_progress
+	echo
+	demo_psql -v bold="$bold" -v normal="$normal" -f $here/artifacts_results.sql
+	expect_nothing check_artifacts.sql
+	demo_psql -q -c 'SELECT sweep.resume(name) FROM sweep.job' >/dev/null
+	phase_ends 'artifacts'
 	echo "Every count above was checked. All of it took $(seconds_since "$began"):"
 	echo " $phases"
 	what_now
@@ -84,7 +99,7 @@ demo_stop()
 		sweep_say 'The demonstration does not run: nothing to stop.'
 		return
 	fi
-	sweep_cluster_remove "$demo"
+	remove_servers
 	sweep_say 'The server of the demonstration is stopped, its data removed.'
 }
 
@@ -94,11 +109,49 @@ demo_stop()
 # and synchronous_commit stay on.
 start_server()
 {
-	sweep_cluster_remove "$demo"
+	remove_servers
+	url=
+	if test $redis = yes
+	then
+		start_redis
+	fi
 	sweep_cluster_start "$demo" 'wal_level = minimal' 'max_wal_senders = 0' \
 		'max_wal_size = 4GB' 'checkpoint_timeout = 30min' 'shared_buffers = 256MB' \
-		'max_worker_processes = 16'
+		'max_worker_processes = 16' 'pg_sweep.max_running_jobs = 5' "pg_sweep.redis_url = '$url'"
 	demo_psql -q -f $here/gitlab_schema.sql
+}
+
+# On a unix socket only, and with nothing on disk.
+start_redis()
+{
+	if ! command -v redis-server >/dev/null
+	then
+		fail 'REDIS=1 needs redis-server and redis-cli: as root, "make prerequisites" installs them'
+	fi
+	sweep_make_directory "$demo"
+	sweep_socket_directory "$demo"
+	url=unix://$(readlink "$demo/socket")/redis
+	sweep_as_server_user redis-server --port 0 --unixsocket "${url#unix://}" --save '' --appendonly no \
+		--dir "$(readlink "$demo/socket")" --daemonize yes --logfile "$(readlink "$demo/socket")/redis.log" >/dev/null
+	give_up=$(($(milliseconds) + 10000))
+	until demo_redis ping >/dev/null 2>&1
+	do
+		test "$(milliseconds)" -lt "$give_up" || fail 'redis-server does not answer'
+	done
+}
+
+demo_redis()
+{
+	redis-cli -s "$(readlink "$demo/socket")/redis" "$@"
+}
+
+remove_servers()
+{
+	if test -S "$demo/socket/redis"
+	then
+		demo_redis shutdown nosave >/dev/null 2>&1 || true
+	fi
+	sweep_cluster_remove "$demo"
 }
 
 # All tables at once, one process each. Their messages go to a file, because an
@@ -130,6 +183,7 @@ describe_table()
 	case $1 in
 		environments)       echo ' 1,000,000 environments                   100,000 of them are due to be stopped' ;;
 		p_ci_builds)        echo '   500,000 builds                         20,000 of them are stuck, 30 of these refuse to be failed' ;;
+		p_ci_job_artifacts) echo '   200,000 job artifacts                  50,000 of them have expired, and nothing keeps them' ;;
 		ci_runner_machines) echo '   200,000 runner machines                1,500 of them have been silent for a week' ;;
 		*)                  echo ' 1,000,000 pending deletions of git refs  in 12,000 projects' ;;
 	esac
@@ -139,7 +193,7 @@ describe_table()
 start_runs()
 {
 	demo_psql -At -c "SELECT string_agg(run_id::text, ',')
-		FROM (SELECT sweep.start(name) AS run_id FROM (SELECT name FROM sweep.jobs WHERE name NOT LIKE 'ci\\_stuck%' OR name LIKE '%\\_canceling' ORDER BY name) AS job) AS run"
+		FROM (SELECT sweep.start(name) AS run_id FROM (SELECT name FROM sweep.jobs WHERE name NOT SIMILAR TO 'ci\\_stuck%|%artifacts' OR name LIKE '%\\_canceling' ORDER BY name) AS job) AS run"
 }
 
 # Until every run has ended. The sleep only sets the rate of refreshing; what
@@ -160,6 +214,35 @@ show_progress()
 		fi
 		sleep 0.1 # showing the runs is what happens here, the sleep is the work
 	done
+}
+
+# As they are while all of the shares work, unless that was too short to be seen.
+show_buckets()
+{
+	give_up=$(($(milliseconds) + 10000))
+	until test "$(demo_psql -At -c "SELECT count(*) FILTER (WHERE status = 'running' AND rows > 0) = 5
+		OR bool_and(finished_at IS NOT NULL) FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'")" = t
+	do
+		test "$(milliseconds)" -lt "$give_up" || fail 'no shares have begun'
+	done
+	echo "${bold}The buckets while they work (view sweep.buckets)$normal"
+	demo_psql -f $here/artifacts_buckets.sql
+	if test $redis = yes
+	then
+		echo "${bold}The same in Redis, where GitLab's own workers look for them$normal"
+		for kind in available occupied
+		do
+			echo " {bulk_delete_expired_job_artifacts}:${kind}_buckets: $(redis_members $kind | paste -sd ' ')"
+		done
+	fi
+}
+
+redis_members()
+{
+	case $1 in
+		available) demo_redis smembers '{bulk_delete_expired_job_artifacts}:available_buckets' | sort -n ;;
+		occupied)  demo_redis zrange '{bulk_delete_expired_job_artifacts}:occupied_buckets' 0 -1 ;;
+	esac
 }
 
 show_state()
@@ -263,7 +346,7 @@ interrupted()
 {
 	trap '' INT TERM HUP
 	trap - EXIT
-	sweep_cluster_remove "$demo"
+	remove_servers
 	sweep_die 'Interrupted; the server of the demonstration is removed.'
 }
 

@@ -6,7 +6,7 @@
 --
 SELECT run_id,
 	CASE WHEN ended THEN 'ended' ELSE floor(fraction * 5)::text END,
-	format('  %s [%s] %s rows %s batches  %s', rpad(job, 41),
+	format('  %s [%s] %s rows %s batches  %s', rpad(job || coalesce(' ' || bucket, ''), 41),
 		rpad(repeat('#', floor(fraction * 14)::int), 14, '.'),
 		lpad(to_char(rows, 'FM999,990'), 7), lpad(to_char(batches, 'FM9,990'), 5),
 		CASE
@@ -16,7 +16,7 @@ SELECT run_id,
 			ELSE status
 		END)
 FROM (
-	SELECT r.run_id, r.job, r.status, r.stop_reason, l.rows_per_second,
+	SELECT r.run_id, r.job, r.bucket, r.status, r.stop_reason, l.rows_per_second,
 		r.finished_at IS NOT NULL AS ended, l.run_id IS NOT NULL AS live,
 		greatest(r.rows, l.rows) AS rows, greatest(r.batches, l.batches) AS batches,
 		CASE
