@@ -6,9 +6,11 @@
  * log_statement an ALTER SYSTEM as it was typed; neither asks the parameter how it wants to be shown. So
  * every message that names the setting passes here, and what stands between :// and the last @ is taken
  * out of it, which is where a URL has its password. It is taken out in place: the message belongs
- * to whoever reports it.
+ * to whoever reports it. And a statement that names the setting is not added to the errors that it raises.
  */
 #include "postgres.h"
+
+#include "tcop/tcopprot.h"
 
 #include "secret.h"
 
@@ -31,6 +33,8 @@ hide_password(ErrorData *report)
 	hide_in(report->detail);
 	hide_in(report->detail_log);
 	hide_in(report->context);
+	if (debug_query_string != NULL && strstr(debug_query_string, "redis_url") != NULL)
+		report->hide_stmt = true;
 	if (next_hook)
 		next_hook(report);
 }

@@ -1,0 +1,645 @@
+# Buckets in Redis: GitLab's keys and what its workers do to them, Redis that is
+# killed, empty, hanging or misconfigured in every moment, and passwords that
+# stay secret. What both stores have in common is in buckets.pl.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use RedisTest;
+use Socket qw(AF_INET SOCK_STREAM INADDR_LOOPBACK sockaddr_in);
+use SweepTest;
+use Test::More;
+use Time::HiRes ();
+
+plan skip_all => 'pg_sweep was built without Redis' unless RedisTest::module_exists();
+my @servers = RedisTest::servers();
+plan skip_all => 'there is neither redis-server nor valkey-server' unless @servers;
+
+my $node = new_cluster('buckets_redis',
+	conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24', 'pg_sweep.history_per_job = 1000',
+		"pg_sweep.redis_timeout = '2 s'", "include_if_exists = 'redis.conf'" ]);
+my $redis;
+my ($available, $occupied) = ('{j}:available_buckets', '{j}:occupied_buckets');
+
+# t.share deletes rows of its share, oldest first, and notes which. Its args:
+#   gate   waits in the middle of each batch for the advisory lock (gate, bucket + 1)
+# Two at a time in one bucket would be noted in t.overlap.
+$node->safe_psql('postgres', q{
+	CREATE TABLE t.artifact (id bigint PRIMARY KEY);
+	CREATE TABLE t.deleted (id bigint, by text, bucket int);
+	CREATE FUNCTION t.share(b sweep.batch) RETURNS sweep.progress
+		LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+	AS $$
+	DECLARE
+		n bigint;
+	BEGIN
+		IF NOT pg_try_advisory_xact_lock(7777, b.bucket) THEN
+			INSERT INTO t.overlap VALUES (b.run_id);
+		END IF;
+		WITH gone AS (DELETE FROM t.artifact WHERE id IN (SELECT a.id FROM t.artifact a WHERE mod(a.id, b.buckets) = b.bucket
+				ORDER BY a.id LIMIT b.size) RETURNING id)
+		INSERT INTO t.deleted SELECT gone.id, 'run ' || b.run_id, b.bucket FROM gone;
+		GET DIAGNOSTICS n = ROW_COUNT;
+		IF b.args ? 'gate' AND n > 0 THEN
+			PERFORM pg_advisory_xact_lock((b.args ->> 'gate')::int, b.bucket + 1);
+		END IF;
+		RETURN ROW(n, NULL, NULL)::sweep.progress;
+	END
+	$$;
+	GRANT ALL ON ALL TABLES IN SCHEMA t TO PUBLIC;
+	SELECT sweep.create_job('j', step => 't.share', buckets => 5, bucket_store => 'redis', batch_size => 10);
+});
+
+# New settings of Redis, in force in each process that starts after this.
+my $configured = 0;
+
+sub configure
+{
+	my (@lines) = @_;
+	my $file = $node->data_dir . '/redis.conf';
+
+	$configured++;
+	unlink $file;
+	append_to_file($file, "$_\n") for @lines, "test.configured = '$configured'";
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('test.configured') = '$configured'") or die 'no reload';
+}
+
+sub psql { return $node->safe_psql('postgres', $_[0]); }
+
+# Rows to work on, none of them touched; empty buckets.
+sub prepare
+{
+	my ($count) = @_;
+
+	psql("TRUNCATE t.artifact, t.deleted, t.overlap; INSERT INTO t.artifact SELECT generate_series(0, $count - 1)");
+	$redis->cli('FLUSHALL');
+}
+
+# Everything that was queued has ended.
+sub at_rest
+{
+	my ($job) = @_;
+
+	return $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL});
+}
+
+sub all_deleted_once
+{
+	my ($count, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(psql('SELECT count(*) FROM t.artifact'), 0, "$name: nothing is left");
+	is(psql('SELECT count(*), count(DISTINCT id) FROM t.deleted'), "$count|$count", "$name: each was deleted once");
+	is(psql('SELECT count(*) FROM t.overlap'), 0, "$name: never two in one bucket");
+}
+
+# Runs until no more than so many rows are left: a share takes any bucket, also one that is done.
+sub work_off
+{
+	my ($left) = @_;
+
+	for my $round (1 .. 50)
+	{
+		outcome(start());
+		at_rest();
+		return if psql('SELECT count(*) FROM t.artifact') <= ($left // 0);
+	}
+}
+
+# A run, ended: status, stop reason, and its error.
+sub outcome
+{
+	my ($run) = @_;
+
+	ended_run($node, $run);
+	return psql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.run WHERE run_id = $run");
+}
+
+sub start { return psql("SELECT sweep.start('" . ($_[0] // 'j') . "'" . ($_[1] ? ", '$_[1]'" : '') . ')'); }
+
+for my $server (@servers)
+{
+	$redis = RedisTest->new(server => $server);
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+	subtest "$server: keys" => \&test_keys;
+	subtest "$server: shared with GitLab" => \&test_gitlab;
+	subtest "$server: recovery" => \&test_recovery;
+	subtest "$server: killed" => \&test_killed;
+	subtest "$server: hanging" => \&test_hanging;
+	subtest "$server: refusing" => \&test_refusing;
+	subtest "$server: secrets" => \&test_secrets;
+	subtest "$server: TLS" => \&test_tls, $server;
+	at_rest();
+	$redis->kill;
+}
+note('no valkey-server here') unless grep { $_ eq 'valkey-server' } @servers;
+$node->stop;
+done_testing();
+
+# ---------------------------------------------------------------- the keys are those of GitLab
+sub test_keys
+{
+	my $gate;
+	my $run;
+
+	prepare(50);
+	$gate = hold_gate($node, 31);
+	my $before = int(psql('SELECT extract(epoch FROM now())'));
+	$run = start('j', '{"gate": 31}');
+	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 31}, '5', 'five shares are in a batch');
+	my $after = int(psql('SELECT extract(epoch FROM now())'));
+	is($redis->members($available), '', 'no bucket is available');
+	is($redis->scored($occupied), '0 1 2 3 4', 'all are occupied');
+	is(psql(q{SELECT string_agg(bucket || ' ' || state, ', ' ORDER BY bucket) FROM sweep.buckets WHERE job = 'j'}),
+		'0 occupied, 1 occupied, 2 occupied, 3 occupied, 4 occupied', 'sweep.buckets has them');
+	for my $bucket (0 .. 4)
+	{
+		my $score = $redis->cli('ZSCORE', $occupied, $bucket);
+
+		like($score, qr/^\d+$/, "the score of bucket $bucket is a whole number");
+		cmp_ok($score, '>=', $before, "  not before it was claimed");
+		cmp_ok($score, '<=', $after + 1, "  nor after, but for the rounding");
+	}
+	open_gate($gate);
+	like(outcome($run), qr/^succeeded drained/, 'the dispatcher ends');
+	at_rest();
+	work_off();
+	all_deleted_once(50, 'keys');
+	is($redis->members($available), '0 1 2 3 4', 'all buckets are given back');
+	is($redis->cli('EXISTS', $occupied), '0', 'none is occupied');
+	is($redis->cli('TTL', $available), '-1', 'the key does not expire');
+	is($redis->cli('DBSIZE'), '1', 'there is no other key');
+	is(psql("SELECT detail - 'x' FROM sweep.run WHERE run_id = $run"),
+		'{"max_buckets": 5, "stale_count": 0, "missing_count": 5, "occupied_count": 0, "available_count": 0}', 'what the dispatcher found');
+
+	# another name, another prefix
+	configure("pg_sweep.redis_url = '" . $redis->url . "?db=3'", "pg_sweep.redis_key_prefix = 'resque:gitlab:'");
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_key": "bulk_delete_expired_job_artifacts"}')});
+	outcome(start());
+	at_rest();
+	is($redis->cli('-n', 3, 'KEYS', '*'), 'resque:gitlab:{bulk_delete_expired_job_artifacts}:available_buckets', 'bucket_key, prefix and number of the database');
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_key": null}')});
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# ---------------------------------------------------------------- a worker as GitLab has it
+sub gitlab_claim
+{
+	my ($now) = @_;
+	my @reply = split /\n/, $redis->cli('EVAL', q{
+		local before = redis.call('SMEMBERS', KEYS[1])
+		local bucket = redis.call('SPOP', KEYS[1])
+		if bucket then redis.call('ZADD', KEYS[2], ARGV[1], bucket) end
+		return {bucket, #before, #redis.call('SMEMBERS', KEYS[1]), redis.call('ZCARD', KEYS[2])}
+	}, 2, $available, $occupied, $now // time);
+
+	return @reply ? $reply[0] : undef;
+}
+
+sub gitlab_release
+{
+	my ($bucket, $max) = @_;
+
+	return $redis->cli('ZREM', $occupied, $bucket) if $bucket >= $max;
+	return $redis->commands('MULTI', "ZREM $occupied $bucket", "SADD $available $bucket", 'EXEC');
+}
+
+sub gitlab_add_missing
+{
+	my ($max) = @_;
+	my %there = map { $_ => 1 } split(/\n/, $redis->cli('SMEMBERS', $available)), split(/\n/, $redis->cli('ZRANGE', $occupied, 0, -1));
+	my @missing = grep { !$there{$_} } 0 .. $max - 1;
+
+	$redis->cli('SADD', $available, @missing) if @missing;
+}
+
+# At most so many batches of a bucket.
+sub gitlab_work
+{
+	my ($session, $bucket, $batches) = @_;
+	my $alone = $session->query_safe("SELECT pg_try_advisory_lock(7777, $bucket)");
+
+	is($alone, 't', "GitLab is alone in bucket $bucket") unless $alone eq 't';
+	while ($batches-- > 0)
+	{
+		last if $session->query_safe("WITH gone AS (DELETE FROM t.artifact WHERE id IN (SELECT id FROM t.artifact WHERE mod(id, 5) = $bucket LIMIT 10) RETURNING id),
+			noted AS (INSERT INTO t.deleted SELECT id, 'gitlab', $bucket FROM gone) SELECT count(*) FROM gone") eq '0';
+	}
+	$session->query_safe("SELECT pg_advisory_unlock(7777, $bucket)") if $alone eq 't';
+}
+
+sub test_gitlab
+{
+	my $session = session($node);
+	my $rounds = 0;
+	my @claimed;
+
+	# two buckets are theirs, three are ours
+	prepare(500);
+	gitlab_add_missing(5);
+	@claimed = (gitlab_claim(), gitlab_claim());
+	my $run = start();
+	like(outcome($run), qr/^succeeded drained/, 'our run takes what GitLab has left');
+	like(psql("SELECT detail FROM sweep.run WHERE run_id = $run"), qr/"missing_count": 0, "occupied_count": 2, "available_count": 3/, 'and counts as GitLab does');
+	at_rest();
+	work_off(200);
+	is($redis->scored($occupied), join(' ', sort @claimed), 'what GitLab has claimed stays its own');
+	is(psql('SELECT count(*) FROM t.artifact'), 200, 'and nobody has touched its rows');
+	gitlab_work($session, $_, 1000) for @claimed;
+	gitlab_release($_, 5) for @claimed;
+	is($redis->members($available), '0 1 2 3 4', 'all are given back, by either');
+	all_deleted_once(500, 'with GitLab');
+
+	# both at once, taking what they get
+	prepare(4000);
+	gitlab_add_missing(5);
+	while (psql('SELECT count(*) FROM t.artifact') > 0 && $rounds++ < 500)
+	{
+		start() if psql(q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) eq 't';
+		my $bucket = gitlab_claim();
+
+		next unless defined $bucket && $bucket ne '';
+		gitlab_work($session, $bucket, 3);
+		gitlab_release($bucket, 5);
+	}
+	at_rest();
+	all_deleted_once(4000, 'against GitLab');
+	is(psql(q{SELECT count(DISTINCT left(by, 3)) FROM t.deleted}), 2, 'both have worked');
+	is($redis->members($available), '0 1 2 3 4', 'all buckets are available in the end');
+	$session->quit;
+}
+
+# ---------------------------------------------------------------- what somebody died with
+sub test_recovery
+{
+	my ($run, $gate, $pid, $claimed);
+
+	# one of theirs is as old as can be, another one is not; 7 is from a time with more of them
+	prepare(50);
+	my $now = time;
+	$redis->cli('SADD', $available, 2, 3);
+	$redis->cli('ZADD', $occupied, $now - 600, 0, $now - 570, 1, $now - 700, 7);
+	$run = start();
+	like(outcome($run), qr/^succeeded drained/, 'a run among remains');
+	is(psql("SELECT detail FROM sweep.run WHERE run_id = $run"),
+		'{"max_buckets": 5, "stale_count": 2, "missing_count": 1, "occupied_count": 1, "available_count": 4}', 'it counts them');
+	at_rest();
+	work_off(10);
+	is($redis->members($available), '0 2 3 4', 'what was stale is available, what is beyond is gone');
+	is($redis->scored($occupied), '1', 'what is not stale is not touched');
+	is(psql('SELECT count(*), count(*) FILTER (WHERE mod(id, 5) = 1) FROM t.artifact'), '10|10', 'nor are its rows');
+
+	# strange members do no harm
+	$redis->cli('SADD', $available, 'x', '-1', '1e1', '07', '9999999999');
+	outcome(start());
+	at_rest();
+	is($redis->members($available), '0 2 3 4', 'members that are no buckets are dropped');
+
+	# kill -9
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
+	prepare(50);
+	$gate = hold_gate($node, 32);
+	$run = start('j', '{"gate": 32}');
+	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 32}, '5', 'five shares are in a batch');
+	$claimed = (sort map { $redis->cli('ZSCORE', $occupied, $_) } 0 .. 4)[0];
+	crash_of($node, psql("SELECT pid FROM sweep.run WHERE run_id = $run"));
+	forget_session($gate);
+	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');
+	while ($redis->members($available) eq '')
+	{
+		my $recovery = start();
+
+		last unless outcome($recovery) =~ /^skipped/;
+		is(psql("SELECT detail ->> 'reason' FROM sweep.run WHERE run_id = $recovery"), 'no_bucket', 'a run finds no bucket')
+		  unless $pid++;
+	}
+	cmp_ok(psql("SELECT min(extract(epoch FROM started_at)) FROM sweep.run WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
+		'the buckets are not back before their time');
+	ok($pid, 'there was such a run');
+	at_rest();
+	work_off();
+	all_deleted_once(50, 'killed');
+
+	# stopped beyond the recovery, and continued
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "2 s", "buckets": 1}')});
+	prepare(50);
+	$gate = hold_gate($node, 33);
+	my $gate2 = hold_gate($node, 34);
+	$run = start('j', '{"gate": 33}');
+	at_gate($node, 33, 'a share is in its batch');
+	$pid = psql("SELECT pid FROM sweep.run WHERE run_id = $run");
+	kill_process('STOP', $pid);
+	$claimed = $redis->cli('ZSCORE', $occupied, 0);
+	open_gate($gate);
+	my $second;
+	do { $second = start('j', '{"gate": 34}') }
+	  until $node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.run WHERE run_id = $second")
+	  && psql("SELECT status FROM sweep.run WHERE run_id = $second") eq 'running'
+	  && $redis->cli('ZSCORE', $occupied, 0) != $claimed;
+	kill_process('CONT', $pid);
+	like(outcome($run), qr/^failed error 55000 run $run of job "j" has lost bucket 0/, 'the share that was stopped commits nothing more');
+	is(psql("SELECT batches, rows FROM sweep.run WHERE run_id = $run"), '0|0', 'not one batch');
+	at_gate($node, 34, 'the second one is in its batch');
+	is($redis->scored($occupied), '0', 'its bucket was not given back by the first one');
+	is($redis->members($available), '', 'nor can anybody take it');
+	open_gate($gate2);
+	# its gate may have taken it beyond the recovery time as well
+	like(outcome($second), qr/^(succeeded drained|failed error 55000 .* has lost bucket)/, 'the second one ends');
+	at_rest();
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min", "buckets": 5}')});
+	$redis->cli('FLUSHALL');
+	work_off();
+	# the second one was in the bucket while the first one stood still in it
+	psql('TRUNCATE t.overlap');
+	all_deleted_once(50, 'stopped');
+}
+
+# Five shares in a batch, waiting at the gate; the run that dispatched them.
+sub five_in_a_batch
+{
+	my ($gate) = @_;
+	my $run = start('j', qq({"gate": $gate}));
+
+	soon($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = $gate", '5', 'five shares are in a batch');
+	return $run;
+}
+
+# How the shares of a dispatcher ended, and it itself.
+sub outcomes
+{
+	my ($run) = @_;
+
+	at_rest();
+	return psql("SELECT DISTINCT concat_ws(' ', status, stop_reason, sqlstate, regexp_replace(split_part(error, E'\\n', 1), '\\d+', 'N', 'g'))
+		FROM sweep.run WHERE run_id >= $run ORDER BY 1");
+}
+
+# ---------------------------------------------------------------- Redis dies
+sub test_killed
+{
+	my ($run, $gate);
+	my $socket = $redis->{socket};
+	my $log = -s $node->logfile;
+
+	# before anything
+	prepare(50);
+	$redis->kill;
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "\Q$socket\E": No such file or directory/, 'down: the run says so');
+	is(psql('SELECT count(*) FROM t.artifact'), 50, 'and has deleted nothing');
+	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \my $message);
+	like($message, qr/ERROR: .*could not connect to Redis/, 'a session is told the same');
+
+	# in the middle of a batch; the batch itself needs no Redis
+	$redis->start;
+	$gate = hold_gate($node, 41);
+	$run = five_in_a_batch(41);
+	$redis->kill;
+	open_gate($gate);
+	like(outcomes($run), qr/^failed error 08000 (could not connect to|no reply from) Redis at [^\n]*$/m, 'killed during a batch: the shares fail');
+	is(psql("SELECT count(*) FROM sweep.run WHERE run_id >= $run AND batches = 1 AND rows = 10"), 5, 'after the batch that they were in');
+	like(slurp_file($node->logfile, $log), qr/WARNING:  bucket \d of job "j" could not be given back: could not connect to Redis/,
+		'that a bucket is not given back is in the log');
+	is(psql('SELECT count(*) FROM t.deleted'), 50, 'what they have deleted is deleted');
+
+	# it comes back empty
+	psql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 99)');
+	$redis->start;
+	$gate = hold_gate($node, 42);
+	$run = five_in_a_batch(42);
+	$redis->kill;
+	$redis->start;
+	open_gate($gate);
+	like(outcomes($run), qr/^failed error 55000 run N of job "j" has lost bucket N$/m, 'restarted empty during a batch: the buckets are lost');
+	is($redis->cli('DBSIZE'), '0', 'and nothing is given back that nobody has');
+	is(psql('SELECT count(*) FROM t.artifact'), 50, 'half of the rows are left');
+	work_off();
+	all_deleted_once(100, 'restarted empty');
+	is($redis->members($available), '0 1 2 3 4', 'all buckets are there again');
+
+	# again and again, at any moment
+	prepare(2000);
+	for my $round (1 .. 8)
+	{
+		$run = start();
+		$node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.run WHERE run_id = $run");
+		$redis->kill;
+		$redis->start;
+		at_rest();
+	}
+	work_off();
+	all_deleted_once(2000, 'killed at any moment');
+}
+
+# ---------------------------------------------------------------- Redis does not answer
+# Cancels a run and returns after how many seconds it ended.
+sub cancelled_after
+{
+	my ($run) = @_;
+	my $start = Time::HiRes::time();
+
+	psql("SELECT sweep.cancel($run)");
+	ended_run($node, $run);
+	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.run WHERE run_id = $run");
+}
+
+sub test_hanging
+{
+	my ($run, $gate);
+
+	# at the first word
+	prepare(50);
+	work_off();
+	psql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 49)');
+	$redis->suspend;
+	$run = start();
+	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
+	cmp_ok(cancelled_after($run), '<', 1, 'it can be cancelled within a second');
+	like(outcome($run), qr/^cancelled cancelled$/, 'and is cancelled');
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
+		'without that, it gives up in time');
+
+	# shares that only claim; Redis reads what they have sent when they are gone
+	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
+		SELECT 'j', 10, '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
+	at_rest();
+	is(psql(q{SELECT count(*) FROM (SELECT * FROM sweep.run ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
+	$redis->resume;
+	is($redis->cli('PING'), 'PONG', 'Redis goes on');
+	is($redis->scored($occupied), '', 'and gives no bucket to those who have left');
+	is($redis->members($available), '0 1 2 3 4', 'all are there');
+
+	# in the middle of a batch
+	$gate = hold_gate($node, 43);
+	$run = five_in_a_batch(43);
+	$redis->suspend;
+	open_gate($gate);
+	soon($node, "SELECT batches FROM sweep.running WHERE run_id = $run", '1', 'the batch is committed');
+	cmp_ok(cancelled_after($run), '<', 1, 'a share can be cancelled within a second while it looks at its bucket');
+	at_rest();
+	$redis->resume;
+	$redis->cli('FLUSHALL');
+	work_off();
+	all_deleted_once(50, 'hanging');
+
+	# a session, a shutdown
+	$redis->suspend;
+	my $session = session($node);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
+	begin_query($session, q{CALL sweep.run('j')});
+	soon($node, "SELECT count(*) FROM sweep.running WHERE pid = $pid", '1', 'a session runs the job');
+	my $start = Time::HiRes::time();
+	psql("SELECT pg_cancel_backend($pid)");
+	like(end_query($session), qr/cancel/, 'it can be cancelled');
+	cmp_ok(Time::HiRes::time() - $start, '<', 1, 'within a second');
+	$session->quit;
+	$run = start();
+	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins');
+	$start = Time::HiRes::time();
+	$node->restart;
+	cmp_ok(Time::HiRes::time() - $start, '<', 5, 'the server stops as fast as ever');
+	$redis->resume;
+	at_rest();
+}
+
+# ---------------------------------------------------------------- Redis says no
+sub test_refusing
+{
+	my $port = PostgreSQL::Test::Cluster::get_free_port();
+	my $listener;
+	my @user = qw(ACL SETUSER kim on >geheim ~{j}:* -@all +eval +time +spop +zadd +zscore +zrem +sadd +srem +scard +smembers +zrange +zrangebyscore);
+
+	prepare(50);
+	# passes by itself
+	$redis->cli('CONFIG', 'SET', 'maxmemory', 1);
+	like(outcome(start()), qr/^failed error 08000 Redis at "[^"]+" refused a command: OOM [^\n]*\n.*HINT: Redis has reached its maxmemory/s, 'OOM');
+	$redis->cli('CONFIG', 'SET', 'maxmemory', 0);
+	$redis->cli('REPLICAOF', '127.0.0.1', $port);
+	like(outcome(start()), qr/^failed error 08000 Redis at "[^"]+" refused a command: (READONLY|MASTERDOWN) /, 'a replica');
+	$redis->cli('REPLICAOF', 'NO', 'ONE');
+
+	# must be mended
+	$redis->cli('SET', $available, 'x');
+	like(outcome(start()), qr/^failed error 55000 Redis at "[^"]+" refused a command: WRONGTYPE [^\n]*\n.*HINT: Something else uses the key/s, 'a key of another kind');
+	$redis->cli('DEL', $available);
+	configure("pg_sweep.redis_url = '" . $redis->url . "?db=99'");
+	like(outcome(start()), qr/^failed error 55000 Redis at "[^"]+" refused to select the database: ERR /, 'no such database');
+	configure();
+	like(outcome(start()), qr/^failed error 55000 pg_sweep.redis_url is not set\n.*HINT: Set it/s, 'no URL');
+	configure("pg_sweep.redis_url = 'unix:" . $node->host . '/.s.PGSQL.' . $node->port . "'");
+	like(outcome(start()), qr/^failed error 08000 no reply from Redis at /, 'something that is not Redis');
+	configure("pg_sweep.redis_url = 'redis://localhost:$port'");
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "localhost", port $port: Connection refused/, 'nobody there');
+	configure("pg_sweep.redis_url = 'redis://no-such-host.invalid'");
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "no-such-host.invalid", port 6379: /, 'a host that does not exist');
+
+	# one who listens and never says anything, with and without TLS
+	socket($listener, AF_INET, SOCK_STREAM, 0) && bind($listener, sockaddr_in($port, INADDR_LOOPBACK)) && listen($listener, 5) or die "port $port: $!";
+	configure("pg_sweep.redis_url = 'redis://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
+	like(outcome(start()), qr/^failed error 08000 no reply from Redis at "127.0.0.1", port $port: no answer within pg_sweep.redis_timeout/, 'silence');
+	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
+	like(outcome(start()), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 .* built without TLS)/, 'silence instead of TLS');
+	close($listener);
+
+	# the least that a user needs
+	$redis->cli(@user);
+	configure("pg_sweep.redis_url = 'unix://kim:geheim@" . $redis->{socket} . "'");
+	work_off();
+	all_deleted_once(50, 'with few rights');
+	$redis->cli('ACL', 'SETUSER', 'kim', '-eval');
+	like(outcome(start()), qr/^failed error 55000 Redis at "[^"]+" refused a command: NOPERM [^\n]*\n.*HINT: Grant the user/s, 'without the right to it');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# ---------------------------------------------------------------- passwords
+sub test_secrets
+{
+	my $log = -s $node->logfile;
+	my $socket = $redis->{socket};
+	my ($output, $error) = ('', '');
+	my $url = "unix://:geh%23eim\@$socket";
+
+	prepare(50);
+	$redis->cli('CONFIG', 'SET', 'requirepass', 'geh#eim');
+	$redis->{password} = 'geh#eim';
+	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused to tell its time: NOAUTH [^\n]*\n.*HINT: Put user and password/s, 'no password');
+	configure("pg_sweep.redis_url = 'unix://:falsch\@$socket'");
+	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused user or password: WRONGPASS\n.*HINT: Check user and password/s, 'wrong password');
+	configure("pg_sweep.redis_url = '$url'");
+	work_off();
+	all_deleted_once(50, 'with a password');
+
+	is(psql('SHOW pg_sweep.redis_url'), "unix://:***\@$socket?db=0", 'it is not even shown to a superuser');
+	is(psql(q{SELECT current_setting('pg_sweep.redis_url')}), "unix://:***\@$socket?db=0", 'nor by a function');
+	is(psql(q{SELECT count(*) FROM pg_settings WHERE name = 'pg_sweep.redis_url' OR pg_settings::text ~ 'geh.{0,3}eim'}), 0, 'it is in no view');
+	$node->psql('postgres', 'SET ROLE jobber; SHOW pg_sweep.redis_url', stderr => \$error);
+	like($error, qr/ERROR:  must be superuser|permission denied/, 'others are not shown the setting');
+	$node->psql('postgres', "SET pg_sweep.redis_url = '$url'", stderr => \$error);
+	like($error, qr/cannot be changed now/, 'it belongs into the configuration');
+	$node->psql('postgres', "ALTER DATABASE postgres SET pg_sweep.redis_url = '$url'", stderr => \$error);
+	like($error, qr/cannot be changed now/, 'and not into a catalog that all can read');
+
+	# a reload tells the log what has changed, and what is wrong
+	my $offset = -s $node->logfile;
+	configure("pg_sweep.redis_url = '$url?db=1'");
+	like(slurp_file($node->logfile, $offset), qr/parameter "pg_sweep.redis_url" changed to "unix:\/\/\*\*\*\@/, 'a changed URL is logged without the password');
+	$offset = -s $node->logfile;
+	configure("pg_sweep.redis_url = 'unix://:geh#eim\@$socket?x=1'");
+	like(slurp_file($node->logfile, $offset), qr/invalid value for parameter "pg_sweep.redis_url"\n.*DETAIL:  It must not have a fragment|invalid value for parameter "pg_sweep.redis_url"/,
+		'one that cannot be read is not logged');
+	configure('log_statement = all', "pg_sweep.redis_url = '$url'");
+	psql("ALTER SYSTEM SET pg_sweep.redis_url = 'redis://u:geheimer\@h:1'");
+	psql('ALTER SYSTEM RESET pg_sweep.redis_url');
+	unlike(slurp_file($node->logfile, $log), qr/geh(#|%23)?eim|falsch/, 'the log has no password');
+	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geh(#|%23)?eim|falsch'}), 0, 'nor has any run');
+	$redis->cli('CONFIG', 'SET', 'requirepass', '');
+	$redis->{password} = undef;
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# ---------------------------------------------------------------- TLS
+sub test_tls
+{
+	my ($server) = @_;
+	my $plain = $redis;
+	my ($message, $directory, $port);
+
+	$redis = eval { RedisTest->new(server => $server, tls => 1, password => 'geheim') };
+	plan skip_all => "$server has no TLS" unless $redis;
+	($directory, $port) = @$redis{ 'directory', 'port' };
+	prepare(50);
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/ca.crt'");
+	my $run = start();
+	if (outcome($run) =~ /built without TLS/)
+	{
+		$redis->kill;
+		$redis = $plain;
+		plan skip_all => 'pg_sweep was built without TLS';
+	}
+	like(outcome($run), qr/^succeeded drained/, 'TLS');
+	work_off();
+	all_deleted_once(50, 'over TLS');
+	prepare(500);
+	$redis->suspend;
+	$run = start();
+	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
+	cmp_ok(cancelled_after($run), '<', 1, 'it can be cancelled within a second');
+	$redis->resume;
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/other.crt'");
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "localhost", port $port: its certificate is not accepted: /, 'a certificate by somebody else');
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port'");
+	like(outcome(start()), qr/: its certificate is not accepted: /, 'one that nobody vouches for');
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@127.0.0.1:$port/?ca_file=$directory/ca.crt'");
+	like(outcome(start()), qr/: its certificate is not accepted: .*mismatch/, 'one for another host');
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/none.crt'");
+	like(outcome(start()), qr/^failed error 55000 .*: the certificates of ca_file could not be loaded/, 'no such file');
+	configure("pg_sweep.redis_url = 'redis://:geheim\@localhost:$port'");
+	like(outcome(start()), qr/^failed error 08000 no reply from Redis/, 'without TLS, where it is spoken');
+	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/ca.crt'");
+	work_off();
+	all_deleted_once(500, 'over TLS');
+	$redis->kill;
+	$redis = $plain;
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
