@@ -39,8 +39,12 @@ $$;
 SELECT test, method, count(*) AS n, round(percentile_cont(0.5) WITHIN GROUP (ORDER BY ms)::numeric, 1) AS median_ms,
 		round(min(ms)::numeric, 1) AS min_ms, round(max(ms)::numeric, 1) AS max_ms,
 		round((percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) * 1000 / nullif(max(rows), 0))::numeric, 2) AS us_per_row
-	FROM result WHERE test NOT IN ('server', 'first_batch', 'each second') AND test NOT LIKE 'idle%'
+	FROM result WHERE test NOT IN ('server', 'first_batch', 'each second') AND test NOT LIKE 'idle%' AND test NOT LIKE 'pages%'
 	GROUP BY test, method ORDER BY test, method;
+
+\echo 'Pages looked at, and per row'
+SELECT test, method, count(*) AS n, min(ms)::bigint AS pages, round((min(ms) / max(rows))::numeric, 2) AS per_row
+	FROM result WHERE test LIKE 'pages%' GROUP BY test, method ORDER BY test, method;
 
 \echo 'Distributions in ms'
 SELECT test, method, count(*) AS n, round(min(ms)::numeric, 2) AS min, round(pg_temp.at_percent(test, method, 50)::numeric, 2) AS p50,
@@ -73,6 +77,18 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 		FROM (VALUES ('fan_out', 100, 1.5), ('fan_out', 1000, 1.35), ('purge', 100, 1.2), ('purge', 1000, 1.05),
 			('distinct', 100, 1.1), ('scattered fan_out', 100, 1.5), ('scattered fan_out', 1000, 1.35),
 			('scattered purge', 100, 1.2), ('scattered purge', 1000, 1.05)) AS cases (c, size, target), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'artifacts', format('one share / %s shares, time', shares), nth,
+			pg_temp.time_of('artifacts', 'lists 1', nth) / pg_temp.time_of('artifacts', format('lists %s', shares), nth), 1.3, '>='
+		FROM (VALUES (5), (10)) AS numbers (shares), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'artifacts', format('%s shares / one share, pages', shares), nth,
+			pg_temp.time_of('pages read for artifacts', format('lists %s', shares), nth) / pg_temp.time_of('pages read for artifacts', 'lists 1', nth), 1.5, '<='
+		FROM (VALUES (5), (10)) AS numbers (shares), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'artifacts', format('the same for %s with the bucket as a filter', shares), nth,
+			pg_temp.time_of('pages read for artifacts', format('filter %s', shares), nth) / pg_temp.time_of('pages read for artifacts', 'lists 1', nth), NULL, NULL
+		FROM (VALUES (5), (10)) AS numbers (shares), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
 	SELECT c, 'us per batch', nth, pg_temp.us_each(c, 'engine 1 run', nth), 80, '<='
 		FROM (VALUES ('nothing'), ('one row')) AS cases (c), (VALUES (0.5), (0)) AS s (nth)

@@ -11,6 +11,7 @@
 #	fan_out purge distinct  batches against a procedure and against one statement
 #	long                    the same SQL in longer runs, engine against procedure
 #	scattered               rows that are due in an order unlike that of the table
+#	artifacts               one job, divided into shares that run side by side
 #	fixed_cost              of a batch that does nothing
 #	first_batch             time from sweep.start() to it
 #	flat                    cost per row: many rows against few, a dead front, an old snapshot
@@ -21,7 +22,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
 
-all_cases='fan_out purge distinct long scattered fixed_cost first_batch flat scheduler'
+all_cases='fan_out purge distinct long scattered artifacts fixed_cost first_batch flat scheduler'
 cases=${CASES-}
 quick=${QUICK-}
 runs=
@@ -54,7 +55,7 @@ start_server()
 	test "$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -ge 6 || buffers=512MB
 	sweep_cluster_remove "$cluster"
 	sweep_cluster_start "$cluster" 'fsync = on' "shared_buffers = $buffers" 'max_wal_size = 8GB' 'min_wal_size = 4GB' \
-		'checkpoint_timeout = 30min' 'wal_level = replica' 'autovacuum = off' 'jit = off' 'max_worker_processes = 24' \
+		'checkpoint_timeout = 30min' 'wal_level = replica' 'autovacuum = off' 'jit = off' 'max_worker_processes = 24' 'pg_sweep.max_running_jobs = 12' \
 		"pg_sweep.databases = 'bench_run'"
 	trap 'stop_server' EXIT
 	sweep_cluster_use "$cluster"
@@ -156,6 +157,17 @@ one_statement()
 	note "$1" "one statement, $2" "$(PGOPTIONS=$options psql_in bench_run -c 'CALL bench.one_statement()')" "$3"
 }
 
+# shares STEP N ROWS
+shares()
+{
+	local name=$1 step=sweep.gitlab_ci_bulk_delete_expired_job_artifacts ms pages
+
+	test "$1" = lists || step=bench.filter
+	read -r ms pages < <(psql_in bench_run -v step="$step" -v shares="$2" -f "$here/shares.sql")
+	note artifacts "$name $2" "$ms" "$3"
+	note 'pages read for artifacts' "$name $2" "$pages" "$3"
+}
+
 # --------------------------------------------------------------- cases
 short_methods=('one_statement planner' 'engine 100 run' 'procedure 100 batch' 'engine 100 batch' 'procedure 100 run'
 	'one_statement index' 'engine 1000 run' 'procedure 1000 batch' 'engine 1000 batch' 'procedure 1000 run')
@@ -221,6 +233,25 @@ case_scattered()
 	compare 'scattered fan_out' fan_out $((rows / every)) "${scattered_methods[@]}"
 	make_template bench_compare purge ci_runner_machines "$every" "$rows" true
 	compare 'scattered purge' purge $((rows / every)) "${scattered_methods[@]}"
+}
+
+case_artifacts()
+{
+	local run method words
+
+	make_template bench_compare artifacts p_ci_job_artifacts 5 "$rows"
+	for run in $(seq "$runs")
+	do
+		for method in 'lists 1' 'lists 5' 'lists 10' 'filter 5' 'filter 10'
+		do
+			sweep_say "  artifacts, run $run of $runs: $method"
+			copy_template bench_compare
+			read -ra words <<<"$method"
+			shares "${words[@]}" $((rows / 5))
+			expect_effect artifacts $((rows / 5))
+		done
+	done
+	drop_database bench_compare
 }
 
 case_fixed_cost()
