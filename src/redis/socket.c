@@ -292,7 +292,10 @@ begin_tls(const SweepRedisUrl *url, const SweepRedisPatience *patience)
 		if (sweep_redis_tls_shake_hands(&wants) == 1)
 			return PROGRESS_DONE;
 		if (wants == 0)
-			return broken(sweep_redis_tls_reason());
+		{
+			progress = broken(sweep_redis_tls_reason());
+			return sweep_redis_tls_is_distrusted() ? PROGRESS_REFUSED : progress;
+		}
 		progress = wait_for(wants, patience);
 	}
 	return progress;

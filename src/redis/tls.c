@@ -88,16 +88,22 @@ sweep_redis_tls_shake_hands(uint32 *wants)
 const char *
 sweep_redis_tls_reason(void)
 {
-	long		verified = session ? SSL_get_verify_result(session) : X509_V_OK;
 	unsigned long code = ERR_peek_last_error();
 
-	if (verified != X509_V_OK)
-		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
+	if (sweep_redis_tls_is_distrusted())
+		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s",
+				 X509_verify_cert_error_string(SSL_get_verify_result(session)));
 	else if (code != 0 && ERR_reason_error_string(code) != NULL)
 		snprintf(reason, sizeof(reason), "TLS could not be negotiated: %s", ERR_reason_error_string(code));
 	else
 		snprintf(reason, sizeof(reason), "it closed the connection while TLS was negotiated");
 	return reason;
+}
+
+bool
+sweep_redis_tls_is_distrusted(void)
+{
+	return session != NULL && SSL_get_verify_result(session) != X509_V_OK;
 }
 
 bool
@@ -169,6 +175,12 @@ const char *
 sweep_redis_tls_reason(void)
 {
 	return "pg_sweep_redis was built without TLS";
+}
+
+bool
+sweep_redis_tls_is_distrusted(void)
+{
+	return false;
 }
 
 bool

@@ -16,8 +16,9 @@ extern const char *sweep_redis_tls_begin(const SweepRedisUrl *url, int fd);
 /* One step of the handshake: 1 when it is complete. */
 extern int	sweep_redis_tls_shake_hands(uint32 *wants);
 
-/* Why the handshake failed. */
+/* Why the handshake failed; and whether because of the certificate, which no other try will mend. */
 extern const char *sweep_redis_tls_reason(void);
+extern bool sweep_redis_tls_is_distrusted(void);
 
 extern bool sweep_redis_tls_is_active(void);
 extern ssize_t sweep_redis_tls_write(const char *data, size_t size, uint32 *wants);
