@@ -67,7 +67,7 @@ SELECT * FROM sweep._maintain_buckets('store', 3, '10 min', '2026-01-01 12:00Z')
 TABLE buckets.seen;
 SELECT * FROM sweep._maintain_buckets('store', 3, '10 min', '2026-01-01 12:00Z');
 -- each is claimed once, and then none is left
-SELECT array_agg(b ORDER BY b) AS claimed FROM (SELECT sweep._claim_bucket('store', 3, n, 7) AS b FROM generate_series(11, 14) AS n) AS c;
+SELECT array_agg(b ORDER BY b) AS claimed FROM (SELECT sweep._claim_bucket('store', 3, n, 7, -1) AS b FROM generate_series(11, 14) AS n) AS c;
 SELECT state, run_id BETWEEN 11 AND 13 AS by_run, pid, since > now() - interval '1 min' AS now FROM buckets.seen;
 -- recovered after so long, inclusive, and not before
 UPDATE sweep.bucket SET since = '2026-01-01 12:00Z', run_id = 11 + bucket WHERE job = 'store';
@@ -77,7 +77,7 @@ SELECT * FROM sweep._maintain_buckets('store', 3, '10 min', '2026-01-01 12:10Z')
 SELECT bucket, state, run_id, since FROM buckets.seen;
 -- who lost it cannot give it back, nor hold it; neither can who has another one
 SELECT sweep._release_bucket('store', 3, 11, 0) AS lost, sweep._release_bucket('store', 3, 12, 2) AS of_another;
-SELECT sweep._claim_bucket('store', 3, 20, 8) IN (0, 2) AS claimed_again;
+SELECT sweep._claim_bucket('store', 3, 20, 8, -1) IN (0, 2) AS claimed_again;
 SELECT sweep._release_bucket('store', 3, 13, 2) AS lost, sweep._release_bucket('store', 3, 11, 0) AS lost, count(*) AS occupied
 	FROM sweep.bucket WHERE job = 'store' AND state = 'occupied';
 -- given back
@@ -88,7 +88,7 @@ UPDATE sweep.bucket SET state = 'occupied', run_id = 30 + bucket, since = '2026-
 UPDATE sweep.bucket SET state = 'available', run_id = NULL WHERE job = 'store' AND bucket = 0;
 SELECT * FROM sweep._maintain_buckets('store', 0, '10 min', '2026-01-01 13:00Z');
 SELECT bucket, state FROM buckets.seen;
-SELECT sweep._claim_bucket('store', 1, 40, 9);
+SELECT sweep._claim_bucket('store', 1, 40, 9, -1);
 SELECT sweep._release_bucket('store', 1, 31, 1), sweep._release_bucket('store', 1, 31, 1) AS again;
 SELECT * FROM sweep._maintain_buckets('store', 1, '10 min', '2026-01-01 13:10Z');
 SELECT bucket, state FROM buckets.seen;
@@ -96,7 +96,10 @@ SELECT bucket, state FROM buckets.seen;
 SELECT * FROM sweep._maintain_buckets('store', 4, '10 min', '2026-01-01 13:10Z');
 -- the one that is free for longest comes first
 UPDATE sweep.bucket SET since = '2026-01-01 10:00Z' WHERE job = 'store' AND bucket = 2;
-SELECT sweep._claim_bucket('store', 4, 50, 9);
+SELECT sweep._claim_bucket('store', 4, 50, 9, -1);
+-- or the one that is wanted, if it is free
+SELECT sweep._claim_bucket('store', 4, 51, 9, 3);
+SELECT sweep._claim_bucket('store', 4, 52, 9, 3) IN (0, 1) AS another;
 CALL buckets.fails($$UPDATE sweep.bucket SET state = 'occupied' WHERE job = 'store' AND bucket = 1$$);
 ROLLBACK;
 
@@ -104,7 +107,7 @@ ROLLBACK;
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 5000000, false);
 INSERT INTO sweep.run_live (job, trigger, due_at, args, pid, status) VALUES ('buckets', 'manual', now(), '{"a": 1}', pg_backend_pid(), 'running');
-CREATE VIEW buckets.queued AS SELECT job, trigger, status, args, shares_left FROM sweep.run_live WHERE run_id > 5000000 AND status = 'waiting' ORDER BY run_id;
+CREATE VIEW buckets.queued AS SELECT job, trigger, status, args, bucket, shares_left FROM sweep.run_live WHERE run_id > 5000000 AND status = 'waiting' ORDER BY run_id;
 -- enough workers: one for each, the dispatcher is one of them
 SAVEPOINT s;
 SELECT sweep._queue_shares(5000000, 'buckets', '0', 3, 10);
@@ -140,17 +143,18 @@ SELECT sweep._follow_share(5000000, 'max_batches', 0, 3);
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- which ends are followed by another share: where something is left, and where others are to follow
-CREATE FUNCTION buckets.follows(reason text, rows bigint, shares_left int, bucket int, buckets int) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION buckets.follows(reason text, rows bigint, shares_left int, bucket int, buckets int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-	found_left int;
+	found_share text;
 BEGIN
 	UPDATE sweep.run_live AS r SET rows = follows.rows, shares_left = follows.shares_left WHERE r.run_id = 5000000;
 	PERFORM sweep._follow_share(5000000, reason, bucket, buckets);
-	DELETE FROM sweep.run_live AS r WHERE r.status = 'waiting' AND r.run_id > 5000000 RETURNING r.shares_left INTO found_left;
-	RETURN found_left;
+	DELETE FROM sweep.run_live AS r WHERE r.status = 'waiting' AND r.run_id > 5000000
+		RETURNING coalesce(r.bucket::text, 'any') || ', then ' || r.shares_left INTO found_share;
+	RETURN found_share;
 END
 $$;
-SELECT reason, buckets.follows(reason, 10, 0, 0, 3) AS alone, buckets.follows(reason, 0, 0, 0, 3) AS without_rows, buckets.follows(reason, 10, 2, 0, 3) AS of_many,
+SELECT reason, buckets.follows(reason, 10, 0, 1, 3) AS alone, buckets.follows(reason, 0, 0, 1, 3) AS without_rows, buckets.follows(reason, 10, 2, 1, 3) AS of_many,
 	buckets.follows(reason, 10, 0, 3, 3) AS beyond, buckets.follows(reason, 10, 2, 0, 0) AS switched_off
 	FROM unnest(ARRAY['drained', 'max_batches', 'timeout', 'max_rows', 'rescaled', 'error', 'lease_expired', 'cancelled']) AS reason;
 ROLLBACK;

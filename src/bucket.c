@@ -27,6 +27,9 @@
 /* How long an operation waits before it looks at the gate again. */
 #define GATE_PAUSE_MS 50
 
+/* Nobody holds these rows for long, except who drops or alters the job and has not committed. */
+#define LOCK_TIMEOUT "1s"
+
 /* One operation on the table: its statement and what comes of it. */
 typedef struct TableWork
 {
@@ -131,6 +134,7 @@ claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, Swe
 	work.values[1] = Int32GetDatum(request->buckets);
 	work.values[2] = Int64GetDatum(request->run_id);
 	work.values[3] = Int32GetDatum(MyProcPid);
+	work.values[4] = Int32GetDatum(request->wanted);
 	result = transact(&work, error);
 	claim->bucket = work.columns[0];
 	claim->token = request->run_id;
@@ -187,6 +191,7 @@ table_work(void *arg)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
 	work->gate_closed = false;
 	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("lock_timeout", LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	work->values[0] = CStringGetTextDatum(work->request->job);
 	(void) sweep_sql_execute(work->statement, work->values, NULL);
 	work->found = !sweep_sql_is_null(1);

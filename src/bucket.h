@@ -46,6 +46,7 @@ typedef struct SweepBucketRequest
 	int32		buckets;		/* how many there are just now: 0 .. buckets - 1 */
 	int64		recovery_us;	/* occupied for so long, or longer: free again */
 	int64		run_id;			/* who claims */
+	int32		wanted;			/* claim: this bucket if it is free, else any; -1 = any */
 	struct SweepSlot *slot;		/* of that run; like the next no business of a store */
 	int64		give_up_at_us;	/* release: monotonic, when to give up; 0 = as soon as the run is to stop */
 } SweepBucketRequest;
@@ -86,7 +87,7 @@ typedef struct SweepBucketStore
 	 */
 	SweepBucketResult (*maintain) (const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error);
 
-	/* Takes a free bucket, atomically. It may be one beyond request->buckets: the caller drops it by release. */
+	/* Takes a free bucket, atomically: the wanted one if there is one and it is free. It may be one beyond request->buckets: the caller drops it by release. */
 	SweepBucketResult (*claim) (const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
 
 	/*

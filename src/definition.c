@@ -40,7 +40,7 @@ static const Field fields[] = {
 	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch),
 	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
 	NUMBER(has_children), NUMBER(buckets), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
-	TEXT(buckets_function), NUMBER(shares_left),
+	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket),
 };
 
 /* A buffer that is being filled. */
@@ -86,6 +86,8 @@ sweep_definition_read(SweepRun *run, int first_column)
 	run->buckets_function = sweep_sql_text(column++, context);
 	run->args = sweep_sql_jsonb(column++, context);
 	run->shares_left = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
+	column++;
+	run->wanted_bucket = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
 	/* A share must end before its bucket is recovered. */
 	if (run->buckets > 0 && run->limits.timeout_us < 0)
 		run->limits.timeout_us = run->bucket_recovery_us / 2;

@@ -50,6 +50,7 @@ typedef struct SweepRun
 	char	   *bucket_key;
 	char	   *buckets_function;	/* NULL = there are always so many */
 	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
+	int32		wanted_bucket;	/* what the share before it has left unfinished; -1 = any */
 
 	/* State */
 	SweepRunState state;

@@ -139,6 +139,7 @@ look(SweepRun *run, SweepShare *share, ErrorData **error)
 		.key = share->key,
 		.recovery_us = share->recovery_us,
 		.run_id = run->run_id,
+		.wanted = run->wanted_bucket,
 		.slot = run->slot,
 	};
 	return transact(run, look_work, &work, error);

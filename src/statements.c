@@ -29,11 +29,11 @@
 
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
-		"SELECT " JOB_COLUMNS "j.args || r.args, r.shares_left "
+		"SELECT " JOB_COLUMNS "j.args || r.args, r.shares_left, r.bucket "
 		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
-		"SELECT " JOB_COLUMNS "j.args || $2, NULL::int FROM sweep.job j WHERE j.name = $1",
+		"SELECT " JOB_COLUMNS "j.args || $2, NULL::int, NULL::int FROM sweep.job j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
@@ -70,7 +70,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_START_CHILDREN] = {"SELECT sweep._start_children($1)", 1, {INT8OID}},
 	[SWEEP_SQL_SKIP_SHARE] = {
 		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = clock_timestamp(), "
-		"finished_at = clock_timestamp(), pid = $2, detail = $3 WHERE run_id = $1",
+		"finished_at = clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1",
 	3, {INT8OID, INT4OID, JSONBOID}},
 	[SWEEP_SQL_DIVIDED_CHILDREN] = {
 		"SELECT name, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1)",
@@ -83,7 +83,7 @@ static const SweepStatementText statements[] = {
 		"SELECT available, occupied, stale, missing, claimable "
 		"FROM sweep._maintain_buckets($1, $2, $3::float8 * interval '1 us', clock_timestamp())",
 	3, {TEXTOID, INT4OID, INT8OID}},
-	[SWEEP_SQL_CLAIM_BUCKET] = {"SELECT sweep._claim_bucket($1, $2, $3, $4)", 4, {TEXTOID, INT4OID, INT8OID, INT4OID}},
+	[SWEEP_SQL_CLAIM_BUCKET] = {"SELECT sweep._claim_bucket($1, $2, $3, $4, $5)", 5, {TEXTOID, INT4OID, INT8OID, INT4OID, INT4OID}},
 	[SWEEP_SQL_LOCK_BUCKET] = {
 		"SELECT FROM sweep.bucket b WHERE b.job = $1 AND b.bucket = $2 AND b.run_id = $3 FOR SHARE", 3, {TEXTOID, INT4OID, INT8OID}},
 	[SWEEP_SQL_RELEASE_BUCKET] = {"SELECT sweep._release_bucket($1, $2, $3, $4)", 4, {TEXTOID, INT4OID, INT8OID, INT4OID}},
@@ -94,7 +94,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT r.run_id, r.expected_rows, " JOB_COLUMNS "r.args, r.shares_left FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
+		"SELECT r.run_id, r.expected_rows, " JOB_COLUMNS "r.args, r.shares_left, r.bucket FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},

@@ -10,7 +10,8 @@
 -- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
 -- many shares as there are free buckets and free workers, and goes on as a share itself. What there is no
 -- worker for follows later: shares_left says how many shares a share is followed by. The bucket that was
--- free for longest comes first, so that those shares find the buckets that nobody has worked on yet.
+-- free for longest comes first, so that those shares find the buckets that nobody has worked on yet. A
+-- share that reached a limit is followed by one that takes its bucket up again.
 --
 CREATE TABLE sweep.bucket (
 	job    text,
@@ -57,7 +58,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers the buckets that were occupied for so long, adds the missing ones and drops those beyond';
 
-CREATE FUNCTION sweep._claim_bucket(job text, buckets int, run_id bigint, pid int) RETURNS int
+CREATE FUNCTION sweep._claim_bucket(job text, buckets int, run_id bigint, pid int, wanted int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -65,13 +66,13 @@ DECLARE
 BEGIN
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
-		ORDER BY b.since, random() LIMIT 1 FOR UPDATE SKIP LOCKED;
+		ORDER BY b.bucket <> wanted, b.since, random() LIMIT 1 FOR UPDATE SKIP LOCKED;
 	UPDATE sweep.bucket AS b SET state = 'occupied', run_id = _claim_bucket.run_id, pid = _claim_bucket.pid, since = clock_timestamp()
 		WHERE b.job = _claim_bucket.job AND b.bucket = free;
 	RETURN free;
 END
 $$;
-COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int) IS 'takes the bucket that is free for longest, at random among several; NULL when none is';
+COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int, int) IS 'takes the wanted bucket, else the one that is free for longest, at random among several; NULL when none is';
 
 CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, bucket int) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -158,8 +159,9 @@ BEGIN
 	IF stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers()
 			AND EXISTS (SELECT FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = share.job
 				AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL) THEN
-		INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent', share.shares_left - (NOT goes_on)::int, clock_timestamp());
+		INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
+			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN goes_on THEN _follow_share.bucket END,
+				share.shares_left - (NOT goes_on)::int, clock_timestamp());
 		PERFORM sweep._wake();
 	END IF;
 END

@@ -87,7 +87,7 @@ BEGIN
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
 			['pid', 'process that runs it, or ran it'],
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
-			['bucket', 'share of a divided job that it has or had'],
+			['bucket', 'share of a divided job that it has or had; while it waits the one it would have'],
 			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share']] LOOP
 			EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
 		END LOOP;
@@ -216,7 +216,7 @@ COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once pe
 
 -- ------------------------------------------------------------------ starts
 CREATE FUNCTION sweep._startable_runs(at timestamptz)
-	RETURNS TABLE (run_id bigint, job text, run_as oid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int)
+	RETURNS TABLE (run_id bigint, job text, run_as oid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -227,7 +227,7 @@ BEGIN
 	END IF;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows, j, j.args || r.args, r.shares_left
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
@@ -277,7 +277,7 @@ BEGIN
 	UPDATE sweep.run_live AS r SET status = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'failed' END,
 			stop_reason = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'error' END, finished_at = clock_timestamp(),
 			sqlstate = CASE WHEN problem IS NULL OR reason IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
-			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END
+			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END, bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
 	PERFORM sweep._retry(run_id);
 END

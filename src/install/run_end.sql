@@ -5,8 +5,8 @@ CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- A share that failed has queued those that follow it; one that was lost has not.
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, shares_left, due_at)
-		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.shares_left * (r.status = 'lost')::int,
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, due_at)
+		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int,
 			clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + floor(random() * 10 * (r.attempt + 1)))
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _retry.run_id AND r.status IN ('failed', 'lost') AND r.attempt < j.max_attempts

@@ -18,7 +18,7 @@
 /*
  * ARGV: score; the moment after which nobody waits for the answer, milliseconds. A Redis that stood still
  * executes afterwards what has been sent to it, and would take one bucket for each who has long given up.
- * Answers the bucket, or "" when none is available.
+ * The wanted bucket, or -1: taken if it is available, else any. Answers the bucket, or "" when none is.
  */
 #define CLAIM_SCRIPT \
 	NUMBER_OF_BUCKET \
@@ -26,10 +26,12 @@
 	"if time[1] * 1000 + math.floor(time[2] / 1000) > tonumber(ARGV[2]) then\n" \
 	"  return redis.error_reply('TRYAGAIN the claim came too late')\n" \
 	"end\n" \
-	"local bucket\n" \
-	"repeat\n" \
+	"local bucket = tonumber(ARGV[3]) >= 0 and redis.call('SREM', KEYS[1], ARGV[3]) == 1 and ARGV[3]\n" \
+	"while not bucket do\n" \
 	"  bucket = redis.call('SPOP', KEYS[1])\n" \
-	"until not bucket or number(bucket)\n" \
+	"  if not bucket then break end\n" \
+	"  bucket = number(bucket) and bucket\n" \
+	"end\n" \
 	"if not bucket then return '' end\n" \
 	"redis.call('ZADD', KEYS[2], ARGV[1], bucket)\n" \
 	"return bucket\n"

@@ -125,6 +125,7 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 		return BUCKET_FAILED;
 	add_number(&script, score);
 	add_number(&script, sweep_redis_last_moment());
+	add_number(&script, request->wanted);
 	outcome = sweep_redis_execute(&script.command, &stop, &reply);
 	if (outcome != REDIS_REPLIED)
 		return result_of(outcome, error);
