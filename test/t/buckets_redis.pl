@@ -12,7 +12,7 @@ use SweepTest;
 use Test::More;
 use Time::HiRes ();
 
-plan skip_all => 'pg_sweep was built without Redis' unless RedisTest::module_exists();
+test_without_module() unless RedisTest::module_exists();
 my @servers = RedisTest::servers();
 plan skip_all => 'there is neither redis-server nor valkey-server' unless @servers;
 
@@ -129,6 +129,7 @@ for my $server (@servers)
 	subtest "$server: killed" => \&test_killed;
 	subtest "$server: hanging" => \&test_hanging;
 	subtest "$server: refusing" => \&test_refusing;
+	subtest "$server: strange" => \&test_strange;
 	subtest "$server: secrets" => \&test_secrets;
 	subtest "$server: TLS" => \&test_tls, $server;
 	at_rest();
@@ -137,6 +138,24 @@ for my $server (@servers)
 note('no valkey-server here') unless grep { $_ eq 'valkey-server' } @servers;
 $node->stop;
 done_testing();
+
+# ---------------------------------------------------------------- WITH_REDIS=no
+sub test_without_module
+{
+	my $without = new_cluster('buckets_without_redis');
+
+	$without->safe_psql('postgres', q{SELECT sweep.create_job('j', step => 't.work', buckets => 2, bucket_store => 'redis')});
+	my $run = $without->safe_psql('postgres', q{SELECT sweep.start('j')});
+	is(ended_run($without, $run), 'failed error 0 0', 'a job with its buckets in Redis fails');
+	like($without->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"),
+		qr/^bucket store "redis" is not installed\n.*HINT: Build pg_sweep with libhiredis/s, 'and says what is missing');
+	like($without->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'j'}), qr/^broken: /, 'its state says so');
+	$without->safe_psql('postgres', q{SELECT sweep.alter_job('j', '{"bucket_store": "table"}')});
+	like(ended_run($without, $without->safe_psql('postgres', q{SELECT sweep.start('j')})), qr/^succeeded/, 'with the store in a table it runs');
+	$without->stop;
+	done_testing();
+	exit 0;
+}
 
 # ---------------------------------------------------------------- the keys are those of GitLab
 sub test_keys
@@ -549,6 +568,58 @@ sub test_refusing
 	all_deleted_once(50, 'with few rights');
 	$redis->cli('ACL', 'SETUSER', 'kim', '-eval');
 	like(outcome(start()), qr/^failed error 55000 Redis at "[^"]+" refused a command: NOPERM [^\n]*\n.*HINT: Grant the user/s, 'without the right to it');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# ---------------------------------------------------------------- something that speaks like Redis, but not well
+# Answers each command with the next of these replies, then closes.
+sub test_strange
+{
+	my $directory = PostgreSQL::Test::Utils::tempdir_short();
+	my $server = q{
+		use strict; use warnings; use Socket;
+		my ($path, @reply) = @ARGV;
+		socket(my $listener, AF_UNIX, SOCK_STREAM, 0) or die $!;
+		bind($listener, sockaddr_un($path)) or die $!;
+		listen($listener, 5) or die $!;
+		print "ready\n";
+		close(STDOUT);
+		accept(my $client, $listener) or die $!;
+		for my $reply (@reply) {
+			sysread($client, my $command, 65536) or last;
+			$reply =~ s/!/\r\n/g;
+			$reply =~ s/<([^>]*)>\*(\d+)/$1 x $2/ge;
+			syswrite($client, $reply, length $reply);
+		}
+	};
+	my @time = ('*2!$10!1700000000!$1!0!');
+	my $strange = 'what it sent is not a reply, or is too long';
+	my @case = (
+		[ 'no protocol', ['HTTP/1.1 400 Bad Request!!'], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'no time', [':5!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
+		[ 'a time that is none', ['*2!*0!*0!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
+		[ 'an end instead', [ @time ], qr/^failed error 08000 (no reply from|could not connect to) Redis at / ],
+		[ 'half of a reply', [ @time, '*5!:1!' ], qr/^failed error 08000 no reply from Redis at [^\n]*: it closed the connection/ ],
+		[ 'another kind', [ @time, '+OK!' ], qr/^failed error 08P01 Redis gave a reply of another kind/ ],
+		[ 'too few numbers', [ @time, '*2!:1!:2!' ], qr/^failed error 08P01 Redis gave a reply of another kind/ ],
+		[ 'an array without end', [ @time, '*2000000000!' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'arrays without bottom', [ @time, '<*1!>*5000' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'a text without end', [ @time, '$1500000000!<x>*2000000' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'an error without text', [ @time, '-!' ], qr/^failed error 38000 Redis at [^\n]* refused a command: / ],
+	);
+
+	for my $case (@case)
+	{
+		my ($name, $replies, $expected) = @$case;
+		my $path = "$directory/s" . ++$configured;
+		my $output = '';
+		my $process = IPC::Run::start([ $^X, '-e', $server, $path, @$replies ], '<', '/dev/null', '>', \$output);
+
+		$process->pump until $output =~ /ready/;
+		configure("pg_sweep.redis_url = 'unix:$path'");
+		like(outcome(start()), $expected, $name);
+		$process->kill_kill;
+	}
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
