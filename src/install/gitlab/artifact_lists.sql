@@ -99,7 +99,8 @@ BEGIN
 		EXCEPTION WHEN lock_not_available THEN
 			SELECT * INTO position FROM sweep.gitlab_artifact_position
 				WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets;
-			RETURN jsonb_build_object('for', 'self', 'from', coalesce(position.read_to, '-infinity'));
+			-- Who reads after everything was drained has begun at the front.
+			RETURN jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
 		END;
 	END IF;
 	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_this.table_id

@@ -1,0 +1,137 @@
+# GitLab's artifact deletion as it is installed: flags, scheduler and shares, when
+# flags are switched, a share is cancelled and the server crashes in the middle. Each
+# artifact is deleted and handed on once, and counted once.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $expired = 6000;
+my $scheduler = 'ci_schedule_bulk_delete_job_artifacts';
+my $child = 'ci_bulk_delete_expired_job_artifacts';
+my $node = new_cluster('artifacts', conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24' ]);
+my $schema = slurp_file(__FILE__ =~ s{[^/]*$}{../demo/gitlab_schema.sql}r);
+
+# The gate is passed at the end of a batch that has deleted something: in its commit.
+$node->safe_psql('postgres', $schema);
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;
+	CREATE CONSTRAINT TRIGGER pass_gate AFTER INSERT ON ci_deleted_objects DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION pass_gate();
+	SELECT sweep.install_gitlab();
+	SELECT sweep.alter_job('ci_schedule_bulk_delete_job_artifacts', '{"schedule": null}');
+	SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', '{"batch_size": 20}');
+});
+
+sub sql { return $node->safe_psql('postgres', $_[0]) }
+
+sub fill
+{
+	sql(qq{
+		TRUNCATE p_ci_job_artifacts, ci_deleted_objects, sweep.queue_message;
+		INSERT INTO p_ci_job_artifacts (id, job_id, project_id, file_type, locked, partition_id, size, created_at, updated_at, expire_at, file)
+			SELECT i, i, 1 + i % 7, 1, 0, 100 + i % 3, i, now(), now(), now() - i * interval '1 s', 'a.zip' FROM generate_series(1, $expired) AS i});
+}
+
+# Runs the scheduler until nothing is left; when a share was lost, that takes as long as its bucket is not free.
+sub finish
+{
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	while (sql('SELECT count(*) FROM p_ci_job_artifacts') > 0)
+	{
+		die 'artifacts are left' if time > $deadline;
+		sql("CALL sweep.wait(sweep.start('$scheduler'))");
+		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL") or die 'runs go on';
+	}
+}
+
+sub all_once
+{
+	my ($name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(sql(q{SELECT (SELECT count(*) FROM p_ci_job_artifacts), count(*), count(DISTINCT store_dir) FROM ci_deleted_objects}),
+		"0|$expired|$expired", "$name: each is deleted and handed on once");
+	is(sql(q{SELECT sum((payload -> 'count')::bigint), sum((payload -> 'bytes')::bigint) FROM sweep.queue_message}),
+		"$expired|" . $expired * ($expired + 1) / 2, "$name: the statistics are exact");
+}
+
+sub shares_at_gate
+{
+	my ($number, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, "SELECT count(*) FROM pg_locks l JOIN sweep.run r USING (pid) WHERE locktype = 'advisory' AND objid = 77 AND NOT granted AND r.job = '$child'",
+		$number, $name);
+}
+
+# ---------------------------------------------------------------- the flag is off
+fill();
+sql("CALL sweep.wait(sweep.start('$scheduler'))");
+is(sql("SELECT status, detail FROM sweep.run"), 'succeeded|{"max_buckets": 0}', 'with the feature off the scheduler returns at once');
+is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'and touches no bucket');
+is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $expired, 'nor an artifact');
+
+# ---------------------------------------------------------------- five shares, two schedulers
+sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts')");
+my $gate = session($node);
+$gate->query('SELECT pg_advisory_lock(77)');
+sql("SELECT sweep.start('$scheduler') FROM generate_series(1, 2)");
+shares_at_gate(5, 'five shares work side by side');
+is(sql(q{SELECT string_agg(bucket::text, ' ' ORDER BY bucket) FROM sweep.buckets WHERE state = 'occupied' AND holder IS NOT NULL}), '0 1 2 3 4',
+	'each has a bucket of its own');
+is(sql(qq{SELECT sum((detail -> 'missing_count')::int), max((detail -> 'max_buckets')::int) FROM sweep.run WHERE job = '$scheduler'}), '5|5',
+	'the five missing buckets were added once');
+
+# one of them is cancelled: its batch is rolled back, and its bucket is free again
+sql(q{SELECT sweep.cancel(holder) FROM sweep.buckets WHERE bucket = 2});
+soon($node, 'SELECT state FROM sweep.buckets WHERE bucket = 2', 'available', 'a share that is cancelled gives its bucket back');
+$gate->query('SELECT pg_advisory_unlock_all()');
+finish();
+all_once('one share cancelled');
+is(sql(q{SELECT count(*) FROM sweep.buckets WHERE state = 'occupied'}), 0, 'no bucket is left occupied');
+
+# ---------------------------------------------------------------- 5 -> 10 -> 5 -> off while they work
+fill();
+$gate->query('SELECT pg_advisory_lock(77)');
+sql("SELECT sweep.start('$scheduler')");
+shares_at_gate(5, 'five again');
+sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts_high_concurrency')");
+sql("CALL sweep.wait(sweep.start('$scheduler'))");
+shares_at_gate(10, 'ten while the five are in the middle of their batches');
+sql("SELECT sweep.disable_feature('bulk_delete_job_artifacts_high_concurrency')");
+$gate->query('SELECT pg_advisory_unlock_all()');
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+finish();
+all_once('five, ten and five again');
+soon($node, "SELECT string_agg(bucket::text, ' ' ORDER BY bucket) FROM sweep.buckets", '0 1 2 3 4', 'buckets beyond the fifth are dropped');
+
+fill();
+$gate->query('SELECT pg_advisory_lock(77)');
+sql("SELECT sweep.start('$scheduler')");
+shares_at_gate(5, 'five once more');
+sql("SELECT sweep.disable_feature('bulk_delete_job_artifacts')");
+$gate->query('SELECT pg_advisory_unlock_all()');
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+is(sql('SELECT count(*) FROM ci_deleted_objects'), 100, 'switched off, each share ends with the batch it is in');
+sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts')");
+finish();
+all_once('off and on');
+
+# ---------------------------------------------------------------- a crash
+fill();
+$gate->query('SELECT pg_advisory_lock(77)');
+sql("SELECT sweep.start('$scheduler')");
+shares_at_gate(5, 'five before a crash');
+$node->stop('immediate');
+$node->start;
+sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"timeout\": \"1 s\"}')");
+is(sql('SELECT count(*) FROM sweep.gitlab_artifact_list'), 0, 'after a crash there are no lists');
+finish();
+all_once('a crash');
+
+done_testing();
