@@ -46,7 +46,7 @@ OBJS = $(SOURCES:.c=.o)
 
 # Everything that talks to Redis is a module of its own, loaded when a job needs
 # it; WITH_REDIS=no builds and installs without. TLS needs the headers of OpenSSL.
-WITH_REDIS = yes
+WITH_REDIS ?= yes
 REDIS_MODULE = pg_sweep_redis
 REDIS_SOURCES = \
 	src/redis/reply_class.c \

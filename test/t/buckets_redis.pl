@@ -410,8 +410,17 @@ sub test_killed
 	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \my $message);
 	like($message, qr/ERROR: .*could not connect to Redis/, 'a session is told the same');
 
-	# in the middle of a batch; the batch itself needs no Redis
+	# connections are closed, as Redis does with idle ones: nobody takes notice
 	$redis->start;
+	$gate = hold_gate($node, 40);
+	$run = five_in_a_batch(40);
+	is($redis->cli('CLIENT', 'KILL', 'TYPE', 'normal'), 5, 'five connections are closed');
+	open_gate($gate);
+	is(outcomes($run), 'succeeded drained', 'the shares go on with others');
+	is($redis->members($available), '0 1 2 3 4', 'and give their buckets back');
+
+	# in the middle of a batch; the batch itself needs no Redis
+	prepare(50);
 	$gate = hold_gate($node, 41);
 	$run = five_in_a_batch(41);
 	$redis->kill;
@@ -471,11 +480,16 @@ sub test_hanging
 	prepare(50);
 	work_off();
 	psql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 49)');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_timeout = '30 s'");
 	$redis->suspend;
 	$run = start();
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
+	psql('CREATE DATABASE other');
+	psql('DROP DATABASE other');
+	is(psql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 1, 'meanwhile databases can be created and dropped');
 	cmp_ok(cancelled_after($run), '<', 1, 'it can be cancelled within a second');
 	like(outcome($run), qr/^cancelled cancelled$/, 'and is cancelled');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 	like(outcome(start()), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
 		'without that, it gives up in time');
 
