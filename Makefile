@@ -31,6 +31,7 @@ SOURCES = \
 	src/guard.c \
 	src/unit.c \
 	src/share.c \
+	src/dispatch.c \
 	src/failure.c \
 	src/items.c \
 	src/definition.c \

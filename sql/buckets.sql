@@ -100,7 +100,7 @@ SELECT sweep._claim_bucket('store', 4, 50, 9, -1);
 -- or the one that is wanted, if it is free
 SELECT sweep._claim_bucket('store', 4, 51, 9, 3);
 SELECT sweep._claim_bucket('store', 4, 52, 9, 3) IN (0, 1) AS another;
-CALL buckets.fails($$UPDATE sweep.bucket SET state = 'occupied' WHERE job = 'store' AND bucket = 1$$);
+CALL buckets.fails($$UPDATE sweep.bucket SET state = 'available' WHERE job = 'store' AND bucket = 2$$);
 ROLLBACK;
 
 -- ------------------------------------------------------------------ which shares are queued
@@ -110,27 +110,35 @@ INSERT INTO sweep.run_live (job, trigger, due_at, args, pid, status) VALUES ('bu
 CREATE VIEW buckets.queued AS SELECT job, trigger, status, args, bucket, shares_left FROM sweep.run_live WHERE run_id > 5000000 AND status = 'waiting' ORDER BY run_id;
 -- enough workers: one for each, the dispatcher is one of them
 SAVEPOINT s;
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 3, 10);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
 TABLE buckets.queued;
 -- those that wait count
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 3, 10);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- fewer workers: the others follow, evenly
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 10, 2);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 2, 10);
 TABLE buckets.queued;
 ROLLBACK TO s;
 -- none: they follow the dispatcher
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 10, 0);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 0, 10);
 SELECT count(*) FROM buckets.queued;
+-- in Redis each chain wishes for buckets of its own, side by side
+UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
+SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 3, 10) \gset
+SELECT :shares_left AS shares_left, :wanted BETWEEN 0 AND 9 AS anywhere;
+SELECT (bucket - :wanted + 10) % 10 AS bucket_behind, shares_left FROM buckets.queued ORDER BY 1;
+ROLLBACK TO s;
 -- nothing free
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 0, 10);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
 SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
 SELECT sweep.create_job('buckets parent', 'buckets.step', children => '{"buckets": "5 min"}');
 UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
-SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000);
-SELECT sweep._queue_shares(5000000, 'buckets', '5 min', 3, 1);
+SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000, current_user::regrole);
+-- of the same role only, whatever role the jobs have been given meanwhile
+SELECT count(*) FROM sweep._divided_children(5000000, 'sweep_user'::regrole);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '5 min', 3, 1, 3);
 TABLE buckets.queued;
 -- its child is queued as shares only
 SELECT sweep._start_children(5000000);
@@ -138,8 +146,8 @@ SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- a job that is paused gets none, and is followed by none
 SELECT sweep.pause('buckets');
-SELECT sweep._queue_shares(5000000, 'buckets', '0', 3, 10);
-SELECT sweep._follow_share(5000000, 'max_batches', 0, 3);
+SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
+SELECT sweep._follow_share(5000000, 'max_batches', 0, 3, '0');
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- which ends are followed by another share: where something is left, and where others are to follow
@@ -147,8 +155,8 @@ CREATE FUNCTION buckets.follows(reason text, rows bigint, shares_left int, bucke
 DECLARE
 	found_share text;
 BEGIN
-	UPDATE sweep.run_live AS r SET rows = follows.rows, shares_left = follows.shares_left WHERE r.run_id = 5000000;
-	PERFORM sweep._follow_share(5000000, reason, bucket, buckets);
+	UPDATE sweep.run_live AS r SET rows = follows.rows, batches = (follows.rows > 0)::int, shares_left = follows.shares_left WHERE r.run_id = 5000000;
+	PERFORM sweep._follow_share(5000000, reason, bucket, buckets, '0');
 	DELETE FROM sweep.run_live AS r WHERE r.status = 'waiting' AND r.run_id > 5000000
 		RETURNING coalesce(r.bucket::text, 'any') || ', then ' || r.shares_left INTO found_share;
 	RETURN found_share;
@@ -157,6 +165,9 @@ $$;
 SELECT reason, buckets.follows(reason, 10, 0, 1, 3) AS alone, buckets.follows(reason, 0, 0, 1, 3) AS without_rows, buckets.follows(reason, 10, 2, 1, 3) AS of_many,
 	buckets.follows(reason, 10, 0, 3, 3) AS beyond, buckets.follows(reason, 10, 2, 0, 0) AS switched_off
 	FROM unnest(ARRAY['drained', 'max_batches', 'timeout', 'max_rows', 'rescaled', 'error', 'lease_expired', 'cancelled']) AS reason;
+UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
+SELECT reason, buckets.follows(reason, 10, 2, 1, 3) AS of_many, buckets.follows(reason, 10, 2, 2, 3) AS of_the_last
+	FROM unnest(ARRAY['drained', 'max_batches', 'error']) AS reason;
 ROLLBACK;
 
 -- ------------------------------------------------------------------ one share in a session: of a job that is paused no others are queued
@@ -224,6 +235,15 @@ CALL sweep.run('buckets');
 CALL sweep.run('buckets', '{"some": "many"}');
 SELECT status, stop_reason, sqlstate, bucket FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
+-- it is not told of a bucket, so that it cannot make its answer depend on one
+UPDATE buckets.todo SET done = 0;
+CREATE FUNCTION buckets.told(b sweep.batch) RETURNS int LANGUAGE sql AS $$ SELECT CASE WHEN b.bucket IS NULL AND b.buckets IS NULL THEN 1 ELSE 2 END $$;
+SELECT sweep.alter_job('buckets', '{"buckets_function": "buckets.told"}');
+CALL sweep.run('buckets');
+SELECT sweep.alter_job('buckets', '{"buckets_function": "buckets.some"}');
+-- buckets that are kept elsewhere now are none of this run's
+CALL sweep.run('buckets', '{"some": 1, "then": "SELECT sweep.alter_job(''buckets'', ''{\"bucket_key\": \"elsewhere\"}'')"}');
+SELECT sweep.alter_job('buckets', '{"bucket_key": null}');
 -- executed as the role of the job: who may not become that role may not say which function that is
 CREATE ROLE buckets_one IN ROLE sweep_admin;
 SET ROLE buckets_one;

@@ -105,6 +105,16 @@ sweep_bucket_lock(const char *job, const SweepBucketClaim *claim)
 	return sweep_sql_execute(SWEEP_SQL_LOCK_BUCKET, values, NULL) == 1;
 }
 
+void
+sweep_bucket_release_here(const SweepBucketRequest *request, const SweepBucketClaim *claim)
+{
+	Datum		values[] = {
+		CStringGetTextDatum(request->job), Int32GetDatum(request->buckets), Int64GetDatum(claim->token), Int32GetDatum(claim->bucket)
+	};
+
+	(void) sweep_sql_execute(SWEEP_SQL_RELEASE_BUCKET, values, NULL);
+}
+
 static SweepBucketResult
 maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
 {

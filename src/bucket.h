@@ -118,4 +118,7 @@ extern PGDLLEXPORT bool sweep_bucket_is_stopped(const SweepBucketRequest *reques
  */
 extern bool sweep_bucket_lock(const char *job, const SweepBucketClaim *claim);
 
+/* Release of the table store, in a transaction of the caller. */
+extern void sweep_bucket_release_here(const SweepBucketRequest *request, const SweepBucketClaim *claim);
+
 #endif							/* SWEEP_BUCKET_H */

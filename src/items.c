@@ -359,6 +359,7 @@ quarantine_work(void *arg)
 	values[2] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[3] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
+	sweep_share_hold(run);
 	run->next.quarantined++;
 	finish_piece(batch, 0, NULL);
 }

@@ -64,6 +64,15 @@ sweep_lease_is_held(const char *key, SweepLeaseMode mode)
 }
 
 bool
+sweep_lease_acquire_dispatch(const char *job)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_DISPATCH);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
 sweep_lease_acquire_run(int64 run_id)
 {
 	LOCKTAG		tag;

@@ -12,6 +12,7 @@
 #define SWEEP_LOCK_LEASE	21335
 #define SWEEP_LOCK_RUN		21336
 #define SWEEP_LOCK_DATABASE 21337
+#define SWEEP_LOCK_DISPATCH 21338
 
 typedef enum SweepLeaseMode
 {
@@ -29,6 +30,9 @@ extern void sweep_lease_tag(LOCKTAG *tag, const char *key);
 extern bool sweep_lease_acquire(const char *key, SweepLeaseMode mode);
 extern void sweep_lease_give_back(const char *key, SweepLeaseMode mode);
 extern bool sweep_lease_is_held(const char *key, SweepLeaseMode mode);
+
+/* Until the transaction ends: one dispatcher of a divided job at a time. False when there is another one. */
+extern bool sweep_lease_acquire_dispatch(const char *job);
 
 /* The lock that says that a run is alive. */
 extern bool sweep_lease_acquire_run(int64 run_id);

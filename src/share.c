@@ -2,8 +2,9 @@
  * share.c
  *		Runs of divided jobs.
  *
- * Called by run.c around the batches of a run, and by unit.c before each commit. A store of buckets is
- * asked only while no transaction is open: that in Redis waits for a socket.
+ * Called by run.c around the batches of a run, and by unit.c before each commit. What sees to it that
+ * there are other shares is in dispatch.c. A store of buckets is asked only while no transaction is open:
+ * that in Redis waits for a socket.
  *
  * The fence. A share may be stopped for longer than the recovery time of its bucket, which then belongs
  * to another one. Three things keep it from doing anything more: it refuses to commit once its claim is
@@ -16,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -23,44 +25,32 @@
 #include "utils/timestamp.h"
 
 #include "detail.h"
+#include "dispatch.h"
+#include "guard.h"
 #include "report.h"
 #include "share.h"
 #include "unit.h"
+#include "worker.h"
 
 /* So long a run that is cancelled tries to give its bucket back. */
 #define RELEASE_PATIENCE_US INT64CONST(500000)
 
-typedef struct ShareWork
-{
-	SweepRun   *run;
-	SweepShare *share;
-	List	   *children;		/* of SweepShare */
-	SweepBucketCounts counts;
-	int32		shares_left;
-} ShareWork;
+/* The share whose batch is about to be committed. */
+static const SweepShare *committing = NULL;
 
-static bool dispatch_children(SweepRun *run, ErrorData **error);
-static void children_work(void *arg);
-static bool look(SweepRun *run, SweepShare *share, ErrorData **error);
-static void look_work(void *arg);
-static int32 count_buckets(SweepRun *run, SweepShare *share);
-static bool dispatch(SweepRun *run, SweepShare *share, ErrorData **error);
-static void queue_work(void *arg);
-static void note_counts(SweepRun *run, const SweepShare *share, const SweepBucketCounts *counts);
-static void push_number(JsonbParseState **state, const char *name, int32 number);
 static bool claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error);
-static bool transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
-static bool accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error);
 static ErrorData *make_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
-static void give_back(SweepRun *run, SweepShare *share);
+static bool give_back(SweepRun *run, SweepShare *share);
 static void follow_work(void *arg);
+static void follow(SweepRun *run, int64 delay_us);
+static void check_age(XactEvent event, void *arg);
 
 bool
 sweep_share_open(SweepRun *run, ErrorData **error)
 {
 	SweepShare *share;
 
-	if (run->has_children && !dispatch_children(run, error))
+	if (run->has_children && !sweep_dispatch_children(run, error))
 		return false;
 	if (run->buckets == 0)
 		return true;
@@ -71,178 +61,11 @@ sweep_share_open(SweepRun *run, ErrorData **error)
 	share->key = run->bucket_key;
 	share->function_name = run->buckets_function;
 	share->args = run->args;
-	if (!look(run, share, error))
+	if (!sweep_dispatch_look(run, share, error))
 		return false;
-	if (run->shares_left < 0 && !dispatch(run, share, error))
+	if (run->shares_left < 0 && !sweep_dispatch_shares(run, share, error))
 		return false;
 	return claim_bucket(run, share, error);
-}
-
-static bool
-dispatch_children(SweepRun *run, ErrorData **error)
-{
-	ShareWork	work = {.run = run};
-	ListCell   *cell;
-
-	if (!transact(run, children_work, &work, error))
-		return false;
-	foreach(cell, work.children)
-	{
-		SweepShare *child = lfirst(cell);
-		bool		done = look(run, child, error) && dispatch(run, child, error);
-
-		sweep_step_free(child->function);
-		if (!done)
-			return false;
-	}
-	return true;
-}
-
-static void
-children_work(void *arg)
-{
-	ShareWork  *work = arg;
-	SweepRun   *run = work->run;
-	Datum		run_id = Int64GetDatum(run->run_id);
-	uint64		count;
-
-	if (!sweep_unit_begin(run))
-		return;
-	count = sweep_sql_execute(SWEEP_SQL_DIVIDED_CHILDREN, &run_id, NULL);
-	for (uint64 i = 0; i < count; i++)
-	{
-		MemoryContext context = run->context;
-		MemoryContext old = MemoryContextSwitchTo(context);
-		SweepShare *child = palloc0(sizeof(SweepShare));
-
-		sweep_sql_row(i);
-		child->job = sweep_sql_text(1, context);
-		child->store_name = sweep_sql_text(2, context);
-		child->recovery_us = sweep_sql_interval_us(3, 0);
-		child->key = sweep_sql_text(4, context);
-		child->function_name = sweep_sql_text(5, context);
-		child->args = sweep_sql_jsonb(6, context);
-		child->delay = sweep_sql_text(7, context);
-		work->children = lappend(work->children, child);
-		MemoryContextSwitchTo(old);
-	}
-}
-
-/* Finds the store, and how many buckets there are. */
-static bool
-look(SweepRun *run, SweepShare *share, ErrorData **error)
-{
-	ShareWork	work = {.run = run, .share = share};
-
-	share->request = (SweepBucketRequest) {
-		.job = share->job,
-		.key = share->key,
-		.recovery_us = share->recovery_us,
-		.run_id = run->run_id,
-		.wanted = run->wanted_bucket,
-		.slot = run->slot,
-	};
-	return transact(run, look_work, &work, error);
-}
-
-static void
-look_work(void *arg)
-{
-	ShareWork  *work = arg;
-
-	if (!sweep_unit_begin(work->run))
-		return;
-	sweep_run_fix_clock(work->run);
-	work->share->store = sweep_bucket_find_store(work->share->store_name);
-	work->share->request.buckets = count_buckets(work->run, work->share);
-}
-
-/* How many buckets there are just now, in a transaction: 0 also when the job is no longer divided. */
-static int32
-count_buckets(SweepRun *run, SweepShare *share)
-{
-	Datum		name = CStringGetTextDatum(share->job);
-	int32		most = sweep_sql_execute(SWEEP_SQL_COUNT_BUCKETS, &name, NULL) == 1 ? sweep_sql_int32(1) : 0;
-	SweepBatch	batch;
-
-	if (share->function_name == NULL || most == 0)
-		return most;
-	if (share->function == NULL)
-		share->function = sweep_step_prepare_count(run->context, share->function_name);
-	batch = sweep_unit_batch(run);
-	batch.size = run->limits.batch_size;
-	batch.args = share->args;
-	return Min(most, sweep_unit_count(run, share->function, &batch));
-}
-
-/* Maintains the buckets and queues shares for those that are free. */
-static bool
-dispatch(SweepRun *run, SweepShare *share, ErrorData **error)
-{
-	ShareWork	work = {.run = run, .share = share};
-	SweepBucketError problem = {0};
-
-	if (share->request.buckets > 0)
-	{
-		if (!accept_result(run, share->store->maintain(&share->request, &work.counts, &problem), &problem, error) ||
-			!transact(run, queue_work, &work, error))
-			return false;
-	}
-	if (share == run->share)
-		run->shares_left = work.shares_left;
-	note_counts(run, share, &work.counts);
-	return true;
-}
-
-static void
-queue_work(void *arg)
-{
-	ShareWork  *work = arg;
-	SweepShare *share = work->share;
-	Datum		values[5];
-
-	if (!sweep_unit_begin(work->run))
-		return;
-	values[0] = Int64GetDatum(work->run->run_id);
-	values[1] = CStringGetTextDatum(share->job);
-	values[2] = CStringGetTextDatum(share->delay ? share->delay : "0");
-	values[3] = Int32GetDatum(work->counts.claimable);
-	values[4] = Int32GetDatum(sweep_shared_count_free_workers());
-	(void) sweep_sql_execute(SWEEP_SQL_QUEUE_SHARES, values, NULL);
-	work->shares_left = sweep_sql_int32(1);
-}
-
-/* What was found becomes part of the detail of the run. */
-static void
-note_counts(SweepRun *run, const SweepShare *share, const SweepBucketCounts *counts)
-{
-	MemoryContext old = MemoryContextSwitchTo(run->context);
-	JsonbParseState *state = NULL;
-
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_number(&state, "max_buckets", share->request.buckets);
-	if (share->request.buckets > 0)
-	{
-		push_number(&state, "available_count", counts->available);
-		push_number(&state, "occupied_count", counts->occupied);
-		push_number(&state, "stale_count", counts->stale);
-		push_number(&state, "missing_count", counts->missing);
-	}
-	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
-	MemoryContextSwitchTo(old);
-}
-
-static void
-push_number(JsonbParseState **state, const char *name, int32 number)
-{
-	JsonbValue	key = {.type = jbvString};
-	JsonbValue	value = {.type = jbvNumeric};
-
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(number)));
-	pushJsonbValue(state, WJB_KEY, &key);
-	pushJsonbValue(state, WJB_VALUE, &value);
 }
 
 static bool
@@ -258,7 +81,7 @@ claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error)
 		share->claim.claimed_us = claimed_us;
 		if (result == BUCKET_NONE)
 			break;
-		if (!accept_result(run, result, &problem, error))
+		if (!sweep_share_accept_result(run, result, &problem, error))
 			return false;
 		share->held = true;
 		share->buckets = share->request.buckets;
@@ -266,7 +89,7 @@ claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error)
 			return true;
 		/* Left over from a time when there were more: dropped, and another one taken. */
 		share->held = false;
-		if (!accept_result(run, share->store->release(&share->request, &share->claim, &problem), &problem, error))
+		if (!sweep_share_accept_result(run, share->store->release(&share->request, &share->claim, &problem), &problem, error))
 			return false;
 	}
 	run->reason = SWEEP_STOP_SKIPPED;
@@ -298,7 +121,7 @@ sweep_share_check(SweepRun *run, ErrorData **error)
 		return true;
 	result = share->store->check(&share->request, &share->claim, &problem);
 	if (result != BUCKET_NONE)
-		return accept_result(run, result, &problem, error);
+		return sweep_share_accept_result(run, result, &problem, error);
 	share->lost = true;
 	*error = make_error(run, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 						psprintf("run %lld of job \"%s\" has lost bucket %d", (long long) run->run_id, run->job, share->claim.bucket),
@@ -313,7 +136,7 @@ sweep_share_begin_batch(SweepRun *run)
 
 	if (share == NULL)
 		return true;
-	share->request.buckets = count_buckets(run, share);
+	share->request.buckets = sweep_dispatch_count_buckets(run, share);
 	if (share->request.buckets == share->buckets)
 		return true;
 	run->status = "succeeded";
@@ -326,11 +149,16 @@ sweep_share_begin_batch(SweepRun *run)
 void
 sweep_share_hold(SweepRun *run)
 {
+	static bool registered = false;
 	SweepShare *share = run->share;
 	int64		age_us;
 
 	if (share == NULL)
 		return;
+	if (!registered)
+		RegisterXactCallback(check_age, NULL);
+	registered = true;
+	committing = share;
 	age_us = sweep_monotonic_us() - share->claim.claimed_us;
 	share->lost = age_us >= share->recovery_us || (share->store->check == NULL && !sweep_bucket_lock(share->job, &share->claim));
 	if (share->lost)
@@ -341,9 +169,24 @@ sweep_share_hold(SweepRun *run)
 				 errhint("Lower batch_size or timeout, or raise bucket_recovery.")));
 }
 
+/* Between the end of a step and the commit there is more, triggers that were deferred and the row of the run. */
+static void
+check_age(XactEvent event, void *arg)
+{
+	const SweepShare *share = committing;
+
+	if (share == NULL)
+		return;
+	committing = NULL;
+	if (event == XACT_EVENT_PRE_COMMIT && sweep_monotonic_us() - share->claim.claimed_us >= share->recovery_us)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("share of job \"%s\" has lost bucket %d while it committed", share->job, share->claim.bucket)));
+}
+
 /* A transaction before the run begins. False as well when it is to stop, or the extension is gone. */
-static bool
-transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
+bool
+sweep_share_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
 	if (!sweep_unit_transact(run, work, arg, error))
 		return false;
@@ -354,8 +197,8 @@ transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 }
 
 /* True when the store did what it was asked for. */
-static bool
-accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error)
+bool
+sweep_share_accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error)
 {
 	HOLD_CANCEL_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
@@ -370,6 +213,12 @@ accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *p
 			run->reason = SWEEP_STOP_CANCELLED;
 			if ((pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_LEASE) != 0)
 				*error = sweep_report_lease_error(run);
+			else if (QueryCancelPending && sweep_sql_in_call() && sweep_guard_statement_timed_out(run))
+				*error = make_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
+									"The run was waiting for its store of buckets.", NULL);
+			/* So that giving the bucket back does not take long either. */
+			if (QueryCancelPending)
+				pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 			return false;
 		case BUCKET_FAILED:
 			break;
@@ -393,6 +242,34 @@ make_error(SweepRun *run, int sqlstate, const char *message, const char *detail,
 	return error;
 }
 
+/*
+ * Where the bucket cannot be given back in this transaction, the share that follows is due only when it is
+ * free in any case; once it is given back that comes forward.
+ */
+void
+sweep_share_end(SweepRun *run)
+{
+	SweepShare *share = run->share;
+
+	if (share == NULL || !share->held)
+		return;
+	share->given_back = share->store->check == NULL;
+	if (share->given_back)
+		sweep_bucket_release_here(&share->request, &share->claim);
+	follow(run, share->given_back ? 0 : share->recovery_us);
+	share->followed = true;
+}
+
+void
+sweep_share_undo(SweepRun *run)
+{
+	committing = NULL;
+	if (run->share == NULL)
+		return;
+	run->share->given_back = run->share->followed = false;
+	run->share->follower = 0;
+}
+
 void
 sweep_share_close(SweepRun *run)
 {
@@ -401,17 +278,18 @@ sweep_share_close(SweepRun *run)
 
 	if (share == NULL)
 		return;
+	committing = NULL;
 	sweep_step_free(share->function);
-	if (!share->held)
+	if (!share->held || share->given_back || (!give_back(run, share) && share->followed))
 		return;
-	give_back(run, share);
-	if (!sweep_unit_transact(run, follow_work, run, &error))
+	if ((!share->followed || share->follower != 0) && !sweep_unit_transact(run, follow_work, run, &error))
 		ereport(WARNING,
 				(errmsg("share that follows run %lld of job \"%s\" could not be queued: %s", (long long) run->run_id, run->job,
 						error->message)));
 }
 
-static void
+/* False when it is free only after the recovery time. */
+static bool
 give_back(SweepRun *run, SweepShare *share)
 {
 	SweepBucketError problem = {0};
@@ -432,6 +310,7 @@ give_back(SweepRun *run, SweepShare *share)
 	else if (result == BUCKET_NONE && !share->lost)
 		ereport(WARNING,
 				(errmsg("bucket %d of job \"%s\" was given back or recovered by somebody else", share->claim.bucket, run->job)));
+	return result == BUCKET_OK || result == BUCKET_NONE;
 }
 
 /* The run has ended, so this is not one of its transactions; but it passes the same gate. */
@@ -440,7 +319,6 @@ follow_work(void *arg)
 {
 	SweepRun   *run = arg;
 	bool		exists;
-	Datum		values[4];
 
 	run->gate_closed = true;
 	exists = sweep_sql_open_gate();
@@ -448,9 +326,31 @@ follow_work(void *arg)
 	if (!exists)
 		return;
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (run->share->follower != 0)
+	{
+		Datum		follower = Int64GetDatum(run->share->follower);
+
+		(void) sweep_sql_execute(SWEEP_SQL_START_FOLLOWER, &follower, NULL);
+	}
+	else
+		follow(run, 0);
+	/* The scheduler looks when the worker of this run is free; a session may go on for long. */
+	if (sweep_sql_in_call())
+		sweep_worker_wake_at_commit();
+}
+
+static void
+follow(SweepRun *run, int64 delay_us)
+{
+	Datum		values[5];
+
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(sweep_loop_stop_name(run->reason));
 	values[2] = Int32GetDatum(run->share->claim.bucket);
 	values[3] = Int32GetDatum(run->share->request.buckets);
+	values[4] = Int64GetDatum(delay_us);
 	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_SHARE, values, NULL);
+	run->share->follower = sweep_sql_int64(1);
+	if (sweep_sql_in_call())
+		sweep_worker_wake_at_commit();
 }

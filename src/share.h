@@ -7,6 +7,7 @@
 
 #include "bucket.h"
 #include "run.h"
+#include "sql.h"
 
 /* The buckets of a divided job, as a run of it or of its parent sees them. */
 typedef struct SweepShare
@@ -23,6 +24,10 @@ typedef struct SweepShare
 	SweepBucketRequest request; /* its buckets: how many there were when last asked */
 	SweepBucketClaim claim;
 	bool		held;
+	/* Of the transaction that ends the run: */
+	bool		given_back;
+	bool		followed;
+	int64		follower;		/* the run that follows; 0 = none */
 	bool		lost;			/* the claim no longer stands */
 	int32		buckets;		/* what the run began with */
 } SweepShare;
@@ -46,7 +51,22 @@ extern bool sweep_share_begin_batch(SweepRun *run);
 /* Last thing in each transaction of a batch: raises unless the bucket is ours until the commit. */
 extern void sweep_share_hold(SweepRun *run);
 
-/* Gives the bucket back and queues the share that follows; after the end of the run. */
+/*
+ * In the transaction that ends the run: queues the share that follows, and gives the bucket back where the
+ * store is part of the transaction.
+ */
+extern void sweep_share_end(SweepRun *run);
+
+/* After the end of the run: what is still to be done of it. */
 extern void sweep_share_close(SweepRun *run);
+
+/* A transaction was rolled back: what it has noted here does not stand. */
+extern void sweep_share_undo(SweepRun *run);
+
+/* For dispatch.c: a transaction before the run begins; false as well when it is to stop, or the extension is gone. */
+extern bool sweep_share_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
+
+/* For dispatch.c: true when the store did what it was asked for. */
+extern bool sweep_share_accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error);
 
 #endif							/* SWEEP_SHARE_H */

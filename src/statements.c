@@ -73,12 +73,17 @@ static const SweepStatementText statements[] = {
 		"finished_at = clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1",
 	3, {INT8OID, INT4OID, JSONBOID}},
 	[SWEEP_SQL_DIVIDED_CHILDREN] = {
-		"SELECT name, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1)",
-	1, {INT8OID}},
+		"SELECT name, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1, $2)",
+	2, {INT8OID, OIDOID}},
 	[SWEEP_SQL_QUEUE_SHARES] = {
-		"SELECT sweep._queue_shares($1, $2, $3::interval, $4, $5)", 5, {INT8OID, TEXTOID, TEXTOID, INT4OID, INT4OID}},
-	[SWEEP_SQL_FOLLOW_SHARE] = {"SELECT sweep._follow_share($1, $2, $3, $4)", 4, {INT8OID, TEXTOID, INT4OID, INT4OID}},
-	[SWEEP_SQL_COUNT_BUCKETS] = {"SELECT j.buckets FROM sweep.job j WHERE j.name = $1", 1, {TEXTOID}},
+		"SELECT shares_left, wanted FROM sweep._queue_shares($1, $2, $3::interval, $4, $5, $6)",
+	6, {INT8OID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT4OID}},
+	[SWEEP_SQL_FOLLOW_SHARE] = {
+		"SELECT sweep._follow_share($1, $2, $3, $4, $5::float8 * interval '1 us')", 5, {INT8OID, TEXTOID, INT4OID, INT4OID, INT8OID}},
+	[SWEEP_SQL_START_FOLLOWER] = {
+		"UPDATE sweep.run_live SET due_at = clock_timestamp() WHERE run_id = $1 AND status = 'waiting'", 1, {INT8OID}},
+	[SWEEP_SQL_COUNT_BUCKETS] = {
+		"SELECT j.buckets FROM sweep.job j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3", 3, {TEXTOID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_MAINTAIN_BUCKETS] = {
 		"SELECT available, occupied, stale, missing, claimable "
 		"FROM sweep._maintain_buckets($1, $2, $3::float8 * interval '1 us', clock_timestamp())",

@@ -37,6 +37,7 @@ sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 	{
 		if (sweep_sql_transaction(work, arg, run->batch_context, error))
 			return true;
+		sweep_share_undo(run);
 		sweep_guard_disarm_statement(run);
 		if (!run->gate_closed)
 			return false;
@@ -206,6 +207,8 @@ sweep_unit_save(SweepRun *run)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
 	run->next.tid = sweep_sql_tid(1);
+	if (reason != NULL)
+		sweep_share_end(run);
 }
 
 void

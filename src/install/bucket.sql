@@ -91,82 +91,98 @@ $$;
 COMMENT ON FUNCTION sweep._release_bucket(text, int, bigint, int) IS 'gives a bucket back, or drops one beyond the number of buckets; false when it is no longer that run''s';
 
 -- ------------------------------------------------------------------ shares
-CREATE FUNCTION sweep._divided_children(run_id bigint) RETURNS TABLE (name text, bucket_store text, bucket_recovery interval,
+CREATE FUNCTION sweep._divided_children(run_id bigint, role oid) RETURNS TABLE (name text, bucket_store text, bucket_recovery interval,
 	bucket_key text, buckets_function text, args jsonb, delay text)
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- Of the same role only: the parent executes the buckets_function of the child. Others divide themselves.
+	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
 			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
-		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL AND child.run_as = parent.run_as
-			AND child.name <> parent.name AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
+		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
+			AND parent.run_as = role AND child.run_as = role AND child.name <> parent.name AND child.enabled
+			AND s.paused_at IS NULL AND sweep._has_workers()
 		ORDER BY child.name
 $$;
-COMMENT ON FUNCTION sweep._divided_children(bigint) IS 'the divided jobs that a run of their parent dispatches';
+COMMENT ON FUNCTION sweep._divided_children(bigint, oid) IS 'the divided jobs that a run of their parent dispatches';
 
-CREATE FUNCTION sweep._queue_shares(run_id bigint, job text, delay interval, claimable int, workers int) RETURNS int
+CREATE FUNCTION sweep._queue_shares(run_id bigint, job text, delay interval, claimable int, workers int, buckets int,
+	OUT shares_left int, OUT wanted int)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	dispatcher sweep.run_live;
+	divided sweep.job;
 	own int;
-	wanted int;
+	shares int;
 	chains int;
+	first int;
 BEGIN
+	shares_left := 0;
 	SELECT * INTO dispatcher FROM sweep.run_live r WHERE r.run_id = _queue_shares.run_id;
-	own := (dispatcher.job = job)::int;
-	-- One dispatcher at a time; whoever finds another one, or the job being changed, leaves it to that one.
-	PERFORM FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job WHERE s.job = _queue_shares.job AND s.paused_at IS NULL
-		AND j.run_as = dispatcher.run_as AND j.buckets IS NOT NULL AND sweep._has_workers() FOR UPDATE OF s SKIP LOCKED;
+	SELECT j.* INTO divided FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = _queue_shares.job
+		AND j.run_as = dispatcher.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL AND sweep._has_workers();
 	IF NOT FOUND THEN
-		RETURN 0;
+		RETURN;
 	END IF;
-	wanted := claimable - (SELECT count(*) FROM sweep.run_live w
+	own := (dispatcher.job = job)::int;
+	shares := claimable - (SELECT count(*) FROM sweep.run_live w
 		WHERE w.job = _queue_shares.job AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= clock_timestamp() + delay
 			AND NOT EXISTS (SELECT FROM sweep.bucket b WHERE b.job = w.job AND b.run_id = w.run_id));
 	-- The worker of the dispatcher counts: it becomes a share itself, or is free in a moment.
-	chains := greatest(least(wanted, workers + 1), own);
+	chains := greatest(least(shares, workers + 1), own);
 	IF chains = 0 THEN
-		RETURN 0;
+		RETURN;
 	END IF;
-	wanted := greatest(wanted - chains, 0);
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
+	-- Redis gives any bucket: there each chain of shares wishes for numbers of its own, beginning anywhere.
+	IF divided.bucket_store = 'redis' THEN
+		first := floor(random() * buckets);
+	END IF;
+	shares := greatest(shares - chains, 0);
+	shares_left := shares / chains + (0 < shares % chains)::int;
+	wanted := first;
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
 		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent',
-			wanted / chains + (n < wanted % chains)::int, clock_timestamp() + delay
+			(first + n + n * (shares / chains) + least(n, shares % chains)) % buckets,
+			shares / chains + (n < shares % chains)::int, clock_timestamp() + delay
 		FROM generate_series(own, chains - 1) AS n;
 	PERFORM sweep._wake();
-	RETURN wanted / chains + (0 < wanted % chains)::int;
 END
 $$;
-COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int) IS 'queues shares up to the free buckets and workers; returns how many follow that of the dispatcher';
+COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int, int) IS 'queues shares up to the free buckets and workers; returns how many follow that of the dispatcher, and the bucket it would have';
 
-CREATE FUNCTION sweep._follow_share(run_id bigint, stop_reason text, bucket int, buckets int) RETURNS void
+CREATE FUNCTION sweep._follow_share(run_id bigint, stop_reason text, bucket int, buckets int, delay interval) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	share record;
-	-- More is left to do where this share ends: that is one share more.
-	goes_on boolean := stop_reason IN ('max_batches', 'timeout') OR stop_reason = 'rescaled' AND bucket < buckets;
+	bucket_store text;
+	goes_on boolean;
+	follower bigint;
 BEGIN
-	SELECT r.job, r.run_as, r.args, r.shares_left, r.rows + r.rescued + r.quarantined AS handled INTO share FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+		FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
 	IF NOT FOUND THEN
-		SELECT r.job, r.run_as, r.args, r.shares_left, r.rows + r.rescued + r.quarantined AS handled INTO share FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
-	-- A share that handled nothing until its limit was reached would be followed by others for ever.
-	goes_on := goes_on AND (share.handled > 0 OR stop_reason = 'rescaled');
-	IF stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers()
-			AND EXISTS (SELECT FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = share.job
-				AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL) THEN
+	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
+	goes_on := stop_reason IN ('max_batches', 'timeout') AND share.handled > 0
+		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
+	SELECT j.bucket_store INTO bucket_store FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;
+	IF FOUND AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
 		INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN goes_on THEN _follow_share.bucket END,
-				share.shares_left - (NOT goes_on)::int, clock_timestamp());
-		PERFORM sweep._wake();
+			VALUES (share.job, share.run_as, share.args, 'parent',
+				CASE WHEN goes_on THEN _follow_share.bucket WHEN bucket_store = 'redis' THEN (_follow_share.bucket + 1) % buckets END,
+				share.shares_left - (NOT goes_on)::int, clock_timestamp() + delay)
+			RETURNING run_live.run_id INTO follower;
 	END IF;
+	RETURN follower;
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_share(bigint, text, int, int) IS 'queues the share that follows one which has ended, if there is to be one';
+COMMENT ON FUNCTION sweep._follow_share(bigint, text, int, int, interval) IS 'queues the share that follows one which has ended, if there is to be one, and returns it';
 
 -- ------------------------------------------------------------------ what an operator reads
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
