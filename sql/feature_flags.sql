@@ -3,9 +3,9 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
 \set SHOW_CONTEXT never
 
--- never set: off
+-- off until switched on
+SELECT * FROM sweep.feature_flag ORDER BY name;
 SELECT sweep.feature_enabled('bulk_delete_job_artifacts'), sweep.feature_enabled('bulk_delete_job_artifacts_high_concurrency');
-SELECT count(*) FROM sweep.feature_flag;
 
 -- on, again, off, again
 SELECT sweep.enable_feature('bulk_delete_job_artifacts');
@@ -31,6 +31,14 @@ SELECT sweep.feature_enabled('');
 SELECT sweep.enable_feature(NULL);
 SELECT sweep.feature_enabled(NULL);
 SELECT count(*) FROM sweep.feature_flag;
+
+-- one more; one that is there already, as when a dump is restored
+BEGIN;
+INSERT INTO sweep.feature_flag VALUES ('of_mine', true), ('bulk_delete_job_artifacts', true);
+SELECT sweep.feature_enabled('of_mine'), sweep.feature_enabled('bulk_delete_job_artifacts');
+SELECT sweep.disable_feature('of_mine');
+SELECT * FROM sweep.feature_flag ORDER BY name;
+ROLLBACK;
 
 -- how many buckets the artifact deletion has: what the flags and the args say
 CREATE FUNCTION pg_temp.buckets(args jsonb DEFAULT '{"buckets": 5, "buckets_high": 10}') RETURNS int

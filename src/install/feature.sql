@@ -1,40 +1,54 @@
 --
 -- Feature flags: what an operator switches on and off while jobs run.
 --
--- A flag is known by its name; one that was never set is off. A step, or the
--- buckets_function of a job, asks sweep.feature_enabled(); nothing else in here
--- knows what a flag is for.
+-- Each is a row, known by its name. A step, or the buckets_function of a job,
+-- asks sweep.feature_enabled(); nothing else in here knows what a flag is for.
 --
 CREATE TABLE sweep.feature_flag (
 	name    text PRIMARY KEY,
 	enabled boolean NOT NULL DEFAULT false
 );
-COMMENT ON TABLE sweep.feature_flag IS 'feature flags that were ever set; sweep.enable_feature and sweep.disable_feature write it';
+COMMENT ON TABLE sweep.feature_flag IS 'the feature flags; sweep.enable_feature and sweep.disable_feature switch them';
 COMMENT ON COLUMN sweep.feature_flag.name IS 'name of the flag';
 COMMENT ON COLUMN sweep.feature_flag.enabled IS 'whether it is on';
 SELECT pg_catalog.pg_extension_config_dump('sweep.feature_flag', '');
 
--- A misspelt name would be a switch without a lamp.
-CREATE FUNCTION sweep._check_feature(name text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+-- A restored dump finds the rows below there already: what it says of them counts.
+CREATE FUNCTION sweep._replace_feature() RETURNS trigger
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	known constant text[] := '{bulk_delete_job_artifacts,bulk_delete_job_artifacts_high_concurrency}';
 BEGIN
-	IF name IS NULL OR name <> ALL (known) THEN
-		RAISE EXCEPTION 'feature "%" does not exist', name
-			USING ERRCODE = 'undefined_object', HINT = format('There are: %s.', array_to_string(known, ', '));
-	END IF;
+	UPDATE sweep.feature_flag AS f SET enabled = new.enabled WHERE f.name = new.name;
+	RETURN CASE WHEN NOT FOUND THEN new END;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_feature(text) IS 'raises unless there is a feature flag of this name';
+COMMENT ON FUNCTION sweep._replace_feature() IS 'trigger of sweep.feature_flag: a flag that is inserted again is set';
+CREATE TRIGGER replace_feature BEFORE INSERT ON sweep.feature_flag FOR EACH ROW EXECUTE FUNCTION sweep._replace_feature();
+
+INSERT INTO sweep.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
+
+-- A misspelt name would be a switch without a lamp.
+CREATE FUNCTION sweep._no_such_feature(name text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION 'feature "%" does not exist', name
+		USING ERRCODE = 'undefined_object',
+			HINT = format('There are: %s.', (SELECT string_agg(f.name, ', ' ORDER BY f.name) FROM sweep.feature_flag AS f));
+END
+$$;
+COMMENT ON FUNCTION sweep._no_such_feature(text) IS 'raises the error for a name that no feature flag has';
 
 CREATE FUNCTION sweep._feature_enabled(caller oid, name text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	enabled boolean := (SELECT f.enabled FROM sweep.feature_flag AS f WHERE f.name = _feature_enabled.name);
 BEGIN
-	PERFORM sweep._check_feature(_feature_enabled.name);
-	RETURN coalesce((SELECT f.enabled FROM sweep.feature_flag AS f WHERE f.name = _feature_enabled.name), false);
+	IF enabled IS NULL THEN
+		PERFORM sweep._no_such_feature(name);
+	END IF;
+	RETURN enabled;
 END
 $$;
 COMMENT ON FUNCTION sweep._feature_enabled(oid, text) IS 'implements sweep.feature_enabled';
@@ -47,9 +61,10 @@ CREATE FUNCTION sweep._set_feature(name text, enabled boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._check_feature(_set_feature.name);
-	INSERT INTO sweep.feature_flag AS f (name, enabled) VALUES (_set_feature.name, _set_feature.enabled)
-		ON CONFLICT ON CONSTRAINT feature_flag_pkey DO UPDATE SET enabled = excluded.enabled WHERE f.enabled <> excluded.enabled;
+	UPDATE sweep.feature_flag AS f SET enabled = _set_feature.enabled WHERE f.name = _set_feature.name;
+	IF NOT FOUND THEN
+		PERFORM sweep._no_such_feature(name);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION sweep._set_feature(text, boolean) IS 'switches a feature; sweep.enable_feature and sweep.disable_feature call it';
