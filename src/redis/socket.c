@@ -81,15 +81,13 @@ bool
 sweep_redis_socket_is_usable(void)
 {
 	char		byte;
-	ssize_t		length;
 
 	if (fd == PGINVALID_SOCKET)
 		return false;
-	length = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	if (length < 0)
-		return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-	/* 0 is the end. Under TLS there may be a note of OpenSSL's own; else nobody has asked for anything. */
-	return length > 0 && sweep_redis_tls_is_active();
+	if (sweep_redis_tls_is_active())
+		return sweep_redis_tls_is_quiet();
+	/* 0 would be the end, 1 something that nobody has asked for. */
+	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
 SweepRedisProgress

@@ -112,6 +112,16 @@ sweep_redis_tls_is_active(void)
 	return session != NULL;
 }
 
+bool
+sweep_redis_tls_is_quiet(void)
+{
+	uint32		wants = 0;
+	char		byte;
+
+	ERR_clear_error();
+	return result_of(SSL_peek(session, &byte, 1), &wants) < 0 && wants == WL_SOCKET_READABLE;
+}
+
 ssize_t
 sweep_redis_tls_write(const char *data, size_t size, uint32 *wants)
 {
@@ -185,6 +195,12 @@ sweep_redis_tls_is_distrusted(void)
 
 bool
 sweep_redis_tls_is_active(void)
+{
+	return false;
+}
+
+bool
+sweep_redis_tls_is_quiet(void)
 {
 	return false;
 }

@@ -21,6 +21,9 @@ extern const char *sweep_redis_tls_reason(void);
 extern bool sweep_redis_tls_is_distrusted(void);
 
 extern bool sweep_redis_tls_is_active(void);
+
+/* Whether the other side has neither closed the connection nor sent anything to be read. */
+extern bool sweep_redis_tls_is_quiet(void);
 extern ssize_t sweep_redis_tls_write(const char *data, size_t size, uint32 *wants);
 extern ssize_t sweep_redis_tls_read(char *data, size_t size, uint32 *wants);
 

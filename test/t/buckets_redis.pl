@@ -706,6 +706,12 @@ sub test_tls
 	work_off();
 	all_deleted_once(50, 'over TLS');
 	prepare(500);
+	my $gate = hold_gate($node, 44);
+	$run = five_in_a_batch(44);
+	is($redis->cli('CLIENT', 'KILL', 'TYPE', 'normal'), 5, 'five connections are closed');
+	open_gate($gate);
+	is(outcomes($run), 'succeeded drained', 'the shares go on with others');
+	prepare(500);
 	$redis->suspend;
 	$run = start();
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
