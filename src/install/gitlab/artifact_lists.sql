@@ -70,7 +70,7 @@ COMMENT ON FUNCTION sweep.gitlab_take_artifacts(oid, int, int, bigint) IS 'takes
 -- From where to read, for whom: {"for": "all" | "self" | "nobody", "from": …}. Nobody: somebody else has
 -- just read for this bucket. Who reads for all holds the lock until the end of the transaction.
 CREATE FUNCTION sweep._gitlab_start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
 #variable_conflict use_column
 DECLARE
