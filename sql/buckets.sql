@@ -235,6 +235,17 @@ CALL sweep.run('buckets');
 CALL sweep.run('buckets', '{"some": "many"}');
 SELECT status, stop_reason, sqlstate, bucket FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
+-- it is asked once before the run begins and once before each batch
+CREATE SEQUENCE buckets.calls;
+CREATE FUNCTION buckets.counts(b sweep.batch) RETURNS int LANGUAGE sql AS $$ SELECT nextval('buckets.calls'); SELECT 1 $$;
+UPDATE buckets.todo SET done = 0;
+SELECT sweep.alter_job('buckets', '{"buckets_function": "buckets.counts"}');
+CALL sweep.run('buckets');
+SELECT last_value AS calls FROM buckets.calls;
+-- the transactions of a role may be serialized
+SET default_transaction_isolation = 'serializable';
+CALL sweep.run('buckets');
+RESET default_transaction_isolation;
 -- it is not told of a bucket, so that it cannot make its answer depend on one
 UPDATE buckets.todo SET done = 0;
 CREATE FUNCTION buckets.told(b sweep.batch) RETURNS int LANGUAGE sql AS $$ SELECT CASE WHEN b.bucket IS NULL AND b.buckets IS NULL THEN 1 ELSE 2 END $$;
@@ -303,6 +314,21 @@ SET ROLE buckets_two;
 SELECT count(*) > 0 FROM sweep.buckets WHERE job = 'buckets';
 RESET ROLE;
 
+-- keys in Redis are shared with others: only sweep_admin decides about them
+GRANT USAGE ON SCHEMA buckets TO buckets_two;
+ALTER ROLE buckets_two LOGIN;
+SET ROLE buckets_two;
+CALL buckets.fails($$SELECT sweep.create_job('buckets mine', 'buckets.step', buckets => 2, bucket_store => 'redis')$$);
+SELECT sweep.create_job('buckets mine', 'buckets.step', buckets => 2);
+CALL buckets.fails($$SELECT sweep.alter_job('buckets mine', '{"bucket_store": "redis"}')$$);
+RESET ROLE;
+SELECT sweep.alter_job('buckets mine', '{"bucket_store": "redis"}');
+SET ROLE buckets_two;
+CALL buckets.fails($$SELECT sweep.alter_job('buckets mine', '{"bucket_key": "yours"}')$$);
+SELECT sweep.alter_job('buckets mine', '{"description": "all the same"}');
+SELECT sweep.drop_job('buckets mine');
+RESET ROLE;
+
 -- ------------------------------------------------------------------ no longer divided, dropped
 SELECT sweep.alter_job('buckets', '{"buckets": null}');
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
@@ -315,5 +341,5 @@ DELETE FROM sweep.run_live WHERE job LIKE 'buckets%';
 DELETE FROM sweep.run_history WHERE job LIKE 'buckets%';
 SET client_min_messages = warning;
 DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.run)); END$$;
-DROP ROLE buckets_one, buckets_two;
 DROP SCHEMA buckets CASCADE;
+DROP ROLE buckets_one, buckets_two;

@@ -24,6 +24,9 @@
 
 #define REDIS_MODULE "pg_sweep_redis"
 
+/* An operation whose role has its transactions serialized is tried so often. */
+#define SERIALIZATION_TRIES 20
+
 /* How long an operation waits before it looks at the gate again. */
 #define GATE_PAUSE_MS 50
 
@@ -170,9 +173,12 @@ transact(TableWork *work, SweepBucketError *error)
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "pg_sweep bucket", ALLOCSET_SMALL_SIZES);
 	SweepBucketResult result = BUCKET_OK;
 	ErrorData  *raised = NULL;
+	int			tries = 1;
 
 	while (!sweep_sql_transaction(table_work, work, context, &raised))
 	{
+		if (raised->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SERIALIZATION_TRIES)
+			continue;
 		if (work->gate_closed && !sweep_bucket_is_stopped(work->request))
 		{
 			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, GATE_PAUSE_MS, sweep_wait_event());

@@ -116,6 +116,7 @@ sweep_dispatch_count_buckets(SweepRun *run, SweepShare *share)
 	Datum		values[] = {CStringGetTextDatum(share->job), CStringGetTextDatum(share->store_name), CStringGetTextDatum(share->key)};
 	int32		most = sweep_sql_execute(SWEEP_SQL_COUNT_BUCKETS, values, NULL) == 1 ? sweep_sql_int32(1) : 0;
 	SweepBatch	batch;
+	int32		count;
 
 	if (share->function_name == NULL || most == 0)
 		return most;
@@ -125,7 +126,8 @@ sweep_dispatch_count_buckets(SweepRun *run, SweepShare *share)
 	batch.size = run->limits.batch_size;
 	batch.bucket = batch.buckets = 0;
 	batch.args = share->args;
-	return Min(most, sweep_unit_count(run, share->function, &batch));
+	count = sweep_unit_count(run, share->function, &batch);
+	return Min(most, count);
 }
 
 bool

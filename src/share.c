@@ -32,13 +32,18 @@
 #include "unit.h"
 #include "worker.h"
 
+/* A transaction whose role has its transactions serialized is tried so often. */
+#define SERIALIZATION_TRIES 20
+
 /* So long a run that is cancelled tries to give its bucket back. */
 #define RELEASE_PATIENCE_US INT64CONST(500000)
 
 /* The share whose batch is about to be committed. */
 static const SweepShare *committing = NULL;
 
+static bool open_share(SweepRun *run, ErrorData **error);
 static bool claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error);
+static void note_stop(SweepRun *run, ErrorData **error);
 static ErrorData *make_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
 static bool give_back(SweepRun *run, SweepShare *share);
 static void follow_work(void *arg);
@@ -48,13 +53,24 @@ static void check_age(XactEvent event, void *arg);
 bool
 sweep_share_open(SweepRun *run, ErrorData **error)
 {
-	SweepShare *share;
+	bool		opened;
 
-	if (run->has_children && !sweep_dispatch_children(run, error))
-		return false;
-	if (run->buckets == 0)
+	if (!run->has_children && run->buckets == 0)
 		return true;
-	share = run->share = MemoryContextAllocZero(run->context, sizeof(SweepShare));
+	/* The buckets_function is code of the job: it can be cancelled like a step. */
+	if (!sweep_sql_in_call())
+		sweep_worker_allow_cancel(true);
+	opened = (!run->has_children || sweep_dispatch_children(run, error)) && (run->buckets == 0 || open_share(run, error));
+	if (!sweep_sql_in_call())
+		sweep_worker_allow_cancel(false);
+	return opened;
+}
+
+static bool
+open_share(SweepRun *run, ErrorData **error)
+{
+	SweepShare *share = run->share = MemoryContextAllocZero(run->context, sizeof(SweepShare));
+
 	share->job = run->job;
 	share->store_name = run->bucket_store;
 	share->recovery_us = run->bucket_recovery_us;
@@ -76,7 +92,8 @@ claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error)
 	while (share->request.buckets > 0)
 	{
 		int64		claimed_us = sweep_monotonic_us();
-		SweepBucketResult result = share->store->claim(&share->request, &share->claim, &problem);
+		SweepBucketResult result = sweep_bucket_is_stopped(&share->request) ? BUCKET_STOPPED :
+			share->store->claim(&share->request, &share->claim, &problem);
 
 		share->claim.claimed_us = claimed_us;
 		if (result == BUCKET_NONE)
@@ -84,7 +101,7 @@ claim_bucket(SweepRun *run, SweepShare *share, ErrorData **error)
 		if (!sweep_share_accept_result(run, result, &problem, error))
 			return false;
 		share->held = true;
-		share->buckets = share->request.buckets;
+		share->buckets = share->buckets_now = share->request.buckets;
 		if (share->claim.bucket < share->buckets)
 			return true;
 		/* Left over from a time when there were more: dropped, and another one taken. */
@@ -136,9 +153,12 @@ sweep_share_begin_batch(SweepRun *run)
 
 	if (share == NULL)
 		return true;
-	share->request.buckets = sweep_dispatch_count_buckets(run, share);
-	if (share->request.buckets == share->buckets)
+	share->buckets_now = sweep_dispatch_count_buckets(run, share);
+	if (share->buckets_now == share->buckets)
 		return true;
+	/* Of a job that is switched off the bucket is given back, not dropped: it is wanted again. */
+	if (share->buckets_now > 0)
+		share->request.buckets = share->buckets_now;
 	run->status = "succeeded";
 	run->reason = SWEEP_STOP_RESCALED;
 	sweep_unit_is_last(run);
@@ -188,8 +208,17 @@ check_age(XactEvent event, void *arg)
 bool
 sweep_share_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
-	if (!sweep_unit_transact(run, work, arg, error))
+	int			tries = 1;
+
+	while (!sweep_unit_transact(run, work, arg, error))
+	{
+		if ((*error)->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SERIALIZATION_TRIES)
+			continue;
+		if ((*error)->sqlerrcode != ERRCODE_QUERY_CANCELED || sweep_guard_statement_timed_out(run))
+			return false;
+		note_stop(run, error);
 		return false;
+	}
 	if (!run->gate_closed && !run->ended)
 		return true;
 	run->reason = SWEEP_STOP_CANCELLED;
@@ -209,22 +238,29 @@ sweep_share_accept_result(SweepRun *run, SweepBucketResult result, const SweepBu
 		case BUCKET_NONE:
 			return true;
 		case BUCKET_STOPPED:
-			*error = NULL;
-			run->reason = SWEEP_STOP_CANCELLED;
-			if ((pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_LEASE) != 0)
-				*error = sweep_report_lease_error(run);
-			else if (QueryCancelPending && sweep_sql_in_call() && sweep_guard_statement_timed_out(run))
-				*error = make_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
-									"The run was waiting for its store of buckets.", NULL);
-			/* So that giving the bucket back does not take long either. */
-			if (QueryCancelPending)
-				pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+			note_stop(run, error);
 			return false;
 		case BUCKET_FAILED:
 			break;
 	}
 	*error = make_error(run, problem->sqlstate, problem->message, problem->detail, problem->hint);
 	return false;
+}
+
+/* Somebody wants the run to stop: cancelled, or failed with the error that says which time is over. */
+static void
+note_stop(SweepRun *run, ErrorData **error)
+{
+	*error = NULL;
+	run->reason = SWEEP_STOP_CANCELLED;
+	if ((pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_LEASE) != 0)
+		*error = sweep_report_lease_error(run);
+	else if (QueryCancelPending && sweep_sql_in_call() && sweep_guard_statement_timed_out(run))
+		*error = make_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
+							"The run was waiting for its store of buckets.", NULL);
+	/* So that giving the bucket back does not take long either. */
+	if (QueryCancelPending)
+		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 }
 
 static ErrorData *
@@ -347,7 +383,7 @@ follow(SweepRun *run, int64 delay_us)
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(sweep_loop_stop_name(run->reason));
 	values[2] = Int32GetDatum(run->share->claim.bucket);
-	values[3] = Int32GetDatum(run->share->request.buckets);
+	values[3] = Int32GetDatum(run->share->buckets_now);
 	values[4] = Int64GetDatum(delay_us);
 	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_SHARE, values, NULL);
 	run->share->follower = sweep_sql_int64(1);

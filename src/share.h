@@ -21,7 +21,7 @@ typedef struct SweepShare
 	char	   *delay;			/* children: interval after which their shares are due */
 	SweepStep  *function;
 	const SweepBucketStore *store;
-	SweepBucketRequest request; /* its buckets: how many there were when last asked */
+	SweepBucketRequest request; /* its buckets: how many there were when last asked and not 0 */
 	SweepBucketClaim claim;
 	bool		held;
 	/* Of the transaction that ends the run: */
@@ -29,7 +29,8 @@ typedef struct SweepShare
 	bool		followed;
 	int64		follower;		/* the run that follows; 0 = none */
 	bool		lost;			/* the claim no longer stands */
-	int32		buckets;		/* what the run began with */
+	int32		buckets;		/* how many there were when the run began */
+	int32		buckets_now;
 } SweepShare;
 
 /*

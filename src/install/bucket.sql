@@ -187,7 +187,8 @@ COMMENT ON FUNCTION sweep._follow_share(bigint, text, int, int, interval) IS 'qu
 -- ------------------------------------------------------------------ what an operator reads
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
 	SELECT b.job, b.bucket, b.state, b.run_id AS holder, b.pid, b.since
-		FROM sweep.bucket b JOIN sweep.job j ON j.name = b.job WHERE sweep._may_see(j.run_as)
+		FROM sweep.bucket b JOIN sweep.job j ON j.name = b.job AND j.bucket_store = 'table' AND j.buckets IS NOT NULL
+		WHERE sweep._may_see(j.run_as)
 	UNION ALL
 	SELECT r.job, r.bucket, 'occupied', r.run_id, r.pid, r.started_at
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.bucket_store = 'redis'

@@ -18,7 +18,8 @@ BEGIN
 		lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
 		coalesce(run_as, caller::regrole), description, children,
 		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function);
-	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_schedule(job), sweep._check_step(job);
+	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job),
+		sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
@@ -91,6 +92,10 @@ BEGIN
 		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
 	END IF;
 	PERFORM sweep._check_limits(job);
+	IF (job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
+			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
+		PERFORM sweep._check_bucket_store(caller, job);
+	END IF;
 	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);

@@ -286,3 +286,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._check_role(oid, sweep.job) IS 'raises unless the caller could SET ROLE to the role of the job';
+
+CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- The keys in Redis are shared with others, and the connection is that of the superuser who set it up.
+	IF job.bucket_store = 'redis' AND NOT pg_has_role(caller, 'sweep_admin', 'MEMBER') THEN
+		RAISE EXCEPTION 'permission denied to keep the buckets of job "%" in Redis', job.name
+			USING ERRCODE = 'insufficient_privilege', HINT = 'Members of sweep_admin may do this; the store "table" is open to all.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_bucket_store(oid, sweep.job) IS 'raises unless the caller may have the job keep its buckets where it says';

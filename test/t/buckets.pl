@@ -374,6 +374,31 @@ sub hanging_store
 	exactly_once("$name: hanging");
 }
 
+# A run that asks how many buckets there are is cancelled like any other.
+sub slow_function
+{
+	my ($name, $store) = @_;
+	my $job = "$name asking";
+	my $gate = hold_gate($node, 47);
+
+	sql(q{CREATE OR REPLACE FUNCTION t.asking(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock(47, 1); RETURN 1; END $$});
+	create($job, $store, q{buckets => 1, buckets_function => 't.asking'});
+	sql(qq{SELECT sweep.create_job('$job parent', 't.nothing', children => '{"$job": "0"}')});
+	for my $start ($job, "$job parent")
+	{
+		my $run = start($start);
+
+		at_bucket_gate(47, 1, "$name: a run asks how many buckets there are");
+		sql("SELECT sweep.cancel($run)");
+		is(ended_run($node, $run), 'cancelled cancelled 0 0', "$name: it is cancelled");
+	}
+	open_gate($gate);
+	is(buckets_of($job, $store), '0 0', "$name: and has touched nothing");
+	finish($job);
+	exactly_once("$name: asking");
+}
+
 # A parent dispatches its divided child.
 sub parent
 {
@@ -432,6 +457,7 @@ sub suite
 	rescaled($name, $store);
 	never_the_same($name, $store);
 	locked_state($name, $store);
+	slow_function($name, $store);
 	hanging_store($name, $store) if $store eq 'redis';
 	parent($name, $store);
 	killed($name, $store);
