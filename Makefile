@@ -184,7 +184,17 @@ $(OBJS) $(REDIS_OBJS): .build-flags
 -include $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d)
 
 ifneq ($(WITH_REDIS),no)
-REDIS_TLS := $(shell printf '%s' '\#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo -DSWEEP_REDIS_TLS)
+hash := \#
+have_header = $(shell echo '$(hash)include <$(1)>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo found)
+REDIS_TLS := $(if $(call have_header,openssl/ssl.h),-DSWEEP_REDIS_TLS)
+ifeq (,$(call have_header,hiredis/hiredis.h))
+$(REDIS_SOURCES:.c=.o): | need-hiredis
+.PHONY: need-hiredis
+need-hiredis:
+	@echo 'hiredis is missing: "make prerequisites" installs it (as root on Debian or' >&2
+	@echo 'Ubuntu); make WITH_REDIS=no builds without the module for Redis.' >&2
+	@false
+endif
 $(REDIS_SOURCES:.c=.o): override CPPFLAGS += $(REDIS_TLS)
 $(REDIS_MODULE)$(DLSUFFIX): $(REDIS_OBJS)
 	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) -lhiredis $(if $(REDIS_TLS),-lssl -lcrypto)
