@@ -32,8 +32,11 @@ BEGIN
 END
 $$;
 
+-- Each deleted and handed on once, and the statistics exact; else nothing that could be right.
 CREATE FUNCTION bench.effect() RETURNS bigint
 	LANGUAGE sql
 AS $$
-	SELECT count(DISTINCT store_dir) FROM ci_deleted_objects
+	SELECT CASE WHEN count(*) = count(DISTINCT store_dir) AND count(*) = (SELECT sum((payload -> 'count')::bigint) FROM sweep.queue_message)
+			AND NOT EXISTS (SELECT FROM p_ci_job_artifacts WHERE expire_at < now() - interval '1 hour') THEN count(*) ELSE -1 END
+		FROM ci_deleted_objects
 $$;
