@@ -60,6 +60,7 @@ children_work(void *arg)
 	Datum		values[] = {Int64GetDatum(run->run_id), ObjectIdGetDatum(run->run_as)};
 	uint64		count;
 
+	work->children = NIL;
 	if (!sweep_unit_begin(run))
 		return;
 	count = sweep_sql_execute(SWEEP_SQL_DIVIDED_CHILDREN, values, NULL);

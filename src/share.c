@@ -210,6 +210,12 @@ sweep_share_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 {
 	int			tries = 1;
 
+	/* A request that came while a worker ignored its signal. */
+	if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
+	{
+		note_stop(run, error);
+		return false;
+	}
 	while (!sweep_unit_transact(run, work, arg, error))
 	{
 		if ((*error)->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SERIALIZATION_TRIES)
