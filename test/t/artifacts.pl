@@ -6,6 +6,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use RedisTest;
 use Test::More;
 use SweepTest;
 
@@ -76,6 +77,13 @@ is(sql("SELECT status, detail FROM sweep.run"), 'succeeded|{"max_buckets": 0}', 
 is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'and touches no bucket');
 is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $expired, 'nor an artifact');
 
+# ---------------------------------------------------------------- nobody can say whether it is on
+sql('ALTER TABLE sweep.feature_flag RENAME TO elsewhere');
+my $failed = sql("SELECT sweep.start('$scheduler')");
+soon($node, "SELECT status || ' ' || sqlstate FROM sweep.run WHERE run_id = $failed", 'failed 42P01', 'a flag that cannot be asked for fails the run');
+is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'which touches no bucket');
+sql('ALTER TABLE sweep.elsewhere RENAME TO feature_flag');
+
 # ---------------------------------------------------------------- five shares, two schedulers
 sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts')");
 my $gate = session($node);
@@ -84,7 +92,7 @@ sql("SELECT sweep.start('$scheduler') FROM generate_series(1, 2)");
 shares_at_gate(5, 'five shares work side by side');
 is(sql(q{SELECT string_agg(bucket::text, ' ' ORDER BY bucket) FROM sweep.buckets WHERE state = 'occupied' AND holder IS NOT NULL}), '0 1 2 3 4',
 	'each has a bucket of its own');
-is(sql(qq{SELECT sum((detail -> 'missing_count')::int), max((detail -> 'max_buckets')::int) FROM sweep.run WHERE job = '$scheduler'}), '5|5',
+is(sql(qq{SELECT sum((detail -> 'missing_count')::int), max((detail -> 'max_buckets')::int) FROM sweep.run WHERE job = '$scheduler' AND run_id > $failed}), '5|5',
 	'the five missing buckets were added once');
 
 # one of them is cancelled: its batch is rolled back, and its bucket is free again
@@ -133,5 +141,27 @@ sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"timeout\
 is(sql('SELECT count(*) FROM sweep.gitlab_artifact_list'), 0, 'after a crash there are no lists');
 finish();
 all_once('a crash');
+
+# ---------------------------------------------------------------- with GitLab's own buckets
+SKIP:
+{
+	skip 'without Redis', 4 unless RedisTest::module_exists() && RedisTest::servers();
+	my $redis = RedisTest->new;
+	my $key = '{bulk_delete_expired_job_artifacts}';
+
+	$node->append_conf('postgresql.conf', "pg_sweep.redis_url = '" . $redis->url . "'");
+	$node->reload;
+	fill();
+	sql("SELECT sweep.alter_job('$child', '{\"bucket_store\": \"redis\", \"bucket_recovery\": \"10 min\", \"timeout\": \"5 min\"}')");
+	$gate = session($node);
+	$gate->query('SELECT pg_advisory_lock(77)');
+	sql("SELECT sweep.start('$scheduler')");
+	shares_at_gate(5, 'five with buckets in Redis');
+	is($redis->members("$key:available_buckets") . '|' . $redis->scored("$key:occupied_buckets"), '|0 1 2 3 4',
+		'which are those of GitLab');
+	$gate->query('SELECT pg_advisory_unlock_all()');
+	finish();
+	all_once('buckets in Redis');
+}
 
 done_testing();
