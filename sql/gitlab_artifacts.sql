@@ -113,6 +113,24 @@ ROLLBACK;
 BEGIN;
 SELECT batches, rows, deleted FROM pg_temp.run(size => 1);
 ROLLBACK;
+-- batches that are smaller than those it was read for, as the last one of a run with max_rows is
+BEGIN;
+CREATE FUNCTION pg_temp.batches(VARIADIC sizes int[]) RETURNS TABLE (size int, rows bigint, gone text)
+	LANGUAGE plpgsql AS $$
+DECLARE
+	progress sweep.progress;
+BEGIN
+	FOREACH size IN ARRAY sizes LOOP
+		progress := sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(size, progress.cursor,
+			'{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": []}', '2026-01-08Z', NULL, NULL, NULL, 1)::sweep.batch);
+		rows := progress.rows;
+		gone := (SELECT string_agg(i::text, ' ' ORDER BY i) FROM generate_series(1, 30) AS i WHERE i NOT IN (SELECT id FROM gitlab.p_ci_job_artifacts));
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+SELECT * FROM pg_temp.batches(4, 3, 2, 1, 3, 5, 4, 4, 4);
+ROLLBACK;
 -- one number of shares after another, and back
 BEGIN;
 SELECT sum(rows) FROM pg_temp.run(5, as_of => '2025-12-03 00:00:15Z');

@@ -73,7 +73,7 @@ GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolea
 	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch),
 	sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(jsonb, boolean), sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch),
 	sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean), sweep.gitlab_artifact_buckets(sweep.batch), sweep.gitlab_artifacts_step(text),
-	sweep.gitlab_take_artifacts(oid, int, int, bigint), sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean),
+	sweep.gitlab_take_artifacts(oid, int, int, bigint, int), sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean),
 	sweep.gitlab_list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]), sweep.gitlab_refreshing_projects(sweep.batch),
 	sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch), sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts(sweep.batch),
 	sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz), sweep.gitlab_read_plain_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz),

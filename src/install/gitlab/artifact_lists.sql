@@ -45,27 +45,38 @@ COMMENT ON COLUMN sweep.gitlab_artifact_position.read_to IS 'expire_at of the la
 COMMENT ON COLUMN sweep.gitlab_artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
 
 -- ------------------------------------------------------------------ the lists
-CREATE FUNCTION sweep._gitlab_take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint) RETURNS sweep.gitlab_artifact_list
+CREATE FUNCTION sweep._gitlab_take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep.gitlab_artifact_list
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
 	taken sweep.gitlab_artifact_list;
 BEGIN
-	DELETE FROM sweep.gitlab_artifact_list AS l
-		WHERE l.ctid = (SELECT o.ctid FROM sweep.gitlab_artifact_list AS o
-			WHERE o.role_id = caller AND o.table_id = _gitlab_take_artifacts.table_id AND o.buckets = _gitlab_take_artifacts.buckets
-				AND o.bucket = _gitlab_take_artifacts.bucket AND o.list_id > after
-			ORDER BY o.list_id LIMIT 1 FOR UPDATE SKIP LOCKED)
-		RETURNING l.* INTO taken;
+	SELECT l.* INTO taken FROM sweep.gitlab_artifact_list AS l
+		WHERE l.role_id = caller AND l.table_id = _gitlab_take_artifacts.table_id AND l.buckets = _gitlab_take_artifacts.buckets
+			AND l.bucket = _gitlab_take_artifacts.bucket AND l.list_id > after
+		ORDER BY l.list_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+	IF cardinality(taken.places) <= size THEN
+		DELETE FROM sweep.gitlab_artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
+			AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
+	ELSIF FOUND THEN
+		-- It was read for larger batches; what is left of it is found again behind the number before it.
+		UPDATE sweep.gitlab_artifact_list AS l SET partition_ids = l.partition_ids[size + 1:], places = l.places[size + 1:]
+			WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
+				AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
+		taken.partition_ids := taken.partition_ids[:size];
+		taken.places := taken.places[:size];
+		taken.is_last := false;
+		taken.list_id := taken.list_id - 1;
+	END IF;
 	RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_take_artifacts(oid, oid, int, int, bigint) IS 'implements sweep.gitlab_take_artifacts';
+COMMENT ON FUNCTION sweep._gitlab_take_artifacts(oid, oid, int, int, bigint, int) IS 'implements sweep.gitlab_take_artifacts';
 
-CREATE FUNCTION sweep.gitlab_take_artifacts(table_id oid, buckets int, bucket int, after bigint) RETURNS sweep.gitlab_artifact_list
+CREATE FUNCTION sweep.gitlab_take_artifacts(table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep.gitlab_artifact_list
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_take_artifacts(oid, int, int, bigint) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
+COMMENT ON FUNCTION sweep.gitlab_take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
 
 -- From where to read, for whom: {"for": "all" | "self" | "nobody", "from": …}. Nobody: somebody else has
 -- just read for this bucket. Who reads for all holds the lock until the end of the transaction.

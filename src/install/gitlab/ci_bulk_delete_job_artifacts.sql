@@ -179,7 +179,7 @@ BEGIN
 	END IF;
 
 	WHILE rows = 0 LOOP
-		list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, last_list);
+		list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, last_list, b.size);
 		IF list.list_id IS NULL THEN
 			read_on := sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
 			first := false;
