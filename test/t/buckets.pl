@@ -268,6 +268,30 @@ sub stopped_process
 	is(buckets_of($job, $store), '0 1', "$name: the bucket is given back by its owner");
 }
 
+# Even what is done at the commit itself, by a deferred trigger, cannot be done too late.
+sub late_commit
+{
+	my ($name, $store) = @_;
+	my $job = "$name late";
+	my $gate = hold_gate($node, 48);
+
+	sql(q{CREATE OR REPLACE FUNCTION t.wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM pg_advisory_xact_lock(48, 1); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON t.deleted DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION t.wait_at_commit()});
+	create($job, $store, q{buckets => 1, bucket_recovery => '2 s', timeout => '1 s'});
+	my $run = start($job);
+	at_bucket_gate(48, 1, "$name: a share is about to commit");
+	until_recovered($run, '2 s');
+	open_gate($gate);
+	is(ended_run($node, $run), 'failed error 0 0', "$name: too late, it fails");
+	like(sql("SELECT error FROM sweep.run WHERE run_id = $run"), qr/^share of job "$job" has lost bucket 0 while it committed/, "$name: and says why");
+	is(sql('SELECT count(*) FROM t.deleted'), 0, "$name: it deleted nothing");
+	sql('DROP TRIGGER wait_at_commit ON t.deleted');
+	finish($job);
+	exactly_once("$name: late");
+}
+
 # Another number of buckets while shares are at work.
 sub rescaled
 {
@@ -454,6 +478,7 @@ sub suite
 	more_buckets_than_workers($name, $store);
 	cancelled_and_failed($name, $store);
 	stopped_process($name, $store);
+	late_commit($name, $store);
 	rescaled($name, $store);
 	never_the_same($name, $store);
 	locked_state($name, $store);
