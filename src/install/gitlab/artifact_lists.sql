@@ -88,34 +88,32 @@ DECLARE
 	-- so many batches may wait in lists; when nobody takes those of the other buckets, reading for all only makes them longer
 	longest constant int := 2000;
 	position sweep.gitlab_artifact_position;
-	of_this sweep.gitlab_artifact_list;
+	of_table constant oid := _gitlab_start_reading.table_id;
+	of_buckets constant int := _gitlab_start_reading.buckets;
 BEGIN
-	of_this.role_id := caller;
-	of_this.table_id := _gitlab_start_reading.table_id;
-	of_this.buckets := _gitlab_start_reading.buckets;
 	SELECT * INTO position FROM sweep.gitlab_artifact_position
-		WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets FOR UPDATE SKIP LOCKED;
+		WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets FOR UPDATE SKIP LOCKED;
 	IF NOT FOUND THEN
 		IF NOT wait THEN
 			RETURN '{"for": "nobody"}';
 		END IF;
 		BEGIN
-			INSERT INTO sweep.gitlab_artifact_position (role_id, table_id, buckets) VALUES (caller, of_this.table_id, of_this.buckets)
+			INSERT INTO sweep.gitlab_artifact_position (role_id, table_id, buckets) VALUES (caller, of_table, of_buckets)
 				ON CONFLICT DO NOTHING;
 			SELECT * INTO position FROM sweep.gitlab_artifact_position
-				WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets FOR UPDATE;
+				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets FOR UPDATE;
 			IF NOT FOUND THEN -- a restart for another number of buckets has just removed it
 				RETURN '{"for": "nobody"}';
 			END IF;
 		EXCEPTION WHEN lock_not_available THEN
 			SELECT * INTO position FROM sweep.gitlab_artifact_position
-				WHERE role_id = caller AND table_id = of_this.table_id AND buckets = of_this.buckets;
+				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
 			-- Who reads after everything was drained has begun at the front.
 			RETURN jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
 		END;
 	END IF;
-	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_this.table_id
-			AND buckets = of_this.buckets AND bucket = _gitlab_start_reading.bucket AND list_id > after FOR UPDATE SKIP LOCKED) THEN
+	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
+			AND buckets = of_buckets AND bucket = _gitlab_start_reading.bucket AND list_id > after FOR UPDATE SKIP LOCKED) THEN
 		RETURN '{"for": "nobody"}';
 	END IF;
 	IF position.drained AND first THEN
@@ -123,16 +121,16 @@ BEGIN
 		WITH other AS (
 			DELETE FROM sweep.gitlab_artifact_position WHERE ctid = ANY (ARRAY(
 				SELECT o.ctid FROM sweep.gitlab_artifact_position o
-				WHERE o.role_id = caller AND o.table_id = of_this.table_id AND o.buckets <> of_this.buckets FOR UPDATE SKIP LOCKED))
+				WHERE o.role_id = caller AND o.table_id = of_table AND o.buckets <> of_buckets FOR UPDATE SKIP LOCKED))
 			RETURNING buckets
 		)
 		DELETE FROM sweep.gitlab_artifact_list WHERE ctid = ANY (ARRAY(
-			SELECT o.ctid FROM sweep.gitlab_artifact_list o WHERE o.role_id = caller AND o.table_id = of_this.table_id
-				AND (o.buckets = of_this.buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
+			SELECT o.ctid FROM sweep.gitlab_artifact_list o WHERE o.role_id = caller AND o.table_id = of_table
+				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	IF (SELECT count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_this.table_id
-			AND buckets = of_this.buckets LIMIT longest) AS l) = longest THEN
+	IF (SELECT count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
+			AND buckets = of_buckets LIMIT longest) AS l) = longest THEN
 		RETURN jsonb_build_object('for', 'self', 'from', position.read_to);
 	END IF;
 	RETURN jsonb_build_object('for', 'all', 'from', position.read_to);
