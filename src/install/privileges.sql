@@ -61,8 +61,8 @@ GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolea
 	sweep.gitlab_stuck_builds_functions(text), sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb),
 	sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean),
 	sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean),
-	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
-	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_at_once(sweep.batch, jsonb), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
+	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds_at_once(sweep.batch), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
+	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_at_once(sweep.batch), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
 	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
 	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
 	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) TO sweep_admin, sweep_user;

@@ -12,5 +12,5 @@ SELECT i, 100 + i * 3 / (:rows + 1), 'Ci::Build',
 	1 + i % 1000, i / 10, i / 3, 1 + i % 200, 1 + i % 500, 'rspec ' || i % 40, 'main', 0, false, true, false
 FROM (SELECT i, i % :every = 0 AND i <= :last AS due,
 		now() AT TIME ZONE 'UTC' - interval '1 s' * CASE WHEN i % :every = 0 THEN 7200 + (:rows - i) * 100000 / :rows
-			ELSE (:rows - i) * 3000 / :rows END AS at
+			ELSE (:rows - i) * 600 / :rows END AS at
 	FROM generate_series(1::bigint, :rows) AS i) AS build;
