@@ -39,8 +39,11 @@
 --
 -- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each
 -- partition. The plan is a merge of these, with the ids of one created_at and
--- project sorted, so a batch reads what it returns. The write is by the primary
--- key, with partition_id, so that it looks into one partition.
+-- project sorted, so a batch reads what it returns. Where many builds of a project
+-- share one created_at, as after a bulk insert, it would read all that are left of
+-- them each time; while there are four batches of them it walks along the ids of the
+-- project instead. The write is by the primary key, with partition_id, so that it
+-- looks into one partition.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
@@ -54,6 +57,7 @@ DECLARE
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
 	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	many constant int := 4;
 	lowest_id constant bigint := -9223372036854775808;
 	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
 	last_at constant timestamp := CASE WHEN among_nulls THEN 'infinity' ELSE coalesce(b.cursor ->> 'created_at', '-infinity') END;
@@ -69,6 +73,26 @@ BEGIN
 		RAISE LOG 'Cleaning %, timed-out builds', stuck_in;
 	END IF;
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+
+	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at = last_at AND project_id = last_project AND id > last_id
+			LIMIT b.size * many) AS same) = b.size * many THEN
+		RETURN QUERY
+			SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
+					'partition_id', p.partition_id, 'lock_version', p.lock_version)
+			FROM p_ci_builds AS p
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at = last_at AND project_id = last_project AND id > last_id
+				AND created_at < coalesce(created_before, 'infinity'::timestamp)
+				AND (updated_before IS NULL OR updated_at < updated_before)
+				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			ORDER BY id
+			LIMIT b.size;
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
 
 	RETURN QUERY
 		SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
