@@ -29,6 +29,7 @@ SOURCES = \
 	src/unit.c \
 	src/failure.c \
 	src/items.c \
+	src/definition.c \
 	src/run.c \
 	src/call.c \
 	src/preview.c \

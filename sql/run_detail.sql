@@ -41,9 +41,9 @@ SELECT sweep.create_job('run_detail', 'run_detail.step');
 -- keys are kept apart, those of one batch stay
 \set parts '[{"only first": 1}, {"only second": 2}, {"": 3}]'
 :run
--- an array keeps its first 100 elements
+-- an array keeps its first 32 elements
 SELECT jsonb_agg(jsonb_build_object('ids', ids)) AS parts FROM (
-	SELECT jsonb_agg(i ORDER BY i) AS ids FROM generate_series(0, 239) AS i GROUP BY i / 60 ORDER BY min(i)) AS part \gset
+	SELECT jsonb_agg(i ORDER BY i) AS ids FROM generate_series(0, 79) AS i GROUP BY i / 20 ORDER BY min(i)) AS part \gset
 CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
 SELECT batches, jsonb_array_length(detail -> 'ids') AS elements, detail -> 'ids' -> 0 AS first, detail -> 'ids' -> -1 AS last
 	FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;

@@ -19,6 +19,7 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "definition.h"
 #include "lease.h"
 #include "run.h"
 #include "shared.h"
@@ -137,7 +138,8 @@ prepare_work(void *arg)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("job \"%s\" does not exist", text_to_cstring(request->name)),
 				 errhint("The view sweep.jobs lists the jobs of this database.")));
-	sweep_run_read_job(run);
+	sweep_definition_read(run, 1);
+	sweep_run_fix_clock(run);
 	sweep_run_check_role(run);
 	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
 	run->run_id = sweep_sql_int64(1);

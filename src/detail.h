@@ -15,6 +15,6 @@
 extern Jsonb *sweep_detail_merge(Jsonb *total, Jsonb *part);
 
 /* An array of the detail keeps its first elements: it is written with every batch. */
-#define SWEEP_DETAIL_MAX_ELEMENTS 100
+#define SWEEP_DETAIL_MAX_ELEMENTS 32
 
 #endif							/* SWEEP_DETAIL_H */

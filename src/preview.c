@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "definition.h"
 #include "items.h"
 #include "loop.h"
 #include "run.h"
@@ -111,7 +112,8 @@ read_work(void *arg)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("job \"%s\" does not exist", TextDatumGetCString(request[0])),
 				 errhint("The view sweep.jobs lists the jobs of this database.")));
-	sweep_run_read_job(preview->run);
+	sweep_definition_read(preview->run, 1);
+	sweep_run_fix_clock(preview->run);
 }
 
 static void

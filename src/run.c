@@ -29,7 +29,6 @@
 #include "unit.h"
 #include "worker.h"
 
-static TimestampTz fixed_clock(Jsonb *args);
 static bool begin_run(SweepRun *run);
 static bool is_stopped(const SweepRun *run);
 static void children_work(void *arg);
@@ -57,47 +56,15 @@ sweep_run_create(MemoryContext parent, SweepSlot *slot)
 }
 
 void
-sweep_run_read_job(SweepRun *run)
-{
-	MemoryContext context = run->context;
-	char	   *flush;
-
-	run->job = sweep_sql_text(1, context);
-	run->step_name = sweep_sql_text(2, context);
-	run->batch_sql = sweep_sql_text(3, context);
-	run->limits.batch_size = sweep_sql_int32(4);
-	run->limits.max_batches = sweep_sql_int32(5);
-	run->limits.max_rows = sweep_sql_int64(6);
-	run->limits.timeout_us = sweep_sql_interval_us(7, -1);
-	run->lease_key = sweep_sql_text(8, context);
-	run->lease_ttl_us = sweep_sql_interval_us(9, 0);
-	run->lock_retries = sweep_sql_int32(10);
-	run->lock_retry_delay_ms = sweep_sql_interval_us(11, 0) / 1000;
-	flush = sweep_sql_text(12, context);
-	run->flush_batch = strcmp(flush, "batch") == 0;
-	run->keep_cursor = sweep_sql_bool(13);
-	run->run_as = sweep_sql_oid(14);
-	run->pick_name = sweep_sql_text(15, context);
-	run->rescue_name = sweep_sql_text(16, context);
-	run->item_per_transaction = strcmp(sweep_sql_text(17, context), "row") == 0;
-	run->row_retries = sweep_sql_int32(18);
-	run->has_children = sweep_sql_bool(19);
-	run->args = sweep_sql_jsonb(20, context);
-	run->as_of = fixed_clock(run->args);
-}
-
-/* The as_of of the args, or 0 when they have none. */
-static TimestampTz
-fixed_clock(Jsonb *args)
+sweep_run_fix_clock(SweepRun *run)
 {
 	JsonbValue	buffer;
-	JsonbValue *value = getKeyJsonValueFromContainer(&args->root, "as_of", strlen("as_of"), &buffer);
+	JsonbValue *value = getKeyJsonValueFromContainer(&run->args->root, "as_of", strlen("as_of"), &buffer);
 
-	if (value == NULL || value->type != jbvString)
-		return 0;
-	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
-												   CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
-												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	if (value != NULL && value->type == jbvString)
+		run->as_of = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+															 CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
+															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 }
 
 void
@@ -249,14 +216,18 @@ start_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	if (sweep_unit_begin(run))
+	{
+		sweep_run_fix_clock(run);
 		start_row(run);
+	}
 	RESUME_CANCEL_INTERRUPTS();
 }
 
 static void
 start_row(SweepRun *run)
 {
-	Datum		values[] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), BoolGetDatum(run->keep_cursor)};
+	Datum		values[] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid)};
+	Datum		job;
 
 	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, NULL) == 0)
 	{
@@ -266,8 +237,11 @@ start_row(SweepRun *run)
 		return;
 	}
 	run->state.tid = sweep_sql_tid(1);
-	run->state.cursor = sweep_sql_jsonb(2, run->context);
-	run->has_quarantine = sweep_sql_bool(3);
+	/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
+	job = CStringGetTextDatum(run->job);
+	if (run->keep_cursor && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
+		run->state.cursor = sweep_sql_jsonb(1, run->context);
+	run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
 	run->begun = true;
 	sweep_report_begin(run);
 }

@@ -23,7 +23,7 @@ typedef struct SweepRunState
 
 typedef struct SweepRun
 {
-	/* Definition, as it was when the run began */
+	/* Definition, as it was when the run was started; see definition.c */
 	int64		run_id;
 	char	   *job;
 	char	   *step_name;
@@ -76,8 +76,8 @@ typedef struct SweepRun
 
 extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
-/* Takes the job from the columns of SWEEP_SQL_READ_RUN or SWEEP_SQL_READ_JOB. */
-extern void sweep_run_read_job(SweepRun *run);
+/* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
+extern void sweep_run_fix_clock(SweepRun *run);
 
 /* Raises unless the args of a run are an object. */
 extern void sweep_run_check_args(Jsonb *args, const char *job);

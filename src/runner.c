@@ -12,6 +12,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
+#include "definition.h"
 #include "lease.h"
 #include "run.h"
 #include "runner.h"
@@ -34,7 +35,8 @@ static void give_slot_back(int code, Datum arg);
 static RunnerContext runner;
 
 bool
-sweep_runner_start(const SweepStartableRun *run, int *slot_index, BackgroundWorkerHandle **handle, const char **reason)
+sweep_runner_start(const SweepRun *run, int64 expected_rows, int *slot_index,
+				   BackgroundWorkerHandle **handle, const char **reason)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
 	SweepShared *shared = sweep_shared();
@@ -53,7 +55,8 @@ sweep_runner_start(const SweepStartableRun *run, int *slot_index, BackgroundWork
 		*reason = "pg_sweep.max_running_jobs";
 		return false;
 	}
-	slot->live.estimated_rows = run->expected_rows;
+	slot->live.estimated_rows = expected_rows;
+	slot->definition_size = sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
 	args.index = slot - shared->slots;
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
@@ -83,7 +86,12 @@ sweep_runner_main(Datum arg)
 
 	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
 	runner.run->run_id = args.run_id;
-	if (!sweep_unit_transact(runner.run, read_work, &runner, &error))
+	if (runner.slot->definition_size > 0)
+	{
+		sweep_definition_unpack(runner.run, runner.slot->definition);
+		runner.found = sweep_lease_acquire_run(args.run_id);
+	}
+	else if (!sweep_unit_transact(runner.run, read_work, &runner, &error))
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
 				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
@@ -105,7 +113,7 @@ read_work(void *arg)
 
 	if (!sweep_unit_begin(context->run) || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
-	sweep_run_read_job(context->run);
+	sweep_definition_read(context->run, 1);
 	context->found = sweep_lease_acquire_run(context->run->run_id);
 }
 

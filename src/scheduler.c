@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "definition.h"
 #include "lease.h"
 #include "runner.h"
 #include "scheduler.h"
@@ -46,6 +47,12 @@
 /* A worker that was registered by an earlier scheduler and never came up is given up after this. */
 #define ORPHAN_AGE_MS 60000
 
+typedef struct StartableRun
+{
+	SweepRun	run;			/* its id and definition */
+	int64		expected_rows;
+} StartableRun;
+
 typedef struct Scheduler
 {
 	SweepDatabase *entry;
@@ -56,7 +63,7 @@ typedef struct Scheduler
 	bool		absent;			/* the extension is not, or no longer, there */
 	bool		booted;			/* @reboot jobs are queued */
 	bool		news;			/* runs may start that could not when the tick began */
-	List	   *startable;		/* of SweepStartableRun */
+	List	   *startable;		/* of StartableRun */
 	bool		history_locked;
 	bool		tick_failed;
 	const char *short_of;		/* the setting that keeps runs waiting, NULL when none waits */
@@ -216,14 +223,14 @@ startable_work(void *arg)
 	for (uint64 i = 0; i < count; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(scheduler.tick_context);
-		SweepStartableRun *run = palloc0(sizeof(SweepStartableRun));
+		StartableRun *startable = palloc0(sizeof(StartableRun));
 
 		sweep_sql_row(i);
-		run->run_id = sweep_sql_int64(1);
-		run->job = sweep_sql_text(2, scheduler.tick_context);
-		run->run_as = sweep_sql_oid(3);
-		run->expected_rows = sweep_sql_int64(4);
-		scheduler.startable = lappend(scheduler.startable, run);
+		startable->run.context = scheduler.tick_context;
+		startable->run.run_id = sweep_sql_int64(1);
+		startable->expected_rows = sweep_sql_int64(2);
+		sweep_definition_read(&startable->run, 3);
+		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
 }
@@ -253,11 +260,11 @@ start_runs(void)
 
 	foreach(cell, scheduler.startable)
 	{
-		SweepStartableRun *run = lfirst(cell);
+		StartableRun *startable = lfirst(cell);
 		BackgroundWorkerHandle *handle = NULL;
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 		int			slot;
-		bool		started = sweep_runner_start(run, &slot, &handle, &reason);
+		bool		started = sweep_runner_start(&startable->run, startable->expected_rows, &slot, &handle, &reason);
 
 		MemoryContextSwitchTo(old);
 		if (!started)

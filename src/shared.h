@@ -16,6 +16,7 @@
 
 #define SWEEP_MAX_DATABASES 128
 #define SWEEP_JOB_NAME_SIZE 64
+#define SWEEP_DEFINITION_SIZE 4096
 
 /* Reasons for which another process asks a run to stop. */
 #define SWEEP_STOP_REQUEST_CANCEL	0x01
@@ -69,6 +70,9 @@ typedef struct SweepSlot
 	pg_atomic_uint64 lease_deadline_us;
 	slock_t		mutex;
 	SweepLiveProgress live;
+	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */
+	Size		definition_size;
+	char		definition[SWEEP_DEFINITION_SIZE];
 } SweepSlot;
 
 typedef enum SweepDatabaseState

@@ -42,9 +42,10 @@ static const SweepStatementText statements[] = {
 	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_START_RUN] = {
 		"UPDATE sweep.run_live AS r SET status = 'running', started_at = clock_timestamp(), pid = $2 "
-		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid, "
-		"CASE WHEN $3 THEN sweep._kept_cursor(r.job) END, EXISTS (SELECT FROM sweep.quarantine q WHERE q.job = r.job)",
-	3, {INT8OID, INT4OID, BOOLOID}},
+		"WHERE r.run_id = $1 AND r.status = 'waiting' RETURNING r.ctid",
+	2, {INT8OID, INT4OID}},
+	[SWEEP_SQL_KEPT_CURSOR] = {"SELECT sweep._kept_cursor($1)", 1, {TEXTOID}},
+	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantine q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
 	12, RUN_TYPES},
@@ -74,7 +75,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT run_id, job, run_as, expected_rows FROM sweep._startable_runs($1)", 1, {TIMESTAMPTZOID}},
+		"SELECT r.run_id, r.expected_rows, " JOB_COLUMNS "r.args FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},

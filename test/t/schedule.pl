@@ -169,6 +169,20 @@ $waiter->quit;
 ($status, $output, $message) = $node->psql('postgres', 'CALL sweep.wait(999999)');
 like($message, qr/ERROR:  run 999999 does not exist/, 'wait: not for a run that there is not');
 
+# ---------------------------------------------------------------- not too often
+$node->append_conf('postgresql.conf', "pg_sweep.min_interval = '10 s'");
+$node->reload;
+soon($node, 'SHOW pg_sweep.min_interval', '10s', 'min_interval: a reload is enough');
+for my $schedule ('every 9 seconds', '*/5 * * * * *', '0,1 0 * * * *')
+{
+	($status, $output, $message) = $node->psql('postgres', "SELECT sweep.create_job('often', step => 't.note', schedule => '$schedule')");
+	like($message, qr/ERROR:  schedule "\Q$schedule\E" is due every 00:00:0[159], more often than pg_sweep.min_interval allows/,
+		"min_interval: $schedule is refused");
+}
+is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 0, 'min_interval: no job is left behind');
+query(q{SELECT sweep.create_job('often', step => 't.note', schedule => 'every 10 seconds', enabled => false)});
+is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 1, 'min_interval: what is not more often is accepted');
+
 # ---------------------------------------------------------------- once, later
 $run = query(q{SELECT sweep.start('once', delay => '2 s')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: it runs');

@@ -1,0 +1,52 @@
+# A run in the background knows of its job what CALL knows, however long the definition is.
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('background_run');
+
+$node->safe_psql('postgres', q{
+	CREATE TABLE t.seen (run_id bigint, size int, args jsonb, as_of timestamptz, cursor jsonb);
+	CREATE FUNCTION t.look(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO t.seen VALUES (b.run_id, b.size, b.args, b.as_of, b.cursor);
+		RETURN ROW(b.size, to_jsonb(b.run_id), NULL)::sweep.progress;
+	END $$;
+});
+
+# The short definition is handed over in shared memory, the long one is not and is read by the run.
+for my $length (10, 10000)
+{
+	my $job = "job of $length";
+
+	$node->safe_psql('postgres', qq{
+		SELECT sweep.create_job('$job', step => 't.look', args => jsonb_build_object('padding', repeat('x', $length), 'a', 1, 'b', 2),
+			batch_size => 7, max_rows => 16, keep_cursor => true, lease_key => 'key of $length', lease_ttl => '1 min', timeout => '1 h');
+		CALL sweep.run('$job', '{"b": 3, "as_of": "2026-01-02T03:04:05Z"}');
+		TRUNCATE t.seen;
+	});
+	my $id = $node->safe_psql('postgres', qq{SELECT sweep.start('$job', '{"b": 3, "as_of": "2026-01-02T03:04:05Z"}')});
+	$node->safe_psql('postgres', "CALL sweep.wait($id)");
+	is($node->safe_psql('postgres', q{SELECT string_agg(size::text, ' ' ORDER BY size DESC) FROM t.seen}), '7 7 2', "$job: its limits");
+	is($node->safe_psql('postgres', q{
+		SELECT DISTINCT length(args ->> 'padding'), args - 'padding', as_of AT TIME ZONE 'UTC' FROM t.seen}),
+		$length . '|{"a": 1, "b": 3, "as_of": "2026-01-02T03:04:05Z"}|2026-01-02 03:04:05', "$job: its args");
+	is($node->safe_psql('postgres', "SELECT bool_or(cursor = to_jsonb($id)), bool_or(cursor < to_jsonb($id)) FROM t.seen"), 't|t',
+		"$job: the cursor it kept");
+	is($node->safe_psql('postgres', "SELECT rows, batches, stop_reason FROM sweep.run WHERE run_id = $id"), '16|3|max_rows',
+		"$job: what came of it");
+}
+
+# Changed between two runs: the next one has the new definition.
+$node->safe_psql('postgres', q{
+	SELECT sweep.alter_job('job of 10', '{"batch_size": 3, "max_rows": 3, "args": {}}');
+	TRUNCATE t.seen;
+	CALL sweep.wait(sweep.start('job of 10'));
+});
+is($node->safe_psql('postgres', 'SELECT size, args FROM t.seen'), '3|{}', 'a changed definition holds for the next run');
+
+$node->stop;
+done_testing();
