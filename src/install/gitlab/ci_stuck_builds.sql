@@ -131,15 +131,13 @@ CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.prog
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	retries constant int := 3;
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	picked constant jsonb[] := b.items;
-	item jsonb := picked[1];
+	item jsonb := b.items[1];
 	dropped record;
 	unwritten jsonb[];
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	IF picked[2] IS NULL AND pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid = 'int'::regtype::oid THEN
+	IF b.items[2] IS NULL AND pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid = 'int'::regtype::oid THEN
 		UPDATE p_ci_builds AS p
 			SET status = b.args ->> 'final_status'::text,
 				failure_reason = CASE WHEN b.args ->> 'final_status'::text = 'failed'::text
@@ -165,18 +163,19 @@ BEGIN
 			END IF;
 			RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
 		END IF;
-		unwritten := picked;
+		unwritten := b.items;
 	ELSE
 		unwritten := sweep.gitlab_drop_stuck_builds_at_once(b);
 	END IF;
 
 	-- These have changed since they were read. What is still stuck is tried again as it is now.
 	DECLARE
+		retries constant int := 3;
 		stuck_in constant text := b.args ->> 'status'::text;
 		created_before constant timestamp := at - (b.args ->> 'created_older_than'::text)::interval;
 		updated_before constant timestamp := at - (b.args ->> 'updated_older_than'::text)::interval;
 		scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC';
-		rows bigint := pg_catalog.cardinality(picked) - pg_catalog.cardinality(unwritten);
+		rows bigint := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(unwritten);
 		version int;
 	BEGIN
 		FOREACH item IN ARRAY unwritten LOOP
