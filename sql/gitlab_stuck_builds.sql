@@ -128,6 +128,29 @@ SELECT jsonb_pretty(i) FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, (SELECT 
 	'2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS i;
 TRUNCATE gitlab.p_ci_builds;
 
+-- many of one project and one moment, others of the project between them: the same order, and no batch reads all of them
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, project_id, lock_version)
+	SELECT i, 100 + i % 3, CASE WHEN i % 9 = 0 THEN 'success' ELSE 'canceling' END, 'Ci::Build', '2025-12-02', CASE WHEN i % 7 > 0 THEN '2025-12-02' ELSE '2026-01-01' END::timestamp,
+		7, 0 FROM generate_series(1, 2000) AS i;
+CALL pg_temp.build(3001, 'canceling', '2025-12-02', '2025-12-02', project_id => 6);
+CALL pg_temp.build(3002, 'canceling', '2025-12-02', '2025-12-02', project_id => 8);
+CALL pg_temp.build(3003, 'canceling', '2025-12-01', '2025-12-02', project_id => 7);
+CALL pg_temp.build(3004, 'canceling', '2025-12-03', '2025-12-02', project_id => 7);
+ANALYZE gitlab.p_ci_builds;
+SELECT size, replace(pg_temp.picked('builds_drop_canceling', size), ' | ', ' ') = concat_ws(' ', 3003, 3001,
+		(SELECT string_agg(i::text, ' ') FROM generate_series(1, 2000) AS i WHERE i % 9 > 0 AND i % 7 > 0), 3002, 3004) AS right_order
+	FROM unnest('{40,100,2000}'::int[]) AS size;
+CREATE FUNCTION pg_temp.builds_read() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+	SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables
+		WHERE relid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'gitlab.p_ci_builds'::regclass)
+$$;
+BEGIN;
+SELECT pg_temp.builds_read() AS read_before \gset
+SELECT length(pg_temp.picked('builds_drop_canceling', 40)) > 0 AS picked;
+SELECT pg_temp.builds_read() - :read_before < 30000 AS few;
+COMMIT;
+TRUNCATE gitlab.p_ci_builds;
+
 -- the effect: processed says that the pipeline has to look, but not at a build that was retried; one message per pipeline
 CALL pg_temp.build(1, 'canceling', '2025-12-01', '2025-12-01', retried => true);
 CALL pg_temp.build(2, 'canceling', '2025-12-02', '2025-12-01', retried => false);

@@ -40,10 +40,13 @@ BEGIN
 END
 $$;
 
--- Fails for the items that are hopeless.
+-- Fails for the items that are hopeless, and has nothing to do for those that are gone.
 CREATE FUNCTION item_jobs.rescue(b sweep.batch, error jsonb) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO item_jobs.call (batch, error) VALUES (b, error);
+	IF b.args -> 'gone' @> b.items[1] THEN
+		RETURN ROW(0, NULL, NULL)::sweep.progress;
+	END IF;
 	UPDATE item_jobs.thing SET rescued = rescued + 1 WHERE id = b.items[1]::int;
 	IF b.args -> 'hopeless' @> b.items[1] THEN
 		RAISE EXCEPTION 'thing % is hopeless', b.items[1] USING ERRCODE = 'data_exception';
@@ -147,6 +150,14 @@ SELECT jsonb_object_agg(key, CASE WHEN key = 'context' THEN to_jsonb(value LIKE 
 	FROM item_jobs.call, jsonb_each_text(error) WHERE error IS NOT NULL GROUP BY nth ORDER BY nth;
 -- hopeless: the error of the rescue function
 SELECT item, sqlstate, split_part(message, E'\n', 1) AS message FROM sweep.quarantine;
+-- nothing to rescue: neither rescued nor in quarantine, and not kept there
+CALL item_jobs.refill(6);
+CALL sweep.run('item_jobs', '{"bad": [2, 5], "hopeless": [5]}');
+UPDATE sweep.quarantine SET next_try = now();
+UPDATE item_jobs.thing SET handled = 0;
+CALL sweep.run('item_jobs', '{"bad": [2, 3, 5], "gone": [3, 5]}');
+SELECT * FROM item_jobs.last_run;
+SELECT * FROM item_jobs.outcome;
 -- an error without detail and hint: the keys are there
 CREATE FUNCTION item_jobs.bare(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT ROW(1 / (1 - 1), NULL, NULL)::sweep.progress $$;
 SELECT sweep.create_job('item_jobs bare', step => 'item_jobs.bare', pick => 'item_jobs.pick', rescue => 'item_jobs.rescue', batch_size => 4);

@@ -46,6 +46,7 @@ typedef struct ItemBatch
 	bool		leaves_quarantine;	/* some of the items are there, and it is time to try them again */
 	SweepPiece	piece;			/* what the transaction in progress handles */
 	ErrorData  *error;			/* of the single item that failed */
+	bool		rescued;		/* the rescue function has handled rows of it */
 } ItemBatch;
 
 /* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
@@ -306,7 +307,7 @@ handle_bad_item(ItemBatch *batch)
 	{
 		if (sweep_unit_transact(run, rescue_work, batch, &error))
 		{
-			accept_piece(batch, "rescued");
+			accept_piece(batch, batch->rescued ? "rescued" : "left as it is");
 			return;
 		}
 		run->reason = SWEEP_STOP_NONE;
@@ -341,7 +342,10 @@ rescue_work(void *arg)
 	request.items = &batch->items[batch->piece.first];
 	sweep_unit_rescue(run, &request, sweep_failure_jsonb(batch->error), &progress);
 	release_handled(batch, request.items, 1);
-	run->next.rescued++;
+	/* An item that did not need it any more is not rescued. */
+	batch->rescued = progress.rows > 0;
+	if (batch->rescued)
+		run->next.rescued++;
 	finish_piece(batch, progress.rows, progress.detail);
 }
 

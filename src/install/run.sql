@@ -82,7 +82,7 @@ BEGIN
 			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lease'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
 			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped, lost or rescaled'],
-			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items that the rescue function handled'],
+			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
 			['pid', 'process that runs it, or ran it'],

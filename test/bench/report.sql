@@ -90,6 +90,14 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 			pg_temp.time_of('pages read for artifacts', format('filter %s', shares), nth) / pg_temp.time_of('pages read for artifacts', 'lists 1', nth), NULL, NULL
 		FROM (VALUES (5), (10)) AS numbers (shares), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
+	SELECT 'items', format('engine / one statement, transaction %s', kind), nth,
+			pg_temp.time_of('items', format('engine, transaction %s', kind), nth) / pg_temp.one_statement('items', nth), target, '<='
+		FROM (VALUES ('row', 1.9), ('batch', 1.1)) AS kinds (kind, target), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'items', 'faster than the client, transaction row', nth,
+			pg_temp.time_of('items', 'client, a transaction for each', nth) / pg_temp.time_of('items', 'engine, transaction row', nth), 4, '>='
+		FROM (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
 	SELECT c, 'us per batch', nth, pg_temp.us_each(c, 'engine 1 run', nth), 80, '<='
 		FROM (VALUES ('nothing'), ('one row')) AS cases (c), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL

@@ -12,6 +12,7 @@
 #	long                    the same SQL in longer runs, engine against procedure
 #	scattered               rows that are due in an order unlike that of the table
 #	artifacts               one job, divided into shares that run side by side
+#	items                   stuck builds, against one statement and against a client
 #	fixed_cost              of a batch that does nothing
 #	first_batch             time from sweep.start() to it
 #	flat                    cost per row: many rows against few, a dead front, an old snapshot
@@ -22,7 +23,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
 
-all_cases='fan_out purge distinct long scattered artifacts fixed_cost first_batch flat scheduler'
+all_cases='fan_out purge distinct long scattered items artifacts fixed_cost first_batch flat scheduler'
 cases=${CASES-}
 quick=${QUICK-}
 runs=
@@ -38,9 +39,9 @@ do
 done
 if test -n "$quick"
 then
-	rows=20000 every=10 projects=500 few=1000 dead=2000 empty_batches=1000 starts=5 seconds=5 runs=${runs:-1}
+	rows=20000 every=10 stuck_every=50 projects=500 few=1000 dead=2000 empty_batches=1000 starts=5 seconds=5 runs=${runs:-1}
 else
-	rows=1000000 every=10 projects=10000 few=10000 dead=100000 empty_batches=50000 starts=100 seconds=60 runs=${runs:-5}
+	rows=1000000 every=10 stuck_every=50 projects=10000 few=10000 dead=100000 empty_batches=50000 starts=100 seconds=60 runs=${runs:-5}
 fi
 
 cluster=$sweep_top/tmp_bench
@@ -168,10 +169,29 @@ shares()
 	note 'pages read for artifacts' "$name $2" "$pages" "$3"
 }
 
+# items_engine CASE TRANSACTION ROWS
+items_engine()
+{
+	local own total
+
+	psql_in bench_run -c "SELECT sweep.alter_job('bench', '{\"transaction\": \"$2\"}')" >/dev/null
+	read -r own total < <(psql_in bench_run -v size=100 -v flush=run -v max_batches=0 -f "$here/engine.sql")
+	note "$1" "engine, transaction $2" "$own" "$3"
+	note "$1" "engine, transaction $2, from start to end" "$total" "$3"
+}
+
+# items_client CASE ROWS: one transaction for each row, over the socket, each waits for the disk
+items_client()
+{
+	note "$1" 'client, a transaction for each' "$(pgbench -n -M prepared -f "$here/items_client.sql" -t "$2" -D n=0 \
+		-D every="$stuck_every" -D rows=$(($2 * stuck_every)) bench_run | awk -v rows="$2" '/^tps/ { print rows * 1000 / $3 }')" "$2"
+}
+
 # --------------------------------------------------------------- cases
 short_methods=('one_statement planner' 'engine 100 run' 'procedure 100 batch' 'engine 100 batch' 'procedure 100 run'
 	'one_statement index' 'engine 1000 run' 'procedure 1000 batch' 'engine 1000 batch' 'procedure 1000 run')
 long_methods=('engine 100 run' 'procedure 100 run' 'engine 100 batch' 'procedure 100 batch')
+items_methods=('one_statement planner' 'items_engine row' 'items_client' 'items_engine batch')
 scattered_methods=('one_statement planner' 'engine 100 run' 'one_statement index' 'engine 1000 run')
 
 # compare TEST FILE ROWS METHOD ...: in turns, on copies of the template bench_compare
@@ -186,7 +206,7 @@ compare()
 		for method
 		do
 			sweep_say "  $test, run $run of $runs: $method"
-			if test "$file" = purge
+			if test "$file" = purge || test "$file" = items
 			then
 				copy_template bench_compare
 			else
@@ -252,6 +272,12 @@ case_artifacts()
 		done
 	done
 	drop_database bench_compare
+}
+
+case_items()
+{
+	make_template bench_compare items p_ci_builds "$stuck_every" "$rows"
+	compare items items $((rows / stuck_every)) "${items_methods[@]}"
 }
 
 case_fixed_cost()

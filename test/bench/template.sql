@@ -10,3 +10,4 @@ CREATE EXTENSION pg_prewarm;
 CREATE SCHEMA bench;
 SELECT sweep.create_queue('environments_auto_stop') \g /dev/null
 SELECT sweep.create_queue('batched_git_ref_updates_project_cleanup') \g /dev/null
+SELECT sweep.create_queue('ci_pipeline_process') \g /dev/null

@@ -39,8 +39,11 @@
 --
 -- The index is (status, created_at, project_id) WHERE type = 'Ci::Build' in each
 -- partition. The plan is a merge of these, with the ids of one created_at and
--- project sorted, so a batch reads what it returns. The write is by the primary
--- key, with partition_id, so that it looks into one partition.
+-- project sorted, so a batch reads what it returns. Where many builds of a project
+-- share one created_at, as after a bulk insert, it would read all that are left of
+-- them each time; while there are four batches of them it walks along the ids of the
+-- project instead. The write is by the primary key, with partition_id, so that it
+-- looks into one partition.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
@@ -54,6 +57,7 @@ DECLARE
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
 	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	many constant int := 4;
 	lowest_id constant bigint := -9223372036854775808;
 	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
 	last_at constant timestamp := CASE WHEN among_nulls THEN 'infinity' ELSE coalesce(b.cursor ->> 'created_at', '-infinity') END;
@@ -69,6 +73,26 @@ BEGIN
 		RAISE LOG 'Cleaning %, timed-out builds', stuck_in;
 	END IF;
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+
+	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at = last_at AND project_id = last_project AND id > last_id
+			LIMIT b.size * many) AS same) = b.size * many THEN
+		RETURN QUERY
+			SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
+					'partition_id', p.partition_id, 'lock_version', p.lock_version)
+			FROM p_ci_builds AS p
+			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				AND created_at = last_at AND project_id = last_project AND id > last_id
+				AND created_at < coalesce(created_before, 'infinity'::timestamp)
+				AND (updated_before IS NULL OR updated_at < updated_before)
+				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			ORDER BY id
+			LIMIT b.size;
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
 
 	RETURN QUERY
 		SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
@@ -98,82 +122,91 @@ END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
 
+-- One item, of which there are as many as there are builds, has the statement
+-- below to itself, with as few expressions around it as can be: PL/pgSQL prepares
+-- each of them anew in every transaction. The reason is a number there, for the
+-- way that suits any column costs as much as all that is saved.
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	retries constant int := 3;
-	stuck_in constant text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
-	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
-	final_status constant text := b.args ->> 'final_status';
-	items jsonb[] := b.items;
-	reason jsonb;
-	item jsonb;
-	version int;
+	item jsonb := b.items[1];
 	dropped record;
-	rows bigint := 0;
+	unwritten jsonb[];
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
-		THEN b.args -> 'failure_reason_name'::text ELSE b.args -> 'failure_reason'::text END;
-	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
-	IF items[2] IS NOT NULL THEN
-		items := sweep.gitlab_drop_stuck_builds_at_once(b, reason);
-		rows := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(items);
+	IF b.items[2] IS NULL AND pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid = 'int'::regtype::oid THEN
+		UPDATE p_ci_builds AS p
+			SET status = b.args ->> 'final_status'::text,
+				failure_reason = CASE WHEN b.args ->> 'final_status'::text = 'failed'::text
+					THEN (b.args ->> 'failure_reason'::text)::int ELSE p.failure_reason END,
+				finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+			WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
+				AND p.lock_version = (item ->> 'lock_version'::text)::int
+				AND p.type::text = 'Ci::Build'::text AND p.status::text = b.args ->> 'status'::text
+				AND (b.args ->> 'created_older_than'::text IS NULL
+					OR p.created_at < at - (b.args ->> 'created_older_than'::text)::interval)
+				AND (b.args ->> 'updated_older_than'::text IS NULL
+					OR p.updated_at < at - (b.args ->> 'updated_older_than'::text)::interval)
+				AND (b.args ->> 'scheduled_older_than'::text IS NULL
+					OR p.scheduled_at < (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC')
+			RETURNING p.id, p.runner_id, p.commit_id INTO dropped;
+		IF FOUND THEN
+			IF dropped.commit_id IS NOT NULL THEN
+				PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', dropped.commit_id), dropped.commit_id::text);
+			END IF;
+			IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
+				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.id,
+					coalesce(dropped.runner_id::text, 'none'), b.args ->> 'status'::text, b.args ->> 'failure_reason'::text;
+			END IF;
+			RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
+		END IF;
+		unwritten := b.items;
+	ELSE
+		unwritten := sweep.gitlab_drop_stuck_builds_at_once(b);
 	END IF;
 
-	FOREACH item IN ARRAY items LOOP
-		version := item -> 'lock_version'::text;
-		FOR try IN 0 .. retries LOOP
-			UPDATE p_ci_builds AS p
-				SET status = final_status,
-					failure_reason = CASE WHEN final_status = 'failed'::text
-						THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
-					finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
-				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
-					AND p.lock_version = version AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
-					AND (created_before IS NULL OR p.created_at < created_before)
-					AND (updated_before IS NULL OR p.updated_at < updated_before)
-					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
-				RETURNING p.id, p.runner_id, p.commit_id INTO dropped;
-			IF FOUND THEN
-				rows := rows + 1;
-				IF dropped.commit_id IS NOT NULL THEN
-					PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', dropped.commit_id), dropped.commit_id::text);
+	-- These have changed since they were read. What is still stuck is tried again as it is now.
+	DECLARE
+		retries constant int := 3;
+		stuck_in constant text := b.args ->> 'status'::text;
+		created_before constant timestamp := at - (b.args ->> 'created_older_than'::text)::interval;
+		updated_before constant timestamp := at - (b.args ->> 'updated_older_than'::text)::interval;
+		scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC';
+		rows bigint := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(unwritten);
+		version int;
+	BEGIN
+		FOREACH item IN ARRAY unwritten LOOP
+			FOR try IN 0 .. retries LOOP
+				SELECT p.lock_version INTO version
+					FROM p_ci_builds AS p
+					WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
+						AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+						AND (created_before IS NULL OR p.created_at < created_before)
+						AND (updated_before IS NULL OR p.updated_at < updated_before)
+						AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
+				EXIT WHEN NOT FOUND;
+				IF try = retries THEN
+					RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
+						USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
 				END IF;
-				IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
-					RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.id,
-						coalesce(dropped.runner_id::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
+				b.items := ARRAY[item || pg_catalog.jsonb_build_object('lock_version', version)];
+				IF pg_catalog.cardinality(sweep.gitlab_drop_stuck_builds_at_once(b)) = 0 THEN
+					rows := rows + 1;
+					EXIT;
 				END IF;
-				EXIT;
-			END IF;
-
-			-- It has changed since it was read. If it is still stuck, it is tried again as it is now.
-			SELECT p.lock_version INTO version
-				FROM p_ci_builds AS p
-				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
-					AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
-					AND (created_before IS NULL OR p.created_at < created_before)
-					AND (updated_before IS NULL OR p.updated_at < updated_before)
-					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
-			EXIT WHEN NOT FOUND;
-			IF try = retries THEN
-				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
-					USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
-			END IF;
+			END LOOP;
 		END LOOP;
-	END LOOP;
-	RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
+		RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
+	END;
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
 
--- With transaction => 'batch', the same for all items in one statement; returns those that it did not write.
-CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch, reason jsonb) RETURNS jsonb[]
+-- The same for any number of items in one statement; returns those that it did not write.
+CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 	SET enable_hashjoin = off SET enable_mergejoin = off
@@ -185,9 +218,13 @@ DECLARE
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
 	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	final_status constant text := b.args ->> 'final_status';
+	reason jsonb;
 	dropped record;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
+		THEN b.args -> 'failure_reason_name'::text ELSE b.args -> 'failure_reason'::text END;
+	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
 
 	WITH item AS (
 		SELECT (i ->> 'id'::text)::bigint AS id, (i ->> 'partition_id'::text)::bigint AS partition_id,
@@ -197,7 +234,7 @@ BEGIN
 		UPDATE p_ci_builds AS p
 		SET status = final_status,
 			failure_reason = CASE WHEN final_status = 'failed'::text
-				THEN (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason ELSE p.failure_reason END,
+				THEN (SELECT (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason) ELSE p.failure_reason END,
 			finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
 		FROM item
 		WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
@@ -226,7 +263,7 @@ BEGIN
 	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::text)::bigint <> ALL (dropped.ids));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb) IS
+COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_at_once(sweep.batch) IS
 	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch that have not changed since they were picked, and returns the others';
 
 CREATE FUNCTION sweep.gitlab_doom_stuck_build(b sweep.batch, error jsonb) RETURNS sweep.progress
@@ -290,7 +327,7 @@ DECLARE
 	copy text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
-			'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch, jsonb)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
+			'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
 		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
 		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
 			'p_ci_builds', 'ci_builds'), '^CREATE OR \w+', 'CREATE');
