@@ -493,7 +493,7 @@ sub test_hanging
 	like(outcome(start()), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
 		'without that, it gives up in time');
 
-	# shares that only claim; Redis reads what they have sent when they are gone
+	# shares that only claim
 	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
 		SELECT 'j', 10, '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
 	at_rest();
@@ -502,6 +502,7 @@ sub test_hanging
 	is($redis->cli('PING'), 'PONG', 'Redis goes on');
 	is($redis->scored($occupied), '', 'and gives no bucket to those who have left');
 	is($redis->members($available), '0 1 2 3 4', 'all are there');
+	claim_too_late();
 
 	# in the middle of a batch
 	$gate = hold_gate($node, 43);
@@ -534,6 +535,48 @@ sub test_hanging
 	cmp_ok(Time::HiRes::time() - $start, '<', 5, 'the server stops as fast as ever');
 	$redis->resume;
 	at_rest();
+}
+
+# A claim that Redis reads only when its sender has given up takes no bucket. In between stands one that passes
+# on the first command (TIME) and its reply, and holds the second one back until it is told.
+sub claim_too_late
+{
+	my $path = PostgreSQL::Test::Utils::tempdir_short() . '/s';
+	my $between = q{
+		use strict; use warnings; use Socket;
+		my ($path, $redis) = @ARGV;
+		$| = 1;
+		my ($listener, $server);
+		socket($listener, AF_UNIX, SOCK_STREAM, 0) && bind($listener, sockaddr_un($path)) && listen($listener, 5) or die $!;
+		print "ready\n";
+		accept(my $client, $listener) or die $!;
+		socket($server, AF_UNIX, SOCK_STREAM, 0) && connect($server, sockaddr_un($redis)) or die $!;
+		sysread($client, my $command, 65536);
+		syswrite($server, $command);
+		sysread($server, my $reply, 65536);
+		syswrite($client, $reply);
+		sysread($client, $command, 65536);
+		print "held\n";
+		<STDIN>;
+		syswrite($server, $command);
+		sysread($server, $reply, 65536);
+		print "reply: $reply\n";
+	};
+	my ($input, $output) = ('', '');
+	my $process = IPC::Run::start([ $^X, '-e', $between, $path, $redis->{socket} ], '<', \$input, '>', \$output, '2>&1');
+
+	$process->pump until $output =~ /ready/;
+	configure("pg_sweep.redis_url = 'unix:$path'", 'pg_sweep.redis_timeout = 300');
+	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 10, '{}', 'parent', 0, now(); SELECT sweep._wake()});
+	$process->pump until $output =~ /held/;
+	at_rest();
+	like(psql('SELECT error FROM sweep.run ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
+	$input = "go on\n";
+	$process->pump until $output =~ /reply: (.*)/;
+	like($output, qr/reply: -TRYAGAIN /, 'the claim arrives too late');
+	$process->kill_kill;
+	is($redis->members($available), '0 1 2 3 4', 'and takes no bucket');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
 # ---------------------------------------------------------------- Redis says no
