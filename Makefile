@@ -79,7 +79,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) .build-flags pg_sweep--*.sql.new
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-regress check-isolation check-tap
 HARNESS = help check $(CHECK_PARTS) check-versions lint unit \
-	demo demo-shell demo-stop bench prerequisites server-root distclean
+	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 
 ifneq (,$(filter $(HARNESS),$(MAKECMDGOALS)))
@@ -96,6 +96,7 @@ help:
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
 	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
 	@echo 'make bench            the benchmarks of doc/performance.md'
+	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
@@ -117,6 +118,8 @@ demo-stop:
 	@test/bin/reachable test/demo/demo.sh stop
 bench: server-root
 	@test/bin/reachable test/bench/run.sh
+bench-queues: server-root
+	@test/bin/reachable test/bench/queues.sh
 
 prerequisites:
 	@test/bin/prerequisites
