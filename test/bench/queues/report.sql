@@ -75,8 +75,12 @@ INSERT INTO gate (what, value, relation, target)
 			pg_temp.median('enqueue', 'pg_sweep', v, 'send_rate') / pg_temp.median('enqueue', 'pgmq', v, 'send_rate'), '>=', 1.2
 		FROM unnest('{1,100}'::text[]) AS v
 	UNION ALL
-	SELECT format('claim + ack, %s consumers x batch %s, / best peer', c, b),
+	SELECT format('claim and ack / best peer, %s consumers x batch %s', c, b),
 			pg_temp.median('drain', 'pg_sweep', c || ' x ' || b, 'drain_rate') / pg_temp.best_peer('drain', c || ' x ' || b, 'drain_rate'), '>=', 1.5
+		FROM unnest('{1,10,100}'::text[]) AS b, unnest('{1,4,16}'::text[]) AS c
+	UNION ALL
+	SELECT format('the same in one transaction, %s consumers x batch %s', c, b),
+			pg_temp.median('together', 'pg_sweep', c || ' x ' || b, 'drain_rate') / pg_temp.best_peer('together', c || ' x ' || b, 'drain_rate'), '>=', 1.5
 		FROM unnest('{1,10,100}'::text[]) AS b, unnest('{1,4,16}'::text[]) AS c
 	UNION ALL
 	SELECT format('claim p99 in ms of the worst slice, %s', v),
