@@ -17,6 +17,8 @@ SOURCES = \
 	src/detail.c \
 	src/settings.c \
 	src/shared.c \
+	src/queue_shared.c \
+	src/queue_hold.c \
 	src/statements.c \
 	src/sql.c \
 	src/schedule.c \
@@ -24,6 +26,13 @@ SOURCES = \
 	src/worker.c \
 	src/step.c \
 	src/caller.c \
+	src/queue_books.c \
+	src/queue_table.c \
+	src/queue_search.c \
+	src/queue_send.c \
+	src/queue_claim.c \
+	src/queue_end.c \
+	src/queue_watch.c \
 	src/report.c \
 	src/guard.c \
 	src/unit.c \
@@ -51,6 +60,8 @@ INSTALL_PARTS = \
 	src/install/run_end.sql \
 	src/install/quarantine.sql \
 	src/install/queue.sql \
+	src/install/queue_admin.sql \
+	src/install/queue_message.sql \
 	src/install/monitor.sql \
 	src/install/gitlab/environments_auto_stop.sql \
 	src/install/gitlab/ci_stuck_builds.sql \

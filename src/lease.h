@@ -12,6 +12,7 @@
 #define SWEEP_LOCK_LEASE	21335
 #define SWEEP_LOCK_RUN		21336
 #define SWEEP_LOCK_DATABASE 21337
+#define SWEEP_LOCK_QUEUE	21338	/* held while a claim looks for messages, see queue_search.c */
 
 /* The lock tag of a lease; its key is hashed to 64 bits, classid and objid in pg_locks. */
 extern void sweep_lease_tag(LOCKTAG *tag, const char *key);

@@ -9,6 +9,7 @@
 
 #include "compat.h"
 #include "launcher.h"
+#include "queue_shared.h"
 #include "settings.h"
 #include "shared.h"
 #include "utility.h"
@@ -29,6 +30,7 @@ _PG_init(void)
 	/* A process of each run would load it anew, a fifth of the time until its first batch. */
 	load_file("$libdir/plpgsql", false);
 	sweep_shared_request();
+	sweep_queue_request_memory();
 	sweep_utility_install_hook();
 	sweep_launcher_register();
 }

@@ -19,6 +19,8 @@ char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_leases = 65536;
+int			sweep_max_queues = 64;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
 
@@ -55,11 +57,23 @@ sweep_settings_define(bool at_server_start)
 							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	if (at_server_start)
+	{
+		DefineCustomIntVariable("pg_sweep.max_leases",
+								"Sets how many messages of queues may be claimed at a time.",
+								"Each takes about 150 bytes of shared memory.",
+								&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+		DefineCustomIntVariable("pg_sweep.max_queues",
+								"Sets how many queues may be in use at a time, in all databases.",
+								"Each takes about 6 kB of shared memory; further queues wait for one to be idle.",
+								&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
 		DefineCustomIntVariable("pg_sweep.max_running_jobs",
 								"Sets how many runs may be in progress in the background at a time.",
 								"Each takes one of max_worker_processes.",
 								&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
 								NULL, NULL, NULL);
+	}
 	DefineCustomIntVariable("pg_sweep.min_interval",
 							"Sets the shortest interval that a schedule may have.",
 							NULL,
