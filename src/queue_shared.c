@@ -321,9 +321,15 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 			entry->counted = entry->counting = false;
 		return;
 	}
-	slot = sweep_queue_find_slot(change->relation, change->queue_id);
+	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
+		: sweep_queue_get_slot(change->relation, change->queue_id);
 	if (slot == NULL)
+	{
+		/* What nobody counts is counted anew when somebody asks. */
+		if (entry != NULL && !change->dropped)
+			entry->counted = entry->counting = false;
 		return;
+	}
 	if (change->dropped)
 	{
 		sweep_hold_drop_all(slot);
