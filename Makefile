@@ -19,12 +19,14 @@ SOURCES = \
 	src/shared.c \
 	src/queue_shared.c \
 	src/queue_hold.c \
+	src/consumer_shared.c \
 	src/statements.c \
 	src/sql.c \
 	src/schedule.c \
 	src/lease.c \
 	src/worker.c \
 	src/step.c \
+	src/consumer_note.c \
 	src/caller.c \
 	src/queue_books.c \
 	src/queue_table.c \
@@ -42,6 +44,11 @@ SOURCES = \
 	src/call.c \
 	src/preview.c \
 	src/runner.c \
+	src/queue_wait.c \
+	src/consumer_turn.c \
+	src/consumer.c \
+	src/notifier.c \
+	src/consumer_pool.c \
 	src/scheduler.c \
 	src/launcher.c \
 	src/utility.c \
@@ -62,6 +69,9 @@ INSTALL_PARTS = \
 	src/install/queue.sql \
 	src/install/queue_admin.sql \
 	src/install/queue_message.sql \
+	src/install/queue_wait.sql \
+	src/install/consumer.sql \
+	src/install/once.sql \
 	src/install/monitor.sql \
 	src/install/gitlab/environments_auto_stop.sql \
 	src/install/gitlab/ci_stuck_builds.sql \

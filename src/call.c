@@ -19,6 +19,7 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "call.h"
 #include "lease.h"
 #include "run.h"
 #include "shared.h"
@@ -48,7 +49,6 @@ typedef struct WaitRequest
 	MemoryContext context;
 } WaitRequest;
 
-static void require_no_transaction_block(FunctionCallInfo fcinfo, const char *name);
 static void prepare_work(void *arg);
 static SweepSlot *claim_slot(SweepRun *run);
 static void release_slot(int code, Datum arg);
@@ -73,7 +73,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
-	require_no_transaction_block(fcinfo, "sweep.run");
+	sweep_call_require_no_block(fcinfo, "sweep.run");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -108,8 +108,8 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static void
-require_no_transaction_block(FunctionCallInfo fcinfo, const char *name)
+void
+sweep_call_require_no_block(FunctionCallInfo fcinfo, const char *name)
 {
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		castNode(CallContext, fcinfo->context)->atomic)
@@ -219,7 +219,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	int64		deadline_us;
 	Interval   *timeout;
 
-	require_no_transaction_block(fcinfo, "sweep.wait");
+	sweep_call_require_no_block(fcinfo, "sweep.wait");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 
 #include "compat.h"
+#include "consumer_shared.h"
 #include "launcher.h"
 #include "queue_shared.h"
 #include "settings.h"
@@ -31,6 +32,7 @@ _PG_init(void)
 	load_file("$libdir/plpgsql", false);
 	sweep_shared_request();
 	sweep_queue_request_memory();
+	sweep_consumer_shared_request();
 	sweep_utility_install_hook();
 	sweep_launcher_register();
 }

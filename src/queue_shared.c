@@ -26,6 +26,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+#include "consumer_shared.h"
 #include "queue_hold.h"
 #include "queue_shared.h"
 #include "settings.h"
@@ -366,8 +367,11 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	slot->used_at = now;
 	add_to_rate(&slot->sent, change->sent, slot->used_at);
 	add_to_rate(&slot->acked, change->acked, slot->used_at);
-	if (change->sent > 0)
+	if (change->sent > 0 && !slot->news)
+	{
 		slot->news = true;
+		sweep_consumer_shared_wake_notifier(slot->database);
+	}
 	sweep_queue_wake(slot, change->sent);
 }
 

@@ -19,10 +19,13 @@ char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_consumers = 4;
 int			sweep_max_leases = 65536;
 int			sweep_max_queues = 64;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
+int			sweep_notify_interval = 100;
+int			sweep_once_retention = 30 * 24 * 60;
 
 static const struct config_enum_entry log_batches_options[] = {
 	{"off", LOG_BATCHES_OFF, false},
@@ -58,6 +61,11 @@ sweep_settings_define(bool at_server_start)
 							 NULL, NULL, NULL);
 	if (at_server_start)
 	{
+		DefineCustomIntVariable("pg_sweep.max_consumers",
+								"Sets how many processes of consumers there may be at a time.",
+								"Each takes one of max_worker_processes.",
+								&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
 		DefineCustomIntVariable("pg_sweep.max_leases",
 								"Sets how many messages of queues may be claimed at a time.",
 								"Each takes about 150 bytes of shared memory.",
@@ -78,6 +86,16 @@ sweep_settings_define(bool at_server_start)
 							"Sets the shortest interval that a schedule may have.",
 							NULL,
 							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.notify_interval",
+							"Sets the shortest time between two notifications of a queue.",
+							NULL,
+							&sweep_notify_interval, 100, 1, 3600000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.once_retention",
+							"Sets how long a key of sweep.begin_once is remembered.",
+							NULL,
+							&sweep_once_retention, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
 							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_sweep");
 }

@@ -24,6 +24,7 @@
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -447,6 +448,20 @@ sweep_sql_oids(int column, MemoryContext context, int *count)
 	for (int i = 0; i < *count; i++)
 		oids[i] = DatumGetObjectId(elements[i]);
 	return oids;
+}
+
+Datum
+sweep_sql_copy(int column, MemoryContext context)
+{
+	Form_pg_attribute attribute = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	if (!is_null)
+		value = datumCopy(value, attribute->attbyval, attribute->attlen);
+	MemoryContextSwitchTo(old);
+	return value;
 }
 
 char *

@@ -78,6 +78,7 @@ extern bool sweep_sql_bool(int column);
 extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* months have 30 days */
 extern Oid	sweep_sql_oid(int column);
 extern Oid *sweep_sql_oids(int column, MemoryContext context, int *count);	/* of an array */
+extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 0 if null */
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
 extern ItemPointerData sweep_sql_tid(int column);

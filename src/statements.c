@@ -120,6 +120,26 @@ static const SweepStatementText statements[] = {
 	2, {INT4OID, TIMESTAMPTZOID}},
 	[SWEEP_SQL_PREPARED_XIDS] = {
 		"SELECT p.transaction::text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()", 0, {0}},
+	[SWEEP_SQL_READ_CONSUMER] = {
+		"SELECT c.queue_id, q.name, c.batch, sweep._find_handler(c.handler)::oid, "
+		"EXISTS (SELECT FROM sweep.consumer_crash x WHERE x.queue_id = c.queue_id), "
+		"'sweep.queue_message'::regclass::oid "
+		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
+	1, {INT4OID}},
+	[SWEEP_SQL_CONSUMER_PROBLEM] = {
+		"SELECT sweep._consumer_problem(c) FROM sweep.consumer c WHERE c.consumer_id = $1", 1, {INT4OID}},
+	[SWEEP_SQL_FIND_CRASHES] = {
+		"SELECT message_id, crashes FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
+	2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_FORGET_CRASHES] = {
+		"DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)", 2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_WANTED_CONSUMERS] = {"SELECT consumer_id, queue, run_as, concurrency FROM sweep._wanted_consumers()", 0, {0}},
+	[SWEEP_SQL_COUNT_CRASH] = {"SELECT sweep._count_crash($1, $2)", 2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_FORGET_ONCE] = {"SELECT sweep._forget_once()", 0, {0}},
+	[SWEEP_SQL_NOTIFY] = {
+		"SELECT u.usage > 0.5, count(CASE WHEN u.usage <= 0.5 THEN pg_catalog.pg_notify('sweep.' || q.name, '')::text END) "
+		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
+	1, {INT4ARRAYOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

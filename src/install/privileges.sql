@@ -57,6 +57,14 @@ GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
 	sweep.extend(uuid, interval) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user;
+
+-- Consumers in the database, and keys for those outside.
+GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), sweep.drop_consumer(text),
+	sweep.begin_once(text) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
+GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handler(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- GitLab: everything acts with the rights of its caller, who needs those on the tables as well.
 GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),

@@ -1,0 +1,143 @@
+/*
+ * queue_wait.c
+ *		Waiting for messages: of a consumer in the database, and CALL sweep.wait_for_message.
+ *
+ * A waiter counts itself in the slot of the queue and sleeps on its condition variable, which whoever
+ * brings a message signals after its commit: one signal per message, so that a crowd of consumers is not
+ * woken for one of them. Nothing is polled, and no transaction is open meanwhile, so a waiter holds back
+ * no vacuum.
+ *
+ * Between the two countings there is no check for interrupts, so a waiter that is cancelled or terminated
+ * leaves nothing behind.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/portal.h"
+#include "utils/timestamp.h"
+
+#include "call.h"
+#include "queue_table.h"
+#include "queue_wait.h"
+#include "shared.h"
+#include "sql.h"
+
+/* However nothing happens, a session looks at its queue again after this. */
+#define LOOK_AGAIN_MS 60000
+
+/* When the table of queues is full, there is nothing to wait on. */
+#define NO_SLOT_MS 200
+
+typedef struct QueueRequest
+{
+	text	   *name;
+	Oid			relation;
+	int32		queue_id;
+} QueueRequest;
+
+static bool is_ready(const SweepQueueSlot *slot, TimestampTz now, TimestampTz *due);
+static void find_work(void *arg);
+
+PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
+
+bool
+sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz due = SWEEP_NOTHING_DUE;
+	SweepQueueSlot *slot;
+	bool		ready;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_get_slot(relation, queue_id);
+	if (slot != NULL)
+		slot->waiters++;
+	sweep_queue_unlock();
+
+	/* Before the look, so that no message can slip in between. */
+	if (slot != NULL)
+		ConditionVariablePrepareToSleep(&slot->arrived);
+	sweep_queue_lock(LW_SHARED);
+	ready = slot != NULL && is_ready(slot, now, &due);
+	sweep_queue_unlock();
+	if (slot == NULL)
+		timeout_ms = Min(timeout_ms, NO_SLOT_MS);
+	else if (due != SWEEP_NOTHING_DUE)
+		timeout_ms = Min(timeout_ms, TimestampDifferenceMilliseconds(now, due) + 1);
+	if (!ready)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		ResetLatch(MyLatch);
+	}
+	ConditionVariableCancelSleep();
+	if (slot != NULL)
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		ready |= is_ready(slot, GetCurrentTimestamp(), &due);
+		slot->waiters--;
+		sweep_queue_unlock();
+	}
+	return ready;
+}
+
+/* A claim would find something, or has to look. */
+static bool
+is_ready(const SweepQueueSlot *slot, TimestampTz now, TimestampTz *due)
+{
+	*due = Min(slot->next_due, slot->next_expiry);
+	return slot->pending != 0 || slot->found_count > 0 || slot->returned_first >= 0 || *due <= now;
+}
+
+/* SQL: sweep.wait_for_message(queue text, timeout interval) */
+Datum
+sweep_queue_wait_call(PG_FUNCTION_ARGS)
+{
+	QueueRequest request = {0};
+	ErrorData  *error = NULL;
+	int64		deadline_us;
+	MemoryContext old;
+
+	sweep_call_require_no_block(fcinfo, "sweep.wait_for_message");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
+	sweep_queue_require_memory("sweep.wait_for_message");
+	/* What outlives the end of the transaction must live in the portal's context. */
+	old = MemoryContextSwitchTo(PortalContext);
+	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
+	MemoryContextSwitchTo(old);
+	deadline_us = sweep_monotonic_us() + sweep_queue_interval_us(PG_GETARG_INTERVAL_P(1));
+
+	sweep_sql_enter_call();
+	sweep_sql_end_transaction();
+	for (;;)
+	{
+		int64		left_us = deadline_us - sweep_monotonic_us();
+
+		if (!sweep_sql_transaction(find_work, &request, PortalContext, &error))
+			ReThrowError(error);
+		if (sweep_queue_wait(request.relation, request.queue_id, (long) Min(Max(left_us, 0) / 1000 + 1, LOOK_AGAIN_MS)) ||
+			sweep_monotonic_us() >= deadline_us)
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+	sweep_sql_leave_call();
+	PG_RETURN_VOID();
+}
+
+/* The queue, if the caller may take from it; it may have been dropped while we waited. */
+static void
+find_work(void *arg)
+{
+	QueueRequest *request = arg;
+	Relation	messages = sweep_queue_open();
+
+	request->queue_id = sweep_queue_find(request->name, RIGHT_CONSUME)->queue_id;
+	request->relation = RelationGetRelid(messages);
+	sweep_queue_close(messages);
+}
