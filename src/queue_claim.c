@@ -99,7 +99,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 PG_ARGISNULL(1) ? errmsg("cannot claim NULL messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
+				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
 				 errhint("max must be greater than zero.")));
 	claim->wanted = PG_GETARG_INT32(1);
 	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(2));

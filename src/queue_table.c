@@ -96,7 +96,8 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 	HASH_SEQ_STATUS status;
 	SweepQueue *queue;
 	Datum		id = Int32GetDatum(queue_id);
-	text	   *name;
+	char	   *name = NULL;
+	MemoryContext context = CurrentMemoryContext;
 
 	prepare_cache();
 	hash_seq_init(&status, queues);
@@ -111,11 +112,10 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 	if (queue != NULL && may(queue, right))
 		return queue;
 	sweep_sql_begin_call();
-	name = sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0 ? cstring_to_text(sweep_sql_text(1, queues_context)) : NULL;
+	if (sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0)
+		name = sweep_sql_text(1, context);
 	sweep_sql_end_call();
-	if (name == NULL)
-		return NULL;
-	return sweep_queue_find(name, right);
+	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
 }
 
 /* SQL: a trigger after every statement that changes sweep.queue */
