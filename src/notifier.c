@@ -87,26 +87,41 @@ sweep_notifier_main(Datum arg)
 	proc_exit(0);
 }
 
-/* The flags of the queues of this database, all at once. */
+/*
+ * The flags of the queues of this database. The flag of a queue that was announced a moment ago stays set:
+ * while it is, its producers do not wake us, and there is nothing to be done before the interval is over.
+ */
 static void
 take_news(void)
 {
-	int32	   *queue_ids = palloc(sizeof(int32) * sweep_queue_slot_count());
-	int			count = 0;
+	int			slot_count = sweep_queue_slot_count();
+	int32	   *queue_ids = palloc0(sizeof(int32) * slot_count);
+	int64		now_us = sweep_monotonic_us();
 
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < sweep_queue_slot_count(); i++)
+	sweep_queue_lock(LW_SHARED);
+	for (int i = 0; i < slot_count; i++)
 	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
+		const SweepQueueSlot *slot = sweep_queue_slot(i);
 
-		if (slot->generation == 0 || slot->database != MyDatabaseId || !slot->news)
-			continue;
-		slot->news = false;
-		queue_ids[count++] = slot->queue_id;
+		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->news)
+			queue_ids[i] = slot->queue_id;
 	}
 	sweep_queue_unlock();
-	for (int i = 0; i < count; i++)
-		find_channel(queue_ids[i])->news = true;
+	for (int i = 0; i < slot_count; i++)
+	{
+		Channel    *channel;
+
+		if (queue_ids[i] == 0)
+			continue;
+		channel = find_channel(queue_ids[i]);
+		channel->news = true;
+		if (channel->next_us > now_us)
+			continue;
+		sweep_queue_lock(LW_EXCLUSIVE);
+		if (sweep_queue_slot(i)->queue_id == queue_ids[i] && sweep_queue_slot(i)->database == MyDatabaseId)
+			sweep_queue_slot(i)->news = false;
+		sweep_queue_unlock();
+	}
 }
 
 static Channel *

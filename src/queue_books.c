@@ -166,10 +166,11 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(NULL);
 }
 
-/* SQL: sweep._begin_queue_statement() */
+/* SQL: sweep._begin_queue_statement(queue_id) */
 Datum
 sweep_books_begin_sql(PG_FUNCTION_ARGS)
 {
+	sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_books_begin_statement();
 	PG_RETURN_VOID();
 }
@@ -329,6 +330,7 @@ add_change(SweepQueueChange *to, const SweepQueueChange *from)
 	to->sent += from->sent;
 	to->acked += from->acked;
 	to->reset |= from->reset;
+	to->reset_if_undone |= from->reset_if_undone;
 	to->emptied |= from->emptied;
 	to->dropped |= from->dropped;
 }
@@ -339,8 +341,8 @@ undo(int level)
 {
 	while (books != NULL && books->level >= level)
 	{
-		/* Rows that were not to be seen may have been stepped over. */
-		if (books->change.reset && sweep_queue_memory_exists())
+		/* Searches have stepped over the rows that it was deleting. */
+		if ((books->change.reset || books->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
 			SweepQueueChange again = {.relation = books->change.relation, .queue_id = books->change.queue_id,.reset = true};
 

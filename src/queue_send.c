@@ -14,7 +14,6 @@
 #include "access/heapam.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/dependency.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "executor/executor.h"
@@ -23,6 +22,7 @@
 #include "nodes/execnodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -146,7 +146,7 @@ open_shipment(Shipment *shipment, FunctionCallInfo fcinfo, int delay_argument, c
 	shipment->queue = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND);
 	shipment->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
 	shipment->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
-	shipment->sequence = getIdentitySequence(RelationGetRelid(shipment->messages), MESSAGE_ID, false);
+	shipment->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(shipment->messages));
 	shipment->change = sweep_books_open(RelationGetRelid(shipment->messages), shipment->queue->queue_id);
 }
 

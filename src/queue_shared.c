@@ -561,7 +561,13 @@ sweep_queue_settle_prepared(void)
 		if (prepared[i].xid == xid && prepared[i].database == MyDatabaseId)
 		{
 			next = ReadNextFullTransactionId();
-			if (committed || prepared[i].change.queue_id == 0)
+			if (!committed && prepared[i].change.reset_if_undone)
+				prepared[i].change = (SweepQueueChange)
+			{
+				.relation = prepared[i].change.relation,.queue_id = prepared[i].change.queue_id,
+					.first_due = SWEEP_NOTHING_DUE,.reset = true
+			};
+			if (committed || prepared[i].change.reset)
 				sweep_queue_apply_change(&prepared[i].change,
 										 FullTransactionIdFromU64(U64FromFullTransactionId(next) -
 																  (uint32) (XidFromFullTransactionId(next) - xid)),

@@ -140,6 +140,7 @@ typedef struct SweepQueueChange
 	int64		sent;
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
+	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
 	bool		emptied;		/* its messages were deleted, claimed ones too */
 	bool		dropped;		/* the queue is gone */
 } SweepQueueChange;

@@ -32,6 +32,9 @@
 /* When the table of queues is full, there is nothing to wait on. */
 #define NO_SLOT_MS 200
 
+/* While transactions are prepared that have sent something. */
+#define PREPARED_MS 1000
+
 typedef struct QueueRequest
 {
 	text	   *name;
@@ -52,6 +55,12 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms)
 	SweepQueueSlot *slot;
 	bool		ready;
 
+	/* Nobody tells when a prepared transaction ends. */
+	if (sweep_queue_awaits_prepared())
+	{
+		sweep_queue_settle_prepared();
+		timeout_ms = Min(timeout_ms, PREPARED_MS);
+	}
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
 	if (slot != NULL)

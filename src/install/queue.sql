@@ -168,6 +168,11 @@ CREATE TRIGGER note_foreign_statement BEFORE INSERT OR UPDATE OR DELETE OR TRUNC
 CREATE TRIGGER note_foreign_statement BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON sweep.queue_dead
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._note_foreign_statement();
 
+-- Also where those of others are turned off.
+ALTER TABLE sweep.queue ENABLE ALWAYS TRIGGER note_change;
+ALTER TABLE sweep.queue_message ENABLE ALWAYS TRIGGER note_foreign_statement;
+ALTER TABLE sweep.queue_dead ENABLE ALWAYS TRIGGER note_foreign_statement;
+
 CREATE TYPE sweep.message AS (
 	message_id bigint,
 	queue      text,

@@ -47,11 +47,11 @@ COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue o
 -- Statements between these two are the extension's own; the second says what
 -- they did: how many rows have come, in lanes without and with a due time, how
 -- many dead ones, from when something is due.
-CREATE FUNCTION sweep._begin_queue_statement()
+CREATE FUNCTION sweep._begin_queue_statement(queue_id int)
 RETURNS void
-LANGUAGE c VOLATILE PARALLEL UNSAFE
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_books_begin_sql';
-COMMENT ON FUNCTION sweep._begin_queue_statement() IS 'internal: the following statements on messages are those of the extension';
+COMMENT ON FUNCTION sweep._begin_queue_statement(int) IS 'internal: the following statements on messages are those of the extension';
 
 CREATE FUNCTION sweep._end_queue_statement(queue_id int, ready bigint, delayed bigint, dead bigint, first_due timestamptz, emptied boolean, dropped boolean)
 RETURNS void
@@ -130,7 +130,7 @@ AS $$
 DECLARE
 	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 BEGIN
-	PERFORM sweep._begin_queue_statement();
+	PERFORM sweep._begin_queue_statement(id);
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	LOCK TABLE sweep.queue_message IN SHARE ROW EXCLUSIVE MODE;
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
@@ -158,7 +158,7 @@ DECLARE
 	ready   bigint;
 	delayed bigint;
 BEGIN
-	PERFORM sweep._begin_queue_statement();
+	PERFORM sweep._begin_queue_statement(id);
 	WITH gone AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = id RETURNING m.lane)
 	SELECT count(*) FILTER (WHERE g.lane < 50), count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
 	PERFORM sweep._end_queue_statement(id, -ready, -delayed, 0, NULL, true, false);
@@ -288,7 +288,7 @@ BEGIN
 			LIMIT _redrive.max) AS meant;
 		RETURN moved;
 	END IF;
-	PERFORM sweep._begin_queue_statement();
+	PERFORM sweep._begin_queue_statement(q.queue_id);
 	WITH meant AS (
 		SELECT d.*
 		FROM sweep.queue_dead d

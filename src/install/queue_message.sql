@@ -61,7 +61,7 @@ CREATE VIEW sweep.queues AS
 		coalesce(s.ready_rows + s.delayed_rows, 0) AS depth,
 		greatest(s.ready_rows - s.ready_held + d.due, 0) AS ready,
 		greatest(s.delayed_rows - s.delayed_held - d.due, 0) AS delayed,
-		coalesce(s.ready_held + s.delayed_held, 0) AS in_flight,
+		coalesce(least(s.ready_held + s.delayed_held, s.ready_rows + s.delayed_rows), 0) AS in_flight,
 		coalesce(s.dead, 0) AS dead,
 		CASE WHEN greatest(s.ready_rows - s.ready_held + d.due, 0) > 0 THEN o.oldest_age END AS oldest_age,
 		coalesce(s.sent_per_second, 0) AS sent_per_second,
