@@ -103,18 +103,20 @@ sweep_consumer_note_list(void)
 {
 	DIR		   *directory = AllocateDir(PG_STAT_TMP_DIR);
 	struct dirent *entry;
+	char	   *prefix = psprintf(NOTE_PREFIX "%u.", MyDatabaseId);
 	List	   *notes = NIL;
 
 	while ((entry = ReadDirExtended(directory, PG_STAT_TMP_DIR, LOG)) != NULL)
 	{
 		SweepConsumerNote *note;
-		unsigned int database;
-		int			slot;
+		char	   *end;
 
-		if (sscanf(entry->d_name, NOTE_PREFIX "%u.%d", &database, &slot) != 2 || database != MyDatabaseId)
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
 			continue;
 		note = palloc0(sizeof(SweepConsumerNote));
-		note->slot = slot;
+		note->slot = (int) strtol(entry->d_name + strlen(prefix), &end, 10);
+		if (*end != '\0')
+			continue;
 		note->path = psprintf(PG_STAT_TMP_DIR "/%s", entry->d_name);
 		if (!read_note(note->path, note))
 			note->count = 0;
