@@ -226,6 +226,9 @@ start_missing(Wanted *consumer, const char **reason)
 		consumer->next_us = now_us + consumer->pause_ms * INT64CONST(1000);
 		while (processes < consumer->concurrency && start_process(consumer, reason))
 			processes++;
+		/* One that could not be started has not ended soon. */
+		if (processes < consumer->concurrency)
+			consumer->pause_ms = 0;
 	}
 	if (processes < consumer->concurrency)
 	{

@@ -116,6 +116,29 @@ is(pid_of($node, 'consumer'), $pid, 'by the same process');
 open_gate($gate);
 soon($node, 'SELECT count(*) FROM t.handled WHERE n = 21 AND attempts = 2', 1, 'successfully');
 
+# ---------------------------------------------------------------- what fails at the commit fails as well
+psql(q{
+	CREATE TABLE t.late (n int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED);
+	CREATE FUNCTION t.insert_late(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.late VALUES ((m.payload -> ''n'')::int)';
+	SELECT sweep.create_queue('late', max_attempts => 1);
+	SELECT sweep.send_many('late', ARRAY(SELECT jsonb_build_object('n', i % 10) FROM generate_series(0, 10) AS i));
+	SELECT sweep.create_consumer('late', 't.insert_late', batch => 20);
+});
+soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'late'}, '0|1', 'a constraint that is checked at the commit fails one message');
+is(psql('SELECT count(*) FROM t.late'), 10, 'and the others are done');
+psql(q{SELECT sweep.drop_queue('late')});
+
+# ---------------------------------------------------------------- the statement timeout of the role
+psql(q{
+	ALTER ROLE jobber SET statement_timeout = '300ms';
+	CREATE FUNCTION t.slow(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep((m.payload ->> ''for'')::float) -- the sleep is the work';
+});
+$node->safe_psql('postgres', q{SELECT sweep.create_queue('slow', max_attempts => 1); SELECT sweep.create_consumer('slow', 't.slow')}, extra_params => [ '-U', 'jobber' ]);
+psql(q{SELECT sweep.send_many('slow', '{"{\"for\": 0}", "{\"for\": 3600}", "{\"for\": 0}"}')});
+soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'slow'}, '0|1', 'a call that takes longer than statement_timeout fails');
+like(psql(q{SELECT error FROM sweep.dead('slow')}), qr/canceling statement due to statement timeout/, 'with its error');
+psql(q{SELECT sweep.drop_queue('slow'); ALTER ROLE jobber RESET statement_timeout});
+
 # ---------------------------------------------------------------- pause, resume, concurrency
 psql(q{SELECT sweep.pause_consumer('work')});
 soon($node, 'SELECT state, workers FROM sweep.consumers', 'paused|0', 'paused: no process');
@@ -133,6 +156,10 @@ ok($node->wait_for_log(qr/All of pg_sweep.max_consumers are in use/), 'the log s
 open_gate($gate);
 psql(q{SELECT sweep.drop_consumer('work')});
 soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'running|4', 'more when others end');
+psql(q{SELECT sweep.pause_all()});
+soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'paused|0', 'pause_all pauses consumers, too');
+psql(q{SELECT sweep.resume_all()});
+soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'running|4', 'and resume_all resumes them');
 psql(q{SELECT sweep.drop_queue('more')});
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep consumer'}, 0, 'drop_queue ends its consumer, too');
 
