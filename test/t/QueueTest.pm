@@ -70,8 +70,8 @@ sub nothing_wrong
 	my ($found, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures)),
-		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0', $name);
+	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures keys_shared)),
+		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0, keys_shared 0', $name);
 	cmp_ok($found->{sent} // 0, '>', 0, "$name: something was sent");
 }
 

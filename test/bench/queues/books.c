@@ -58,7 +58,9 @@ static int64_t sent,
 			expected_duplicates,
 			after_ack,
 			foreign,
-			failures;
+			failures,
+			keys_shared;
+static int *key_holders;
 static bool crashed;
 static int64_t begin,
 			slice_length;
@@ -164,6 +166,24 @@ void
 books_crashed(void)
 {
 	crashed = true;
+}
+
+void
+books_set_keys(int count)
+{
+	key_holders = calloc(count + 1, sizeof(int));
+}
+
+void
+books_key_begins(int64_t key)
+{
+	keys_shared += key_holders[key]++ > 0;
+}
+
+void
+books_key_ends(int64_t key)
+{
+	key_holders[key]--;
 }
 
 int64_t
@@ -285,7 +305,7 @@ books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_
 	printf("lost\t%lld\nrolled_back_but_received\t%lld\nforeign\t%lld\n", (long long) lost, (long long) ghosts, (long long) foreign);
 	printf("unacknowledged\t%lld\n", (long long) (sent - acked_and_sent));
 	printf("duplicates\t%lld\nduplicates_after_crash\t%lld\nafter_ack\t%lld\n", (long long) duplicates, (long long) expected_duplicates, (long long) after_ack);
-	printf("failures\t%lld\n", (long long) failures);
+	printf("failures\t%lld\nkeys_shared\t%lld\n", (long long) failures, (long long) keys_shared);
 	printf("send_seconds\t%.6f\nsend_rate\t%.1f\n", send_seconds, send_seconds > 0 ? timed / send_seconds : 0);
 	printf("drain_seconds\t%.6f\ndrain_rate\t%.1f\n", drain_seconds, drain_seconds > 0 ? acked / drain_seconds : 0);
 	report_times("", totals);
@@ -296,5 +316,5 @@ books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_
 		snprintf(prefix, sizeof(prefix), "slice%03d_", i);
 		report_times(prefix, slices[i]);
 	}
-	return lost + ghosts + foreign + duplicates + after_ack + failures > 0 ? 1 : 0;
+	return lost + ghosts + foreign + duplicates + after_ack + failures + keys_shared > 0 ? 1 : 0;
 }

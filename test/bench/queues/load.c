@@ -8,7 +8,8 @@
  * The statements are arguments, so every queue that speaks SQL is measured by
  * the same program:
  *
- *	--send SQL       $1 text: a payload, with --send-batch an array of payloads
+ *	--send SQL       $1 text: a payload, with --send-batch an array of payloads;
+ *	                 with --keys $2 text: a key; NULL when that was waiting already
  *	--claim SQL      returns (id bigint, payload text, handle text)
  *	--ack SQL        $1 bigint[]: the ids, $2 text: the handle; returns how many
  *	--release SQL    the same arguments: gives the messages back
@@ -44,6 +45,7 @@ typedef enum State
 	STATE_HOLDING,				/* in a transaction, until wake_at */
 	STATE_ENDING,				/* COMMIT or whatever ends it */
 	STATE_CLAIMING,
+	STATE_WORKING,				/* on what it has claimed, until wake_at */
 	STATE_ACKING,
 	STATE_GIVING_BACK,
 	STATE_CLEANING,				/* ROLLBACK after an error */
@@ -65,6 +67,7 @@ typedef struct Client
 	int64_t    *numbers;
 	Fate	   *fates;
 	int			count;
+	int			answers;		/* to sends */
 	/* of a consumer's claim */
 	char	   *ids;
 	char	   *handle;
@@ -87,11 +90,14 @@ static struct
 				padding,
 				mixed,
 				one_transaction,
+				keys,
+				exclusive,
 				after,
 				reconnect;
 	double		rate,
 				seconds,
 				hold_ms,
+				work_ms,
 				pause_ms,
 				slice,
 				patience,
@@ -132,6 +138,12 @@ die(const char *what, const char *detail)
 {
 	fprintf(stderr, "load: %s: %s\n", what, detail);
 	exit(2);
+}
+
+static bool
+is_resting(const Client *client)
+{
+	return client->state == STATE_IDLE || client->state == STATE_HOLDING || client->state == STATE_WORKING;
 }
 
 static double
@@ -184,7 +196,7 @@ ignore_notice(void *arg, const char *message)
 static bool
 connect_client(Client *client)
 {
-	static const Oid send_types[] = {TYPE_TEXT};
+	static const Oid send_types[] = {TYPE_TEXT, TYPE_TEXT};
 	static const Oid ack_types[] = {TYPE_INT8_ARRAY, TYPE_TEXT};
 
 	client->conn = PQconnectdb("");
@@ -192,7 +204,7 @@ connect_client(Client *client)
 		return false;
 	PQsetNoticeProcessor(client->conn, ignore_notice, NULL);
 	if (client->producer)
-		prepare(client, "send", opt.send, 1, send_types);
+		prepare(client, "send", opt.send, opt.keys > 0 ? 2 : 1, send_types);
 	else
 	{
 		prepare(client, "claim", opt.claim, 0, NULL);
@@ -310,12 +322,15 @@ static void
 add_send(Client *client, Fate fate)
 {
 	int			from = client->count;
-	const char *value;
+	const char *values[2];
+	char		key[24];
 
 	for (int i = 0; i < opt.send_batch; i++)
 		new_message(client, fate);
-	value = payloads(client->numbers + from, opt.send_batch, opt.send_batch > 1);
-	add_prepared(client, "send", 1, &value);
+	values[0] = payloads(client->numbers + from, opt.send_batch, opt.send_batch > 1);
+	snprintf(key, sizeof(key), "%lld", opt.keys > 0 ? (long long) client->numbers[from] % opt.keys : 0);
+	values[1] = key;
+	add_prepared(client, "send", opt.keys > 0 ? 2 : 1, values);
 }
 
 /*
@@ -371,7 +386,7 @@ start_sending(Client *client, int64_t now)
 		return;
 	}
 	client->began = now;
-	client->count = 0;
+	client->count = client->answers = 0;
 	client->ending[0] = '\0';
 	issued += opt.send_batch;
 	books_time(METRIC_LAG, now - client->due, now);
@@ -453,6 +468,17 @@ take_rows(Client *client, const PGresult *result, int64_t now)
 		snprintf(client->handle, 128, "%s", PQgetvalue(result, 0, 2));
 }
 
+/*
+ * From here on, before the answer, others may get messages with the keys of
+ * these: they may be faster than our answer.
+ */
+static void
+end_keys(const Client *client)
+{
+	for (int i = 0; opt.exclusive && i < client->count; i++)
+		books_key_ends(client->numbers[i] % opt.keys);
+}
+
 /* It comes to somebody else; said before, because they may be faster than our answer. */
 static void
 give_back(Client *client, bool rollback)
@@ -461,6 +487,7 @@ give_back(Client *client, bool rollback)
 
 	for (int i = 0; i < client->count; i++)
 		books_returned(client->numbers[i]);
+	end_keys(client);
 	if (rollback)
 	{
 		if (chance() < 0.5)
@@ -472,11 +499,11 @@ give_back(Client *client, bool rollback)
 	go(client, STATE_GIVING_BACK);
 }
 
+static void finish_work(Client *client, int64_t now);
+
 static void
 claiming_done(Client *client, int64_t now)
 {
-	const char *values[] = {client->ids, client->handle};
-
 	books_time(client->count > 0 ? METRIC_CLAIM : METRIC_CLAIM_EMPTY, now - client->began, now);
 	if (!client->some_row)
 	{
@@ -492,10 +519,23 @@ claiming_done(Client *client, int64_t now)
 		return;
 	}
 	last_progress_at = now;
+	for (int i = 0; opt.exclusive && i < client->count; i++)
+		books_key_begins(client->numbers[i] % opt.keys);
+	rest(client, STATE_WORKING, now + (int64_t) (chance() * opt.work_ms * 1000));
+	if (opt.work_ms == 0)
+		finish_work(client, now);
+}
+
+static void
+finish_work(Client *client, int64_t now)
+{
+	const char *values[] = {client->ids, client->handle};
+
 	if (opt.forget > 0 && chance() < opt.forget && !final_round)
 	{
 		for (int i = 0; i < client->count; i++)
 			books_returned(client->numbers[i]);
+		end_keys(client);
 		if (opt.one_transaction)
 			add_text(client, "COMMIT");
 		go(client, STATE_GIVING_BACK);
@@ -508,6 +548,7 @@ claiming_done(Client *client, int64_t now)
 	}
 	client->began = now;
 	client->acked = -1;
+	end_keys(client);
 	add_prepared(client, "ack", 2, values);
 	if (opt.one_transaction)
 		add_text(client, "COMMIT");
@@ -573,6 +614,12 @@ take_result(Client *client, const PGresult *result)
 		case PGRES_TUPLES_OK:
 			if (client->state == STATE_CLAIMING)
 				take_rows(client, result, now_us());
+			else if (client->state == STATE_SENDING && opt.keys > 0 && PQntuples(result) == 1)
+			{
+				if (PQgetisnull(result, 0, 0))
+					client->fates[client->answers] = FATE_NEVER;
+				client->answers++;
+			}
 			else if (client->state == STATE_ACKING && PQntuples(result) == 1)
 				client->acked = atol(PQgetvalue(result, 0, 0));
 			break;
@@ -595,8 +642,7 @@ read_client(Client *client)
 		return;
 	}
 	/* NULL ends the results of one statement; twice means that nothing more is here */
-	for (int nulls = 0; nulls < 2 && client->state != STATE_IDLE && client->state != STATE_HOLDING &&
-		 client->state != STATE_STOPPED && !PQisBusy(client->conn);)
+	for (int nulls = 0; nulls < 2 && client->state != STATE_STOPPED && !is_resting(client) && !PQisBusy(client->conn);)
 	{
 		PGresult   *result = PQgetResult(client->conn);
 		bool		ended = result != NULL && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
@@ -620,7 +666,9 @@ read_client(Client *client)
 static void
 advance(Client *client, int64_t now)
 {
-	if (client->state == STATE_HOLDING)
+	if (client->state == STATE_WORKING)
+		finish_work(client, now);
+	else if (client->state == STATE_HOLDING)
 	{
 		add_text(client, client->ending);
 		go(client, STATE_ENDING);
@@ -687,16 +735,14 @@ run(void)
 		for (int i = 0; i < client_count; i++)
 		{
 			Client	   *client = &clients[i];
-			bool		resting;
 
-			if ((client->state == STATE_IDLE || client->state == STATE_HOLDING) && client->wake_at <= now)
+			if (is_resting(client) && client->wake_at <= now)
 				advance(client, now);
-			resting = client->state == STATE_IDLE || client->state == STATE_HOLDING;
-			if (resting && client->wake_at > now && client->wake_at < wake)
+			if (is_resting(client) && client->wake_at > now && client->wake_at < wake)
 				wake = client->wake_at;
 			fds[i].fd = PQsocket(client->conn);
 			fds[i].events = POLLIN;
-			if (!resting && client->state != STATE_STOPPED && PQflush(client->conn) == 1)
+			if (!is_resting(client) && client->state != STATE_STOPPED && PQflush(client->conn) == 1)
 				fds[i].events |= POLLOUT;
 		}
 		wait.tv_sec = (wake - now) / 1000000;
@@ -787,9 +833,10 @@ parse(int argc, char **argv)
 		{"--release", .text = &opt.release}, {"--tick", .text = &opt.tick}, {"--preload-send", .text = &opt.preload_send},
 		{"--producers", .number = &opt.producers}, {"--consumers", .number = &opt.consumers},
 		{"--send-batch", .number = &opt.send_batch}, {"--batch", .number = &opt.batch}, {"--padding", .number = &opt.padding},
-		{"--mixed", .number = &opt.mixed}, {"--one-transaction", .number = &opt.one_transaction},
+		{"--keys", .number = &opt.keys}, {"--exclusive", .number = &opt.exclusive}, {"--mixed", .number = &opt.mixed}, {"--one-transaction", .number = &opt.one_transaction},
 		{"--after", .number = &opt.after}, {"--reconnect", .number = &opt.reconnect},
 		{"--rate", .real = &opt.rate}, {"--seconds", .real = &opt.seconds}, {"--hold-ms", .real = &opt.hold_ms},
+		{"--work-ms", .real = &opt.work_ms},
 		{"--pause-ms", .real = &opt.pause_ms}, {"--slice", .real = &opt.slice}, {"--patience", .real = &opt.patience},
 		{"--limit", .real = &opt.limit}, {"--forget", .real = &opt.forget},
 		{"--messages", .large = &opt.messages}, {"--preload", .large = &opt.preload},
@@ -825,6 +872,7 @@ main(int argc, char **argv)
 
 	parse(argc, argv);
 	srand48(20260101);
+	books_set_keys(opt.keys);
 	books_skip(opt.first);
 	if (opt.preload > 0)
 		preload();

@@ -37,6 +37,10 @@ extern void books_got(int64_t n);
 extern void books_returned(int64_t n);
 extern void books_acked(int64_t n);
 extern void books_fail(const char *what);
+/* Somebody works on a message with this key, and nobody else may until he ends. */
+extern void books_set_keys(int count);
+extern void books_key_begins(int64_t key);
+extern void books_key_ends(int64_t key);
 /* A consumer's connection broke: what comes twice from now on is expected. */
 extern void books_crashed(void);
 
