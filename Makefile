@@ -17,7 +17,9 @@ SOURCES = \
 	src/detail.c \
 	src/settings.c \
 	src/shared.c \
+	src/queue_memory.c \
 	src/queue_shared.c \
+	src/queue_count.c \
 	src/queue_hold.c \
 	src/consumer_shared.c \
 	src/statements.c \

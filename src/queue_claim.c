@@ -47,6 +47,8 @@ typedef struct Claim
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
+	bool		found_low;		/* others will soon find nothing */
+	bool		short_of_holds;
 	ReturnSetInfo *result;
 	/* Taken and not yet delivered. */
 	int			taken;
@@ -57,6 +59,7 @@ typedef struct Claim
 
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static bool take(Claim *claim);
+static int	take_one(Claim *claim, SweepQueueSlot *slot);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
@@ -78,10 +81,12 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		if (take(&claim))
 			deliver(&claim);
-		else if (!sweep_queue_search(claim.messages, claim.queue))
+		else if (!sweep_queue_search(claim.messages, claim.queue, false))
 			break;
 	}
 	close_claim(&claim);
+	if (claim.found_low)
+		(void) sweep_queue_search(claim.messages, claim.queue, true);
 	sweep_queue_close(claim.messages);
 	return (Datum) 0;
 }
@@ -121,16 +126,13 @@ take(Claim *claim)
 	SweepQueueSlot *slot;
 	uint8		random[UUID_LEN];
 	TimestampTz now = GetCurrentTimestamp();
-	bool		short_of_holds = false;
 	bool		new_lease = false;
 
 	claim->taken = 0;
-	if (claim->lease < 0)
-	{
-		sweep_books_make_room(1);
-		if (!pg_strong_random(random, sizeof(random)))
-			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
-	}
+	claim->short_of_holds = false;
+	sweep_books_make_room(1);
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
 	if (slot == NULL)
@@ -140,57 +142,67 @@ take(Claim *claim)
 	}
 	slot->used_at = now;
 	sweep_hold_expire(slot, now);
+	/* It ends with what it holds when the queue is purged. */
+	if (claim->lease >= 0 && sweep_hold_find_lease(&claim->id) == NULL)
+		claim->lease = -1;
 	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
 	{
 		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
 		new_lease = claim->lease >= 0;
-		short_of_holds = claim->lease < 0;
+		claim->short_of_holds = !new_lease;
 		if (new_lease)
 			claim->id = sweep_queue_leases()[claim->lease].id;
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = sweep_hold_take_returned(claim->lease);
+		int			hold = take_one(claim, slot);
 
 		if (hold < 0)
-		{
-			if (slot->found_count == 0)
-				break;
-			hold = sweep_hold_take(claim->lease, &slot->found[slot->found_first]);
-			if (hold < 0)
-			{
-				short_of_holds = true;
-				break;
-			}
-			slot->found_first++;
-			slot->found_count--;
-			if (sweep_queue_holds()[hold].message.key_hash != 0 && sweep_hold_block_by_key(hold))
-			{
-				/* The lease may have ended with it. */
-				if (sweep_hold_find_lease(&claim->id) == NULL)
-				{
-					claim->lease = -1;
-					new_lease = false;
-					break;
-				}
-				continue;
-			}
-		}
+			break;
 		claim->holds[claim->taken] = hold;
 		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
 		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
 	}
+	claim->found_low = slot->found_count <= SWEEP_QUEUE_LOW && (slot->pending != 0 || slot->next_due <= now);
 	sweep_queue_unlock();
 	if (new_lease)
 		sweep_books_note_claim(&claim->id);
-	if (short_of_holds && claim->taken == 0 && claim->count == 0)
+	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many messages are claimed"),
 				 errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.")));
-	if (short_of_holds)
+	if (claim->short_of_holds)
 		claim->wanted = claim->count + claim->taken;
 	return claim->taken > 0;
+}
+
+/* The hold of the next message, or -1. What was given back comes first. */
+static int
+take_one(Claim *claim, SweepQueueSlot *slot)
+{
+	int			hold = sweep_hold_take_returned(claim->lease);
+
+	while (hold < 0 && slot->found_count > 0)
+	{
+		const SweepFound *message = &slot->found[slot->found_first];
+
+		/* Found a second time while somebody took it. */
+		if (!sweep_hold_exists(slot, message->lane, message->message_id))
+		{
+			hold = sweep_hold_take(claim->lease, message);
+			if (hold < 0)
+			{
+				claim->short_of_holds = true;
+				return -1;
+			}
+		}
+		slot->found_first++;
+		slot->found_count--;
+		if (hold >= 0 && message->key_hash != 0 && sweep_hold_block_by_key(hold))
+			hold = -1;
+	}
+	return hold;
 }
 
 /* The time of the lease begins now; it ends if nothing of what was taken was there any more. */

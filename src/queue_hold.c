@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 
 #include "queue_hold.h"
+#include "queue_memory.h"
 #include "settings.h"
 
 static uint32 bucket_of(int slot, int16 lane, int64 message_id);
@@ -25,12 +26,24 @@ static void unlink_hold(int hold);
 static void append_returned(SweepQueueSlot *slot, int hold);
 static void unblock_by_key(SweepQueueSlot *slot, uint32 key_hash);
 
+SweepHold *
+sweep_queue_holds(void)
+{
+	return sweep_queue_memory()->holds;
+}
+
+SweepQueueLease *
+sweep_queue_leases(void)
+{
+	return sweep_queue_memory()->leases;
+}
+
 void
 sweep_hold_initialize(void)
 {
 	SweepHold  *holds = sweep_queue_holds();
 	SweepQueueLease *leases = sweep_queue_leases();
-	int		   *buckets = sweep_queue_hold_buckets();
+	int		   *buckets = sweep_queue_memory()->buckets;
 
 	for (int i = 0; i < sweep_max_leases; i++)
 	{
@@ -38,18 +51,18 @@ sweep_hold_initialize(void)
 		holds[i].next = leases[i].next = i + 1 < sweep_max_leases ? i + 1 : -1;
 		leases[i].slot = -1;
 	}
-	*sweep_queue_free_hold() = *sweep_queue_free_lease() = 0;
+	sweep_queue_memory()->shared->free_hold = sweep_queue_memory()->shared->free_lease = 0;
 }
 
 int
 sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random)
 {
-	int			number = *sweep_queue_free_lease();
+	int			number = sweep_queue_memory()->shared->free_lease;
 	SweepQueueLease *lease = &sweep_queue_leases()[number];
 
 	if (number < 0)
 		return -1;
-	*sweep_queue_free_lease() = lease->next;
+	sweep_queue_memory()->shared->free_lease = lease->next;
 	memcpy(lease->id.data, &number, sizeof(number));
 	memcpy(lease->id.data + sizeof(number), random, UUID_LEN - sizeof(number));
 	lease->slot = sweep_queue_slot_number(slot);
@@ -94,25 +107,25 @@ sweep_hold_end_lease(int number)
 	if (lease->next >= 0)
 		sweep_queue_leases()[lease->next].previous = lease->previous;
 	lease->slot = -1;
-	lease->next = *sweep_queue_free_lease();
-	*sweep_queue_free_lease() = number;
+	lease->next = sweep_queue_memory()->shared->free_lease;
+	sweep_queue_memory()->shared->free_lease = number;
 }
 
 int
 sweep_hold_take(int lease, const SweepFound *message)
 {
-	int			number = *sweep_queue_free_hold();
+	int			number = sweep_queue_memory()->shared->free_hold;
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	int		   *bucket;
 
 	if (number < 0)
 		return -1;
-	*sweep_queue_free_hold() = hold->next;
+	sweep_queue_memory()->shared->free_hold = hold->next;
 	hold->message = *message;
 	hold->state = HOLD_HELD;
 	hold->slot = sweep_queue_leases()[lease].slot;
 	hold->attempts = message->attempts + 1;
-	bucket = &sweep_queue_hold_buckets()[bucket_of(hold->slot, message->lane, message->message_id)];
+	bucket = &sweep_queue_memory()->buckets[bucket_of(hold->slot, message->lane, message->message_id)];
 	hold->hash_next = *bucket;
 	*bucket = number;
 	link_last(&sweep_queue_leases()[lease], number);
@@ -138,7 +151,7 @@ bool
 sweep_hold_exists(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
-	int			number = sweep_queue_hold_buckets()[bucket_of(slot_number, lane, message_id)];
+	int			number = sweep_queue_memory()->buckets[bucket_of(slot_number, lane, message_id)];
 
 	while (number >= 0)
 	{
@@ -157,15 +170,15 @@ sweep_hold_free(int number)
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	int			lease = hold->lease;
 	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
-	int		   *link = &sweep_queue_hold_buckets()[bucket_of(hold->slot, hold->message.lane, hold->message.message_id)];
+	int		   *link = &sweep_queue_memory()->buckets[bucket_of(hold->slot, hold->message.lane, hold->message.message_id)];
 
 	unlink_hold(number);
 	while (*link != number)
 		link = &sweep_queue_holds()[*link].hash_next;
 	*link = hold->hash_next;
 	hold->state = HOLD_FREE;
-	hold->next = *sweep_queue_free_hold();
-	*sweep_queue_free_hold() = number;
+	hold->next = sweep_queue_memory()->shared->free_hold;
+	sweep_queue_memory()->shared->free_hold = number;
 	if (lease >= 0)
 		sweep_hold_end_lease(lease);
 	if (hold->message.key_hash != 0 && slot->blocked_first >= 0)
@@ -192,7 +205,6 @@ sweep_hold_block_by_key(int number)
 {
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
-	int			lease = hold->lease;
 
 	for (int l = slot->lease_first; l >= 0; l = sweep_queue_leases()[l].next)
 	{
@@ -208,8 +220,6 @@ sweep_hold_block_by_key(int number)
 			if (hold->next >= 0)
 				sweep_queue_holds()[hold->next].previous = number;
 			slot->blocked_first = number;
-			if (lease >= 0)
-				sweep_hold_end_lease(lease);
 			return true;
 		}
 	}

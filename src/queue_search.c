@@ -4,9 +4,10 @@
  *
  * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
  * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
- * messages without reading anything. So the cost of a search is shared by up to a hundred claims, and
- * the searches of a queue need not run side by side: a lock of the lock manager (it can be cancelled,
- * and is given back with the transaction at the latest) lets one process search at a time.
+ * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
+ * searches of a queue need not run side by side: a lock of the lock manager (it can be cancelled, and is
+ * given back with the transaction at the latest) lets one process search at a time. A claim that leaves
+ * the list low searches then, while others go on, so that hardly anybody finds it empty and waits.
  *
  * Every search uses a snapshot of its own, never that of the transaction: what counts is what has been
  * sent, not what a transaction with an old snapshot may see. Rows that the transaction itself has
@@ -57,13 +58,15 @@ typedef struct Search
 	bool		with_due;
 	TimestampTz due_from;
 	TimestampTz next_due;
+	int			room;			/* what the list can take */
 	int			count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
 } Search;
 
 static void note_prepared_transactions(Oid relation);
-static bool begin_search(Search *search);
-static void end_search(Search *search);
+static bool begin_search(Search *search, bool ahead, bool *worth);
+static void end_search(const Search *search);
+static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static void search_lane(Search *search, int lane);
 static bool add_found(Search *search, HeapTuple tuple);
@@ -72,7 +75,7 @@ static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
 bool
-sweep_queue_search(Relation messages, const SweepQueue *queue)
+sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
 {
 	Search		search = {.messages = messages,.queue = queue};
 	LOCKTAG		tag;
@@ -80,13 +83,14 @@ sweep_queue_search(Relation messages, const SweepQueue *queue)
 
 	note_prepared_transactions(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	if (begin_search(&search))
+	if (LockAcquire(&tag, ExclusiveLock, false, ahead) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	if (begin_search(&search, ahead, &worth))
 	{
 		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
 		if (search.with_due)
 			search_due(&search);
-		for (int lane = 0; lane < SWEEP_LANES && search.count < SWEEP_QUEUE_FOUND; lane++)
+		for (int lane = 0; lane < SWEEP_LANES && search.count < search.room; lane++)
 			if (search.lanes & (1 << lane))
 				search_lane(&search, lane);
 		UnregisterSnapshot(search.snapshot);
@@ -94,8 +98,6 @@ sweep_queue_search(Relation messages, const SweepQueue *queue)
 			qsort(search.found, search.count, sizeof(SweepFound), compare_found);
 		end_search(&search);
 	}
-	else
-		worth = search.count > 0;
 	LockRelease(&tag, ExclusiveLock, false);
 	return worth;
 }
@@ -132,11 +134,12 @@ note_prepared_transactions(Oid relation)
 	sweep_sql_end_call();
 }
 
-/* False when there is nothing to look at; then count says whether somebody else has found something. */
+/* False when there is nothing to search; worth: somebody else has found something. */
 static bool
-begin_search(Search *search)
+begin_search(Search *search, bool ahead, bool *worth)
 {
 	SweepQueueSlot *slot;
+	bool		needed;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
@@ -147,11 +150,13 @@ begin_search(Search *search)
 		sweep_queue_refuse_slot(search->queue);
 	}
 	search->generation = slot->generation;
-	search->count = slot->found_count;
+	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
+	needed = slot->found_count <= (ahead ? SWEEP_QUEUE_LOW : 0);
+	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
 	search->lanes = slot->pending;
 	search->with_due = slot->next_due <= search->now;
 	search->due_from = slot->due_from;
-	if (search->count == 0)
+	if (needed)
 	{
 		/* From here on commits tell us. */
 		slot->due_low = SWEEP_NOTHING_DUE;
@@ -162,17 +167,17 @@ begin_search(Search *search)
 		}
 	}
 	sweep_queue_unlock();
-	return search->count == 0 && (search->lanes != 0 || search->with_due);
+	return needed && (search->lanes != 0 || search->with_due);
 }
 
 static void
-end_search(Search *search)
+end_search(const Search *search)
 {
 	SweepQueueSlot *slot;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	if (slot != NULL && slot->generation == search->generation && slot->found_count == 0)
+	if (slot != NULL && slot->generation == search->generation)
 	{
 		for (int i = 0; i < SWEEP_LANES; i++)
 		{
@@ -187,11 +192,32 @@ end_search(Search *search)
 			slot->due_from = Min(search->due_from, slot->due_low);
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
-		slot->found_first = 0;
-		slot->found_count = search->count;
-		memcpy(slot->found, search->found, search->count * sizeof(SweepFound));
+		append_found(slot, search);
 	}
 	sweep_queue_unlock();
+}
+
+/*
+ * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
+ * may have had the same message found twice.
+ */
+static void
+append_found(SweepQueueSlot *slot, const Search *search)
+{
+	int			old = slot->found_count;
+	int			kept = 0;
+
+	memmove(slot->found, &slot->found[slot->found_first], old * sizeof(SweepFound));
+	memcpy(&slot->found[old], search->found, search->count * sizeof(SweepFound));
+	slot->found_first = 0;
+	slot->found_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->found[old - 1], &slot->found[old]) < 0)
+		return;
+	qsort(slot->found, slot->found_count, sizeof(SweepFound), compare_found);
+	for (int i = 0; i < slot->found_count; i++)
+		if (kept == 0 || compare_found(&slot->found[kept - 1], &slot->found[i]) != 0)
+			slot->found[kept++] = slot->found[i];
+	slot->found_count = kept;
 }
 
 /* Delayed messages whose time has come, the first of them first. */
@@ -219,7 +245,7 @@ search_due(Search *search)
 			break;
 		}
 		/* Half of the room, so that delayed messages cannot hold up those of a higher priority. */
-		if (search->count >= SWEEP_QUEUE_FOUND / 2)
+		if (search->count >= search->room / 2)
 		{
 			search->next_due = search->due_from = due_at;
 			break;
@@ -247,7 +273,7 @@ search_lane(Search *search, int lane)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (search->count >= SWEEP_QUEUE_FOUND)
+		if (search->count >= search->room)
 			break;
 		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 		if (tuple == NULL)
@@ -326,7 +352,9 @@ compare_found(const void *left, const void *right)
 		return SWEEP_LANE_IS_DELAYED(a->lane) ? -1 : 1;
 	if (a->due_at != b->due_at)
 		return a->due_at < b->due_at ? -1 : 1;
-	return a->message_id < b->message_id ? -1 : 1;
+	if (a->message_id != b->message_id)
+		return a->message_id < b->message_id ? -1 : 1;
+	return 0;
 }
 
 static int64

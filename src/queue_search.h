@@ -9,11 +9,11 @@
 #include "queue_table.h"
 
 /*
- * Fills the list of found messages of a queue when it is empty. False when there is nothing to be found;
- * true when it is worth looking at the list, found by this process or by another one. Waits for a search
- * of another process.
+ * Fills the list of found messages of a queue when it is empty, or, ahead, when it is low. False when
+ * there is nothing to be found; true when it is worth looking at the list, found by this process or by
+ * another one. Waits for a search of another process, unless ahead.
  */
-extern bool sweep_queue_search(Relation messages, const SweepQueue *queue);
+extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead);
 
 /*
  * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is

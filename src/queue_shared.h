@@ -22,8 +22,9 @@
 #define SWEEP_LANES			(SWEEP_PRIORITY_MAX - SWEEP_PRIORITY_MIN + 1)
 #define SWEEP_LANE_DELAYED	100
 
-/* Messages found ahead of the claims that take them. */
-#define SWEEP_QUEUE_FOUND	128
+/* Messages found ahead of the claims that take them; when fewer are left, one of the claims looks for more. */
+#define SWEEP_QUEUE_FOUND	512
+#define SWEEP_QUEUE_LOW		128
 
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
 
@@ -189,7 +190,7 @@ extern void sweep_queue_begin_count(Oid relation, Snapshot snapshot);
 extern void sweep_queue_end_count(Oid relation);
 extern void sweep_queue_forget_count(Oid relation);
 
-/* Prepared transactions. Notes one; false when there is no room. */
+/* Prepared transactions. Notes what one did; false when there is no room. */
 extern bool sweep_queue_note_prepared(TransactionId xid, const SweepQueueChange *change);
 extern void sweep_queue_forget_prepared(TransactionId xid);
 
@@ -201,11 +202,8 @@ extern bool sweep_queue_awaits_prepared(void);	/* no lock */
 extern bool sweep_queue_knows_prepared(Oid relation);
 extern void sweep_queue_set_knows_prepared(Oid relation);
 
-/* For queue_hold.c. */
+/* The arrays of both; indexes into them are what the lists above consist of. */
 extern SweepHold *sweep_queue_holds(void);
 extern SweepQueueLease *sweep_queue_leases(void);
-extern int *sweep_queue_hold_buckets(void);
-extern int *sweep_queue_free_hold(void);
-extern int *sweep_queue_free_lease(void);
 
 #endif							/* SWEEP_QUEUE_SHARED_H */
