@@ -9,7 +9,7 @@
  *
  * One listener that stays in a transaction keeps the notification queue of the server from being emptied,
  * and when that is full, the commit of everybody who notifies fails. So nothing is sent while it is more
- * than half full; what was not sent is sent when there is room again.
+ * than pg_sweep.notify_queue_limit full; what was not sent is sent when there is room again.
  *
  * Registered by consumer_pool.c when there is a queue with notify. It connects as the owner of the server
  * and runs no SQL of a user; its commits do not wait for the disk.
@@ -40,7 +40,7 @@ typedef struct Channel
 {
 	int32		queue_id;
 	bool		news;
-	int64		next_us;		/* monotonic: not before */
+	int64		sent_us;		/* monotonic: the last notification; 0 = none */
 } Channel;
 
 static int	slot_index;
@@ -52,6 +52,7 @@ static long pause_ms = 0;
 
 static void take_news(void);
 static Channel *find_channel(int32 queue_id);
+static int64 left_us(const Channel *channel, int64 now_us);
 static long send_due(void);
 static void mark_sent(int64 now_us);
 static void notify_work(void *arg);
@@ -115,7 +116,7 @@ take_news(void)
 			continue;
 		channel = find_channel(queue_ids[i]);
 		channel->news = true;
-		if (channel->next_us > now_us)
+		if (left_us(channel, now_us) > 0)
 			continue;
 		sweep_queue_lock(LW_EXCLUSIVE);
 		if (sweep_queue_slot(i)->queue_id == queue_ids[i] && sweep_queue_slot(i)->database == MyDatabaseId)
@@ -144,6 +145,15 @@ find_channel(int32 queue_id)
 	return channel;
 }
 
+/* How long until the queue may be announced again. */
+static int64
+left_us(const Channel *channel, int64 now_us)
+{
+	if (channel->sent_us == 0)
+		return 0;
+	return channel->sent_us + sweep_notify_interval * INT64CONST(1000) - now_us;
+}
+
 /* Sends what may be sent now; returns how long to wait for the rest. */
 static long
 send_due(void)
@@ -160,10 +170,10 @@ send_due(void)
 	{
 		Channel    *channel = lfirst(cell);
 
-		if (channel->news && channel->next_us <= now_us)
+		if (channel->news && left_us(channel, now_us) <= 0)
 			elements[count++] = Int32GetDatum(channel->queue_id);
 		else if (channel->news)
-			wait_us = Min(wait_us, channel->next_us - now_us);
+			wait_us = Min(wait_us, left_us(channel, now_us));
 	}
 	if (count == 0)
 		return (long) (wait_us / 1000 + 1);
@@ -194,12 +204,12 @@ mark_sent(int64 now_us)
 	{
 		Channel    *channel = lfirst(cell);
 
-		if (channel->next_us > now_us)
+		if (left_us(channel, now_us) > 0)
 			continue;
 		if (channel->news)
 		{
 			channel->news = false;
-			channel->next_us = now_us + sweep_notify_interval * INT64CONST(1000);
+			channel->sent_us = now_us;
 			continue;
 		}
 		channels = foreach_delete_current(channels, cell);
@@ -210,21 +220,21 @@ mark_sent(int64 now_us)
 static void
 notify_work(void *arg)
 {
-	Datum	   *queue_ids = arg;
+	Datum		values[] = {*(Datum *) arg, Float8GetDatum(sweep_notify_queue_limit)};
 	bool		was_full = full;
 
 	absent = !sweep_sql_open_gate();
 	if (absent)
 		return;
-	(void) sweep_sql_execute(SWEEP_SQL_NOTIFY, queue_ids, NULL);
+	(void) sweep_sql_execute(SWEEP_SQL_NOTIFY, values, NULL);
 	sweep_sql_row(0);
 	full = sweep_sql_bool(1);
 	if (full && !was_full)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("pg_sweep sends no notifications: the notification queue is more than half full"),
+				 errmsg("pg_sweep sends no notifications: the notification queue of the server is filling up"),
 				 errdetail("A session that listens to some channel stays in a transaction."),
-				 errhint("pg_listening_channels() shows what a session listens to; end the one whose transaction is the oldest.")));
+				 errhint("End the session that has executed LISTEN and whose transaction is the oldest.")));
 	else if (was_full && !full)
 		ereport(LOG, (errmsg("pg_sweep sends notifications again")));
 }

@@ -25,6 +25,7 @@ int			sweep_max_queues = 64;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
 int			sweep_notify_interval = 100;
+double		sweep_notify_queue_limit = 0.5;
 int			sweep_once_retention = 30 * 24 * 60;
 
 static const struct config_enum_entry log_batches_options[] = {
@@ -92,6 +93,11 @@ sweep_settings_define(bool at_server_start)
 							NULL,
 							&sweep_notify_interval, 100, 1, 3600000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.notify_queue_limit",
+							 "Sets how full the notification queue of the server may be when queues notify.",
+							 "A fraction; above it nothing is sent until there is room again.",
+							 &sweep_notify_queue_limit, 0.5, 0, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.once_retention",
 							"Sets how long a key of sweep.begin_once is remembered.",
 							NULL,

@@ -22,6 +22,7 @@ extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
 extern int	sweep_min_interval; /* milliseconds */
 extern int	sweep_notify_interval;	/* milliseconds */
+extern double sweep_notify_queue_limit;	/* a fraction */
 extern int	sweep_once_retention;	/* minutes */
 
 /*

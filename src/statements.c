@@ -137,9 +137,9 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_COUNT_CRASH] = {"SELECT sweep._count_crash($1, $2)", 2, {INT4OID, INT8ARRAYOID}},
 	[SWEEP_SQL_FORGET_ONCE] = {"SELECT sweep._forget_once()", 0, {0}},
 	[SWEEP_SQL_NOTIFY] = {
-		"SELECT u.usage > 0.5, count(CASE WHEN u.usage <= 0.5 THEN pg_catalog.pg_notify('sweep.' || q.name, '')::text END) "
+		"SELECT u.usage > $2, count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::text END) "
 		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
-	1, {INT4ARRAYOID}},
+	2, {INT4ARRAYOID, FLOAT8OID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");
