@@ -87,6 +87,16 @@ SELECT sweep.pause_consumer('owned');
 SELECT queue, state FROM sweep.consumers;
 SELECT sweep.drop_consumer('owned');
 ROLLBACK;
+-- who was granted to consume may; the owner of the queue may end that
+SET ROLE regress_sweep_owner;
+BEGIN;
+SELECT sweep.grant_queue('owned', 'regress_sweep_other', '{consume}');
+SET LOCAL ROLE regress_sweep_other;
+SELECT sweep.create_consumer('owned', 'handlers.counts');
+SELECT queue, run_as FROM sweep.consumers;
+SET LOCAL ROLE regress_sweep_owner;
+SELECT sweep.drop_consumer('owned');
+ROLLBACK;
 SET ROLE regress_sweep_other;
 SELECT sweep._count_crash(1, '{1}');
 TABLE sweep.consumer;

@@ -58,6 +58,7 @@ sweep_consumer_main(Datum arg)
 	{
 		MemoryContextReset(consumer.turn_context);
 		MemoryContextSwitchTo(consumer.turn_context);
+		sweep_worker_wait(0);	/* interrupts, and the configuration */
 		prepare_session();
 		sweep_consumer_take_turn(&consumer);
 	}

@@ -88,13 +88,15 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 		return;
 	if (consumer->count == 0)
 	{
-		(void) sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS);
+		/* Looked at once more, because statements may have reset the latch. */
+		if (pg_atomic_read_u32(&consumer->slot->leave) == 0)
+			(void) sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS);
 		return;
 	}
 	/* Suspects come last, so that what waits for them is as little as possible. */
 	for (int i = 0; i < consumer->count; i++)
 	{
-		SweepClaimed		message = consumer->messages[i];
+		SweepClaimed message = consumer->messages[i];
 
 		if (message.crashes > 0)
 			continue;

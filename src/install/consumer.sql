@@ -120,17 +120,19 @@ CREATE FUNCTION sweep._find_consumer(caller oid, queue text, operators boolean) 
 AS $$
 DECLARE
 	consumer sweep.consumer;
+	owner    regrole;
 BEGIN
 	SELECT c.* INTO consumer FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE q.name = _find_consumer.queue;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'queue "%" has no consumer', _find_consumer.queue
 			USING ERRCODE = 'undefined_object', HINT = 'The view sweep.consumers lists the consumers of this database.';
 	END IF;
-	IF NOT (pg_has_role(caller, consumer.run_as, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
+	SELECT q.owner INTO owner FROM sweep.queue q WHERE q.queue_id = consumer.queue_id;
+	IF NOT (pg_has_role(caller, consumer.run_as, 'MEMBER') OR pg_has_role(caller, owner, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
 			OR operators AND pg_has_role(caller, 'sweep_operator', 'MEMBER')) THEN
 		RAISE EXCEPTION 'permission denied for the consumer of queue "%"', _find_consumer.queue
 			USING ERRCODE = 'insufficient_privilege',
-				HINT = format('Members of %s%s and sweep_admin may do this.', consumer.run_as,
+				HINT = format('Members of %s%s and sweep_admin may do this.', concat_ws(', ', consumer.run_as, nullif(owner, consumer.run_as)),
 					CASE WHEN operators THEN ', sweep_operator' ELSE '' END);
 	END IF;
 	RETURN consumer;
