@@ -229,7 +229,7 @@ expect_rows()
 # drain CASE PEER CONSUMERS BATCH [ARGS ...]
 drain()
 {
-	local test=$1 peer=$2 consumers=$3 batch=$4 variant="$3 x $4"
+	local test=$1 peer=$2 consumers=$3 batch=$4 variant="$3 x $4" times=${times:-1}
 
 	shift 4
 	fresh "bench_$peer"
@@ -247,7 +247,7 @@ drain()
 			load "$test" "$peer" "$variant" --preload $((${backlog[$batch]} / 2)) --preload-batch "$batch" \
 				--tick "SELECT pgq.force_tick('bench'), pgq.ticker('bench')" --consumers 1 --batch "$batch" "$@" ;;
 		*)
-			load "$test" "$peer" "$variant" --preload "${backlog[$batch]}" --consumers "$consumers" --batch "$batch" "$@" ;;
+			load "$test" "$peer" "$variant" --preload $((${backlog[$batch]} * times)) --consumers "$consumers" --batch "$batch" "$@" ;;
 	esac
 }
 
@@ -407,9 +407,10 @@ case_depth()
 	psql_in postgres -c 'DROP DATABASE bench_deep'
 }
 
+# Five times the backlog: what 64 sessions need to get going is not to count.
 case_consumers()
 {
-	local run consumers batch
+	local run consumers batch times=5
 
 	for run in $(seq "$runs")
 	do
