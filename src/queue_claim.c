@@ -148,6 +148,8 @@ take(Claim *claim)
 	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
 	{
 		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
+		if (claim->lease < 0 && sweep_hold_reclaim())
+			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
 		new_lease = claim->lease >= 0;
 		claim->short_of_holds = !new_lease;
 		if (new_lease)
@@ -193,6 +195,9 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 			hold = sweep_hold_take(claim->lease, message);
 			if (hold < 0)
 			{
+				/* The next one will find room, and then what has been put back behind the positions. */
+				if (claim->taken == 0 && claim->count == 0 && sweep_hold_reclaim())
+					continue;
 				claim->short_of_holds = true;
 				return -1;
 			}

@@ -15,6 +15,7 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "utils/timestamp.h"
 
 #include "queue_hold.h"
 #include "queue_memory.h"
@@ -240,6 +241,8 @@ sweep_hold_give_back_lease(int number)
 		sweep_hold_give_back(hold);
 		count++;
 	}
+	/* One that has never held anything. */
+	sweep_hold_end_lease(number);
 	return count;
 }
 
@@ -263,6 +266,29 @@ sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now)
 			next_expiry = Min(next_expiry, now + USECS_PER_SEC);
 	}
 	slot->next_expiry = next_expiry;
+}
+
+bool
+sweep_hold_reclaim(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		reclaimed = false;
+
+	for (int i = 0; i < sweep_queue_slot_count(); i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation == 0)
+			continue;
+		sweep_hold_expire(slot, now);
+		if (slot->returned_first < 0)
+			continue;
+		while (slot->returned_first >= 0)
+			sweep_hold_free(slot->returned_first);
+		sweep_queue_reset_slot(slot);
+		reclaimed = true;
+	}
+	return reclaimed;
 }
 
 void

@@ -12,7 +12,7 @@
 /* Makes the lists of free entries; while the server starts. */
 extern void sweep_hold_initialize(void);
 
-/* A new lease without messages, or -1 when there are too many. random: 12 bytes of its name. */
+/* A new lease without messages, or -1 when there are too many. random: its name but for four bytes. */
 extern int	sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random);
 
 /* The lease of this name in this database, or NULL; a shared lock is enough. */
@@ -44,6 +44,12 @@ extern int	sweep_hold_give_back_lease(int lease);
 
 /* Gives back what the leases held that have run out. */
 extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
+
+/*
+ * Makes room: what was given back, and what leases held that have run out, of whatever queue and
+ * database, is forgotten, and those queues are looked at from their start. False when there was nothing.
+ */
+extern bool sweep_hold_reclaim(void);
 
 /* Forgets everything that is held of a queue. */
 extern void sweep_hold_drop_all(SweepQueueSlot *slot);

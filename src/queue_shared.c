@@ -24,6 +24,7 @@
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
+static SweepQueueSlot *find_free_slot(Oid relation);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
 static void apply_foreign_change(void);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
@@ -56,6 +57,25 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 
 	if (slot != NULL)
 		return slot;
+	slot = find_free_slot(relation);
+	if (slot == NULL && sweep_hold_reclaim())
+		slot = find_free_slot(relation);
+	if (slot != NULL)
+	{
+		/* The counters of the queue that was there are lost. */
+		if (slot->generation != 0)
+			sweep_queue_count_spoil(slot->database);
+		initialize_slot(slot, relation, queue_id);
+	}
+	return slot;
+}
+
+/* A free one, or that of an idle queue that was not used for the longest time. */
+static SweepQueueSlot *
+find_free_slot(Oid relation)
+{
+	SweepQueueSlot *slot = NULL;
+
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
 		SweepQueueSlot *candidate = sweep_queue_slot(i);
@@ -75,12 +95,6 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 		if (candidate->lease_first < 0 && candidate->returned_first < 0 && candidate->blocked_first < 0 &&
 			candidate->waiters == 0 && (slot == NULL || candidate->used_at < slot->used_at))
 			slot = candidate;
-	}
-	if (slot != NULL)
-	{
-		if (slot->generation != 0)
-			sweep_queue_count_spoil(slot->database);
-		initialize_slot(slot, relation, queue_id);
 	}
 	return slot;
 }

@@ -55,7 +55,7 @@ static void count_queues(Oid relation, Counts *counts, bool shared);
 static void count_rows(Oid relation, Snapshot snapshot, Counts *counts, bool dead);
 static Count *count_of(Counts *counts, int32 queue_id);
 static void put_state(ReturnSetInfo *result, const SweepQueueSlot *slot);
-static void put_count(ReturnSetInfo *result, const Count *count);
+static void put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
 static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
 static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
 static void look_at_message(const SweepFound *message, int64 *first);
@@ -93,17 +93,23 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	}
 	if (!counted)
 	{
+		if (shared)
+			sweep_queue_lock(LW_SHARED);
 		for (int i = 0; i < counts.count; i++)
-			put_count(result, &counts.of[i]);
+			put_count(result, &counts.of[i], shared ? sweep_queue_find_slot(relation, counts.of[i].queue_id) : NULL);
+		if (shared)
+			sweep_queue_unlock();
 		return (Datum) 0;
 	}
-	sweep_queue_lock(LW_SHARED);
+	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < sweep_queue_slot_count(); i++)
 	{
-		const SweepQueueSlot *slot = sweep_queue_slot(i);
+		SweepQueueSlot *slot = sweep_queue_slot(i);
 
-		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation)
-			put_state(result, slot);
+		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
+			continue;
+		sweep_hold_expire(slot, GetCurrentTimestamp());
+		put_state(result, slot);
 	}
 	sweep_queue_unlock();
 	return (Datum) 0;
@@ -238,9 +244,9 @@ put_state(ReturnSetInfo *result, const SweepQueueSlot *slot)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Without shared memory: everything that is there is ready, or delayed. */
+/* Without counters, for lack of shared memory or of room in it; what is held is known all the same. */
 static void
-put_count(ReturnSetInfo *result, const Count *count)
+put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 {
 	Datum		values[STATE_COLUMNS] = {0};
 	bool		nulls[STATE_COLUMNS] = {0};
@@ -256,7 +262,9 @@ put_count(ReturnSetInfo *result, const Count *count)
 	values[1] = Int64GetDatum(count->rows[0]);
 	values[2] = Int64GetDatum(count->rows[1]);
 	values[3] = Int64GetDatum(count->dead);
-	values[4] = values[5] = values[7] = values[8] = Int32GetDatum(0);
+	values[4] = Int32GetDatum(slot != NULL ? slot->held[0] : 0);
+	values[5] = Int32GetDatum(slot != NULL ? slot->held[1] : 0);
+	values[7] = values[8] = Int32GetDatum(0);
 	values[6] = TimestampTzGetDatum(PG_INT64_MIN);
 	values[9] = PointerGetDatum(construct_array(lanes, SWEEP_LANES, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, SWEEP_LANES, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));

@@ -74,7 +74,7 @@ sweep_settings_define(bool at_server_start)
 								NULL, NULL, NULL);
 		DefineCustomIntVariable("pg_sweep.max_queues",
 								"Sets how many queues may be in use at a time, in all databases.",
-								"Each takes about 6 kB of shared memory; further queues wait for one to be idle.",
+								"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
 								&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
 								NULL, NULL, NULL);
 		DefineCustomIntVariable("pg_sweep.max_running_jobs",
