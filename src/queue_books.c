@@ -96,15 +96,16 @@ sweep_books_open(Oid relation, int32 queue_id)
 void
 sweep_books_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
 {
-	int			number = SWEEP_LANE_INDEX(lane);
+	uint32		number = SWEEP_LANE_INDEX(lane);
+	uint32		bit = (uint32) 1 << number;
 
 	change->sent++;
 	change->rows[SWEEP_LANE_IS_DELAYED(lane)]++;
 	if (SWEEP_LANE_IS_DELAYED(lane))
 		change->first_due = Min(change->first_due, due_at);
-	else if ((change->lanes & (1 << number)) == 0 || message_id < change->low[number])
+	else if ((change->lanes & bit) == 0 || message_id < change->low[number])
 	{
-		change->lanes |= 1 << number;
+		change->lanes |= bit;
 		change->low[number] = message_id;
 	}
 }

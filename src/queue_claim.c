@@ -139,6 +139,7 @@ take(Claim *claim)
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(claim->queue);
+		return false;
 	}
 	slot->used_at = now;
 	sweep_hold_expire(slot, now);

@@ -148,6 +148,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(search->queue);
+		return false;
 	}
 	search->generation = slot->generation;
 	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);

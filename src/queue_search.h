@@ -23,6 +23,6 @@ extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const Sweep
 							  SweepFound *message, TupleTableSlot *slot);
 
 /* Raises an error: a queue found no place in shared memory. */
-extern void sweep_queue_refuse_slot(const SweepQueue *queue) pg_attribute_noreturn();
+extern void sweep_queue_refuse_slot(const SweepQueue *queue);
 
 #endif							/* SWEEP_QUEUE_SEARCH_H */

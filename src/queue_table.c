@@ -73,12 +73,13 @@ sweep_queue_close(Relation messages)
 const SweepQueue *
 sweep_queue_find(text *name, SweepQueueRight right)
 {
-	char		key[NAMEDATALEN] = {0};
 	SweepQueue *queue = NULL;
 
 	prepare_cache();
 	if (VARSIZE_ANY_EXHDR(name) < NAMEDATALEN)
 	{
+		char		key[NAMEDATALEN] = {0};
+
 		memcpy(key, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 		queue = hash_search(queues, key, HASH_FIND, NULL);
 		if (queue == NULL)
