@@ -22,6 +22,7 @@
 #include "consumer_note.h"
 #include "consumer_turn.h"
 #include "queue_end.h"
+#include "queue_wait.h"
 #include "worker.h"
 
 static SweepConsumer consumer;
@@ -107,6 +108,8 @@ static void
 leave(int code, Datum arg)
 {
 	(void) sweep_queue_release_lease(&consumer.lease);
+	if (consumer.queue != NULL)
+		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
 	sweep_consumer_note_close();
 	sweep_consumer_shared_release(consumer.index);
 }

@@ -35,7 +35,7 @@
 #define MOST_CRASHES 3
 #define SUSPECT_LEASE "pg_sweep: suspected messages"
 
-#define HEARTBEAT_MS 60000
+#define HEARTBEAT_MS 10000
 #define FIRST_PAUSE_MS 100
 #define LONGEST_PAUSE_MS 30000
 #define GATE_PAUSE_MS 50

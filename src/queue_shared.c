@@ -21,6 +21,7 @@
 #include "queue_hold.h"
 #include "queue_memory.h"
 #include "settings.h"
+#include "shared.h"
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
@@ -111,7 +112,6 @@ initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id)
 	slot->lease_first = slot->returned_first = slot->returned_last = slot->blocked_first = -1;
 	slot->next_expiry = SWEEP_NOTHING_DUE;
 	slot->sent.since = slot->acked.since = slot->used_at;
-	ConditionVariableInit(&slot->arrived);
 	sweep_queue_reset_slot(slot);
 }
 
@@ -250,8 +250,12 @@ apply_foreign_change(void)
 void
 sweep_queue_wake(SweepQueueSlot *slot, int64 count)
 {
-	for (int64 i = Min(count, slot->waiters); i > 0; i--)
-		ConditionVariableSignal(&slot->arrived);
+	int			woken = (int) Min(count, slot->waiters);
+
+	for (int i = 0; i < woken; i++)
+		sweep_shared_wake(slot->waiting[i]);
+	slot->waiters -= woken;
+	memmove(slot->waiting, slot->waiting + woken, sizeof(ProcNumber) * slot->waiters);
 }
 
 static void

@@ -10,7 +10,7 @@
 
 #include "access/transam.h"
 #include "datatype/timestamp.h"
-#include "storage/condition_variable.h"
+#include "compat.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
 #include "utils/snapshot.h"
@@ -25,6 +25,9 @@
 /* Messages found ahead of the claims that take them; when fewer are left, one of the claims looks for more. */
 #define SWEEP_QUEUE_FOUND	512
 #define SWEEP_QUEUE_LOW		128
+
+/* Processes that a queue wakes; more of them look now and then. */
+#define SWEEP_QUEUE_WAITERS 256
 
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
 
@@ -87,8 +90,8 @@ typedef struct SweepQueueSlot
 	SweepRate	sent;
 	SweepRate	acked;
 	bool		news;			/* messages have come since the notifier looked */
-	int			waiters;
-	ConditionVariable arrived;
+	int			waiters;		/* processes that wait for messages, the first in first out */
+	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
 
 typedef enum SweepHoldState
@@ -176,7 +179,7 @@ extern void sweep_queue_flush_found(SweepQueueSlot *slot);
 /* Applies what the transaction xid of this database did; xid as of now, not yet recycled. */
 extern void sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
 
-/* Wakes up to count processes that wait for messages of the queue. */
+/* Wakes up to count processes that wait for messages of the queue: each once, those that wait longest first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
 extern double sweep_queue_rate(const SweepRate *rate, TimestampTz now);

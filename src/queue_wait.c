@@ -2,12 +2,13 @@
  * queue_wait.c
  *		Waiting for messages: of a consumer in the database, and CALL sweep.wait_for_message.
  *
- * A waiter counts itself in the slot of the queue and sleeps on its condition variable, which whoever
- * brings a message signals after its commit: one signal per message, so that a crowd of consumers is not
- * woken for one of them. Nothing is polled, and no transaction is open meanwhile, so a waiter holds back
- * no vacuum.
+ * A waiter puts itself into the list of the queue and sleeps on its latch. Whoever brings messages takes as
+ * many waiters out of the list as there are messages, and wakes them: a crowd is not woken for one message,
+ * as a condition variable would do, because a process that leaves one passes its signal on. Somebody who
+ * was woken and cannot look any more wakes the next. Nothing is polled, and no snapshot is held meanwhile,
+ * so a waiter holds back no vacuum.
  *
- * Between the two countings there is no check for interrupts, so a waiter that is cancelled or terminated
+ * While a process is in the list it does not check for interrupts, so one that is cancelled or terminated
  * leaves nothing behind.
  */
 #include "postgres.h"
@@ -26,11 +27,11 @@
 #include "shared.h"
 #include "sql.h"
 
-/* However nothing happens, a session looks at its queue again after this. */
-#define LOOK_AGAIN_MS 60000
+/* Who was woken may not claim, being a session of somebody: the others look again after this. */
+#define LOOK_AGAIN_MS 10000
 
-/* When the table of queues is full, there is nothing to wait on. */
-#define NO_SLOT_MS 200
+/* When the table of queues is full, or the list of those who wait, it is looked at this often. */
+#define NO_PLACE_MS 200
 
 /* While transactions are prepared that have sent something. */
 #define PREPARED_MS 1000
@@ -42,6 +43,7 @@ typedef struct QueueRequest
 	int32		queue_id;
 } QueueRequest;
 
+static void leave_list(SweepQueueSlot *slot);
 static bool is_ready(const SweepQueueSlot *slot, TimestampTz now, TimestampTz *due);
 static void find_work(void *arg);
 
@@ -61,36 +63,58 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms)
 		sweep_queue_settle_prepared();
 		timeout_ms = Min(timeout_ms, PREPARED_MS);
 	}
+	/* The look comes after, so that no message can slip in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
-	if (slot != NULL)
-		slot->waiters++;
-	sweep_queue_unlock();
-
-	/* Before the look, so that no message can slip in between. */
-	if (slot != NULL)
-		ConditionVariablePrepareToSleep(&slot->arrived);
-	sweep_queue_lock(LW_SHARED);
+	if (slot != NULL && slot->waiters < SWEEP_QUEUE_WAITERS)
+		slot->waiting[slot->waiters++] = MyProcNumber;
+	else
+		timeout_ms = Min(timeout_ms, NO_PLACE_MS);
 	ready = slot != NULL && is_ready(slot, now, &due);
 	sweep_queue_unlock();
-	if (slot == NULL)
-		timeout_ms = Min(timeout_ms, NO_SLOT_MS);
-	else if (due != SWEEP_NOTHING_DUE)
+	if (due != SWEEP_NOTHING_DUE)
 		timeout_ms = Min(timeout_ms, TimestampDifferenceMilliseconds(now, due) + 1);
 	if (!ready)
 	{
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
 		ResetLatch(MyLatch);
 	}
-	ConditionVariableCancelSleep();
+	sweep_queue_lock(LW_EXCLUSIVE);
 	if (slot != NULL)
-	{
-		sweep_queue_lock(LW_EXCLUSIVE);
-		ready |= is_ready(slot, GetCurrentTimestamp(), &due);
-		slot->waiters--;
-		sweep_queue_unlock();
-	}
+		leave_list(slot);
+	slot = sweep_queue_find_slot(relation, queue_id);
+	ready = slot != NULL && is_ready(slot, GetCurrentTimestamp(), &due);
+	if (ready && InterruptPending)
+		sweep_queue_wake(slot, 1);
+	sweep_queue_unlock();
 	return ready;
+}
+
+/* Unless whoever has woken us has taken us out. */
+static void
+leave_list(SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+	{
+		if (slot->waiting[i] != MyProcNumber)
+			continue;
+		slot->waiters--;
+		memmove(slot->waiting + i, slot->waiting + i + 1, sizeof(ProcNumber) * (slot->waiters - i));
+		return;
+	}
+}
+
+void
+sweep_queue_pass_on(Oid relation, int32 queue_id)
+{
+	SweepQueueSlot *slot;
+	TimestampTz due;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, queue_id);
+	if (slot != NULL && is_ready(slot, GetCurrentTimestamp(), &due))
+		sweep_queue_wake(slot, 1);
+	sweep_queue_unlock();
 }
 
 /* A claim would find something, or has to look. */

@@ -12,4 +12,7 @@
  */
 extern bool sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms);
 
+/* For whoever was woken and does not look: wakes another one if there is something to claim. */
+extern void sweep_queue_pass_on(Oid relation, int32 queue_id);
+
 #endif							/* SWEEP_QUEUE_WAIT_H */
