@@ -70,8 +70,8 @@ sub nothing_wrong
 	my ($found, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures keys_shared)),
-		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0, keys_shared 0', $name);
+	is(join(', ', map { "$_ " . ($found->{$_} // 'unknown') } qw(status lost unacknowledged rolled_back_but_received foreign duplicates after_ack failures keys_shared early)),
+		'status 0, lost 0, unacknowledged 0, rolled_back_but_received 0, foreign 0, duplicates 0, after_ack 0, failures 0, keys_shared 0, early 0', $name);
 	cmp_ok($found->{sent} // 0, '>', 0, "$name: something was sent");
 }
 
@@ -81,7 +81,7 @@ sub queue_is_empty
 	my ($node, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.queue_message'), 0, "$name: no message is left");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.queue_message JOIN sweep.queue USING (queue_id) WHERE name = 'q'}), 0, "$name: no message is left");
 	is($node->safe_psql('postgres', q{SELECT concat_ws(' ', depth, ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'}),
 		'0 0 0 0', "$name: the counters say so, too");
 }

@@ -38,12 +38,19 @@ for my $batch (1, 10)
 	queue_is_empty($node, "64 consumers, batch $batch");
 }
 
-# ---------------------------------------------------------------- slow and late commits, savepoints, rollbacks, two phases
+# ---------------------------------------------------------------- slow and late commits, savepoints, rollbacks, two phases, failures
+$node->safe_psql('postgres', q{
+	SELECT sweep.drop_queue('q');
+	SELECT sweep.create_queue('q', visibility => '10 min', backoff => '100 ms', max_attempts => 1000);
+	SELECT sweep.create_queue('other');
+});
 for my $one (0, 1)
 {
 	my $name = $one ? 'claim and ack in one transaction' : 'claim and ack in two transactions';
 
-	$found = run_load($node, producers => 16, hold_ms => 30, mixed => 1, messages => 2000, consumers => 32, batch => 7, one_transaction => $one);
+	$found = run_load($node, producers => 16, hold_ms => 30, mixed => 1, messages => 2000, consumers => 32, batch => 7, work_ms => 10,
+		one_transaction => $one, other => q{SELECT sweep.send('other', '0')},
+		fail => q{SELECT sweep.fail($2::uuid, 'failed')}, backoff_ms => 100);
 	nothing_wrong($found, $name);
 	queue_is_empty($node, $name);
 }

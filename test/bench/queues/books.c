@@ -26,6 +26,7 @@
 
 typedef struct Entry
 {
+	int64_t		not_before;
 	uint8_t		fate;
 	uint8_t		got;
 	uint8_t		acked;
@@ -59,7 +60,8 @@ static int64_t sent,
 			after_ack,
 			foreign,
 			failures,
-			keys_shared;
+			keys_shared,
+			early;
 static int *key_holders;
 static bool crashed;
 static int64_t begin,
@@ -114,12 +116,13 @@ books_fate(int64_t n, Fate fate)
 }
 
 void
-books_got(int64_t n)
+books_got(int64_t n, int64_t now)
 {
 	Entry	   *entry = entry_at(n);
 
 	if (entry == NULL)
 		return;
+	early += now < entry->not_before && !crashed;
 	if (entry->acked > 0)
 		after_ack++;
 	else if (entry->got > 0)
@@ -141,6 +144,15 @@ books_returned(int64_t n)
 
 	if (entry != NULL && entry->got > 0)
 		entry->got--;
+}
+
+void
+books_not_before(int64_t n, int64_t then)
+{
+	Entry	   *entry = entry_at(n);
+
+	if (entry != NULL)
+		entry->not_before = then;
 }
 
 void
@@ -305,7 +317,7 @@ books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_
 	printf("lost\t%lld\nrolled_back_but_received\t%lld\nforeign\t%lld\n", (long long) lost, (long long) ghosts, (long long) foreign);
 	printf("unacknowledged\t%lld\n", (long long) (sent - acked_and_sent));
 	printf("duplicates\t%lld\nduplicates_after_crash\t%lld\nafter_ack\t%lld\n", (long long) duplicates, (long long) expected_duplicates, (long long) after_ack);
-	printf("failures\t%lld\nkeys_shared\t%lld\n", (long long) failures, (long long) keys_shared);
+	printf("failures\t%lld\nkeys_shared\t%lld\nearly\t%lld\n", (long long) failures, (long long) keys_shared, (long long) early);
 	printf("send_seconds\t%.6f\nsend_rate\t%.1f\n", send_seconds, send_seconds > 0 ? timed / send_seconds : 0);
 	printf("drain_seconds\t%.6f\ndrain_rate\t%.1f\n", drain_seconds, drain_seconds > 0 ? acked / drain_seconds : 0);
 	report_times("", totals);
@@ -316,5 +328,5 @@ books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_
 		snprintf(prefix, sizeof(prefix), "slice%03d_", i);
 		report_times(prefix, slices[i]);
 	}
-	return lost + ghosts + foreign + duplicates + after_ack + failures + keys_shared > 0 ? 1 : 0;
+	return lost + ghosts + foreign + duplicates + after_ack + failures + keys_shared + early > 0 ? 1 : 0;
 }

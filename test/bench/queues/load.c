@@ -13,6 +13,8 @@
  *	--claim SQL      returns (id bigint, payload text, handle text)
  *	--ack SQL        $1 bigint[]: the ids, $2 text: the handle; returns how many
  *	--release SQL    the same arguments: gives the messages back
+ *	--fail SQL       the same arguments: they are not to come again for --backoff-ms
+ *	--other SQL      something else that mixed transactions do within savepoints
  *
  * {client} in a statement is the number of the connection, {batch} the value of
  * --batch. Every payload has the number of its message, so books.c can tell what
@@ -81,6 +83,8 @@ static struct
 			   *claim,
 			   *ack,
 			   *release,
+			   *fail,
+			   *other,
 			   *tick,
 			   *preload_send;
 	int			producers,
@@ -98,6 +102,7 @@ static struct
 				seconds,
 				hold_ms,
 				work_ms,
+				backoff_ms,
 				pause_ms,
 				slice,
 				patience,
@@ -210,6 +215,7 @@ connect_client(Client *client)
 		prepare(client, "claim", opt.claim, 0, NULL);
 		prepare(client, "ack", opt.ack, 2, ack_types);
 		prepare(client, "release", opt.release, 2, ack_types);
+		prepare(client, "fail", opt.fail, 2, ack_types);
 	}
 	PQsetnonblocking(client->conn, 1);
 	PQenterPipelineMode(client->conn);
@@ -360,6 +366,8 @@ begin_mixed(Client *client)
 		case 1:					/* nested and kept, the inner one undone */
 			add_text(client, "SAVEPOINT s");
 			add_send(client, fate);
+			if (opt.other != NULL)
+				add_text(client, opt.other);
 			add_text(client, "SAVEPOINT i");
 			add_send(client, FATE_NEVER);
 			add_text(client, "ROLLBACK TO i");
@@ -458,7 +466,7 @@ take_rows(Client *client, const PGresult *result, int64_t now)
 		if (client->count >= room)
 			die("claim", "more rows than can be");
 		client->numbers[client->count] = number_after(payload, "\"n\": ");
-		books_got(client->numbers[client->count]);
+		books_got(client->numbers[client->count], now);
 		books_time(METRIC_DELAY, now - number_after(payload, "\"t\": "), now);
 		at += sprintf(at, "%s%s", client->count > 0 ? "," : "", PQgetvalue(result, i, 0));
 		client->count++;
@@ -481,21 +489,29 @@ end_keys(const Client *client)
 
 /* It comes to somebody else; said before, because they may be faster than our answer. */
 static void
-give_back(Client *client, bool rollback)
+give_back(Client *client, const char *how)
 {
+	int64_t		not_before = strcmp(how, "fail") == 0 ? now_us() + (int64_t) (opt.backoff_ms * 1000) : 0;
 	const char *values[] = {client->ids, client->handle};
 
 	for (int i = 0; i < client->count; i++)
+	{
 		books_returned(client->numbers[i]);
+		books_not_before(client->numbers[i], not_before);
+	}
 	end_keys(client);
-	if (rollback)
+	if (strcmp(how, "rollback") == 0)
 	{
 		if (chance() < 0.5)
 			add_prepared(client, "ack", 2, values);
 		add_text(client, "ROLLBACK");
 	}
 	else
-		add_prepared(client, "release", 2, values);
+	{
+		add_prepared(client, how, 2, values);
+		if (opt.one_transaction)
+			add_text(client, "COMMIT");
+	}
 	go(client, STATE_GIVING_BACK);
 }
 
@@ -541,9 +557,12 @@ finish_work(Client *client, int64_t now)
 		go(client, STATE_GIVING_BACK);
 		return;
 	}
-	if (opt.mixed && chance() < 0.1 && (opt.one_transaction || opt.release != NULL))
+	if (opt.mixed && chance() < 0.15)
 	{
-		give_back(client, opt.one_transaction && (opt.release == NULL || chance() < 0.7));
+		if (opt.fail != NULL && chance() < 0.3)
+			give_back(client, "fail");
+		else
+			give_back(client, opt.one_transaction && chance() < 0.7 ? "rollback" : "release");
 		return;
 	}
 	client->began = now;
@@ -830,13 +849,13 @@ parse(int argc, char **argv)
 		int64_t    *large;
 	}			table[] = {
 		{"--send", .text = &opt.send}, {"--claim", .text = &opt.claim}, {"--ack", .text = &opt.ack},
-		{"--release", .text = &opt.release}, {"--tick", .text = &opt.tick}, {"--preload-send", .text = &opt.preload_send},
+		{"--release", .text = &opt.release}, {"--fail", .text = &opt.fail}, {"--other", .text = &opt.other}, {"--tick", .text = &opt.tick}, {"--preload-send", .text = &opt.preload_send},
 		{"--producers", .number = &opt.producers}, {"--consumers", .number = &opt.consumers},
 		{"--send-batch", .number = &opt.send_batch}, {"--batch", .number = &opt.batch}, {"--padding", .number = &opt.padding},
 		{"--keys", .number = &opt.keys}, {"--exclusive", .number = &opt.exclusive}, {"--mixed", .number = &opt.mixed}, {"--one-transaction", .number = &opt.one_transaction},
 		{"--after", .number = &opt.after}, {"--reconnect", .number = &opt.reconnect},
 		{"--rate", .real = &opt.rate}, {"--seconds", .real = &opt.seconds}, {"--hold-ms", .real = &opt.hold_ms},
-		{"--work-ms", .real = &opt.work_ms},
+		{"--work-ms", .real = &opt.work_ms}, {"--backoff-ms", .real = &opt.backoff_ms},
 		{"--pause-ms", .real = &opt.pause_ms}, {"--slice", .real = &opt.slice}, {"--patience", .real = &opt.patience},
 		{"--limit", .real = &opt.limit}, {"--forget", .real = &opt.forget},
 		{"--messages", .large = &opt.messages}, {"--preload", .large = &opt.preload},

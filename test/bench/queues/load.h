@@ -33,9 +33,11 @@ extern int64_t books_next(void);
 extern void books_skip(int64_t count);
 extern void books_fate(int64_t n, Fate fate);
 /* A consumer got it; gave it back unhandled; had its ack confirmed. */
-extern void books_got(int64_t n);
+extern void books_got(int64_t n, int64_t now);
 extern void books_returned(int64_t n);
 extern void books_acked(int64_t n);
+/* It is not to come before that. */
+extern void books_not_before(int64_t n, int64_t then);
 extern void books_fail(const char *what);
 /* Somebody works on a message with this key, and nobody else may until he ends. */
 extern void books_set_keys(int count);
