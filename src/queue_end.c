@@ -44,6 +44,7 @@ typedef struct Ending
 	Relation	messages;
 	SweepQueue	queue;
 	SweepQueueChange *change;
+	BlockNumber blocks;			/* of the table */
 	int			count;			/* of what is held */
 	SweepHold  *held;			/* copies */
 } Ending;
@@ -51,7 +52,7 @@ typedef struct Ending
 static bool open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name);
 static int	begin_ending(Ending *ending);
 static bool is_meant(const Ending *ending, int64 message_id);
-static bool remove_row(const Ending *ending, SweepFound *message, TupleTableSlot *slot);
+static bool remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot);
 static void keep_done(const SweepHold *hold, TupleTableSlot *slot);
 static void prune_done(const Ending *ending);
 static bool retry_message(const Ending *ending, const SweepHold *hold, Datum error, bool has_error);
@@ -75,12 +76,14 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 	{
 		int			count = begin_ending(&ending);
 		TupleTableSlot *slot = table_slot_create(ending.messages, NULL);
+		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
+		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
 		for (int i = 0; i < count; i++)
 		{
 			SweepHold  *hold = &ending.held[i];
 
-			if (!remove_row(&ending, &hold->message, slot))
+			if (!remove_row(&ending, &hold->message, snapshot, slot))
 				continue;
 			if (ending.queue.keep_done_us > 0)
 				keep_done(hold, slot);
@@ -88,6 +91,7 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 			ending.change->acked++;
 			acked++;
 		}
+		UnregisterSnapshot(snapshot);
 		ExecDropSingleTupleTableSlot(slot);
 		if (ending.queue.keep_done_us > 0)
 			prune_done(&ending);
@@ -291,22 +295,30 @@ compare_int64(const void *left, const void *right)
 
 /* Deletes the row of a message and leaves it in the slot; false when it is gone. */
 static bool
-remove_row(const Ending *ending, SweepFound *message, TupleTableSlot *slot)
+remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot)
 {
-	TM_Result	result;
+	TM_Result	result = TM_Updated;
+	Snapshot	current = snapshot;
+	Snapshot	latest = InvalidSnapshot;
 
-	do
+	while (result == TM_Updated)
 	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 		TM_FailureData failure;
 
 		result = TM_Deleted;
-		if (sweep_queue_fetch(ending->messages, RelationGetNumberOfBlocks(ending->messages), &ending->queue, snapshot, message, slot))
-			result = table_tuple_delete(ending->messages, &message->tid, GetCurrentCommandId(true), snapshot,
+		if (sweep_queue_fetch(ending->messages, ending->blocks, &ending->queue, current, message, slot))
+			result = table_tuple_delete(ending->messages, &message->tid, GetCurrentCommandId(true), current,
 										InvalidSnapshot, true, &failure, false);
-		UnregisterSnapshot(snapshot);
 		/* Updated by a statement of somebody else: again, with its new version. */
-	} while (result == TM_Updated);
+		if (result == TM_Updated)
+		{
+			if (latest != InvalidSnapshot)
+				UnregisterSnapshot(latest);
+			current = latest = RegisterSnapshot(GetLatestSnapshot());
+		}
+	}
+	if (latest != InvalidSnapshot)
+		UnregisterSnapshot(latest);
 	return result == TM_Ok;
 }
 
