@@ -106,5 +106,22 @@ soon($node, q{WITH c AS MATERIALIZED (SELECT count(*) FROM sweep.claim('q')) SEL
 is(run(q{SELECT payload, attempts FROM sweep.dead('q')}), '4|3', 'with its deliveries');
 is(counts(), '0 0 0 1', 'the counters say so');
 
+# ---------------------------------------------------------------- a key that waits for the one before it
+run(q{SELECT sweep.drop_queue('q')});
+run(q{SELECT sweep.create_queue('q', visibility => '1 hour', key_policy => 'once_more_if_running')});
+for my $way ('runs out', 'released')
+{
+	run(q{SELECT sweep.send('q', '5', 'key')});
+	$lease = $way eq 'runs out' ? claim_briefly() : run(q{SELECT lease FROM sweep.claim('q')});
+	run(q{SELECT sweep.send('q', '6', 'key')});
+	run("SELECT sweep.release('$lease')") if $way eq 'released';
+	($lease, $attempts) = claim_again('1 hour');
+	is(run('SELECT payload FROM again'), '5', "$way: the first one comes again");
+	is(claim_all($node), 'nothing', "$way: the second one still waits for it");
+	is(run("SELECT sweep.ack('$lease')"), 1, "$way: the first one is done");
+	is(claim_all($node), '6', "$way: now the second one comes");
+	run(q{SELECT sweep.purge_queue('q')});
+}
+
 $node->stop;
 done_testing();

@@ -122,6 +122,30 @@ run(q{BEGIN; SELECT lease FROM sweep.claim('q', 1, '1 s'); PREPARE TRANSACTION '
 is(claim_all($node), 'nothing', 'a claim in a prepared transaction holds the message');
 run(q{ROLLBACK PREPARED 'claim'});
 soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '11', 'until its lease runs out');
+run(q{SELECT sweep.purge_queue('q')});
+
+# ---------------------------------------------------------------- ended while nobody looked
+prepare_sending('unseen', 12);
+run(q{SELECT sweep.send('q', '13')});
+$node->restart;
+is(counts(), '1 0 0', 'after a restart one message is ready');
+run(q{COMMIT PREPARED 'unseen'});
+soon($node, q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'}, '2 0 0', 'two when the prepared one has been committed');
+is(run(q{SELECT sum(sweep.ack(lease)) FROM (SELECT DISTINCT lease FROM sweep.claim('q', 10)) AS l}), 2, 'both come');
+is(counts(), '0 0 0', 'the counters are right');
+
+# ---------------------------------------------------------------- a queue that goes before anybody has looked
+run(q{SELECT sweep.create_queue('gone')});
+run(q{SELECT sweep.send('gone', '14')});
+my $lease = run(q{SELECT lease FROM sweep.claim('gone')});
+run("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'gone'");
+run(q{COMMIT PREPARED 'gone'});
+run(q{SELECT sweep.drop_queue('gone')});
+run(q{SELECT sweep.create_queue('next')});
+run(q{SELECT sweep.send('next', '15')});
+run(q{SELECT sweep.claim('next', 1, '1 hour')});
+is(run(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'next'}), '0 0 1', 'the next queue counts what is its own');
+is(run(q{SELECT count(*) FROM sweep.claim('next')}), 0, 'and holds it');
 
 $node->stop;
 done_testing();
