@@ -16,6 +16,7 @@
 #include "catalog/namespace.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "consumer.h"
@@ -70,7 +71,6 @@ static void
 read_work(void *arg)
 {
 	Datum		id = Int32GetDatum(consumer.consumer_id);
-	char		name[NAMEDATALEN + 32];
 
 	if (!sweep_consumer_open_gate(&consumer) || sweep_sql_execute(SWEEP_SQL_READ_CONSUMER, &id, NULL) == 0)
 	{
@@ -84,9 +84,7 @@ read_work(void *arg)
 	consumer.has_suspects = sweep_sql_bool(5);
 	consumer.relation = sweep_sql_oid(6);
 	consumer.present = OidIsValid(consumer.handler);
-	snprintf(name, sizeof(name), "pg_sweep: %s", consumer.queue);
-	sweep_worker_set("application_name", name);
-	pgstat_report_appname(name);
+	snprintf(consumer.name, sizeof(consumer.name), "pg_sweep: %s", consumer.queue);
 }
 
 /* A handler may leave settings behind; what we rely on is set again. */
@@ -97,6 +95,11 @@ prepare_session(void)
 		sweep_worker_set("role", "none");
 	if (strcmp(namespace_search_path, "pg_catalog, pg_temp") != 0)
 		sweep_worker_set("search_path", "pg_catalog, pg_temp");
+	if (strcmp(application_name, consumer.name) != 0)
+	{
+		sweep_worker_set("application_name", consumer.name);
+		pgstat_report_appname(consumer.name);
+	}
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

@@ -113,20 +113,25 @@ static bool
 claim_messages(SweepConsumer *consumer)
 {
 	ErrorData  *error = NULL;
+	ErrorData  *second = NULL;
 
 	if (sweep_consumer_transact(consumer, claim_work, &error))
 	{
 		consumer->pause_ms = 0;
 		return consumer->present;
 	}
+	/* The queue may have been dropped, and the consumer with it. */
+	if (sweep_consumer_transact(consumer, problem_work, &second) && !consumer->present)
+		return false;
 	sweep_consumer_shared_note(consumer->index, 0, error->message);
 	if (consumer->pause_ms == 0)
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("consumer of queue \"%s\" could not claim messages: %s", consumer->queue, error->message)));
 	consumer->pause_ms = Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
-	if (sweep_consumer_transact(consumer, problem_work, &error) && consumer->present)
-		sweep_worker_wait(consumer->pause_ms);
+	/* A handler may have left a session in which nothing can be claimed. */
+	sweep_worker_reset_session();
+	sweep_worker_wait(consumer->pause_ms);
 	return false;
 }
 

@@ -28,6 +28,7 @@ typedef struct SweepConsumer
 	Oid			relation;		/* sweep.queue_message */
 	int32		queue_id;
 	char	   *queue;
+	char		name[NAMEDATALEN + 32]; /* of the session */
 	Oid			handler;
 	int			batch;
 	bool		has_suspects;	/* there were crashes before this process began */

@@ -181,15 +181,20 @@ psql(q{
 	CREATE TABLE t.identity (session name, current name, path text);
 	GRANT INSERT ON t.identity TO jobber;
 	CREATE FUNCTION t.who(m sweep.message) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO t.identity VALUES (session_user, current_user, current_setting('search_path'));
 		RESET ROLE;
 		RESET SESSION AUTHORIZATION;
 		INSERT INTO t.identity VALUES (session_user, current_user, current_setting('search_path'));
-		PERFORM set_config('search_path', 't, public', false);
+		PERFORM set_config('search_path', 't, public', false), set_config('default_transaction_read_only', 'on', false),
+			set_config('default_transaction_isolation', 'serializable', false);
+		SET ROLE sweep_user;
 	END $$;
 });
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('own'); SELECT sweep.create_consumer('own', 't.who')}, extra_params => [ '-U', 'jobber' ]);
-psql(q{SELECT sweep.send_many('own', '{1,2,3}')});
-soon($node, 'SELECT count(*) FROM t.identity', 3, 'a consumer of an ordinary role works');
+psql(q{SELECT sweep.send('own', '1')});
+soon($node, 'SELECT count(*) FROM t.identity', 2, 'a consumer of an ordinary role works');
+psql(q{SELECT sweep.send_many('own', '{2,3}')});
+soon($node, 'SELECT count(*) FROM t.identity', 6, 'also after a handler has left settings behind');
 is(psql('SELECT DISTINCT session, current, path FROM t.identity'), 'jobber|jobber|pg_catalog, pg_temp', 'as that role, whatever it resets or leaves behind');
 psql(q{SELECT sweep.drop_queue('own')});
 
