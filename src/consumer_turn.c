@@ -36,6 +36,7 @@
 #define SUSPECT_LEASE "pg_sweep: suspected messages"
 
 #define HEARTBEAT_MS 10000
+#define RETRY_MS 1
 #define FIRST_PAUSE_MS 100
 #define LONGEST_PAUSE_MS 30000
 #define GATE_PAUSE_MS 50
@@ -124,13 +125,13 @@ claim_messages(SweepConsumer *consumer)
 	if (sweep_consumer_transact(consumer, problem_work, &second) && !consumer->present)
 		return false;
 	sweep_consumer_shared_note(consumer->index, 0, error->message);
-	if (consumer->pause_ms == 0)
+	/* A handler may have left a session in which nothing can be claimed: then the second try will do. */
+	sweep_worker_reset_session();
+	if (consumer->pause_ms == RETRY_MS)
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("consumer of queue \"%s\" could not claim messages: %s", consumer->queue, error->message)));
-	consumer->pause_ms = Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
-	/* A handler may have left a session in which nothing can be claimed. */
-	sweep_worker_reset_session();
+	consumer->pause_ms = consumer->pause_ms == 0 ? RETRY_MS : Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
 	sweep_worker_wait(consumer->pause_ms);
 	return false;
 }
@@ -294,6 +295,9 @@ acknowledge(SweepConsumer *consumer)
 	Datum		values[] = {UUIDPGetDatum(&consumer->lease), piece_ids(consumer)};
 	int			count = consumer->piece.end - consumer->piece.first;
 
+	/* A handler may have become another role. */
+	if (GetUserId() != consumer->role)
+		sweep_worker_set("role", "none");
 	if (consumer->ack == NULL)
 		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID});
 	(void) sweep_sql_execute_plan(consumer->ack, values, NULL);
