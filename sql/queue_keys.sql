@@ -55,6 +55,10 @@ SELECT payload, attempts, lease FROM sweep.claim('keyed', 10) \gset
 SELECT :'payload' AS payload, :attempts AS attempts;
 SELECT sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
 SELECT count(*) FROM sweep.claim('keyed', 10);
+-- given back, it is still the first
+SELECT sweep.release(:'lease');
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload;
 SELECT sweep.fail(:'lease', 'x');
 SELECT payload FROM sweep.claim('keyed', 10);
 SELECT sweep.drop_queue('keyed');

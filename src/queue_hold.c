@@ -21,6 +21,7 @@
 #include "queue_memory.h"
 #include "settings.h"
 
+static bool has_key(int first, int other_than, uint32 key_hash);
 static uint32 bucket_of(int slot, int16 lane, int64 message_id);
 static void link_last(SweepQueueLease *lease, int hold);
 static void unlink_hold(int hold);
@@ -191,14 +192,12 @@ sweep_hold_give_back(int number)
 {
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	int			lease = hold->lease;
-	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
 
+	/* What waits for its end goes on waiting: it has not ended. */
 	unlink_hold(number);
-	append_returned(slot, number);
+	append_returned(sweep_queue_slot(hold->slot), number);
 	if (lease >= 0)
 		sweep_hold_end_lease(lease);
-	if (hold->message.key_hash != 0 && slot->blocked_first >= 0)
-		unblock_by_key(slot, hold->message.key_hash);
 }
 
 bool
@@ -206,24 +205,30 @@ sweep_hold_block_by_key(int number)
 {
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
+	bool		found = has_key(slot->returned_first, number, hold->message.key_hash);
 
-	for (int l = slot->lease_first; l >= 0; l = sweep_queue_leases()[l].next)
-	{
-		for (int h = sweep_queue_leases()[l].hold_first; h >= 0; h = sweep_queue_holds()[h].next)
-		{
-			if (h == number || sweep_queue_holds()[h].message.key_hash != hold->message.key_hash)
-				continue;
-			unlink_hold(number);
-			hold->state = HOLD_BLOCKED;
-			hold->attempts--;
-			hold->previous = -1;
-			hold->next = slot->blocked_first;
-			if (hold->next >= 0)
-				sweep_queue_holds()[hold->next].previous = number;
-			slot->blocked_first = number;
+	for (int lease = slot->lease_first; lease >= 0 && !found; lease = sweep_queue_leases()[lease].next)
+		found = has_key(sweep_queue_leases()[lease].hold_first, number, hold->message.key_hash);
+	if (!found)
+		return false;
+	unlink_hold(number);
+	hold->state = HOLD_BLOCKED;
+	hold->attempts--;
+	hold->previous = -1;
+	hold->next = slot->blocked_first;
+	if (hold->next >= 0)
+		sweep_queue_holds()[hold->next].previous = number;
+	slot->blocked_first = number;
+	return true;
+}
+
+/* Whether the list that begins with first has another hold with this key. */
+static bool
+has_key(int first, int other_than, uint32 key_hash)
+{
+	for (int number = first; number >= 0; number = sweep_queue_holds()[number].next)
+		if (number != other_than && sweep_queue_holds()[number].message.key_hash == key_hash)
 			return true;
-		}
-	}
 	return false;
 }
 

@@ -36,7 +36,7 @@ extern void sweep_hold_free(int hold);
 /* Gives the message back to the queue, to be claimed before all others. */
 extern void sweep_hold_give_back(int hold);
 
-/* Puts it aside when another message with its key is held; the end of that returns it. Its lease stays. */
+/* Puts it aside when another message with its key is held or was given back; the end of that returns it. Its lease stays. */
 extern bool sweep_hold_block_by_key(int hold);
 
 /* Gives back everything a lease holds and is not just ending, and ends the lease. */
