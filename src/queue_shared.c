@@ -172,6 +172,8 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 {
 	SweepQueueSlot *slot;
 	int			last_lane;
+	int64		arrived = change->sent;
+	bool		due_earlier;
 
 	if (change->queue_id == 0)
 	{
@@ -213,6 +215,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	slot->pending |= change->lanes;
 	slot->due_from = Min(slot->due_from, change->first_due);
 	slot->due_low = Min(slot->due_low, change->first_due);
+	due_earlier = change->first_due < slot->next_due;
 	slot->next_due = Min(slot->next_due, change->first_due);
 	if (sweep_queue_count_wants(change->relation, xid))
 	{
@@ -223,12 +226,16 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	slot->used_at = now;
 	add_to_rate(&slot->sent, change->sent, slot->used_at);
 	add_to_rate(&slot->acked, change->acked, slot->used_at);
-	if (change->sent > 0 && !slot->news)
+	/* What failed or was dead, and is to be delivered at once, arrives as well. */
+	if (change->first_due <= now)
+		arrived = Max(arrived, change->rows[1]);
+	if (arrived > 0 && !slot->news)
 	{
 		slot->news = true;
 		sweep_consumer_shared_wake_notifier(slot->database);
 	}
-	sweep_queue_wake(slot, change->sent);
+	/* Somebody must know when it is due. */
+	sweep_queue_wake(slot, Max(arrived, due_earlier ? 1 : 0));
 }
 
 /* Somebody else has written to the table: nothing is known of any queue of the database. */

@@ -63,6 +63,15 @@ is(psql(q{BEGIN; SELECT sweep.send('loud', '3') IS NOT NULL; COMMIT; SELECT coun
 	"t\n0", 'a producer takes no lock of the notification queue');
 notified('sweep.loud');
 
+psql(q{SELECT sweep.create_queue('again', max_attempts => 1)});
+$listener->query_safe('LISTEN "sweep.again"');
+psql(q{SELECT sweep.send('again', '1')});
+notified('sweep.again');
+psql(q{SELECT sweep.fail(lease, 'no') FROM sweep.claim('again')});
+is(notifications('sweep.again'), 0, 'a message that has died is no news');
+psql(q{SELECT sweep.redrive('again')});
+is(notified('sweep.again'), 1, 'one that is redriven is');
+
 # One per interval, however many messages.
 $node->append_conf('postgresql.conf', 'pg_sweep.notify_interval = 1h');
 $node->reload;

@@ -65,6 +65,23 @@ psql(q{SELECT sweep.send('mail', '4', delay => '300 ms')});
 wakes('delayed');
 is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '4', 'delayed: it can be claimed');
 
+psql(q{SELECT sweep.create_queue('retry', backoff => 'none', max_attempts => 2); SELECT sweep.send('retry', '1')});
+$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
+soon($node, $waits, 1, 'failed: it waits');
+psql("SELECT sweep.fail('$lease', 'no')");
+wakes('failed');
+$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
+soon($node, $waits, 1, 'dead: it waits');
+psql("SELECT sweep.fail('$lease', 'no')");
+is(psql(q{SELECT dead FROM sweep.queues WHERE queue = 'retry'}), 1, 'dead: a message is dead');
+is(psql($waits), 1, 'dead: that wakes nobody');
+my $since = psql('SELECT extract(epoch FROM clock_timestamp())');
+psql(q{SELECT sweep.redrive('retry')});
+wakes('redriven');
+cmp_ok(psql("SELECT extract(epoch FROM clock_timestamp()) - $since"), '<', 5, 'redriven: at once');
+
 begin_wait('rollback', '1 h');
 psql(q{SELECT sweep.send('mail', '5')});
 wakes('rollback');
