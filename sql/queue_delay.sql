@@ -66,6 +66,22 @@ TRUNCATE sweep.queue_message;
 SELECT depth, ready, delayed FROM sweep.queues WHERE queue = 'post';
 INSERT INTO sweep.queue_message (queue_id, payload) SELECT queue_id, '"by hand"' FROM sweep.queue WHERE name = 'post';
 SELECT payload FROM sweep.claim('post', 10);
+-- counting within a transaction: what it does itself is added when it commits
+BEGIN;
+INSERT INTO sweep.queue_message (queue_id, payload) SELECT queue_id, 'null' FROM sweep.queue WHERE name = 'post';
+COMMIT;
+BEGIN;
+SELECT sweep.send('post', '"before"') IS NOT NULL AS sent;
+SELECT sweep.ack(lease) FROM sweep.claim('post');
+SELECT depth FROM sweep.queues WHERE queue = 'post';
+SELECT sweep.send('post', '"after"') IS NOT NULL AS sent;
+SAVEPOINT s;
+SELECT sweep.send('post', '"undone"') IS NOT NULL AS sent;
+ROLLBACK TO s;
+COMMIT;
+SELECT depth, ready, in_flight, (SELECT count(*) FROM sweep.queue_message m WHERE m.queue_id = q.queue_id) AS rows
+	FROM sweep.queues JOIN sweep.queue q ON q.name = queue WHERE queue = 'post';
+SELECT payload FROM sweep.claim('post', 10);
 -- what is sent in a transaction can be claimed when that has committed
 BEGIN;
 SELECT sweep.send('post', '"own"') IS NOT NULL AS sent;

@@ -163,7 +163,12 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
 	if (own_statements == 0)
-		sweep_books_open(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0)->reset = true;
+	{
+		SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
+
+		change->reset = true;
+		change->emptied |= TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation);
+	}
 	PG_RETURN_POINTER(NULL);
 }
 

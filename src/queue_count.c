@@ -101,12 +101,16 @@ sweep_queue_begin_count(Oid relation, Snapshot snapshot)
 {
 	SweepQueueDatabase *entry = find_database(relation, true);
 	FullTransactionId next = ReadNextFullTransactionId();
+	TransactionId own = GetTopTransactionIdIfAny();
 
 	/* These are 32 bits of the same counter, a moment before. */
 	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
 	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
 	entry->running_count = snapshot->xcnt;
 	memcpy(running_of(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
+	/* A snapshot does not list the transaction that took it. */
+	if (TransactionIdIsValid(own))
+		running_of(entry)[entry->running_count++] = own;
 	entry->counting = true;
 	entry->counted = false;
 	for (int i = 0; i < sweep_max_queues; i++)

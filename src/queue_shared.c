@@ -27,7 +27,7 @@
 
 static SweepQueueSlot *find_free_slot(Oid relation);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
-static void apply_foreign_change(void);
+static void apply_foreign_change(bool emptied);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
 
 SweepQueueSlot *
@@ -177,7 +177,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 	if (change->queue_id == 0)
 	{
-		apply_foreign_change();
+		apply_foreign_change(change->emptied);
 		return;
 	}
 	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
@@ -240,7 +240,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 /* Somebody else has written to the table: nothing is known of any queue of the database. */
 static void
-apply_foreign_change(void)
+apply_foreign_change(bool emptied)
 {
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
@@ -248,6 +248,8 @@ apply_foreign_change(void)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId)
 			continue;
+		if (emptied)
+			sweep_hold_drop_all(slot);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);
 	}

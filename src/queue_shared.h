@@ -185,8 +185,9 @@ extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 extern double sweep_queue_rate(const SweepRate *rate, TimestampTz now);
 
 /*
- * Counting. Begin publishes a snapshot: commits visible in it are counted by whoever counts, all others
- * by sweep_queue_apply_change. The rows of all slots of the database are set to 0.
+ * Counting. Begin publishes a snapshot, which must see nothing of the transaction itself: commits visible
+ * in it are counted by whoever counts, all others by sweep_queue_apply_change. The rows of all slots of
+ * the database are set to 0.
  */
 extern bool sweep_queue_is_counted(Oid relation);
 extern void sweep_queue_begin_count(Oid relation, Snapshot snapshot);

@@ -133,6 +133,8 @@ count_queues(Oid relation, Counts *counts, bool shared)
 		sweep_queue_lock(LW_EXCLUSIVE);
 		counted = sweep_queue_is_counted(relation);
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		/* Not what this very transaction has done: that is added when it commits. */
+		snapshot->curcid = FirstCommandId;
 		if (!counted)
 			sweep_queue_begin_count(relation, snapshot);
 		sweep_queue_unlock();
