@@ -19,6 +19,11 @@ SOURCES = \
 	src/settings.c \
 	src/secret.c \
 	src/shared.c \
+	src/queue_memory.c \
+	src/queue_shared.c \
+	src/queue_count.c \
+	src/queue_hold.c \
+	src/consumer_shared.c \
 	src/statements.c \
 	src/sql.c \
 	src/schedule.c \
@@ -26,7 +31,15 @@ SOURCES = \
 	src/bucket.c \
 	src/worker.c \
 	src/step.c \
+	src/consumer_note.c \
 	src/caller.c \
+	src/queue_books.c \
+	src/queue_table.c \
+	src/queue_search.c \
+	src/queue_send.c \
+	src/queue_claim.c \
+	src/queue_end.c \
+	src/queue_watch.c \
 	src/report.c \
 	src/guard.c \
 	src/unit.c \
@@ -39,6 +52,11 @@ SOURCES = \
 	src/call.c \
 	src/preview.c \
 	src/runner.c \
+	src/queue_wait.c \
+	src/consumer_turn.c \
+	src/consumer.c \
+	src/notifier.c \
+	src/consumer_pool.c \
 	src/scheduler.c \
 	src/launcher.c \
 	src/utility.c \
@@ -72,6 +90,11 @@ INSTALL_PARTS = \
 	src/install/bucket.sql \
 	src/install/quarantine.sql \
 	src/install/queue.sql \
+	src/install/queue_admin.sql \
+	src/install/queue_message.sql \
+	src/install/queue_wait.sql \
+	src/install/consumer.sql \
+	src/install/once.sql \
 	src/install/monitor.sql \
 	src/install/feature.sql \
 	src/install/gitlab/environments_auto_stop.sql \
@@ -103,7 +126,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-regress check-isolation check-tap
 HARNESS = help check $(CHECK_PARTS) check-versions lint unit \
-	demo demo-shell demo-stop bench prerequisites server-root distclean
+	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
 
@@ -122,6 +145,7 @@ help:
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
 	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
 	@echo 'make bench            the benchmarks of doc/performance.md'
+	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
@@ -143,6 +167,8 @@ demo-stop:
 	@test/bin/reachable test/demo/demo.sh stop
 bench: server-root
 	@test/bin/reachable test/bench/run.sh
+bench-queues: server-root
+	@test/bin/reachable test/bench/queues.sh
 
 prerequisites:
 	@test/bin/prerequisites

@@ -173,12 +173,12 @@ SET LOCAL timezone = 'Asia/Tokyo';
 SELECT rows FROM pg_temp.run();
 SET LOCAL timezone = 'UTC';
 SELECT project_id, file_store, store_dir, file, pick_up_at FROM gitlab.ci_deleted_objects ORDER BY store_dir, file;
-SELECT payload, key FROM sweep.claim('ci_artifact_statistics', 10) ORDER BY payload -> 'project_id';
+SELECT m.payload, m.key FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_artifact_statistics' ORDER BY m.payload -> 'project_id';
 -- two batches, a message for each project of each
 ROLLBACK;
 BEGIN;
 SELECT rows FROM pg_temp.run(size => 3);
-SELECT payload FROM sweep.claim('ci_artifact_statistics', 10) ORDER BY message_id, payload;
+SELECT m.payload FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_artifact_statistics' ORDER BY m.message_id, m.payload;
 ROLLBACK;
 BEGIN;
 SELECT rows FROM pg_temp.run(schema => 'plain');

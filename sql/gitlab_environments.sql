@@ -20,8 +20,10 @@ CREATE FUNCTION pg_temp.batch(size int, cursor jsonb DEFAULT NULL, as_of timesta
 BEGIN
 	SELECT p.rows, p.cursor INTO rows, cursor_out
 		FROM sweep.gitlab_environments_auto_stop(ROW(size, cursor, '{"schema": "gitlab"}', as_of, NULL, NULL, NULL, 1)::sweep.batch) AS p;
-	SELECT string_agg(format('%s:%s', m.key, m.payload), ' ' ORDER BY m.message_id) INTO sent
-		FROM sweep.claim('environments_auto_stop', 1000) AS m;
+	-- as if it had been claimed, which it can be once it is committed
+	WITH m AS (UPDATE sweep.queue_message m SET claimed = true FROM sweep.queue q
+		WHERE q.queue_id = m.queue_id AND q.name = 'environments_auto_stop' AND NOT m.claimed RETURNING m.*)
+	SELECT string_agg(format('%s:%s', m.key, m.payload), ' ' ORDER BY m.message_id) INTO sent FROM m;
 END
 $$;
 CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_at timestamptz, state text DEFAULT 'available', auto_stop_setting int DEFAULT 0)
@@ -150,7 +152,7 @@ CREATE FUNCTION pg_temp.stop(ids bigint[]) RETURNS TABLE (id bigint, state varch
 	LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop',
-		jsonb_build_object('environment_id', i, 'project_id', 1), i, 1, now(), NULL)::sweep.message) FROM unnest(ids) AS i;
+		jsonb_build_object('environment_id', i, 'project_id', 1), i, 1, NULL, now(), NULL)::sweep.message) FROM unnest(ids) AS i;
 	RETURN QUERY SELECT e.id, e.state, e.auto_stop_at, e.updated_at = now() AT TIME ZONE 'UTC' FROM gitlab.environments e ORDER BY e.id;
 END
 $$;

@@ -64,7 +64,7 @@ GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "Git Lab" TO regress_sweep_
 SET ROLE regress_sweep_gitlab;
 SELECT job, note FROM sweep.install_gitlab('Git Lab', enabled => false);
 SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
-SELECT sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, now(), NULL)::sweep.message);
+SELECT sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, NULL, now(), NULL)::sweep.message);
 SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');
 SET ROLE regress_sweep_stranger;
 SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');

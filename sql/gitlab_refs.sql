@@ -39,8 +39,10 @@ BEGIN
 		SELECT p.rows, p.cursor, p.detail INTO rows, c, detail
 			FROM sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(
 				ROW(least(size, max_rows - total), c, args, '2026-01-01Z', NULL, NULL, NULL, run_id)::sweep.batch) AS p;
-		SELECT string_agg(m.key, ' ' ORDER BY m.message_id) INTO sent
-			FROM sweep.claim('batched_git_ref_updates_project_cleanup', 1000) AS m;
+		-- as if it had been claimed, which it can be once it is committed
+		WITH m AS (UPDATE sweep.queue_message m SET claimed = true FROM sweep.queue q
+			WHERE q.queue_id = m.queue_id AND q.name = 'batched_git_ref_updates_project_cleanup' AND NOT m.claimed RETURNING m.*)
+		SELECT string_agg(m.key, ' ' ORDER BY m.message_id) INTO sent FROM m;
 		RETURN NEXT;
 		total := total + rows;
 		EXIT WHEN rows = 0 OR total >= max_rows;

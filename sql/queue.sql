@@ -117,7 +117,7 @@ SELECT sweep.drop_queue('owned');
 SELECT payload FROM sweep.queue_message;
 SELECT name FROM sweep.queue;
 INSERT INTO sweep.queue_message (queue_id, payload) VALUES (1, '1');
-SELECT sweep._send('regress_sweep_owner'::regrole, 'owned', '3', NULL);
+SELECT sweep._find_queue('regress_sweep_owner'::regrole, 'owned', 'send');
 SET ROLE regress_sweep_operator;
 SELECT sweep.claim('owned');
 SELECT depth FROM sweep.queues WHERE queue = 'owned';

@@ -19,6 +19,7 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "call.h"
 #include "definition.h"
 #include "lease.h"
 #include "run.h"
@@ -50,7 +51,6 @@ typedef struct WaitRequest
 	MemoryContext context;
 } WaitRequest;
 
-static void require_no_transaction_block(FunctionCallInfo fcinfo, const char *name);
 static void prepare_work(void *arg);
 static SweepSlot *claim_slot(SweepRun *run);
 static void release_slot(int code, Datum arg);
@@ -75,7 +75,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
-	require_no_transaction_block(fcinfo, "sweep.run");
+	sweep_call_require_no_block(fcinfo, "sweep.run");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -110,8 +110,8 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static void
-require_no_transaction_block(FunctionCallInfo fcinfo, const char *name)
+void
+sweep_call_require_no_block(FunctionCallInfo fcinfo, const char *name)
 {
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		castNode(CallContext, fcinfo->context)->atomic)
@@ -227,7 +227,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	int64		deadline_us;
 	Interval   *timeout;
 
-	require_no_transaction_block(fcinfo, "sweep.wait");
+	sweep_call_require_no_block(fcinfo, "sweep.wait");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

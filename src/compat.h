@@ -69,6 +69,16 @@ sweep_wait_event(void)
 	pg_database_ownercheck((database), (role))
 #endif
 
+/* 16: takes a last argument, for updates. */
+#include "executor/executor.h"
+#if PG_VERSION_NUM >= 160000
+#define sweep_insert_index_tuples(relation, slot, estate) \
+	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL, false)
+#else
+#define sweep_insert_index_tuples(relation, slot, estate) \
+	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL)
+#endif
+
 /* 16: takes a place for soft errors. */
 #include "utils/regproc.h"
 #if PG_VERSION_NUM >= 160000

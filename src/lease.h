@@ -13,6 +13,7 @@
 #define SWEEP_LOCK_RUN		21336
 #define SWEEP_LOCK_DATABASE 21337
 #define SWEEP_LOCK_DISPATCH 21338
+#define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue_search.c */
 
 typedef enum SweepLeaseMode
 {

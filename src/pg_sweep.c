@@ -8,7 +8,9 @@
 #include "miscadmin.h"
 
 #include "compat.h"
+#include "consumer_shared.h"
 #include "launcher.h"
+#include "queue_shared.h"
 #include "settings.h"
 #include "secret.h"
 #include "shared.h"
@@ -31,6 +33,8 @@ _PG_init(void)
 	load_file("$libdir/plpgsql", false);
 	sweep_secret_install_hook();
 	sweep_shared_request();
+	sweep_queue_request_memory();
+	sweep_consumer_shared_request();
 	sweep_utility_install_hook();
 	sweep_launcher_register();
 }

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "consumer_pool.h"
 #include "definition.h"
 #include "lease.h"
 #include "runner.h"
@@ -166,7 +167,10 @@ sweep_scheduler_main(Datum arg)
 		MemoryContextSwitchTo(scheduler.tick_context);
 		scheduler_tick();
 		if (scheduler.absent || scheduler.entry->leave)
+		{
+			sweep_consumer_pool_dismiss();
 			proc_exit(0);
+		}
 		pgstat_report_activity(STATE_IDLE, NULL);
 		sweep_worker_wait(time_to_wait());
 	}
@@ -183,7 +187,8 @@ scheduler_tick(void)
 		start_runs();
 		if (transact(due_work) && scheduler.news && transact(startable_work))
 			start_runs();
-		(void) transact(end_work);
+		if (transact(end_work) && !scheduler.absent)
+			sweep_consumer_pool_adjust();
 	}
 	if (scheduler.tick_failed || scheduler.short_of != NULL)
 		scheduler.pause_ms = Min(Max(scheduler.pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
@@ -327,6 +332,7 @@ end_work(void *arg)
 		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
 	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
+	sweep_consumer_pool_read();
 	now = TimestampTzGetDatum(GetCurrentTimestamp());
 	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);
 	if (!sweep_sql_is_null(1))
@@ -406,6 +412,8 @@ time_to_wait(void)
 		wait_ms = scheduler.pause_ms;
 	if (scheduler.history_locked)
 		wait_ms = Min(wait_ms, LONGEST_PAUSE_MS);
+	if (sweep_consumer_pool_pause() >= 0)
+		wait_ms = Min(wait_ms, sweep_consumer_pool_pause());
 	watch_leases(&wait_ms);
 	return wait_ms;
 }

@@ -20,8 +20,14 @@ char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_consumers = 4;
+int			sweep_max_leases = 65536;
+int			sweep_max_queues = 64;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
+int			sweep_notify_interval = 100;
+double		sweep_notify_queue_limit = 0.5;
+int			sweep_once_retention = 30 * 24 * 60;
 
 /* Read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
@@ -64,15 +70,47 @@ sweep_settings_define(bool at_server_start)
 							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	if (at_server_start)
+	{
+		DefineCustomIntVariable("pg_sweep.max_consumers",
+								"Sets how many processes of consumers there may be at a time.",
+								"Each takes one of max_worker_processes.",
+								&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+		DefineCustomIntVariable("pg_sweep.max_leases",
+								"Sets how many messages of queues may be claimed at a time.",
+								"Each takes about 150 bytes of shared memory.",
+								&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
+		DefineCustomIntVariable("pg_sweep.max_queues",
+								"Sets how many queues may be in use at a time, in all databases.",
+								"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
+								&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
+								NULL, NULL, NULL);
 		DefineCustomIntVariable("pg_sweep.max_running_jobs",
 								"Sets how many runs may be in progress in the background at a time.",
 								"Each takes one of max_worker_processes.",
 								&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
 								NULL, NULL, NULL);
+	}
 	DefineCustomIntVariable("pg_sweep.min_interval",
 							"Sets the shortest interval that a schedule may have.",
 							NULL,
 							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.notify_interval",
+							"Sets the shortest time between two notifications of a queue.",
+							NULL,
+							&sweep_notify_interval, 100, 1, 3600000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.notify_queue_limit",
+							 "Sets how full the notification queue of the server may be when queues notify.",
+							 "A fraction; above it nothing is sent until there is room again.",
+							 &sweep_notify_queue_limit, 0.5, 0, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.once_retention",
+							"Sets how long a key of sweep.begin_once is remembered.",
+							NULL,
+							&sweep_once_retention, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
 							NULL, NULL, NULL);
 	DefineCustomStringVariable("pg_sweep.redis_key_prefix",
 							   "Sets what the names of all keys in Redis begin with.",

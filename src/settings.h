@@ -16,8 +16,14 @@ extern char *sweep_databases;	/* names separated by commas; empty = all */
 extern int	sweep_history_max_age;	/* minutes */
 extern int	sweep_history_per_job;
 extern int	sweep_log_batches;	/* SweepLogBatches */
+extern int	sweep_max_consumers;
+extern int	sweep_max_leases;	/* messages claimed at a time */
+extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
 extern int	sweep_min_interval; /* milliseconds */
+extern int	sweep_notify_interval;	/* milliseconds */
+extern double sweep_notify_queue_limit;	/* a fraction */
+extern int	sweep_once_retention;	/* minutes */
 
 /*
  * Defines the settings. Those that size shared memory exist only when the library is loaded at

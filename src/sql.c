@@ -22,7 +22,9 @@
 #include "executor/spi.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -258,6 +260,21 @@ sweep_sql_batch_type(void)
 	return batch_type;
 }
 
+void
+sweep_sql_begin_call(void)
+{
+	if ((!OidIsValid(extension_id) || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(batch_type))) && !find_extension())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "could not connect to SPI");
+}
+
+void
+sweep_sql_end_call(void)
+{
+	SPI_finish();
+}
+
 uint64
 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 {
@@ -265,6 +282,7 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	int			security_context;
 	int			nest_level = 0;
 	bool		read_only = XactReadOnly;
+	Snapshot	latest = InvalidSnapshot;
 	uint64		count;
 
 	GetUserIdAndSecContext(&user, &security_context);
@@ -274,10 +292,13 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 		nest_level = NewGUCNestLevel();
 		set_config_option("search_path", SAFE_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	}
+	/* Queues are as they are, whatever the transaction may see. */
+	if (statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot())
+		latest = GetLatestSnapshot();
 	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
 	if (MyBackendType == B_BG_WORKER)
 		XactReadOnly = false;
-	count = check_result(SPI_execute_plan(statement_plan(statement), values, nulls, false, 0));
+	count = check_result(SPI_execute_snapshot(statement_plan(statement), values, nulls, latest, InvalidSnapshot, false, true, 0));
 	XactReadOnly = read_only;
 	if (nest_level != 0)
 		AtEOXact_GUC(true, nest_level);
@@ -410,6 +431,37 @@ sweep_sql_oid(int column)
 	Datum		value = column_value(column, &is_null);
 
 	return is_null ? InvalidOid : DatumGetObjectId(value);
+}
+
+Oid *
+sweep_sql_oids(int column, MemoryContext context, int *count)
+{
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+	Datum	   *elements = NULL;
+	Oid		   *oids;
+
+	*count = 0;
+	if (!is_null)
+		deconstruct_array(DatumGetArrayTypeP(value), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
+	oids = MemoryContextAlloc(context, (*count + 1) * sizeof(Oid));
+	for (int i = 0; i < *count; i++)
+		oids[i] = DatumGetObjectId(elements[i]);
+	return oids;
+}
+
+Datum
+sweep_sql_copy(int column, MemoryContext context)
+{
+	Form_pg_attribute attribute = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	bool		is_null;
+	Datum		value = column_value(column, &is_null);
+
+	if (!is_null)
+		value = datumCopy(value, attribute->attbyval, attribute->attlen);
+	MemoryContextSwitchTo(old);
+	return value;
 }
 
 char *

@@ -54,6 +54,13 @@ extern Oid	sweep_sql_batch_type(void);
  */
 extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
 
+/*
+ * Around sweep_sql_execute in a function that a session calls: finds the extension, but does not open
+ * the gate, for a session has locks of its own.
+ */
+extern void sweep_sql_begin_call(void);
+extern void sweep_sql_end_call(void);
+
 /* Prepares a statement of the job, as the current user; kept until it is freed. */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types);
 
@@ -70,6 +77,8 @@ extern int32 sweep_sql_int32(int column);
 extern bool sweep_sql_bool(int column);
 extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* months have 30 days */
 extern Oid	sweep_sql_oid(int column);
+extern Oid *sweep_sql_oids(int column, MemoryContext context, int *count);	/* of an array */
+extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 0 if null */
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
 extern ItemPointerData sweep_sql_tid(int column);

@@ -104,6 +104,67 @@ static const SweepStatementText statements[] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs($1)", 1, {BOOLOID}},
+	[SWEEP_SQL_READ_QUEUE] = {
+		"SELECT q.queue_id, q.owner::oid, (extract(epoch FROM q.visibility) * 1000000)::bigint, q.max_attempts, "
+		"CASE q.backoff WHEN 'sidekiq' THEN -1 WHEN 'none' THEN 0 ELSE (extract(epoch FROM q.backoff::interval) * 1000000)::bigint END, "
+		"(extract(epoch FROM q.keep_done) * 1000000)::bigint, "
+		"CASE q.key_policy WHEN 'while_queued' THEN 0 WHEN 'while_queued_or_running' THEN 1 ELSE 2 END, "
+		"q.senders::oid[], q.consumers::oid[] FROM sweep.queue q WHERE q.name = $1",
+	1, {TEXTOID}},
+	[SWEEP_SQL_QUEUE_NAME] = {"SELECT q.name FROM sweep.queue q WHERE q.queue_id = $1", 1, {INT4OID}},
+	[SWEEP_SQL_FIND_QUEUE] = {"SELECT sweep._find_queue($1, $2, $3)", 3, {OIDOID, TEXTOID, TEXTOID}},
+	[SWEEP_SQL_SEND_KEY] = {
+		"INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, key, headers, payload) VALUES ($1, $2, $3, $4, $5, $6, $7) "
+		"ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING",
+	7, {INT8OID, INT4OID, INT2OID, TIMESTAMPTZOID, TEXTOID, JSONBOID, JSONBOID}},
+	[SWEEP_SQL_SEND_KEYS] = {
+		"INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, key, payload) "
+		"SELECT m.message_id, $2, $3, $4 + m.n * interval '1 microsecond', m.key, m.payload "
+		"FROM unnest($1, $5, $6) WITH ORDINALITY AS m (message_id, key, payload, n) "
+		"ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING",
+	6, {INT8ARRAYOID, INT4OID, INT2OID, TIMESTAMPTZOID, TEXTARRAYOID, JSONBARRAYOID}},
+	[SWEEP_SQL_FREE_KEYS] = {
+		"UPDATE sweep.queue_message m SET claimed = true WHERE m.ctid = ANY ($1) AND m.queue_id = $2 AND NOT m.claimed "
+		"RETURNING m.message_id, m.ctid",
+	2, {TIDARRAYOID, INT4OID}},
+	[SWEEP_SQL_RETRY_MESSAGE] = {
+		"UPDATE sweep.queue_message m SET lane = $4, due_at = $5, attempts = $6, error = $7 "
+		"WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3",
+	7, {INT4OID, INT2OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT2OID, TEXTOID}},
+	[SWEEP_SQL_BURY_MESSAGE] = {
+		"WITH m AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3 RETURNING m.*) "
+		"INSERT INTO sweep.queue_dead (message_id, queue_id, priority, key, headers, payload, attempts, sent_at, error) "
+		"SELECT m.message_id, m.queue_id, $4, m.key, m.headers, m.payload, $5, m.sent_at, coalesce($6, m.error) FROM m",
+	6, {INT4OID, INT2OID, INT8OID, INT2OID, INT2OID, TEXTOID}},
+	[SWEEP_SQL_KEEP_DONE] = {
+		"INSERT INTO sweep.queue_done (message_id, queue_id, key, headers, payload, attempts, sent_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+	7, {INT8OID, INT4OID, TEXTOID, JSONBOID, JSONBOID, INT2OID, TIMESTAMPTZOID}},
+	[SWEEP_SQL_PRUNE_DONE] = {
+		"DELETE FROM sweep.queue_done d WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_done o "
+		"WHERE o.queue_id = $1 AND o.done_at < $2 ORDER BY o.done_at LIMIT 1000 FOR UPDATE SKIP LOCKED))",
+	2, {INT4OID, TIMESTAMPTZOID}},
+	[SWEEP_SQL_PREPARED_XIDS] = {
+		"SELECT p.transaction::text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()", 0, {0}},
+	[SWEEP_SQL_READ_CONSUMER] = {
+		"SELECT c.queue_id, q.name, c.batch, sweep._find_handler(c.handler)::oid, "
+		"EXISTS (SELECT FROM sweep.consumer_crash x WHERE x.queue_id = c.queue_id), "
+		"'sweep.queue_message'::regclass::oid "
+		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
+	1, {INT4OID}},
+	[SWEEP_SQL_CONSUMER_PROBLEM] = {
+		"SELECT sweep._consumer_problem(c) FROM sweep.consumer c WHERE c.consumer_id = $1", 1, {INT4OID}},
+	[SWEEP_SQL_FIND_CRASHES] = {
+		"SELECT message_id, crashes FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
+	2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_FORGET_CRASHES] = {
+		"DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)", 2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_WANTED_CONSUMERS] = {"SELECT consumer_id, queue, run_as, concurrency FROM sweep._wanted_consumers()", 0, {0}},
+	[SWEEP_SQL_COUNT_CRASH] = {"SELECT sweep._count_crash($1, $2)", 2, {INT4OID, INT8ARRAYOID}},
+	[SWEEP_SQL_FORGET_ONCE] = {"SELECT sweep._forget_once()", 0, {0}},
+	[SWEEP_SQL_NOTIFY] = {
+		"SELECT u.usage > $2, count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::text END) "
+		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
+	2, {INT4ARRAYOID, FLOAT8OID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

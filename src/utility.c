@@ -23,6 +23,7 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 
+#include "consumer_shared.h"
 #include "lease.h"
 #include "shared.h"
 #include "utility.h"
@@ -153,8 +154,9 @@ clear_database(Oid database, const char *name, bool force)
 	}
 	sweep_shared_unlock();
 	sweep_shared_wake(scheduler);
+	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
 	ConditionVariablePrepareToSleep(&shared->changed);
-	while (scheduler_is_there(database) && sweep_monotonic_us() < deadline_us)
+	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database)) && sweep_monotonic_us() < deadline_us)
 		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event());
 	ConditionVariableCancelSleep();
 }

@@ -29,6 +29,7 @@ static bool wake_at_commit = false;
 
 static void wake_after_commit(XactEvent event, void *arg);
 static void wake_now(void);
+static void set_session(void);
 
 PG_FUNCTION_INFO_V1(sweep_worker_wake);
 PG_FUNCTION_INFO_V1(sweep_worker_available);
@@ -80,6 +81,19 @@ void
 sweep_worker_connect(Oid database, Oid role)
 {
 	BackgroundWorkerInitializeConnectionByOid(database, role, SWEEP_CONNECT_FLAGS);
+	set_session();
+}
+
+void
+sweep_worker_reset_session(void)
+{
+	ResetAllOptions();
+	set_session();
+}
+
+static void
+set_session(void)
+{
 	sweep_worker_set("search_path", "pg_catalog, pg_temp");
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");

@@ -35,6 +35,9 @@ extern void sweep_worker_allow_cancel(bool allow);
 /* Connects and sets up the session; role InvalidOid = the bootstrap superuser. */
 extern void sweep_worker_connect(Oid database, Oid role);
 
+/* Undoes what SQL of a user has set for the session. */
+extern void sweep_worker_reset_session(void);
+
 /* Sets a parameter for the session, stronger than what the role or database brought. */
 extern void sweep_worker_set(const char *name, const char *value);
 

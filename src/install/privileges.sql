@@ -22,7 +22,7 @@ GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, s
 
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._at_home(), sweep._job_problem(sweep.job),
+GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._queue_states(), sweep._at_home(), sweep._job_problem(sweep.job),
 	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
@@ -51,8 +51,20 @@ CREATE POLICY quarantine_select ON sweep.quarantine FOR SELECT USING (EXISTS (SE
 COMMENT ON POLICY quarantine_select ON sweep.quarantine IS 'one sees the items of the jobs one sees';
 
 -- Queues.
-GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval), sweep.drop_queue(text), sweep.send(text, jsonb, text),
-	sweep.send_many(text, jsonb[], text[]), sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text), sweep.drop_queue(text), sweep.purge_queue(text),
+	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]),
+	sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
+	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
+	sweep.extend(uuid, interval) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user;
+
+-- Consumers in the database, and keys for those outside.
+GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), sweep.drop_consumer(text),
+	sweep.begin_once(text) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
+GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handler(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- Feature flags are of the whole database.
 GRANT SELECT ON sweep.feature_flag TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;

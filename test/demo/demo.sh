@@ -75,8 +75,15 @@ demo_start()
 	echo
 	demo_psql -v bold="$bold" -v normal="$normal" -f $here/artifacts_results.sql
 	expect_nothing check_artifacts.sql
-	demo_psql -q -c 'SELECT sweep.resume(name) FROM sweep.job' >/dev/null
 	phase_ends 'artifacts'
+
+	heading "SELECT sweep.create_consumer('environments_auto_stop', 'sweep.gitlab_stop_environment', ...);"
+	consume_environments
+	echo
+	demo_psql -v bold="$bold" -v normal="$normal" -f $here/consumed.sql
+	expect_nothing check_consumed.sql
+	demo_psql -q -c 'SELECT sweep.resume(name) FROM sweep.job' >/dev/null
+	phase_ends 'consumer'
 	echo "Every count above was checked. All of it took $(seconds_since "$began"):"
 	echo " $phases"
 	what_now
@@ -265,6 +272,36 @@ show_state()
 	END
 }
 
+# Two background workers stop what the job has sent, until the queue is empty. As
+# above the sleep only sets the rate of refreshing.
+consume_environments()
+{
+	demo_psql -q -c "SELECT sweep.create_consumer('environments_auto_stop', 'sweep.gitlab_stop_environment',
+		concurrency => 2, batch => 100)" >/dev/null
+	give_up=$(($(milliseconds) + 60000))
+	shown=-1
+	while :
+	do
+		depth=$(demo_psql -At -c "SELECT depth FROM sweep.queues WHERE queue = 'environments_auto_stop'")
+		stopped=$((100000 - depth))
+		if test $live = yes
+		then
+			printf '\r  %6d of 100000 environments stopped' "$stopped"
+		elif test $((stopped / 20000)) -gt "$shown"
+		then
+			shown=$((stopped / 20000))
+			printf '  %6d of 100000 environments stopped\n' "$stopped"
+		fi
+		test "$depth" -gt 0 || break
+		if test "$(milliseconds)" -gt "$give_up"
+		then
+			fail "$depth messages still wait after a minute"
+		fi
+		sleep 0.1 # showing the number is what happens here, the sleep is the work
+	done
+	test $live = no || echo
+}
+
 what_now()
 {
 	cat <<-END
@@ -277,8 +314,8 @@ what_now()
 	  DROP TRIGGER refuse ON p_ci_builds; SELECT sweep.release_quarantine('ci_stuck_builds_drop_canceling');
 	  CALL sweep.run('ci_stuck_builds_drop_canceling');
 	      -- the ten builds in quarantine refuse no more
-	  SELECT * FROM sweep.claim('environments_auto_stop', 3);
-	      -- what a consumer does; then sweep.ack(lease)
+	  SELECT * FROM sweep.claim('ci_pipeline_process', 3);
+	      -- what a consumer outside of the database does; then sweep.ack(lease)
 	${bold}make demo-stop${normal} stops the server and removes it.
 	END
 }

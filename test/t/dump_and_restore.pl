@@ -19,6 +19,10 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('resting', batch_sql => 'SELECT LIMIT $1', schedule => '@daily');
 	SELECT sweep.pause('resting');
 	SELECT sweep.enable_feature('bulk_delete_job_artifacts');
+	SELECT sweep.create_queue('consumed');
+	CREATE TABLE t.consumed (payload jsonb);
+	CREATE FUNCTION t.consume(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.consumed VALUES (m.payload)';
+	SELECT sweep.create_consumer('consumed', 't.consume');
 	INSERT INTO t.todo SELECT i FROM generate_series(1, 250) AS i;
 	SELECT sweep.alter_job('work', '{"run_as": "postgres"}');
 });
@@ -55,13 +59,16 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	soon($cluster, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', "$where: two due moments pass");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM t.started'), $count, "$where: nothing starts");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.run'), 0, "$where: no run is written down");
+	$cluster->safe_psql('copy', q{SELECT sweep.send('consumed', '1')});
+	is($cluster->safe_psql('copy', 'SELECT state, workers FROM sweep.consumers'), 'paused|0', "$where: the consumer is paused");
 	$cluster->safe_psql('copy', 'SELECT sweep.resume_all()');
+	soon($cluster, 'SELECT payload FROM t.consumed', 1, "$where: resume_all makes it consume", 'copy');
 	soon($cluster, "SELECT count(*) > $count FROM t.started", 't', "$where: resume_all makes its schedules apply", 'copy');
 	is($cluster->safe_psql('copy', q{SELECT state FROM sweep.jobs WHERE name = 'resting'}), 'paused', "$where: what was paused by name stays so");
 	is($cluster->safe_psql('copy', q{SELECT sweep.send('handed_on', '{}', 'new') > (SELECT max(message_id) FROM sweep.queue_message WHERE key <> 'new')}),
 		't', "$where: a new message has a number of its own");
 	$cluster->safe_psql('copy', q{SELECT sweep.create_queue('another')});
-	is($cluster->safe_psql('copy', q{SELECT count(*) FROM sweep.claim('handed_on', 1000)}), 191, "$where: what nobody held can be claimed");
+	is($cluster->safe_psql('copy', q{SELECT count(*) FROM sweep.claim('handed_on', 1000)}), 201, "$where: all can be claimed, whoever held them when they were dumped");
 	$cluster->safe_psql('copy', 'INSERT INTO t.todo SELECT i FROM generate_series(1001, 1100) AS i; SELECT sweep.alter_job($$work$$, $${"run_as": "postgres"}$$)');
 	is(ended_run($cluster, $cluster->safe_psql('copy', q{SELECT sweep.start('work')}), 'copy'), 'succeeded drained 2 100', "$where: jobs work");
 }

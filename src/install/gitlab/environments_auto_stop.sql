@@ -155,18 +155,17 @@ DECLARE
 	always constant smallint := 0;
 	-- The job of somebody else must not say what is executed here.
 	args jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user::regrole);
-	environments text := quote_ident(args ->> 'schema') || '.environments';
 	environment_id bigint := message.payload -> 'environment_id';
 	environment record;
 	has_action boolean := false;
 BEGIN
-	IF environments IS NULL THEN
+	IF args IS NULL THEN
 		RAISE EXCEPTION 'job "environments_auto_stop" of the current role does not exist'
 			USING ERRCODE = 'undefined_object', HINT = 'sweep.install_gitlab creates it, and its args say where the environments are.';
 	END IF;
-	EXECUTE format('SELECT auto_stop_at, auto_stop_setting FROM %s '
-			'WHERE id = $1 AND state = ''available'' AND auto_stop_at < now() FOR UPDATE', environments)
-		INTO environment USING environment_id;
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', args ->> 'schema'), true);
+	SELECT e.auto_stop_at, e.auto_stop_setting INTO environment FROM environments AS e
+		WHERE e.id = environment_id AND e.state::text = 'available'::text AND e.auto_stop_at < now() FOR UPDATE;
 	IF environment IS NULL THEN
 		RETURN;
 	END IF;
@@ -174,11 +173,9 @@ BEGIN
 		EXECUTE format('SELECT %s($1)', (args ->> 'stop_action')::regproc) INTO has_action USING environment_id;
 	END IF;
 	IF has_action THEN
-		EXECUTE format('UPDATE %s SET state = ''stopping'', updated_at = now() AT TIME ZONE ''UTC'' WHERE id = $1', environments)
-			USING environment_id;
+		UPDATE environments AS e SET state = 'stopping', updated_at = now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
 	ELSIF environment.auto_stop_setting = always THEN
-		EXECUTE format('UPDATE %s SET state = ''stopped'', auto_stop_at = NULL, updated_at = now() AT TIME ZONE ''UTC'' WHERE id = $1', environments)
-			USING environment_id;
+		UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
 	ELSE
 		PERFORM sweep.gitlab_keep_environment(environment_id, environment.auto_stop_at);
 	END IF;

@@ -1,0 +1,119 @@
+-- Queues: how long a key keeps other messages with that key away, and who may use a queue.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+RESET client_min_messages;
+\set SHOW_CONTEXT never
+
+-- while it is queued: until it is claimed for the first time
+SELECT sweep.create_queue('keyed');
+SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent, sweep.send('keyed', '2', 'k') IS NOT NULL AS sent_again;
+SELECT lease FROM sweep.claim('keyed') \gset
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent, sweep.send('keyed', '4', 'k') IS NOT NULL AS sent_again;
+SELECT payload, key FROM sweep.claim('keyed');
+-- one that comes back does not take its key again
+SELECT sweep.release(:'lease');
+SELECT sweep.send('keyed', '5', 'k') IS NOT NULL AS sent;
+SELECT payload, key, attempts FROM sweep.claim('keyed', 10);
+-- a claim that is rolled back leaves the key taken
+SELECT sweep.send('keyed', '6', 'r') IS NOT NULL AS sent;
+BEGIN;
+SELECT payload FROM sweep.claim('keyed');
+ROLLBACK;
+SELECT sweep.send('keyed', '7', 'r') IS NOT NULL AS sent;
+SELECT payload, attempts FROM sweep.claim('keyed', 10);
+SELECT sweep.drop_queue('keyed');
+
+-- while it is queued or running: until it is acknowledged or dead
+SELECT sweep.create_queue('keyed', key_policy => 'while_queued_or_running', max_attempts => 2, backoff => 'none');
+SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('keyed') \gset
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(:'lease', 'x');
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent;
+SELECT attempts, lease FROM sweep.claim('keyed') \gset
+SELECT :attempts AS attempts, sweep.fail(:'lease', 'x');
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+-- a dead one is not redriven while its key is taken
+SELECT sweep.redrive('keyed');
+SELECT sweep.ack(lease) FROM sweep.claim('keyed');
+SELECT sweep.redrive('keyed');
+SELECT sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
+SELECT payload FROM sweep.claim('keyed', 10);
+SELECT sweep.drop_queue('keyed');
+
+-- once more if it is running: the second one waits for the end of the first
+SELECT sweep.create_queue('keyed', key_policy => 'once_more_if_running', backoff => '1 h');
+SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT sweep.send('keyed', '"other"', 'o') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('keyed') \gset
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent, sweep.send('keyed', '3', 'k') IS NOT NULL AS sent_again;
+SELECT payload FROM sweep.claim('keyed', 10);
+SELECT count(*) FROM sweep.claim('keyed', 10);
+SELECT depth, ready, in_flight FROM sweep.queues WHERE queue = 'keyed';
+SELECT sweep.ack(:'lease');
+SELECT payload, attempts, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload, :attempts AS attempts;
+SELECT sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
+SELECT count(*) FROM sweep.claim('keyed', 10);
+-- given back, it is still the first
+SELECT sweep.release(:'lease');
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload;
+SELECT sweep.fail(:'lease', 'x');
+SELECT payload FROM sweep.claim('keyed', 10);
+SELECT sweep.drop_queue('keyed');
+
+-- granted: to send, to consume; taken back; by the owner only
+CREATE ROLE regress_sweep_q_owner;
+CREATE ROLE regress_sweep_q_sender;
+CREATE ROLE regress_sweep_q_consumer;
+CREATE ROLE regress_sweep_q_operator;
+GRANT sweep_user TO regress_sweep_q_owner, regress_sweep_q_sender, regress_sweep_q_consumer;
+GRANT sweep_operator TO regress_sweep_q_operator;
+SET ROLE regress_sweep_q_owner;
+SELECT sweep.create_queue('shared', max_attempts => 1);
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_sender', '{send}');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_consumer', '{consume}');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_consumer', '{send,consume}');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_sender', '{read}');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_sender', '{}');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_sender', NULL);
+SELECT sweep.grant_queue('shared', 0::regrole, '{send}');
+SELECT senders, consumers FROM sweep.queue WHERE name = 'shared';
+RESET ROLE;
+SELECT senders, consumers FROM sweep.queue WHERE name = 'shared';
+SET ROLE regress_sweep_q_sender;
+SELECT sweep.send('shared', '1') IS NOT NULL AS sent;
+SELECT sweep.claim('shared');
+SELECT sweep.grant_queue('shared', 'regress_sweep_q_sender', '{consume}');
+SELECT sweep.purge_queue('shared');
+SELECT sweep.redrive('shared');
+SELECT sweep.dead('shared');
+SET ROLE regress_sweep_q_consumer;
+SELECT sweep.send('shared', '2') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('shared', 2) LIMIT 1 \gset
+SET ROLE regress_sweep_q_owner;
+SELECT sweep.revoke_queue('shared', 'regress_sweep_q_consumer', '{consume}');
+SET ROLE regress_sweep_q_consumer;
+SELECT sweep.ack(:'lease');
+SELECT sweep.fail(:'lease');
+SELECT sweep.release(:'lease');
+SELECT sweep.extend(:'lease', '1 h');
+SELECT sweep.claim('shared');
+SELECT sweep.send('shared', '3') IS NOT NULL AS sent;
+SET ROLE regress_sweep_q_owner;
+SELECT sweep.fail(:'lease', 'broken');
+-- the operator returns dead messages and sees them, and does not send
+SET ROLE regress_sweep_q_operator;
+SELECT payload, error FROM sweep.dead('shared');
+SELECT sweep.redrive('shared');
+SELECT sweep.send('shared', '4');
+SELECT depth, dead FROM sweep.queues WHERE queue = 'shared';
+RESET ROLE;
+-- a role that is gone takes its grants with it
+DROP ROLE regress_sweep_q_consumer;
+SET ROLE regress_sweep_q_sender;
+SELECT sweep.send('shared', '5') IS NOT NULL AS sent;
+RESET ROLE;
+SELECT sweep.drop_queue('shared');
+DROP ROLE regress_sweep_q_owner, regress_sweep_q_sender, regress_sweep_q_operator;

@@ -1,0 +1,67 @@
+-- Savepoints, several queues in one transaction, and what they do to leases and counters.
+SELECT sweep.create_queue('a', visibility => '1 hour'), sweep.create_queue('b', visibility => '1 hour');
+SELECT sweep.send('a', '1') IS NOT NULL AS sent, sweep.send('b', '1') IS NOT NULL AS sent;
+SELECT payload, (SELECT payload FROM sweep.claim('b')) FROM sweep.claim('a');
+-- kept, in any order of the queues
+BEGIN;
+SELECT sweep.send('a', '2') IS NOT NULL AS sent;
+SAVEPOINT s;
+SELECT sweep.send('a', '3') IS NOT NULL AS sent, sweep.send('b', '2') IS NOT NULL AS sent;
+SAVEPOINT i;
+SELECT sweep.send('b', '3') IS NOT NULL AS sent, sweep.send('a', '4') IS NOT NULL AS sent;
+RELEASE i;
+RELEASE s;
+COMMIT;
+SELECT queue, ready, delayed, in_flight FROM sweep.queues ORDER BY queue;
+-- undone, in parts and as a whole
+BEGIN;
+SAVEPOINT s;
+SELECT sweep.send('a', '"undone"') IS NOT NULL AS sent, sweep.send('b', '"undone"') IS NOT NULL AS sent;
+ROLLBACK TO s;
+SELECT sweep.send('b', '4') IS NOT NULL AS sent;
+COMMIT;
+BEGIN;
+SELECT sweep.send('a', '"undone"') IS NOT NULL AS sent;
+SAVEPOINT s;
+SELECT sweep.send('b', '"undone"') IS NOT NULL AS sent;
+RELEASE s;
+ROLLBACK;
+SELECT queue, ready, delayed, in_flight FROM sweep.queues ORDER BY queue;
+SELECT payload FROM sweep.claim('a', 10);
+SELECT payload FROM sweep.claim('b', 10);
+SELECT sweep.purge_queue('a'), sweep.purge_queue('b');
+SELECT queue, ready, delayed, in_flight FROM sweep.queues ORDER BY queue;
+-- blocks with EXCEPTION are savepoints, too
+DO $$
+DECLARE
+	held uuid;
+BEGIN
+	FOR i IN 1 .. 5 LOOP
+		BEGIN
+			PERFORM sweep.send('a', to_jsonb(i)), sweep.send('b', to_jsonb(i));
+			IF i % 2 = 0 THEN
+				RAISE division_by_zero;
+			END IF;
+		EXCEPTION WHEN division_by_zero THEN
+			PERFORM sweep.send('b', '"instead"');
+		END;
+	END LOOP;
+END
+$$;
+SELECT array_agg(payload) FROM sweep.claim('a', 10);
+SELECT array_agg(payload) FROM sweep.claim('b', 10);
+-- an acknowledgement that is undone, and one that is not, of one lease
+SELECT sweep.purge_queue('a'), sweep.purge_queue('b');
+SELECT sweep.send_many('a', ARRAY['1', '2', '3']::jsonb[]);
+SELECT lease, min(message_id) AS first, array_agg(message_id) AS ids FROM sweep.claim('a', 3) GROUP BY lease \gset
+BEGIN;
+SELECT sweep.ack(:'lease', ARRAY[:first]);
+SAVEPOINT s;
+SELECT sweep.ack(:'lease');
+ROLLBACK TO s;
+SELECT sweep.fail(:'lease', 'broken', ARRAY[:first + 1]);
+COMMIT;
+SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
+SELECT sweep.ack(:'lease', ARRAY[:first + 2]);
+SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
+SELECT sweep.drop_queue('a'), sweep.drop_queue('b');

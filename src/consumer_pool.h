@@ -1,0 +1,26 @@
+/*
+ * consumer_pool.h
+ *		How many processes consumers have: what the scheduler does about it.
+ */
+#ifndef SWEEP_CONSUMER_POOL_H
+#define SWEEP_CONSUMER_POOL_H
+
+/*
+ * In a transaction of the scheduler: counts what was being handled when the server went down, and reads
+ * which processes are wanted.
+ */
+extern void sweep_consumer_pool_read(void);
+
+/*
+ * Once that has committed, without a transaction: starts what is missing, and asks those that are too many
+ * to leave.
+ */
+extern void sweep_consumer_pool_adjust(void);
+
+/* Milliseconds until that should be done again, -1 when there is no need to. */
+extern long sweep_consumer_pool_pause(void);
+
+/* When the scheduler is asked to leave its database: so are they. */
+extern void sweep_consumer_pool_dismiss(void);
+
+#endif							/* SWEEP_CONSUMER_POOL_H */

@@ -1,0 +1,310 @@
+/*
+ * consumer_shared.c
+ *		Shared memory of the consumers in the databases.
+ *
+ * A table of slots under one lock, apart from that of the runs: pg_sweep.max_consumers for consumers, and
+ * one for the notifier of each database. The scheduler claims a slot and starts a process, the process
+ * gives it back when it ends. What it counts is written once per transaction, under the spinlock of the
+ * slot. No pointers: a process is named by its proc number, a recycled slot is told by its generation.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "consumer_shared.h"
+#include "settings.h"
+#include "shared.h"
+
+#define TRANCHE "pg_sweep_consumers"
+
+typedef struct SharedConsumers
+{
+	uint64		generation;
+	SweepConsumerSlot slots[FLEXIBLE_ARRAY_MEMBER];
+} SharedConsumers;
+
+static SharedConsumers *consumers = NULL;
+static LWLock *consumers_lock = NULL;
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void request_memory(void);
+static void initialize_memory(void);
+static Size memory_size(void);
+
+PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
+
+void
+sweep_consumer_shared_request(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = initialize_memory;
+}
+
+int
+sweep_consumer_shared_count(void)
+{
+	return consumers == NULL ? 0 : sweep_max_consumers + SWEEP_MAX_DATABASES;
+}
+
+SweepConsumerSlot *
+sweep_consumer_shared_slot(int index)
+{
+	return &consumers->slots[index];
+}
+
+int
+sweep_consumer_shared_claim(int32 consumer_id)
+{
+	int			found = -1;
+	int			used = 0;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		if (consumers->slots[i].state == CONSUMER_FREE)
+			found = found < 0 ? i : found;
+		else if (consumers->slots[i].consumer_id != SWEEP_NOTIFIER_ID)
+			used++;
+	}
+	if (consumer_id != SWEEP_NOTIFIER_ID && used >= sweep_max_consumers)
+		found = -1;
+	if (found >= 0)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[found];
+
+		slot->state = CONSUMER_STARTING;
+		slot->generation = ++consumers->generation;
+		slot->database = MyDatabaseId;
+		slot->consumer_id = consumer_id;
+		slot->pid = 0;
+		slot->procno = INVALID_PROC_NUMBER;
+		slot->claimed_at = GetCurrentTimestamp();
+		slot->handled = slot->failed = 0;
+		slot->last_error[0] = '\0';
+		pg_atomic_write_u32(&slot->leave, 0);
+	}
+	LWLockRelease(consumers_lock);
+	return found;
+}
+
+void
+sweep_consumer_shared_unclaim(int index)
+{
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	if (consumers->slots[index].state == CONSUMER_STARTING)
+		consumers->slots[index].state = CONSUMER_FREE;
+	LWLockRelease(consumers_lock);
+}
+
+bool
+sweep_consumer_shared_attach(int index, uint64 generation)
+{
+	SweepConsumerSlot *slot = &consumers->slots[index];
+	bool		attached;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	attached = slot->generation == generation && slot->state == CONSUMER_STARTING;
+	if (attached)
+	{
+		slot->state = CONSUMER_RUNNING;
+		slot->pid = MyProcPid;
+		slot->procno = MyProcNumber;
+	}
+	LWLockRelease(consumers_lock);
+	return attached;
+}
+
+void
+sweep_consumer_shared_release(int index)
+{
+	Oid			database;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	database = consumers->slots[index].database;
+	consumers->slots[index].state = CONSUMER_FREE;
+	LWLockRelease(consumers_lock);
+	ConditionVariableBroadcast(&sweep_shared()->changed);
+	sweep_shared_wake_scheduler(database);
+}
+
+int
+sweep_consumer_shared_processes(int32 consumer_id)
+{
+	int			count = 0;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state != CONSUMER_FREE && slot->database == MyDatabaseId && slot->consumer_id == consumer_id &&
+			pg_atomic_read_u32(&slot->leave) == 0)
+			count++;
+	}
+	LWLockRelease(consumers_lock);
+	return count;
+}
+
+void
+sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count() && surplus > 0; i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_FREE || slot->database != database ||
+			(consumer_id >= 0 && slot->consumer_id != consumer_id) ||
+			pg_atomic_exchange_u32(&slot->leave, 1) != 0)
+			continue;
+		surplus--;
+		sweep_shared_wake(slot->procno);
+	}
+	LWLockRelease(consumers_lock);
+}
+
+bool
+sweep_consumer_shared_any(Oid database)
+{
+	bool		any = false;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+		any |= consumers->slots[i].state != CONSUMER_FREE && consumers->slots[i].database == database;
+	LWLockRelease(consumers_lock);
+	return any;
+}
+
+bool
+sweep_consumer_shared_uses(Oid database, int index)
+{
+	bool		uses;
+
+	if (index < 0 || index >= sweep_consumer_shared_count())
+		return false;
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	uses = consumers->slots[index].state != CONSUMER_FREE && consumers->slots[index].database == database;
+	LWLockRelease(consumers_lock);
+	return uses;
+}
+
+void
+sweep_consumer_shared_wake_notifier(Oid database)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_RUNNING && slot->database == database && slot->consumer_id == SWEEP_NOTIFIER_ID)
+			sweep_shared_wake(slot->procno);
+	}
+	LWLockRelease(consumers_lock);
+}
+
+void
+sweep_consumer_shared_note(int index, int64 messages, const char *error)
+{
+	SweepConsumerSlot *slot = &consumers->slots[index];
+	int			length = error == NULL ? 0 : pg_mbcliplen(error, strlen(error), SWEEP_CONSUMER_ERROR_SIZE - 1);
+
+	SpinLockAcquire(&slot->mutex);
+	if (error == NULL)
+		slot->handled += messages;
+	else
+	{
+		slot->failed += messages;
+		memcpy(slot->last_error, error, length);
+		slot->last_error[length] = '\0';
+	}
+	SpinLockRelease(&slot->mutex);
+}
+
+/* SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers */
+Datum
+sweep_consumer_shared_list(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (consumers == NULL)
+		return (Datum) 0;
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+		char		error[SWEEP_CONSUMER_ERROR_SIZE];
+		Datum		values[6];
+		bool		nulls[6] = {0};
+		int64		handled;
+		int64		failed;
+
+		if (slot->state != CONSUMER_RUNNING || slot->database != MyDatabaseId || slot->consumer_id == SWEEP_NOTIFIER_ID)
+			continue;
+		SpinLockAcquire(&slot->mutex);
+		handled = slot->handled;
+		failed = slot->failed;
+		memcpy(error, slot->last_error, sizeof(error));
+		SpinLockRelease(&slot->mutex);
+		values[0] = Int32GetDatum(slot->consumer_id);
+		values[1] = Int32GetDatum(slot->pid);
+		values[2] = Int64GetDatum(handled);
+		values[3] = Int64GetDatum(failed);
+		values[4] = TimestampTzGetDatum(slot->claimed_at);
+		values[5] = CStringGetTextDatum(error);
+		nulls[5] = error[0] == '\0';
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	LWLockRelease(consumers_lock);
+	return (Datum) 0;
+}
+
+static Size
+memory_size(void)
+{
+	return add_size(offsetof(SharedConsumers, slots),
+					mul_size(sizeof(SweepConsumerSlot), sweep_max_consumers + SWEEP_MAX_DATABASES));
+}
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestAddinShmemSpace(memory_size());
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
+
+static void
+initialize_memory(void)
+{
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	consumers = ShmemInitStruct(TRANCHE, memory_size(), &found);
+	consumers_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	if (!found)
+	{
+		memset(consumers, 0, memory_size());
+		for (int i = 0; i < sweep_consumer_shared_count(); i++)
+		{
+			pg_atomic_init_u32(&consumers->slots[i].leave, 0);
+			SpinLockInit(&consumers->slots[i].mutex);
+		}
+	}
+	LWLockRelease(AddinShmemInitLock);
+}

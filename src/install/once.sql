@@ -1,0 +1,56 @@
+--
+-- Effects that happen once, for consumers outside of the database.
+--
+-- Delivery is at least once: an acknowledgement that is lost, or a consumer
+-- that is slower than its lease, brings a message a second time.  Whoever
+-- begins the transaction of its effect with sweep.begin_once is told so.
+--
+CREATE TABLE sweep.once_key (
+	role    regrole NOT NULL,
+	key     text COLLATE "C" NOT NULL,
+	done_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
+	CONSTRAINT once_key_pkey PRIMARY KEY (role, key)
+);
+COMMENT ON TABLE sweep.once_key IS 'what was begun with sweep.begin_once and committed, for pg_sweep.once_retention';
+COMMENT ON COLUMN sweep.once_key.role IS 'each role has keys of its own';
+COMMENT ON COLUMN sweep.once_key.key IS 'the key, at most 1000 bytes';
+COMMENT ON COLUMN sweep.once_key.done_at IS 'when the transaction began';
+CREATE INDEX once_key_done_at ON sweep.once_key (done_at);
+COMMENT ON INDEX sweep.once_key_done_at IS 'for the removal of what is too old';
+SELECT pg_catalog.pg_extension_config_dump('sweep.once_key', '');
+
+CREATE FUNCTION sweep._begin_once(caller oid, key text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF key IS NULL OR octet_length(key) > 1000 THEN
+		RAISE EXCEPTION 'key %', CASE WHEN key IS NULL THEN 'must not be null' ELSE format('"%s..." is too long', left(key, 40)) END
+			USING ERRCODE = CASE WHEN key IS NULL THEN 'null_value_not_allowed' ELSE 'string_data_right_truncation' END,
+				HINT = 'A key is at most 1000 bytes, for example the name of the queue and the id of the message.';
+	END IF;
+	-- Of two at once the second waits: only the end of the first tells.
+	INSERT INTO sweep.once_key (role, key) VALUES (caller::regrole, _begin_once.key)
+		ON CONFLICT ON CONSTRAINT once_key_pkey DO NOTHING;
+	RETURN FOUND;
+END
+$$;
+COMMENT ON FUNCTION sweep._begin_once(oid, text) IS 'implements sweep.begin_once';
+
+CREATE FUNCTION sweep.begin_once(key text) RETURNS boolean
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.begin_once(text) IS 'true when no committed transaction of this role has begun with this key before; then it counts when this one commits';
+
+-- So many at a time that the scheduler is not kept from its work.
+CREATE FUNCTION sweep._forget_once() RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	forgotten bigint;
+BEGIN
+	DELETE FROM sweep.once_key WHERE ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.once_key o
+		WHERE o.done_at < now() - current_setting('pg_sweep.once_retention')::interval ORDER BY o.done_at LIMIT 10000));
+	GET DIAGNOSTICS forgotten = ROW_COUNT;
+	RETURN forgotten;
+END
+$$;
+COMMENT ON FUNCTION sweep._forget_once() IS 'removes keys that are older than pg_sweep.once_retention';

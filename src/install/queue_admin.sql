@@ -1,0 +1,320 @@
+--
+-- Queues: creating, sharing, emptying and dropping them; dead messages.
+--
+
+-- The queue of that name, when the caller has the right: 'send', 'consume',
+-- 'redrive' or 'own'.  Members of the owner and of sweep_admin have all of them.
+CREATE FUNCTION sweep._find_queue(caller oid, queue text, wanted text)
+RETURNS sweep.queue
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found_queue sweep.queue;
+	closest     text;
+BEGIN
+	SELECT * INTO found_queue FROM sweep.queue q WHERE q.name = _find_queue.queue;
+	IF NOT FOUND THEN
+		-- the closest name is right at its beginning and end for at least half
+		SELECT q.name INTO closest
+			FROM sweep.queue q,
+				LATERAL (SELECT count(*) FILTER (WHERE left(q.name, i) = left(_find_queue.queue, i))
+						+ count(*) FILTER (WHERE right(q.name, i) = right(_find_queue.queue, i)) AS right_letters
+					FROM generate_series(1, least(length(q.name), length(_find_queue.queue))) AS i) AS alike
+			WHERE right_letters * 2 >= greatest(length(q.name), length(_find_queue.queue))
+			ORDER BY right_letters DESC, q.name
+			LIMIT 1;
+		RAISE EXCEPTION 'queue "%" does not exist', _find_queue.queue
+			USING ERRCODE = 'undefined_object',
+				HINT = coalesce('Perhaps you meant "' || closest || '".', 'sweep.create_queue creates a queue.');
+	END IF;
+	IF NOT (pg_has_role(caller, found_queue.owner, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
+		OR wanted = 'redrive' AND pg_has_role(caller, 'sweep_operator', 'MEMBER')
+		OR EXISTS (SELECT FROM unnest(CASE wanted WHEN 'send' THEN found_queue.senders WHEN 'consume' THEN found_queue.consumers END) AS r (role)
+			JOIN pg_roles AS k ON k.oid = r.role WHERE pg_has_role(caller, r.role, 'MEMBER')))
+	THEN
+		RAISE EXCEPTION 'permission denied for queue "%"', found_queue.name
+			USING ERRCODE = 'insufficient_privilege',
+				HINT = CASE WHEN wanted IN ('send', 'consume')
+					THEN format('Members of %s and sweep_admin may use it, and grant it with sweep.grant_queue.', found_queue.owner)
+					ELSE format('Members of %s and sweep_admin may do this.', found_queue.owner) END;
+	END IF;
+	RETURN found_queue;
+END
+$$;
+COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue of this name, or an error when there is none or the caller lacks the right';
+
+-- Statements between these two are the extension's own; the second says what
+-- they did: how many rows have come, in lanes without and with a due time, how
+-- many dead ones, from when something is due.
+CREATE FUNCTION sweep._begin_queue_statement(queue_id int)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_books_begin_sql';
+COMMENT ON FUNCTION sweep._begin_queue_statement(int) IS 'internal: the following statements on messages are those of the extension';
+
+CREATE FUNCTION sweep._end_queue_statement(queue_id int, ready bigint, delayed bigint, dead bigint, first_due timestamptz, emptied boolean, dropped boolean)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_books_end_sql';
+COMMENT ON FUNCTION sweep._end_queue_statement(int, bigint, bigint, bigint, timestamptz, boolean, boolean) IS 'internal: what the statements since sweep._begin_queue_statement have changed';
+
+CREATE FUNCTION sweep._create_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	pause interval;
+BEGIN
+	IF (_create_queue.name ~ '^[A-Za-z0-9_]{1,48}$') IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid queue name "%"', _create_queue.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'A queue name has letters, digits and _, at most 48 of them.';
+	END IF;
+	IF (_create_queue.visibility > interval '0') IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid visibility "%" for queue "%"', _create_queue.visibility, _create_queue.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'The visibility is the time a consumer has for a message and must be greater than zero, for example ''30 s''.';
+	END IF;
+	IF (_create_queue.max_attempts BETWEEN 1 AND 32767) IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid max_attempts % for queue "%"', _create_queue.max_attempts, _create_queue.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'A message is delivered between 1 and 32767 times.';
+	END IF;
+	IF (_create_queue.backoff IN ('sidekiq', 'none')) IS NOT TRUE THEN
+		BEGIN
+			pause := _create_queue.backoff::interval;
+		EXCEPTION WHEN data_exception THEN
+			pause := NULL;
+		END;
+		IF (pause >= interval '0') IS NOT TRUE THEN
+			RAISE EXCEPTION 'invalid backoff "%" for queue "%"', _create_queue.backoff, _create_queue.name
+				USING ERRCODE = 'invalid_parameter_value', HINT = 'A backoff is sidekiq, none or an interval such as ''1 min''.';
+		END IF;
+	END IF;
+	IF (_create_queue.keep_done >= interval '0') IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid keep_done "%" for queue "%"', _create_queue.keep_done, _create_queue.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'keep_done is how long acknowledged messages are kept, ''0'' for not at all.';
+	END IF;
+	IF (_create_queue.key_policy IN ('while_queued', 'while_queued_or_running', 'once_more_if_running')) IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid key_policy "%" for queue "%"', _create_queue.key_policy, _create_queue.name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'A key_policy is while_queued, while_queued_or_running or once_more_if_running.';
+	END IF;
+	INSERT INTO sweep.queue (name, owner, visibility, max_attempts, backoff, keep_done, notify, key_policy)
+	VALUES (_create_queue.name, caller, _create_queue.visibility, _create_queue.max_attempts,
+		coalesce(pause::text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy)
+	ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'queue "%" already exists', _create_queue.name
+			USING ERRCODE = 'duplicate_object', HINT = 'sweep.drop_queue removes a queue with its messages.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._create_queue(oid, text, interval, int, text, interval, boolean, text) IS 'internal: implements sweep.create_queue';
+
+CREATE FUNCTION sweep.create_queue(name text, visibility interval DEFAULT '30 s', max_attempts int DEFAULT 25, backoff text DEFAULT 'sidekiq',
+	keep_done interval DEFAULT '0', notify boolean DEFAULT true, key_policy text DEFAULT 'while_queued')
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text) IS 'creates a queue of the caller: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
+
+-- Messages first, without a lock; then a lock that lets open senders finish,
+-- so that what they sent goes too.  A sender looks for the queue after it got
+-- its own lock on the table, so none can slip in behind.  The lock is given up
+-- soon: other queues wait for it.
+CREATE FUNCTION sweep._drop_queue(caller oid, name text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '2s'
+AS $$
+DECLARE
+	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
+BEGIN
+	PERFORM sweep._begin_queue_statement(id);
+	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
+	LOCK TABLE sweep.queue_message IN SHARE ROW EXCLUSIVE MODE;
+	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
+	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
+	DELETE FROM sweep.queue_done d WHERE d.queue_id = id;
+	DELETE FROM sweep.queue q WHERE q.queue_id = id;
+	PERFORM sweep._end_queue_statement(id, 0, 0, 0, NULL, false, true);
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_queue(oid, text) IS 'internal: implements sweep.drop_queue';
+
+CREATE FUNCTION sweep.drop_queue(name text)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue and every message in it';
+
+CREATE FUNCTION sweep._purge_queue(caller oid, name text)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id      int := (sweep._find_queue(caller, _purge_queue.name, 'own')).queue_id;
+	ready   bigint;
+	delayed bigint;
+BEGIN
+	PERFORM sweep._begin_queue_statement(id);
+	WITH gone AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = id RETURNING m.lane)
+	SELECT count(*) FILTER (WHERE g.lane < 50), count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
+	PERFORM sweep._end_queue_statement(id, -ready, -delayed, 0, NULL, true, false);
+	RETURN ready + delayed;
+END
+$$;
+COMMENT ON FUNCTION sweep._purge_queue(oid, text) IS 'internal: implements sweep.purge_queue';
+
+CREATE FUNCTION sweep.purge_queue(name text)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.purge_queue(text) IS 'removes every message of a queue, claimed and delayed ones too, but for the dead, and returns how many';
+
+CREATE FUNCTION sweep._change_queue_grants(caller oid, queue text, role regrole, privileges text[], granted boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id    int := (sweep._find_queue(caller, _change_queue_grants.queue, 'own')).queue_id;
+	wrong text;
+BEGIN
+	SELECT coalesce(p.privilege, 'NULL') INTO wrong
+	FROM unnest(privileges) AS p (privilege)
+	WHERE (p.privilege IN ('send', 'consume')) IS NOT TRUE
+	LIMIT 1;
+	IF FOUND OR coalesce(cardinality(privileges), 0) = 0 THEN
+		RAISE EXCEPTION 'invalid privilege "%" for queue "%"', coalesce(wrong, ''), _change_queue_grants.queue
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'The privileges of a queue are ''send'' and ''consume'', for example ''{send,consume}''.';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = _change_queue_grants.role) THEN
+		RAISE EXCEPTION 'role "%" does not exist', coalesce(_change_queue_grants.role::text, 'NULL')
+			USING ERRCODE = 'undefined_object';
+	END IF;
+	UPDATE sweep.queue q
+	SET senders = CASE WHEN 'send' = ANY (privileges)
+			THEN array_remove(q.senders, _change_queue_grants.role) || CASE WHEN granted THEN ARRAY[_change_queue_grants.role] ELSE '{}' END
+			ELSE q.senders END,
+		consumers = CASE WHEN 'consume' = ANY (privileges)
+			THEN array_remove(q.consumers, _change_queue_grants.role) || CASE WHEN granted THEN ARRAY[_change_queue_grants.role] ELSE '{}' END
+			ELSE q.consumers END
+	WHERE q.queue_id = id;
+END
+$$;
+COMMENT ON FUNCTION sweep._change_queue_grants(oid, text, regrole, text[], boolean) IS 'internal: grants or revokes';
+
+CREATE FUNCTION sweep._grant_queue(caller oid, queue text, role regrole, privileges text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._change_queue_grants(caller, _grant_queue.queue, _grant_queue.role, _grant_queue.privileges, true);
+END
+$$;
+COMMENT ON FUNCTION sweep._grant_queue(oid, text, regrole, text[]) IS 'internal: implements sweep.grant_queue';
+
+CREATE FUNCTION sweep.grant_queue(queue text, role regrole, privileges text[])
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.grant_queue(text, regrole, text[]) IS 'lets a role and its members send to a queue, or consume from it: {send,consume}';
+
+CREATE FUNCTION sweep._revoke_queue(caller oid, queue text, role regrole, privileges text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._change_queue_grants(caller, _revoke_queue.queue, _revoke_queue.role, _revoke_queue.privileges, false);
+END
+$$;
+COMMENT ON FUNCTION sweep._revoke_queue(oid, text, regrole, text[]) IS 'internal: implements sweep.revoke_queue';
+
+CREATE FUNCTION sweep.revoke_queue(queue text, role regrole, privileges text[])
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given';
+
+CREATE FUNCTION sweep._dead(caller oid, queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
+	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id int := (sweep._find_queue(caller, _dead.queue, 'redrive')).queue_id;
+BEGIN
+	RETURN QUERY
+	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error
+	FROM sweep.queue_dead d
+	WHERE d.queue_id = id
+	ORDER BY d.message_id;
+END
+$$;
+COMMENT ON FUNCTION sweep._dead(oid, text) IS 'internal: implements sweep.dead';
+
+CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
+	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error text)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error';
+
+-- They come back with their ids, due at once, a microsecond apart so that their
+-- order stays. One whose key is waiting stays where it is.
+CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	q      sweep.queue := sweep._find_queue(caller, _redrive.queue, 'redrive');
+	moment timestamptz := clock_timestamp();
+	moved  bigint;
+BEGIN
+	IF _redrive.max <= 0 THEN
+		RAISE EXCEPTION 'cannot redrive % messages', _redrive.max
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'max must be greater than zero, or NULL for all.';
+	END IF;
+	IF _redrive.dry_run THEN
+		SELECT count(*) INTO moved FROM (
+			SELECT FROM sweep.queue_dead d
+			WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR to_jsonb(d) @> _redrive.filter)
+			LIMIT _redrive.max) AS meant;
+		RETURN moved;
+	END IF;
+	PERFORM sweep._begin_queue_statement(q.queue_id);
+	WITH meant AS (
+		SELECT d.*
+		FROM sweep.queue_dead d
+		WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR to_jsonb(d) @> _redrive.filter)
+		ORDER BY d.message_id
+		LIMIT _redrive.max
+		FOR UPDATE SKIP LOCKED
+	), returned AS (
+		INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, sent_at, claimed, key, headers, error, payload)
+		SELECT m.message_id, m.queue_id, m.priority + 100, moment + row_number() OVER (ORDER BY m.message_id) * interval '1 microsecond', m.sent_at,
+			q.key_policy <> 'while_queued_or_running', m.key, m.headers, m.error, m.payload
+		FROM meant AS m
+		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING
+		RETURNING message_id
+	)
+	DELETE FROM sweep.queue_dead d USING returned AS r
+	WHERE d.queue_id = q.queue_id AND d.message_id = r.message_id;
+	GET DIAGNOSTICS moved = ROW_COUNT;
+	PERFORM sweep._end_queue_statement(q.queue_id, 0, moved, -moved, moment, false, false);
+	RETURN moved;
+END
+$$;
+COMMENT ON FUNCTION sweep._redrive(oid, text, jsonb, int, boolean) IS 'internal: implements sweep.redrive';
+
+CREATE FUNCTION sweep.redrive(queue text, filter jsonb DEFAULT NULL, max int DEFAULT NULL, dry_run boolean DEFAULT false)
+RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with all their attempts before them, and returns how many; filter is what they must contain, for example {"error": "timeout"}';

@@ -1,0 +1,347 @@
+/*
+ * queue_claim.c
+ *		sweep.claim: takes messages under a lease.
+ *
+ * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search
+ * has found; then, without the lock, it reads the rows with a snapshot of its own. A row that is gone by
+ * then (acknowledged by somebody whose lease had run out, purged) is forgotten and another one taken.
+ * The claim writes nothing, unless the key of a message must be given free: then its row is updated.
+ *
+ * A message that was delivered as often as its queue allows, and whose lease ran out once more, is put
+ * among the dead here, by the first claim that meets it.
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "queue_books.h"
+#include "queue_end.h"
+#include "queue_hold.h"
+#include "queue_search.h"
+#include "sql.h"
+
+/* Messages taken under the lock at a time. */
+#define TAKE_AT_ONCE 64
+
+typedef struct Claim
+{
+	Relation	messages;
+	const SweepQueue *queue;
+	SweepQueue	copy;			/* what queue points to: statements may forget the original */
+	int			wanted;
+	int			count;			/* delivered */
+	int64		visibility_us;
+	int			lease;			/* -1 until something was taken */
+	pg_uuid_t	id;
+	bool		found_low;		/* others will soon find nothing */
+	bool		short_of_holds;
+	ReturnSetInfo *result;
+	/* Taken and not yet delivered. */
+	int			taken;
+	int			holds[TAKE_AT_ONCE];
+	SweepFound	found[TAKE_AT_ONCE];
+	int			attempts[TAKE_AT_ONCE];
+} Claim;
+
+static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
+static bool take(Claim *claim);
+static int	take_one(Claim *claim, SweepQueueSlot *slot);
+static void deliver(Claim *claim);
+static void close_claim(Claim *claim);
+static void put_row(Claim *claim, TupleTableSlot *slot, int number);
+static void drop_taken(const Claim *claim, int number);
+static void bury(Claim *claim, int number);
+static void free_keys(Claim *claim, const int *numbers, int count);
+
+PG_FUNCTION_INFO_V1(sweep_queue_claim);
+
+/* SQL: sweep.claim(queue text, max int, visibility interval) RETURNS SETOF sweep.message */
+Datum
+sweep_queue_claim(PG_FUNCTION_ARGS)
+{
+	Claim		claim = {.lease = -1};
+
+	open_claim(&claim, fcinfo);
+	while (claim.count < claim.wanted)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (take(&claim))
+			deliver(&claim);
+		else if (!sweep_queue_search(claim.messages, claim.queue, false))
+			break;
+	}
+	close_claim(&claim);
+	if (claim.found_low)
+		(void) sweep_queue_search(claim.messages, claim.queue, true);
+	sweep_queue_close(claim.messages);
+	return (Datum) 0;
+}
+
+static void
+open_claim(Claim *claim, FunctionCallInfo fcinfo)
+{
+	PreventCommandIfReadOnly("sweep.claim()");
+	sweep_queue_require_memory("sweep.claim()");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
+	claim->messages = sweep_queue_open();
+	claim->copy = *sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_CONSUME);
+	claim->queue = &claim->copy;
+	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
+				 errhint("max must be greater than zero.")));
+	claim->wanted = PG_GETARG_INT32(1);
+	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(2));
+	if (claim->visibility_us <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid visibility \"%s\"", DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(2)))),
+				 errhint("The visibility is the time this claim has for its messages and must be greater than zero.")));
+	InitMaterializedSRF(fcinfo, 0);
+	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	if (sweep_queue_awaits_prepared())
+		sweep_queue_settle_prepared();
+}
+
+/* Takes messages that are known to be there. False when none is. */
+static bool
+take(Claim *claim)
+{
+	SweepQueueSlot *slot;
+	uint8		random[UUID_LEN];
+	TimestampTz now = GetCurrentTimestamp();
+	bool		new_lease = false;
+
+	claim->taken = 0;
+	claim->short_of_holds = false;
+	sweep_books_make_room(1);
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
+	if (slot == NULL)
+	{
+		sweep_queue_unlock();
+		sweep_queue_refuse_slot(claim->queue);
+		return false;
+	}
+	slot->used_at = now;
+	sweep_hold_expire(slot, now);
+	/* It ends with what it holds when the queue is purged. */
+	if (claim->lease >= 0 && sweep_hold_find_lease(&claim->id) == NULL)
+		claim->lease = -1;
+	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
+	{
+		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
+		if (claim->lease < 0 && sweep_hold_reclaim())
+			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
+		new_lease = claim->lease >= 0;
+		claim->short_of_holds = !new_lease;
+		if (new_lease)
+			claim->id = sweep_queue_leases()[claim->lease].id;
+	}
+	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
+	{
+		int			hold = take_one(claim, slot);
+
+		if (hold < 0)
+			break;
+		claim->holds[claim->taken] = hold;
+		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
+		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
+	}
+	claim->found_low = slot->found_count <= SWEEP_QUEUE_LOW && (slot->pending != 0 || slot->next_due <= now);
+	sweep_queue_unlock();
+	if (new_lease)
+		sweep_books_note_claim(&claim->id);
+	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many messages are claimed"),
+				 errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.")));
+	if (claim->short_of_holds)
+		claim->wanted = claim->count + claim->taken;
+	return claim->taken > 0;
+}
+
+/* The hold of the next message, or -1. What was given back comes first. */
+static int
+take_one(Claim *claim, SweepQueueSlot *slot)
+{
+	int			hold = sweep_hold_take_returned(claim->lease);
+
+	while (hold < 0 && slot->found_count > 0)
+	{
+		const SweepFound *message = &slot->found[slot->found_first];
+
+		/* Found a second time while somebody took it. */
+		if (!sweep_hold_exists(slot, message->lane, message->message_id))
+		{
+			hold = sweep_hold_take(claim->lease, message);
+			if (hold < 0)
+			{
+				/* The next one will find room, and then what has been put back behind the positions. */
+				if (claim->taken == 0 && claim->count == 0 && sweep_hold_reclaim())
+					continue;
+				claim->short_of_holds = true;
+				return -1;
+			}
+		}
+		slot->found_first++;
+		slot->found_count--;
+		if (hold >= 0 && message->key_hash != 0 && sweep_hold_block_by_key(hold))
+			hold = -1;
+	}
+	return hold;
+}
+
+/* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
+static void
+close_claim(Claim *claim)
+{
+	SweepQueueLease *lease;
+
+	if (claim->lease < 0)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	lease = sweep_hold_find_lease(&claim->id);
+	if (lease != NULL)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
+
+		lease->expires_at = GetCurrentTimestamp() + claim->visibility_us;
+		slot->next_expiry = Min(slot->next_expiry, lease->expires_at);
+		sweep_hold_end_lease(claim->lease);
+	}
+	sweep_queue_unlock();
+}
+
+/* Reads the rows of what was taken and returns them to the caller. */
+static void
+deliver(Claim *claim)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
+	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
+	int			keyed[TAKE_AT_ONCE];
+	int			keyed_count = 0;
+
+	for (int i = 0; i < claim->taken; i++)
+	{
+		bool		is_null;
+
+		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->found[i], slot))
+			drop_taken(claim, i);
+		else if (claim->attempts[i] > claim->queue->max_attempts)
+			bury(claim, i);
+		else
+		{
+			put_row(claim, slot, i);
+			claim->count++;
+			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
+			if (!is_null && claim->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
+				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null)))
+				keyed[keyed_count++] = i;
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	if (keyed_count > 0)
+		free_keys(claim, keyed, keyed_count);
+}
+
+static void
+put_row(Claim *claim, TupleTableSlot *slot, int number)
+{
+	Datum		values[8];
+	bool		nulls[8] = {0};
+
+	slot_getallattrs(slot);
+	values[0] = slot->tts_values[MESSAGE_ID - 1];
+	values[1] = CStringGetTextDatum(claim->queue->name);
+	values[2] = slot->tts_values[MESSAGE_PAYLOAD - 1];
+	values[3] = slot->tts_values[MESSAGE_KEY - 1];
+	nulls[3] = slot->tts_isnull[MESSAGE_KEY - 1];
+	values[4] = Int32GetDatum(claim->attempts[number]);
+	values[5] = slot->tts_values[MESSAGE_HEADERS - 1];
+	nulls[5] = slot->tts_isnull[MESSAGE_HEADERS - 1];
+	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
+	values[7] = UUIDPGetDatum(&claim->id);
+	tuplestore_putvalues(claim->result->setResult, claim->result->setDesc, values, nulls);
+}
+
+/* The row of the message is gone. */
+static void
+drop_taken(const Claim *claim, int number)
+{
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (sweep_hold_find_lease(&claim->id) != NULL && sweep_queue_holds()[claim->holds[number]].lease == claim->lease)
+	{
+		/* The lease stays, for what else is taken. */
+		SweepQueueLease *lease = &sweep_queue_leases()[claim->lease];
+
+		lease->hold_count++;
+		sweep_hold_free(claim->holds[number]);
+		lease->hold_count--;
+	}
+	sweep_queue_unlock();
+}
+
+static void
+bury(Claim *claim, int number)
+{
+	if (sweep_queue_begin_ending(&claim->id, claim->holds[number]))
+		(void) sweep_queue_bury(claim->messages, claim->queue, &claim->found[number], claim->attempts[number] - 1,
+								"the lease of its last delivery ran out");
+}
+
+/*
+ * From now on another message with the same key may be sent. The update makes new versions of the rows,
+ * whose places are remembered.
+ */
+static void
+free_keys(Claim *claim, const int *numbers, int count)
+{
+	Datum		tids[TAKE_AT_ONCE];
+	Datum		values[2];
+	uint64		updated;
+
+	for (int i = 0; i < count; i++)
+		tids[i] = PointerGetDatum(&claim->found[numbers[i]].tid);
+	values[0] = PointerGetDatum(construct_array(tids, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+	values[1] = Int32GetDatum(claim->queue->queue_id);
+	sweep_sql_begin_call();
+	sweep_books_begin_statement();
+	updated = sweep_sql_execute(SWEEP_SQL_FREE_KEYS, values, NULL);
+	sweep_books_end_statement();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (uint64 row = 0; row < updated; row++)
+	{
+		sweep_sql_row(row);
+		for (int i = 0; i < count; i++)
+		{
+			SweepHold  *hold = &sweep_queue_holds()[claim->holds[numbers[i]]];
+
+			if (hold->message.message_id == sweep_sql_int64(1) && hold->lease == claim->lease)
+				hold->message.tid = sweep_sql_tid(2);
+		}
+	}
+	sweep_queue_unlock();
+	sweep_sql_end_call();
+}

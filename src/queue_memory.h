@@ -1,0 +1,63 @@
+/*
+ * queue_memory.h
+ *		The shared memory of the queues, for the files that work on it; all others use queue_shared.h.
+ */
+#ifndef SWEEP_QUEUE_MEMORY_H
+#define SWEEP_QUEUE_MEMORY_H
+
+#include "port/atomics.h"
+#include "queue_shared.h"
+
+#define SWEEP_COUNTED_DATABASES 32
+
+/* What is known of a database. */
+typedef struct SweepQueueDatabase
+{
+	Oid			database;		/* InvalidOid = free */
+	Oid			relation;
+	bool		knows_prepared;
+	bool		counting;		/* the snapshot is valid */
+	bool		counted;
+	FullTransactionId xmin;
+	FullTransactionId xmax;
+	uint32		running_count;	/* in progress in the snapshot; their ids are in "running" */
+} SweepQueueDatabase;
+
+typedef struct SweepPreparedChange
+{
+	TransactionId xid;			/* InvalidTransactionId = free */
+	Oid			database;
+	SweepQueueChange change;
+} SweepPreparedChange;
+
+typedef struct SweepQueueShared
+{
+	uint32		generation;
+	int			free_hold;
+	int			free_lease;
+	int			victim;			/* next entry of databases to be given to another one */
+	pg_atomic_uint32 prepared_count;
+	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];
+} SweepQueueShared;
+
+/* Where its parts are, in this process. */
+typedef struct SweepQueueMemory
+{
+	SweepQueueShared *shared;
+	SweepQueueSlot *slots;		/* pg_sweep.max_queues */
+	SweepHold  *holds;			/* pg_sweep.max_leases, as the next two */
+	SweepQueueLease *leases;
+	int		   *buckets;		/* heads of the hash chains of holds */
+	SweepPreparedChange *prepared;
+	int			prepared_limit;
+	TransactionId *running;		/* running_limit of each database */
+	int			running_limit;
+} SweepQueueMemory;
+
+extern const SweepQueueMemory *sweep_queue_memory(void);
+
+/* For sweep_queue_apply_change: whether the counters are to have this commit, and that they are not right. */
+extern bool sweep_queue_count_wants(Oid relation, FullTransactionId xid);
+extern void sweep_queue_count_spoil(Oid database);
+
+#endif							/* SWEEP_QUEUE_MEMORY_H */

@@ -1,0 +1,411 @@
+/*
+ * queue_search.c
+ *		Finds the messages that the next claims take.
+ *
+ * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
+ * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
+ * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
+ * searches of a queue need not run side by side: a lock of the lock manager (it can be cancelled, and is
+ * given back with the transaction at the latest) lets one process search at a time. A claim that leaves
+ * the list low searches then, while others go on, so that hardly anybody finds it empty and waits.
+ *
+ * Every search uses a snapshot of its own, never that of the transaction: what counts is what has been
+ * sent, not what a transaction with an old snapshot may see. Rows that the transaction itself has
+ * inserted are left alone: nobody else could read them. They are found when it has committed.
+ *
+ * A position only moves forward over what was read. Dead rows behind it are never read again, so it does
+ * not matter how many there are, nor whether an old snapshot keeps VACUUM from removing them.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "lease.h"
+#include "queue_hold.h"
+#include "queue_search.h"
+#include "sql.h"
+
+typedef struct Search
+{
+	Relation	messages;
+	const SweepQueue *queue;
+	Snapshot	snapshot;
+	TimestampTz now;
+	uint32		generation;
+	/* From where, and what came out. */
+	uint32		lanes;			/* to be looked at */
+	uint32		exhausted;		/* nothing is left in these */
+	int64		position[SWEEP_LANES];
+	bool		with_due;
+	TimestampTz due_from;
+	TimestampTz next_due;
+	int			room;			/* what the list can take */
+	int			count;
+	SweepFound	found[SWEEP_QUEUE_FOUND];
+} Search;
+
+static void note_prepared_transactions(Oid relation);
+static bool begin_search(Search *search, bool ahead, bool *worth);
+static void end_search(const Search *search);
+static void append_found(SweepQueueSlot *slot, const Search *search);
+static void search_due(Search *search);
+static void search_lane(Search *search, int lane);
+static bool add_found(Search *search, HeapTuple tuple);
+static bool can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id);
+static int	compare_found(const void *left, const void *right);
+static int64 column_int64(Relation messages, HeapTuple tuple, int column);
+
+bool
+sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
+{
+	Search		search = {.messages = messages,.queue = queue};
+	LOCKTAG		tag;
+	bool		worth = true;
+
+	note_prepared_transactions(RelationGetRelid(messages));
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
+	if (LockAcquire(&tag, ExclusiveLock, false, ahead) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	if (begin_search(&search, ahead, &worth))
+	{
+		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
+		if (search.with_due)
+			search_due(&search);
+		for (int lane = 0; lane < SWEEP_LANES && search.count < search.room; lane++)
+			if (search.lanes & (1 << lane))
+				search_lane(&search, lane);
+		UnregisterSnapshot(search.snapshot);
+		if (search.with_due)
+			qsort(search.found, search.count, sizeof(SweepFound), compare_found);
+		end_search(&search);
+	}
+	LockRelease(&tag, ExclusiveLock, false);
+	return worth;
+}
+
+/*
+ * After a restart of the server there is no trace of what prepared transactions have done. When one of
+ * them ends, every queue is looked at from its start.
+ */
+static void
+note_prepared_transactions(Oid relation)
+{
+	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
+	bool		known;
+	uint64		count;
+
+	sweep_queue_lock(LW_SHARED);
+	known = sweep_queue_knows_prepared(relation);
+	sweep_queue_unlock();
+	if (known)
+		return;
+	sweep_sql_begin_call();
+	count = sweep_sql_execute(SWEEP_SQL_PREPARED_XIDS, NULL, NULL);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (!sweep_queue_knows_prepared(relation))
+	{
+		for (uint64 i = 0; i < count; i++)
+		{
+			sweep_sql_row(i);
+			(void) sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
+		}
+		sweep_queue_set_knows_prepared(relation);
+	}
+	sweep_queue_unlock();
+	sweep_sql_end_call();
+}
+
+/* False when there is nothing to search; worth: somebody else has found something. */
+static bool
+begin_search(Search *search, bool ahead, bool *worth)
+{
+	SweepQueueSlot *slot;
+	bool		needed;
+
+	search->now = GetCurrentTimestamp();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_get_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot == NULL)
+	{
+		sweep_queue_unlock();
+		sweep_queue_refuse_slot(search->queue);
+		return false;
+	}
+	search->generation = slot->generation;
+	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
+	needed = slot->found_count <= (ahead ? SWEEP_QUEUE_LOW : 0);
+	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
+	search->lanes = slot->pending;
+	search->with_due = slot->next_due <= search->now;
+	search->due_from = slot->due_from;
+	if (needed)
+	{
+		/* From here on commits tell us. */
+		slot->due_low = SWEEP_NOTHING_DUE;
+		for (int i = 0; i < SWEEP_LANES; i++)
+		{
+			search->position[i] = slot->position[i];
+			slot->low[i] = SWEEP_NOTHING_DUE;
+		}
+	}
+	sweep_queue_unlock();
+	return needed && (search->lanes != 0 || search->with_due);
+}
+
+static void
+end_search(const Search *search)
+{
+	SweepQueueSlot *slot;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL && slot->generation == search->generation)
+	{
+		for (int i = 0; i < SWEEP_LANES; i++)
+		{
+			if ((search->lanes & (1 << i)) == 0)
+				continue;
+			slot->position[i] = Min(search->position[i], slot->low[i]);
+			if ((search->exhausted & (1 << i)) && slot->low[i] == SWEEP_NOTHING_DUE)
+				slot->pending &= ~(1 << i);
+		}
+		if (search->with_due)
+		{
+			slot->due_from = Min(search->due_from, slot->due_low);
+			slot->next_due = Min(search->next_due, slot->due_low);
+		}
+		append_found(slot, search);
+	}
+	sweep_queue_unlock();
+}
+
+/*
+ * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
+ * may have had the same message found twice.
+ */
+static void
+append_found(SweepQueueSlot *slot, const Search *search)
+{
+	int			old = slot->found_count;
+	int			kept = 0;
+
+	memmove(slot->found, &slot->found[slot->found_first], old * sizeof(SweepFound));
+	memcpy(&slot->found[old], search->found, search->count * sizeof(SweepFound));
+	slot->found_first = 0;
+	slot->found_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->found[old - 1], &slot->found[old]) < 0)
+		return;
+	qsort(slot->found, slot->found_count, sizeof(SweepFound), compare_found);
+	for (int i = 0; i < slot->found_count; i++)
+		if (kept == 0 || compare_found(&slot->found[kept - 1], &slot->found[i]) != 0)
+			slot->found[kept++] = slot->found[i];
+	slot->found_count = kept;
+}
+
+/* Delayed messages whose time has come, the first of them first. */
+static void
+search_due(Search *search)
+{
+	Oid			index_oid = get_relname_relid("queue_message_due", RelationGetNamespace(search->messages));
+	Relation	index = index_open(index_oid, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	search->next_due = SWEEP_NOTHING_DUE;
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(search->queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_DUE_AT, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(search->due_from));
+	scan = systable_beginscan_ordered(search->messages, index, search->snapshot, 2, keys);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	{
+		TimestampTz due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
+
+		CHECK_FOR_INTERRUPTS();
+		if (due_at > search->now)
+		{
+			search->next_due = search->due_from = due_at;
+			break;
+		}
+		/* Half of the room, so that delayed messages cannot hold up those of a higher priority. */
+		if (search->count >= search->room / 2)
+		{
+			search->next_due = search->due_from = due_at;
+			break;
+		}
+		(void) add_found(search, tuple);
+		search->due_from = due_at;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+}
+
+static void
+search_lane(Search *search, int lane)
+{
+	int16		priority = (int16) (SWEEP_PRIORITY_MAX - lane);
+	Relation	index = index_open(RelationGetPrimaryKeyIndex(search->messages), AccessShareLock);
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(search->queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(priority));
+	ScanKeyInit(&keys[2], MESSAGE_ID, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(search->position[lane]));
+	scan = systable_beginscan_ordered(search->messages, index, search->snapshot, 3, keys);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (search->count >= search->room)
+			break;
+		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+		if (tuple == NULL)
+		{
+			search->exhausted |= 1 << lane;
+			break;
+		}
+		(void) add_found(search, tuple);
+		search->position[lane] = column_int64(search->messages, tuple, MESSAGE_ID) + 1;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+}
+
+static bool
+add_found(Search *search, HeapTuple tuple)
+{
+	SweepFound	message = {0};
+	TupleDesc	description = RelationGetDescr(search->messages);
+	Datum		key;
+	bool		is_null;
+
+	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
+	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
+	if (!can_be_claimed(search, tuple, message.lane, message.message_id))
+		return false;
+	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
+	if (SWEEP_LANE_IS_DELAYED(message.lane))
+		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
+	ItemPointerCopy(&tuple->t_self, &message.tid);
+	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
+	if (!is_null && search->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING)
+	{
+		text	   *text_key = DatumGetTextPP(key);
+
+		message.key_hash = hash_bytes((unsigned char *) VARDATA_ANY(text_key), VARSIZE_ANY_EXHDR(text_key)) | 1;
+	}
+	search->found[search->count++] = message;
+	return true;
+}
+
+/*
+ * Not what is held already, or was; not rows of this very transaction, nor those that an open
+ * transaction is removing. When it does not commit, what is held is given back, and a statement that is
+ * not ours has the queue looked at from its start.
+ */
+static bool
+can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id)
+{
+	HeapTupleHeader header = tuple->t_data;
+	SweepQueueSlot *slot;
+	bool		exists;
+
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
+		return false;
+	if (!(header->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header)))
+		return false;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	exists = slot != NULL && sweep_hold_exists(slot, lane, message_id);
+	sweep_queue_unlock();
+	return !exists;
+}
+
+/* By priority; those that are due come before those that have just been sent. */
+static int
+compare_found(const void *left, const void *right)
+{
+	const SweepFound *a = left;
+	const SweepFound *b = right;
+
+	if (SWEEP_LANE_PRIORITY(a->lane) != SWEEP_LANE_PRIORITY(b->lane))
+		return SWEEP_LANE_PRIORITY(a->lane) > SWEEP_LANE_PRIORITY(b->lane) ? -1 : 1;
+	if (a->lane != b->lane)
+		return SWEEP_LANE_IS_DELAYED(a->lane) ? -1 : 1;
+	if (a->due_at != b->due_at)
+		return a->due_at < b->due_at ? -1 : 1;
+	if (a->message_id != b->message_id)
+		return a->message_id < b->message_id ? -1 : 1;
+	return 0;
+}
+
+static int64
+column_int64(Relation messages, HeapTuple tuple, int column)
+{
+	bool		is_null;
+
+	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
+}
+
+bool
+sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
+				  TupleTableSlot *slot)
+{
+	bool		is_null;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	Relation	index;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	/* A table that was truncated since may end before the place where the row was. */
+	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
+		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
+		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
+		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
+		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
+		return true;
+	/* It was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
+	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
+	index = index_open(RelationGetPrimaryKeyIndex(messages), AccessShareLock);
+	scan = systable_beginscan_ordered(messages, index, snapshot, 3, keys);
+	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+	if (tuple != NULL)
+	{
+		ItemPointerCopy(&tuple->t_self, &message->tid);
+		found = table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}
+
+void
+sweep_queue_refuse_slot(const SweepQueue *queue)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("queue \"%s\" cannot be claimed from: too many queues are in use", queue->name),
+			 errhint("Increase pg_sweep.max_queues and restart the server.")));
+}

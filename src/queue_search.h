@@ -1,0 +1,28 @@
+/*
+ * queue_search.h
+ *		Finds the messages that the next claims take.
+ */
+#ifndef SWEEP_QUEUE_SEARCH_H
+#define SWEEP_QUEUE_SEARCH_H
+
+#include "storage/block.h"
+#include "queue_table.h"
+
+/*
+ * Fills the list of found messages of a queue when it is empty, or, ahead, when it is low. False when
+ * there is nothing to be found; true when it is worth looking at the list, found by this process or by
+ * another one. Waits for a search of another process, unless ahead.
+ */
+extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead);
+
+/*
+ * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is
+ * the size of the table, which cannot shrink while it is open.
+ */
+extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
+							  SweepFound *message, TupleTableSlot *slot);
+
+/* Raises an error: a queue found no place in shared memory. */
+extern void sweep_queue_refuse_slot(const SweepQueue *queue);
+
+#endif							/* SWEEP_QUEUE_SEARCH_H */

@@ -1,0 +1,227 @@
+/*
+ * queue_table.c
+ *		The queues that this process has worked with, and who may.
+ *
+ * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
+ * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
+ * drops a queue takes a lock on sweep.queue_message that conflicts with that of senders, and the
+ * invalidation arrives with the lock, so no message is sent to a queue that is gone.
+ *
+ * The table of messages is read and written without SQL (queue_send.c, queue_search.c, queue_ack.c): a
+ * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
+ * also means that rights are those checked here, and no others.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "queue_table.h"
+#include "sql.h"
+
+static HTAB *queues = NULL;
+static MemoryContext queues_context = NULL;
+static bool queues_valid = false;
+static Oid	queues_relation = InvalidOid;	/* sweep.queue */
+
+static void forget_queues(Datum arg, Oid relation);
+static void prepare_cache(void);
+static SweepQueue *load_queue(text *name);
+static bool may(const SweepQueue *queue, SweepQueueRight right);
+static void refuse(text *name, SweepQueueRight right) pg_attribute_noreturn();
+
+PG_FUNCTION_INFO_V1(sweep_queue_note_change);
+
+Oid
+sweep_queue_relation(void)
+{
+	Oid			schema = get_namespace_oid("sweep", false);
+	Oid			relation = get_relname_relid("queue_message", schema);
+
+	if (!OidIsValid(relation))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	return relation;
+}
+
+Relation
+sweep_queue_open(void)
+{
+	Relation	messages = table_open(sweep_queue_relation(), RowExclusiveLock);
+
+	if (RelationGetNumberOfAttributes(messages) != MESSAGE_COLUMNS)
+		elog(ERROR, "library and extension pg_sweep are of different versions");
+	return messages;
+}
+
+void
+sweep_queue_close(Relation messages)
+{
+	/* The lock is kept: it is what sweep.drop_queue waits for. */
+	table_close(messages, NoLock);
+}
+
+const SweepQueue *
+sweep_queue_find(text *name, SweepQueueRight right)
+{
+	SweepQueue *queue = NULL;
+
+	prepare_cache();
+	if (VARSIZE_ANY_EXHDR(name) < NAMEDATALEN)
+	{
+		char		key[NAMEDATALEN] = {0};
+
+		memcpy(key, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+		queue = hash_search(queues, key, HASH_FIND, NULL);
+		if (queue == NULL)
+			queue = load_queue(name);
+	}
+	if (queue == NULL || !may(queue, right))
+		refuse(name, right);
+	return queue;
+}
+
+/* There are few, and a consumer that acknowledges has just claimed: it is mostly the first. */
+const SweepQueue *
+sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
+{
+	HASH_SEQ_STATUS status;
+	SweepQueue *queue;
+	Datum		id = Int32GetDatum(queue_id);
+	char	   *name = NULL;
+	MemoryContext context = CurrentMemoryContext;
+
+	prepare_cache();
+	hash_seq_init(&status, queues);
+	while ((queue = hash_seq_search(&status)) != NULL)
+	{
+		if (queue->queue_id == queue_id)
+		{
+			hash_seq_term(&status);
+			break;
+		}
+	}
+	if (queue != NULL && may(queue, right))
+		return queue;
+	sweep_sql_begin_call();
+	if (sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0)
+		name = sweep_sql_text(1, context);
+	sweep_sql_end_call();
+	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
+}
+
+/* SQL: a trigger after every statement that changes sweep.queue */
+Datum
+sweep_queue_note_change(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("sweep._note_queue_change must be called as a trigger")));
+	CacheInvalidateRelcacheByRelid(RelationGetRelid(((TriggerData *) fcinfo->context)->tg_relation));
+	PG_RETURN_POINTER(NULL);
+}
+
+static void
+forget_queues(Datum arg, Oid relation)
+{
+	if (relation == queues_relation || !OidIsValid(relation))
+		queues_valid = false;
+}
+
+static void
+prepare_cache(void)
+{
+	HASHCTL		control = {0};
+
+	if (queues_context == NULL)
+	{
+		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
+		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
+	}
+	if (queues_valid)
+		return;
+	MemoryContextReset(queues_context);
+	control.keysize = NAMEDATALEN;
+	control.entrysize = sizeof(SweepQueue);
+	control.hcxt = queues_context;
+	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	queues_relation = get_relname_relid("queue", get_namespace_oid("sweep", false));
+	queues_valid = true;
+}
+
+/* Reads the queue; NULL when there is none of that name. */
+static SweepQueue *
+load_queue(text *name)
+{
+	Datum		value = PointerGetDatum(name);
+	SweepQueue	read = {0};
+	SweepQueue *queue = NULL;
+	char	   *key = text_to_cstring(name);
+
+	sweep_sql_begin_call();
+	if (sweep_sql_execute(SWEEP_SQL_READ_QUEUE, &value, NULL) > 0)
+	{
+		/* Executing it may have read invalidations. */
+		prepare_cache();
+		read.queue_id = sweep_sql_int32(1);
+		read.owner = sweep_sql_oid(2);
+		read.visibility_us = sweep_sql_int64(3);
+		read.max_attempts = sweep_sql_int32(4);
+		read.backoff_us = sweep_sql_int64(5);
+		read.keep_done_us = sweep_sql_int64(6);
+		read.key_policy = sweep_sql_int32(7);
+		read.senders = sweep_sql_oids(8, queues_context, &read.sender_count);
+		read.consumers = sweep_sql_oids(9, queues_context, &read.consumer_count);
+		queue = hash_search(queues, key, HASH_ENTER, NULL);
+		memcpy((char *) queue + NAMEDATALEN, (char *) &read + NAMEDATALEN, sizeof(read) - NAMEDATALEN);
+	}
+	sweep_sql_end_call();
+	return queue;
+}
+
+static bool
+may(const SweepQueue *queue, SweepQueueRight right)
+{
+	Oid			user = GetUserId();
+	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
+	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
+	Oid			admin;
+
+	if (is_member_of_role(user, queue->owner))
+		return true;
+	for (int i = 0; i < count; i++)
+		if (is_member_of_role(user, roles[i]))
+			return true;
+	admin = get_role_oid("sweep_admin", true);
+	return OidIsValid(admin) && is_member_of_role(user, admin);
+}
+
+/* The error is that of the SQL function that everything but sending and claiming asks. */
+static void
+refuse(text *name, SweepQueueRight right)
+{
+	Datum		values[] = {
+		ObjectIdGetDatum(GetUserId()), PointerGetDatum(name),
+		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
+	};
+
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, values, NULL);
+	elog(ERROR, "queue \"%s\" could not be found", text_to_cstring(name));
+}
+
+int64
+sweep_queue_interval_us(const Interval *interval)
+{
+	return interval->time + (interval->day + interval->month * INT64CONST(30)) * USECS_PER_DAY;
+}

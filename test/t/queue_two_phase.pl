@@ -1,0 +1,151 @@
+# Prepared transactions that send, claim and acknowledge, across restarts and
+# crashes: what they sent is delivered when they commit, however late, and
+# nobody waits for them.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+use QueueTest;
+
+my $node = new_cluster('queue_two_phase', conf => ['max_prepared_transactions = 10']);
+
+$node->safe_psql('postgres', q{SELECT sweep.create_queue('q', visibility => '1 hour', backoff => 'none')});
+
+sub run
+{
+	return $node->safe_psql('postgres', $_[0]);
+}
+
+sub prepare_sending
+{
+	my ($gid, $payload) = @_;
+
+	run("BEGIN; SELECT sweep.send('q', '$payload'); PREPARE TRANSACTION '$gid'");
+}
+
+sub counts
+{
+	return run(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'});
+}
+
+my %interruption = (
+	'no restart' => sub { },
+	'restart' => sub { $node->restart },
+	'crash' => sub { $node->stop('immediate'); $node->start },
+);
+
+for my $name ('no restart', 'restart', 'crash')
+{
+	# ------------------------------------------------------------ sending
+	prepare_sending('early', 1);
+	run(q{SELECT sweep.send('q', '2')});
+	is(claim_all($node), '2', "$name: a later message is delivered, the prepared one is not");
+	prepare_sending('never', 3);
+	run(q{BEGIN; SELECT sweep.send('q', '4'); SAVEPOINT s; SELECT sweep.send('q', '5'); ROLLBACK TO s; PREPARE TRANSACTION 'partly'});
+	run(q{BEGIN; SELECT sweep.send('q', '6', priority => 5); SELECT sweep.send('q', '7', priority => -5); PREPARE TRANSACTION 'lanes'});
+	$interruption{$name}->();
+	# a crash or restart ends the lease of 2
+	is(claim_all($node), $name eq 'no restart' ? 'nothing' : '2', "$name: nothing of the prepared ones");
+	run(q{COMMIT PREPARED 'early'});
+	is(claim_all($node), '1', "$name: delivered as soon as it is committed");
+	run(q{COMMIT PREPARED 'partly'});
+	run(q{ROLLBACK PREPARED 'never'});
+	is(claim_all($node), '4', "$name: only what was kept");
+	run(q{SELECT sweep.send('q', '8')});
+	run(q{COMMIT PREPARED 'lanes'});
+	is(claim_all($node), '6 8 7', "$name: in the order of their priorities");
+	is(counts(), '0 0 6', "$name: the counters are right");
+	is(claim_all($node), 'nothing', "$name: none comes twice");
+	run(q{SELECT sweep.purge_queue('q')});
+	is(counts(), '0 0 0', "$name: the queue is purged");
+
+	# ------------------------------------------------------------ delayed
+	run(q{BEGIN; SELECT sweep.send('q', '"later"', delay => '100 ms'); PREPARE TRANSACTION 'delayed'});
+	is(claim_all($node), 'nothing', "$name: a delayed message in a prepared transaction");
+	$interruption{$name}->();
+	run(q{COMMIT PREPARED 'delayed'});
+	soon($node, q{SELECT count(*) FROM sweep.claim('q', 10, '1 hour')}, '1', "$name: it comes when it is due");
+	run(q{SELECT sweep.purge_queue('q')});
+
+	# ------------------------------------------------------------ acknowledging
+	for my $commit (1, 0)
+	{
+		my $end = $commit ? 'COMMIT' : 'ROLLBACK';
+
+		run(q{SELECT sweep.send('q', '9')});
+		my $lease = run(q{SELECT lease FROM sweep.claim('q')});
+		run("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'ack'");
+		is(claim_all($node), 'nothing', "$name, $end: what is being acknowledged is not delivered");
+		$interruption{$name}->();
+		is(claim_all($node), 'nothing', "$name, $end: also not after it");
+		run("$end PREPARED 'ack'");
+		if ($commit)
+		{
+			is(run(q{SELECT count(*) FROM sweep.queue_message}), 0, "$name, $end: it is gone");
+			is(claim_all($node), 'nothing', "$name, $end: it does not come again");
+			is(counts(), '0 0 0', "$name, $end: the counters are right");
+		}
+		elsif ($name eq 'no restart')
+		{
+			is(run("SELECT sweep.ack('$lease')"), 1, "$name, $end: the lease holds it still");
+		}
+		else
+		{
+			is(claim_all($node), '9', "$name, $end: it comes again, for the restart has ended its lease");
+		}
+		run(q{SELECT sweep.purge_queue('q')});
+	}
+
+	# ------------------------------------------------------------ giving back
+	run(q{SELECT sweep.send('q', '10')});
+	my $lease = run(q{SELECT lease FROM sweep.claim('q')});
+	my ($status, $output, $message) = $node->psql('postgres', "BEGIN; SELECT sweep.fail('$lease', 'broken'); PREPARE TRANSACTION 'fail'");
+	if ($status == 0)
+	{
+		$interruption{$name}->();
+		run(q{COMMIT PREPARED 'fail'});
+		soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '10', "$name: what failed in a prepared transaction comes again");
+	}
+	else
+	{
+		like($message, qr/cannot PREPARE/, "$name: or is refused in a prepared transaction");
+	}
+	run(q{SELECT sweep.purge_queue('q')});
+}
+
+# ---------------------------------------------------------------- claiming: the lease is kept until it runs out
+run(q{SELECT sweep.send('q', '11')});
+run(q{BEGIN; SELECT lease FROM sweep.claim('q', 1, '1 s'); PREPARE TRANSACTION 'claim'});
+is(claim_all($node), 'nothing', 'a claim in a prepared transaction holds the message');
+run(q{ROLLBACK PREPARED 'claim'});
+soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '11', 'until its lease runs out');
+run(q{SELECT sweep.purge_queue('q')});
+
+# ---------------------------------------------------------------- ended while nobody looked
+prepare_sending('unseen', 12);
+run(q{SELECT sweep.send('q', '13')});
+$node->restart;
+is(counts(), '1 0 0', 'after a restart one message is ready');
+run(q{COMMIT PREPARED 'unseen'});
+soon($node, q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'}, '2 0 0', 'two when the prepared one has been committed');
+is(run(q{SELECT sum(sweep.ack(lease)) FROM (SELECT DISTINCT lease FROM sweep.claim('q', 10)) AS l}), 2, 'both come');
+is(counts(), '0 0 0', 'the counters are right');
+
+# ---------------------------------------------------------------- a queue that goes before anybody has looked
+run(q{SELECT sweep.create_queue('gone')});
+run(q{SELECT sweep.send('gone', '14')});
+my $lease = run(q{SELECT lease FROM sweep.claim('gone')});
+run("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'gone'");
+run(q{COMMIT PREPARED 'gone'});
+run(q{SELECT sweep.drop_queue('gone')});
+run(q{SELECT sweep.create_queue('next')});
+run(q{SELECT sweep.send('next', '15')});
+run(q{SELECT sweep.claim('next', 1, '1 hour')});
+is(run(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'next'}), '0 0 1', 'the next queue counts what is its own');
+is(run(q{SELECT count(*) FROM sweep.claim('next')}), 0, 'and holds it');
+
+$node->stop;
+done_testing();

@@ -1,0 +1,129 @@
+# CALL sweep.wait_for_message: wakes when there is something to claim, and
+# holds nothing while it waits.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use SweepTest;
+
+my $node = new_cluster('wait_for_message');
+
+sub psql
+{
+	return $node->safe_psql('postgres', $_[0]);
+}
+
+psql(q{SELECT sweep.create_queue('mail', visibility => '1 h'); SELECT sweep.create_queue('other')});
+my $waiter = session($node);
+my $pid = $waiter->query_safe('SELECT pg_backend_pid()');
+my $waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND wait_event_type = 'Extension' AND backend_xmin IS NULL AND query LIKE 'CALL%'";
+
+sub begin_wait
+{
+	my ($name, $timeout) = @_;
+
+	$waiter->query_safe(q{SELECT count(*) FROM sweep.claim('mail', 100)});
+	begin_query($waiter, "CALL sweep.wait_for_message('mail', '$timeout')");
+	soon($node, $waits, 1, "$name: it waits, without a snapshot");
+}
+
+sub wakes
+{
+	my ($name) = @_;
+
+	soon($node, "SELECT state FROM pg_stat_activity WHERE pid = $pid", 'idle', "$name: it is woken");
+	is(end_query($waiter), "\n", "$name: without a word");
+}
+
+# ---------------------------------------------------------------- what wakes it
+begin_wait('send', '1 h');
+psql(q{SELECT sweep.send('other', '1')});
+my $sender = session($node);
+$sender->query_safe(q{BEGIN; SELECT sweep.send('mail', '1')});
+is(psql($waits), 1, 'neither a message of another queue nor one that is not committed wakes it');
+$sender->query_safe('COMMIT');
+wakes('send');
+is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '1', 'send: it can be claimed');
+
+begin_wait('send_many', '1 h');
+psql(q{SELECT sweep.send_many('mail', '{2,3}')});
+wakes('send_many');
+my $lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10)});
+
+begin_wait('release', '1 h');
+psql("SELECT sweep.release('$lease')");
+wakes('release');
+$lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10, '300 ms')});
+
+begin_wait('expired', '1 h');
+wakes('expired');
+
+begin_wait('delayed', '1 h');
+psql(q{SELECT sweep.send('mail', '4', delay => '300 ms')});
+wakes('delayed');
+is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '4', 'delayed: it can be claimed');
+
+psql(q{SELECT sweep.create_queue('retry', backoff => 'none', max_attempts => 2); SELECT sweep.send('retry', '1')});
+$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
+soon($node, $waits, 1, 'failed: it waits');
+psql("SELECT sweep.fail('$lease', 'no')");
+wakes('failed');
+$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
+soon($node, $waits, 1, 'dead: it waits');
+psql("SELECT sweep.fail('$lease', 'no')");
+is(psql(q{SELECT dead FROM sweep.queues WHERE queue = 'retry'}), 1, 'dead: a message is dead');
+is(psql($waits), 1, 'dead: that wakes nobody');
+my $since = psql('SELECT extract(epoch FROM clock_timestamp())');
+psql(q{SELECT sweep.redrive('retry')});
+wakes('redriven');
+cmp_ok(psql("SELECT extract(epoch FROM clock_timestamp()) - $since"), '<', 5, 'redriven: at once');
+
+begin_wait('rollback', '1 h');
+psql(q{SELECT sweep.send('mail', '5')});
+wakes('rollback');
+$waiter->query_safe('BEGIN');
+is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '5', 'rollback: it is claimed');
+$sender->query_safe('SELECT 1');
+begin_query($sender, q{CALL sweep.wait_for_message('mail', '1 h')});
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'}, 1, 'rollback: another session waits');
+$waiter->query_safe('ROLLBACK');
+is(end_query($sender), "\n", 'rollback: it is woken when the claim is rolled back');
+is($sender->query_safe(q{SELECT payload, attempts FROM sweep.claim('mail', 10)}), '5|1', 'rollback: and can claim that message, as if it had never been claimed');
+
+# ---------------------------------------------------------------- many: all come to something
+my @crowd = map { session($node) } 1 .. 5;
+begin_query($_, q{CALL sweep.wait_for_message('mail', '1 h'); SELECT count(*) AS claimed FROM sweep.claim('mail')}) for @crowd;
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'}, 5, 'five wait');
+for my $n (1 .. 3)
+{
+	psql("SELECT sweep.send('mail', '$n')");
+	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'}, 5 - $n, "one message wakes one of them ($n)");
+}
+psql(q{SELECT sweep.send_many('mail', '{4,5}')});
+is(join(' ', map { end_query($_) =~ s/\s//gr } @crowd), '1 1 1 1 1', 'two messages wake the other two, and each of all five gets one');
+$_->quit for @crowd;
+
+# ---------------------------------------------------------------- and what does not
+begin_wait('timeout', '200 ms');
+wakes('timeout');
+is($waiter->query_safe(q{SELECT count(*) FROM sweep.claim('mail', 10)}), 0, 'timeout: there is nothing');
+
+begin_wait('cancel', '1 h');
+psql("SELECT pg_cancel_backend($pid)");
+like(end_query($waiter), qr/canceling statement due to user request/, 'cancel: an error');
+begin_wait('dropped', '1 h');
+psql(q{SELECT sweep.drop_queue('mail')});
+like(end_query($waiter), qr/queue "mail" does not exist/, 'dropped: an error');
+my $err;
+$node->psql('postgres', q{BEGIN; CALL sweep.wait_for_message('other')}, stderr => \$err);
+like($err, qr/cannot be called inside a transaction block/, 'not in a transaction block');
+$node->psql('postgres', q{CALL sweep.wait_for_message('none')}, stderr => \$err);
+like($err, qr/queue "none" does not exist/, 'not for a queue that there is not');
+$node->psql('postgres', q{CALL sweep.wait_for_message('other')}, stderr => \$err, extra_params => [ '-U', 'jobber' ]);
+like($err, qr/permission denied for queue "other"/, 'not for a queue of somebody else');
+$node->stop;
+done_testing();
