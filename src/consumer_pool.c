@@ -172,14 +172,15 @@ free_orphans(void)
 {
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		SweepConsumerSlot *slot = sweep_consumer_shared_slot(i);
+		int32		consumer_id;
+		TimestampTz claimed_at;
 		pid_t		pid;
 
-		if (slot->state != CONSUMER_STARTING || slot->database != MyDatabaseId)
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_STARTING)
 			continue;
 		if (handles[i] != NULL ?
 			GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED :
-			TimestampDifferenceExceeds(slot->claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS))
+			TimestampDifferenceExceeds(claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS))
 			sweep_consumer_shared_unclaim(i);
 	}
 }
@@ -191,10 +192,11 @@ dismiss_unwanted(void)
 
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		SweepConsumerSlot *slot = sweep_consumer_shared_slot(i);
+		int32		consumer_id;
+		TimestampTz claimed_at;
 
-		if (slot->state != CONSUMER_FREE && slot->database == MyDatabaseId && !find_wanted(slot->consumer_id)->listed)
-			sweep_consumer_shared_dismiss(MyDatabaseId, slot->consumer_id, 1);
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_FREE && !find_wanted(consumer_id)->listed)
+			sweep_consumer_shared_dismiss(MyDatabaseId, consumer_id, 1);
 	}
 	foreach(cell, wanted)
 	{

@@ -139,6 +139,20 @@ sweep_consumer_shared_release(int index)
 	sweep_shared_wake_scheduler(database);
 }
 
+SweepConsumerState
+sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_at)
+{
+	const SweepConsumerSlot *slot = &consumers->slots[index];
+	SweepConsumerState state;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	state = slot->database == MyDatabaseId ? slot->state : CONSUMER_FREE;
+	*consumer_id = slot->consumer_id;
+	*claimed_at = slot->claimed_at;
+	LWLockRelease(consumers_lock);
+	return state;
+}
+
 int
 sweep_consumer_shared_processes(int32 consumer_id)
 {

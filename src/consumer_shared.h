@@ -58,6 +58,9 @@ extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 /* Gives it back and wakes the scheduler of its database. */
 extern void sweep_consumer_shared_release(int index);
 
+/* What a slot is used for in this database; CONSUMER_FREE when it is not. */
+extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_at);
+
 /* How many processes a consumer of this database has. */
 extern int	sweep_consumer_shared_processes(int32 consumer_id);
 

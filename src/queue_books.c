@@ -58,6 +58,7 @@ static int	mark_room = 0;
 static int	own_statements = 0;
 static bool prepared = false;	/* shared memory has them, too */
 
+static void settle_prepared(void);
 static void register_callbacks(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg);
@@ -162,6 +163,9 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
+	/* A prepared transaction that has worked with the table has ended: it was locked until then. */
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+		settle_prepared();
 	if (own_statements == 0)
 	{
 		SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
@@ -188,6 +192,8 @@ sweep_books_end_sql(PG_FUNCTION_ARGS)
 	SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
 
 	sweep_books_end_statement();
+	/* Nobody else works with a queue that is dropped: the table is locked. */
+	settle_prepared();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);
 	change->dead += PG_GETARG_INT64(3);
@@ -197,6 +203,13 @@ sweep_books_end_sql(PG_FUNCTION_ARGS)
 	change->reset |= PG_GETARG_BOOL(5);
 	change->dropped |= PG_GETARG_BOOL(6);
 	PG_RETURN_VOID();
+}
+
+static void
+settle_prepared(void)
+{
+	if (sweep_queue_memory_exists() && sweep_queue_awaits_prepared())
+		sweep_queue_settle_prepared();
 }
 
 static void
@@ -276,7 +289,7 @@ apply_books(void)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < mark_count; i++)
 		if (marks[i].kind == MARK_ENDING)
-			sweep_hold_free(marks[i].hold);
+			sweep_hold_settle_ending(marks[i].hold, true);
 	for (Book *book = books; book != NULL; book = book->next)
 		sweep_queue_apply_change(&book->change, xid, now);
 	sweep_queue_unlock();
@@ -368,7 +381,7 @@ undo(int level)
 		SweepQueueLease *lease;
 
 		if (mark->kind == MARK_ENDING)
-			sweep_queue_holds()[mark->hold].state = HOLD_HELD;
+			sweep_hold_settle_ending(mark->hold, false);
 		else if ((lease = sweep_hold_find_lease(&mark->lease)) != NULL)
 		{
 			/* A claim that was rolled back was none. */

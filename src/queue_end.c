@@ -216,6 +216,8 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	}
 	if (ending->lease == NULL)
 		return false;
+	if (sweep_queue_awaits_prepared())
+		sweep_queue_settle_prepared();
 	sweep_queue_lock(LW_SHARED);
 	lease = sweep_hold_find_lease(ending->lease);
 	if (lease != NULL && sweep_queue_slot(lease->slot)->relation == RelationGetRelid(ending->messages))

@@ -297,7 +297,7 @@ sweep_hold_reclaim(void)
 }
 
 void
-sweep_hold_drop_all(SweepQueueSlot *slot)
+sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
 {
 	int			number = sweep_queue_slot_number(slot);
 
@@ -305,10 +305,25 @@ sweep_hold_drop_all(SweepQueueSlot *slot)
 	{
 		SweepHoldState state = sweep_queue_holds()[i].state;
 
+		if (state == HOLD_FREE || sweep_queue_holds()[i].slot != number)
+			continue;
 		/* What a transaction is ending, it also forgets. */
-		if (state != HOLD_FREE && state != HOLD_ENDING && state != HOLD_PREPARED && sweep_queue_holds()[i].slot == number)
+		if (ending || (state != HOLD_ENDING && state != HOLD_PREPARED))
 			sweep_hold_free(i);
 	}
+}
+
+void
+sweep_hold_settle_ending(int number, bool committed)
+{
+	SweepHold  *hold = &sweep_queue_holds()[number];
+
+	if (hold->state != HOLD_ENDING || hold->pid != MyProcPid)
+		return;
+	if (committed)
+		sweep_hold_free(number);
+	else
+		hold->state = HOLD_HELD;
 }
 
 void

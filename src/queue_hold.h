@@ -51,8 +51,11 @@ extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
  */
 extern bool sweep_hold_reclaim(void);
 
-/* Forgets everything that is held of a queue. */
-extern void sweep_hold_drop_all(SweepQueueSlot *slot);
+/* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
+extern void sweep_hold_drop_all(SweepQueueSlot *slot, bool ending);
+
+/* A transaction of this process was ending it: forgets it, or holds it again. */
+extern void sweep_hold_settle_ending(int hold, bool committed);
 
 /* Forgets what a prepared transaction has removed, or holds it again. */
 extern void sweep_hold_settle_prepared(TransactionId xid, bool committed);

@@ -63,7 +63,6 @@ typedef struct Search
 	SweepFound	found[SWEEP_QUEUE_FOUND];
 } Search;
 
-static void note_prepared_transactions(Oid relation);
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(const Search *search);
 static void append_found(SweepQueueSlot *slot, const Search *search);
@@ -81,7 +80,7 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
 	LOCKTAG		tag;
 	bool		worth = true;
 
-	note_prepared_transactions(RelationGetRelid(messages));
+	sweep_queue_note_prepared_transactions(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
 	if (LockAcquire(&tag, ExclusiveLock, false, ahead) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
@@ -102,12 +101,8 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
 	return worth;
 }
 
-/*
- * After a restart of the server there is no trace of what prepared transactions have done. When one of
- * them ends, every queue is looked at from its start.
- */
-static void
-note_prepared_transactions(Oid relation)
+void
+sweep_queue_note_prepared_transactions(Oid relation)
 {
 	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
 	bool		known;

@@ -22,6 +22,13 @@ extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, bool 
 extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
 							  SweepFound *message, TupleTableSlot *slot);
 
+/*
+ * To be called before a search or a count. After a restart of the server there is no trace of what prepared
+ * transactions have done: when one of those that are there ends, every queue is looked at from its start,
+ * and counted again.
+ */
+extern void sweep_queue_note_prepared_transactions(Oid relation);
+
 /* Raises an error: a queue found no place in shared memory. */
 extern void sweep_queue_refuse_slot(const SweepQueue *queue);
 

@@ -85,7 +85,7 @@ find_free_slot(Oid relation)
 		if (candidate->generation != 0 && candidate->database == MyDatabaseId && candidate->relation != relation &&
 			candidate->waiters == 0)
 		{
-			sweep_hold_drop_all(candidate);
+			sweep_hold_drop_all(candidate, true);
 			candidate->generation = 0;
 		}
 		if (candidate->generation == 0)
@@ -191,14 +191,14 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	}
 	if (change->dropped)
 	{
-		sweep_hold_drop_all(slot);
+		sweep_hold_drop_all(slot, true);
 		sweep_queue_wake(slot, slot->waiters);
 		if (slot->waiters == 0)
 			slot->generation = 0;
 		return;
 	}
 	if (change->emptied)
-		sweep_hold_drop_all(slot);
+		sweep_hold_drop_all(slot, false);
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
 	/* What was found is in the order of priorities; what is more urgent than any of it comes before. */
@@ -249,7 +249,7 @@ apply_foreign_change(bool emptied)
 		if (slot->generation == 0 || slot->database != MyDatabaseId)
 			continue;
 		if (emptied)
-			sweep_hold_drop_all(slot);
+			sweep_hold_drop_all(slot, false);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);
 	}

@@ -29,7 +29,7 @@
 #include "compat.h"
 #include "lease.h"
 #include "queue_hold.h"
-#include "queue_table.h"
+#include "queue_search.h"
 
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
@@ -128,6 +128,7 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	{
 		bool		counted;
 
+		sweep_queue_note_prepared_transactions(relation);
 		/* One at a time; whoever has waited finds it done. */
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
 		sweep_queue_lock(LW_EXCLUSIVE);
