@@ -315,18 +315,23 @@ hand_over(int level)
 		else
 		{
 			add_change(&outer->change, &book->change);
-			/* Only the first of the list is ever taken out. */
+			/* Taken out of the list below. */
 			book->change.relation = InvalidOid;
 			book->level = level - 1;
 		}
 		book = next;
 	}
-	while (books != NULL && !OidIsValid(books->change.relation))
+	for (Book **place = &books; *place != NULL;)
 	{
-		Book	   *merged = books;
+		Book	   *merged = *place;
 
-		books = books->next;
-		pfree(merged);
+		if (OidIsValid(merged->change.relation))
+			place = &merged->next;
+		else
+		{
+			*place = merged->next;
+			pfree(merged);
+		}
 	}
 	for (int i = mark_count - 1; i >= 0 && marks[i].level == level; i--)
 		marks[i].level = level - 1;
