@@ -41,6 +41,10 @@ static const struct config_enum_entry log_batches_options[] = {
 	{NULL, 0, false}
 };
 
+static void define_job_settings(void);
+static void define_capacities(void);
+static void define_queue_settings(void);
+static void define_redis_settings(void);
 static bool check_databases(char **newval, void **extra, GucSource source);
 static bool check_redis_key_prefix(char **newval, void **extra, GucSource source);
 static bool check_redis_url(char **newval, void **extra, GucSource source);
@@ -48,6 +52,17 @@ static const char *show_redis_url(void);
 
 void
 sweep_settings_define(bool at_server_start)
+{
+	define_job_settings();
+	if (at_server_start)
+		define_capacities();
+	define_queue_settings();
+	define_redis_settings();
+	MarkGUCPrefixReserved("pg_sweep");
+}
+
+static void
+define_job_settings(void)
 {
 	DefineCustomStringVariable("pg_sweep.databases",
 							   "Restricts the databases in which jobs are started by their schedules.",
@@ -69,34 +84,42 @@ sweep_settings_define(bool at_server_start)
 							 NULL,
 							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-	if (at_server_start)
-	{
-		DefineCustomIntVariable("pg_sweep.max_consumers",
-								"Sets how many processes of consumers there may be at a time.",
-								"Each takes one of max_worker_processes.",
-								&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-		DefineCustomIntVariable("pg_sweep.max_leases",
-								"Sets how many messages of queues may be claimed at a time.",
-								"Each takes about 150 bytes of shared memory.",
-								&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-		DefineCustomIntVariable("pg_sweep.max_queues",
-								"Sets how many queues may be in use at a time, in all databases.",
-								"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
-								&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-		DefineCustomIntVariable("pg_sweep.max_running_jobs",
-								"Sets how many runs may be in progress in the background at a time.",
-								"Each takes one of max_worker_processes.",
-								&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
-								NULL, NULL, NULL);
-	}
 	DefineCustomIntVariable("pg_sweep.min_interval",
 							"Sets the shortest interval that a schedule may have.",
 							NULL,
 							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+}
+
+/* Shared memory depends on them, so there are none without shared_preload_libraries. */
+static void
+define_capacities(void)
+{
+	DefineCustomIntVariable("pg_sweep.max_consumers",
+							"Sets how many processes of consumers there may be at a time.",
+							"Each takes one of max_worker_processes.",
+							&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_leases",
+							"Sets how many messages of queues may be claimed at a time.",
+							"Each takes about 150 bytes of shared memory.",
+							&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_queues",
+							"Sets how many queues may be in use at a time, in all databases.",
+							"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
+							&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_running_jobs",
+							"Sets how many runs may be in progress in the background at a time.",
+							"Each takes one of max_worker_processes.",
+							&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+}
+
+static void
+define_queue_settings(void)
+{
 	DefineCustomIntVariable("pg_sweep.notify_interval",
 							"Sets the shortest time between two notifications of a queue.",
 							NULL,
@@ -112,6 +135,11 @@ sweep_settings_define(bool at_server_start)
 							NULL,
 							&sweep_once_retention, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
 							NULL, NULL, NULL);
+}
+
+static void
+define_redis_settings(void)
+{
 	DefineCustomStringVariable("pg_sweep.redis_key_prefix",
 							   "Sets what the names of all keys in Redis begin with.",
 							   "Needed to share buckets with a GitLab whose keys have a namespace.",
@@ -122,7 +150,6 @@ sweep_settings_define(bool at_server_start)
 							NULL,
 							&redis_timeout, 5000, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
-
 	/*
 	 * It may hold a password. Not to be set for a database or role: pg_db_role_setting can be read by
 	 * everybody.
@@ -133,7 +160,6 @@ sweep_settings_define(bool at_server_start)
 							   &redis_url, "", PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							   check_redis_url, NULL, show_redis_url);
-	MarkGUCPrefixReserved("pg_sweep");
 }
 
 bool
