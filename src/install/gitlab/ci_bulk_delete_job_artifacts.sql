@@ -141,7 +141,7 @@ COMMENT ON FUNCTION sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], b
 	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all of them, or for itself when another one does';
 
 CREATE FUNCTION sweep.gitlab_refreshing_projects(b sweep.batch) RETURNS bigint[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF to_regclass(format('%I.project_build_artifacts_size_refreshes', b.args ->> 'schema')) IS NULL THEN
