@@ -47,17 +47,19 @@ AS $$
 DECLARE
 	-- batches for each bucket
 	at_once constant int := 10;
+	-- times that at most when many expire at one moment; the next pass finds the others
+	most_tied constant int := 100;
 	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
 		INTO read_to, bucket_of, partition_of, place_of
-		FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+		FROM (SELECT * FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
 			FROM p_ci_job_artifacts
 			WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
 				AND (for_all OR mod(project_id + job_id, buckets::bigint) = bucket::bigint)
 			ORDER BY expire_at
-			FETCH FIRST (most) ROWS WITH TIES) AS artifact;
+			FETCH FIRST (most) ROWS WITH TIES) AS tied FETCH FIRST (most * most_tied) ROWS ONLY) AS artifact;
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
