@@ -103,6 +103,20 @@ finish();
 all_once('one share cancelled');
 is(sql(q{SELECT count(*) FROM sweep.buckets WHERE state = 'occupied'}), 0, 'no bucket is left occupied');
 
+# ---------------------------------------------------------------- the first ones are locked by somebody
+my $locked = 300;
+fill();
+$gate->query("BEGIN; SELECT count(*) FROM (SELECT FROM p_ci_job_artifacts ORDER BY expire_at LIMIT $locked FOR UPDATE) AS a");
+sql("CALL sweep.wait(sweep.start('$scheduler'))");
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $locked, 'shares pass by artifacts that are locked');
+cmp_ok(sql("SELECT sum((detail -> 'locked')::int) FROM sweep.run WHERE job = '$child'"), '>=', $locked, 'and count them');
+is(sql("SELECT finished_at - started_at FROM sweep.run WHERE job = '$child' AND finished_at - started_at > interval '9 s'"), '',
+	'which takes some milliseconds for each');
+$gate->query('ROLLBACK');
+finish();
+all_once('locked for a while');
+
 # ---------------------------------------------------------------- 5 -> 10 -> 5 -> off while they work
 fill();
 $gate->query('SELECT pg_advisory_lock(77)');
