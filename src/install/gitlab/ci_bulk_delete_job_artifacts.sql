@@ -35,8 +35,8 @@
 -- Nobody waits for a share that does not get on. A batch that somebody holds is passed by;
 -- when one who reads for all holds that up, a share reads for itself alone, with the
 -- filter; rows that are locked are left to the next pass, and counted as locked in the
--- detail of the run. When a batch has found nothing else for half a minute, the run ends,
--- and the next one begins behind them: a batch must not become so old that it is undone.
+-- detail of the run. A batch that has found nothing else for ten seconds is committed, as
+-- one row handled: that is where the run goes on, and does not begin with them once more.
 -- An artifact that cannot be deleted is left as well: it is logged, and counted as failed.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
@@ -206,7 +206,7 @@ BEGIN
 				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing, false);
 		END LOOP;
 		rows := coalesce((SELECT sum((s -> 'count')::bigint) FROM unnest(statistics) AS s), 0);
-		EXIT WHEN clock_timestamp() > began + interval '30 s';
+		EXIT WHEN clock_timestamp() > began + interval '10 s';
 	END LOOP;
 
 	detail := (SELECT jsonb_strip_nulls(jsonb_build_object('failed', sum((s -> 'failed')::int), 'locked', sum((s -> 'locked')::int)))
@@ -220,7 +220,7 @@ BEGIN
 	IF list.is_last THEN
 		PERFORM sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
-	RETURN ROW(rows, jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
+	RETURN ROW(CASE WHEN list.list_id IS NOT NULL THEN greatest(rows, 1) ELSE 0 END, jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
