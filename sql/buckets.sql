@@ -107,30 +107,40 @@ ROLLBACK;
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 5000000, false);
 INSERT INTO sweep.run_live (job, trigger, due_at, args, pid, status) VALUES ('buckets', 'manual', now(), '{"a": 1}', pg_backend_pid(), 'running');
+INSERT INTO sweep.bucket (job, bucket, since) SELECT 'buckets', n, now() FROM generate_series(0, 9) AS n;
 CREATE VIEW buckets.queued AS SELECT job, trigger, status, args, bucket, shares_left FROM sweep.run_live WHERE run_id > 5000000 AND status = 'waiting' ORDER BY run_id;
 -- enough workers: one for each, the dispatcher is one of them
 SAVEPOINT s;
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
-TABLE buckets.queued;
--- those that wait count
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
+SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3) \gset
+SELECT :shares_left AS shares_left, :wanted BETWEEN 0 AND 2 AS anywhere;
+-- each wishes for a bucket of its own, side by side
+SELECT job, trigger, status, args, (bucket - :wanted + 3) % 3 AS bucket_behind, shares_left FROM buckets.queued;
+-- those that wait count, and what they wish for is left to them
+SELECT shares_left, wanted = :wanted AS the_same FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- fewer workers: the others follow, evenly
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 2, 10);
-TABLE buckets.queued;
+SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 2, 10) \gset
+SELECT :shares_left AS shares_left;
+SELECT job, trigger, status, args, (bucket - :wanted + 10) % 10 AS bucket_behind, shares_left FROM buckets.queued;
 ROLLBACK TO s;
 -- none: they follow the dispatcher
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 0, 10);
+SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 0, 10);
 SELECT count(*) FROM buckets.queued;
--- in Redis each chain wishes for buckets of its own, side by side
+ROLLBACK TO s;
+-- what is occupied nobody wishes for, and what is freed meanwhile anybody may take
+UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets' AND bucket IN (0, 1, 4, 7, 8);
+SELECT wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 6, 10, 9) \gset
+SELECT array_agg(b ORDER BY b) FROM (SELECT :wanted UNION ALL SELECT bucket FROM buckets.queued) AS wish (b);
+ROLLBACK TO s;
+-- in Redis it is not known which are free
 UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
 SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 3, 10) \gset
 SELECT :shares_left AS shares_left, :wanted BETWEEN 0 AND 9 AS anywhere;
 SELECT (bucket - :wanted + 10) % 10 AS bucket_behind, shares_left FROM buckets.queued ORDER BY 1;
 ROLLBACK TO s;
 -- nothing free
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
+SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
 SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
 SELECT sweep.create_job('buckets parent', 'buckets.step', children => '{"buckets": "5 min"}');
@@ -138,15 +148,16 @@ UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
 SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000, current_user::regrole);
 -- of the same role only, whatever role the jobs have been given meanwhile
 SELECT count(*) FROM sweep._divided_children(5000000, 'sweep_user'::regrole);
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '5 min', 3, 1, 3);
-TABLE buckets.queued;
+SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '5 min', 3, 1, 3) \gset
+SELECT :shares_left AS shares_left;
+SELECT job, trigger, status, args, (bucket - :wanted + 3) % 3 AS bucket_behind, shares_left FROM buckets.queued;
 -- its child is queued as shares only
 SELECT sweep._start_children(5000000);
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- a job that is paused gets none, and is followed by none
 SELECT sweep.pause('buckets');
-SELECT * FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
+SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
 SELECT sweep._follow_share(5000000, 'max_batches', 0, 3, '0');
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
@@ -165,6 +176,11 @@ $$;
 SELECT reason, buckets.follows(reason, 10, 0, 1, 3) AS alone, buckets.follows(reason, 0, 0, 1, 3) AS without_rows, buckets.follows(reason, 10, 2, 1, 3) AS of_many,
 	buckets.follows(reason, 10, 0, 3, 3) AS beyond, buckets.follows(reason, 10, 2, 0, 0) AS switched_off
 	FROM unnest(ARRAY['drained', 'max_batches', 'timeout', 'max_rows', 'rescaled', 'error', 'lease_expired', 'cancelled']) AS reason;
+-- the next one that is free; its own was the last of them
+UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets' AND bucket IN (0, 2, 3);
+SELECT bucket, buckets.follows('drained', 10, 2, bucket, 6) FROM generate_series(0, 5) AS bucket;
+UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets';
+SELECT buckets.follows('drained', 10, 2, 1, 6) AS none_free;
 UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
 SELECT reason, buckets.follows(reason, 10, 2, 1, 3) AS of_many, buckets.follows(reason, 10, 2, 2, 3) AS of_the_last
 	FROM unnest(ARRAY['drained', 'max_batches', 'error']) AS reason;

@@ -85,6 +85,8 @@ SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND
 -- nothing that writes is anything but volatile and unsafe in parallel
 SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('gitlab_args', 'feature_enabled') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE sweep\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v' AND proname !~ '^gitlab_';
+-- nor anything that sets a parameter
+SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';

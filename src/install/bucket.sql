@@ -9,8 +9,9 @@
 --
 -- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
 -- many shares as there are free buckets and free workers, and goes on as a share itself. What there is no
--- worker for follows later: shares_left says how many shares a share is followed by. The bucket that was
--- free for longest comes first, so that those shares find the buckets that nobody has worked on yet. A
+-- worker for follows later: shares_left says how many shares a share is followed by. Each of them wishes for
+-- a bucket of its own (run_live.bucket of a waiting run). To take the one that is free for longest would not
+-- be enough: who is about to lock that may find that another one has had it and given it back meanwhile. A
 -- share that reached a limit is followed by one that takes its bucket up again.
 --
 CREATE TABLE sweep.bucket (
@@ -118,6 +119,7 @@ DECLARE
 	shares int;
 	chains int;
 	first int;
+	wishes int[];
 BEGIN
 	shares_left := 0;
 	SELECT * INTO dispatcher FROM sweep.run_live r WHERE r.run_id = _queue_shares.run_id;
@@ -135,16 +137,20 @@ BEGIN
 	IF chains = 0 THEN
 		RETURN;
 	END IF;
-	-- Redis gives any bucket: there each chain of shares wishes for numbers of its own, beginning anywhere.
-	IF divided.bucket_store = 'redis' THEN
-		first := floor(random() * buckets);
-	END IF;
+	-- Each chain of shares has numbers of its own, one after the other and beginning anywhere. Which of
+	-- them are free in Redis is not known here.
+	first := floor(random() * buckets);
+	wishes := ARRAY(SELECT n FROM generate_series(0, buckets - 1) AS n
+		WHERE divided.bucket_store = 'redis'
+			OR EXISTS (SELECT FROM sweep.bucket b WHERE b.job = _queue_shares.job AND b.bucket = n AND b.state = 'available')
+				AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = _queue_shares.job AND w.status = 'waiting' AND w.bucket = n)
+		ORDER BY (n - first + buckets) % buckets);
 	shares := greatest(shares - chains, 0);
 	shares_left := shares / chains + (0 < shares % chains)::int;
-	wanted := first;
+	wanted := wishes[1];
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
 		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent',
-			(first + n + n * (shares / chains) + least(n, shares % chains)) % buckets,
+			wishes[1 + n + n * (shares / chains) + least(n, shares % chains)],
 			shares / chains + (n < shares % chains)::int, clock_timestamp() + delay
 		FROM generate_series(own, chains - 1) AS n;
 	PERFORM sweep._wake();
@@ -159,6 +165,7 @@ DECLARE
 	share record;
 	bucket_store text;
 	goes_on boolean;
+	wish int := bucket;
 	follower bigint;
 BEGIN
 	SELECT r.job, r.run_as, r.args, r.shares_left, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
@@ -173,10 +180,16 @@ BEGIN
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;
 	IF FOUND AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
+		-- The next number, in the table the next one that is free.
+		IF NOT goes_on THEN
+			wish := (bucket + 1) % buckets;
+			IF bucket_store = 'table' THEN
+				wish := (SELECT b.bucket FROM sweep.bucket b WHERE b.job = share.job AND b.state = 'available' AND b.bucket < buckets
+					ORDER BY (b.bucket - wish + buckets) % buckets LIMIT 1);
+			END IF;
+		END IF;
 		INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent',
-				CASE WHEN goes_on THEN _follow_share.bucket WHEN bucket_store = 'redis' THEN (_follow_share.bucket + 1) % buckets END,
-				share.shares_left - (NOT goes_on)::int, clock_timestamp() + delay)
+			VALUES (share.job, share.run_as, share.args, 'parent', wish, share.shares_left - (NOT goes_on)::int, clock_timestamp() + delay)
 			RETURNING run_live.run_id INTO follower;
 	END IF;
 	RETURN follower;

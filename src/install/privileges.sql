@@ -90,7 +90,7 @@ GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolea
 	sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch), sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts(sweep.batch),
 	sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz), sweep.gitlab_read_plain_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz),
 	sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]), sweep.gitlab_read_plain_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]),
-	sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[]), sweep.gitlab_delete_plain_artifacts(sweep.batch, int, int, bigint, tid[], bigint[])
+	sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean), sweep.gitlab_delete_plain_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)
 	TO sweep_admin, sweep_user;
 GRANT USAGE ON TYPE sweep.gitlab_artifact_list TO sweep_admin, sweep_user;
 GRANT SELECT ON sweep.gitlab_kept_environment TO sweep_admin, sweep_user;

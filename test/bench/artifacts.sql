@@ -25,7 +25,7 @@ BEGIN
 			ORDER BY expire_at FETCH FIRST (b.size) ROWS WITH TIES) AS artifact;
 	FOR partition IN SELECT DISTINCT p FROM unnest(found.partition_ids) AS p LOOP
 		statistics := statistics || sweep.gitlab_delete_artifacts(b, b.bucket, b.buckets, partition,
-			ARRAY(SELECT f.place FROM unnest(found.partition_ids, found.places) AS f (p, place) WHERE f.p = partition), '{}');
+			ARRAY(SELECT f.place FROM unnest(found.partition_ids, found.places) AS f (p, place) WHERE f.p = partition), '{}', false);
 	END LOOP;
 	PERFORM sweep.send_many('ci_artifact_statistics', statistics);
 	RETURN ROW((SELECT coalesce(sum((s -> 'count')::bigint), 0) FROM unnest(statistics) AS s)::bigint, jsonb_build_object('expire_at', found.last_at), NULL::jsonb);

@@ -103,6 +103,27 @@ finish();
 all_once('one share cancelled');
 is(sql(q{SELECT count(*) FROM sweep.buckets WHERE state = 'occupied'}), 0, 'no bucket is left occupied');
 
+# ---------------------------------------------------------------- the first ones are locked by somebody
+my $locked = 300;
+my $step = sql("SELECT pg_get_functiondef('sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)'::regprocedure)");
+my $before = sql("SELECT sum(rows) FROM sweep.run WHERE job = '$child'");
+fill();
+# with no patience, so that each list of which all are locked is a batch
+sql($step =~ s/'10 s'/'0'/r);
+$gate->query("BEGIN; SELECT count(*) FROM (SELECT FROM p_ci_job_artifacts ORDER BY expire_at LIMIT $locked FOR UPDATE) AS a");
+sql("CALL sweep.wait(sweep.start('$scheduler'))");
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $locked, 'shares pass by artifacts that are locked');
+cmp_ok(sql("SELECT sum((detail -> 'locked')::int) FROM sweep.run WHERE job = '$child'"), '>=', $locked, 'and count them');
+is(sql("SELECT finished_at - started_at FROM sweep.run WHERE job = '$child' AND finished_at - started_at > interval '9 s'"), '',
+	'which takes some milliseconds for each');
+cmp_ok(sql("SELECT sum(rows) - $before FROM sweep.run WHERE job = '$child'"), '>', $expired - $locked,
+	'a batch that has found no others for long is committed, and is not the last one');
+sql($step);
+$gate->query('ROLLBACK');
+finish();
+all_once('locked for a while');
+
 # ---------------------------------------------------------------- 5 -> 10 -> 5 -> off while they work
 fill();
 $gate->query('SELECT pg_advisory_lock(77)');

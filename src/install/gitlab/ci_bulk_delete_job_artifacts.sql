@@ -34,8 +34,10 @@
 --
 -- Nobody waits for a share that does not get on. A batch that somebody holds is passed by;
 -- when one who reads for all holds that up, a share reads for itself alone, with the
--- filter; rows that are locked are left to the next pass. So is an artifact that cannot be
--- deleted: it is logged and counted as failed in the detail of the run.
+-- filter; rows that are locked are left to the next pass, and counted as locked in the
+-- detail of the run. A batch that has found nothing else for ten seconds is committed, as
+-- one row handled: that is where the run goes on, and does not begin with them once more.
+-- An artifact that cannot be deleted is left as well: it is logged, and counted as failed.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
@@ -47,23 +49,26 @@ AS $$
 DECLARE
 	-- batches for each bucket
 	at_once constant int := 10;
+	-- times that at most when many expire at one moment; the next pass finds the others
+	most_tied constant int := 100;
 	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
 		INTO read_to, bucket_of, partition_of, place_of
-		FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+		FROM (SELECT * FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
 			FROM p_ci_job_artifacts
 			WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
 				AND (for_all OR mod(project_id + job_id, buckets::bigint) = bucket::bigint)
 			ORDER BY expire_at
-			FETCH FIRST (most) ROWS WITH TIES) AS artifact;
+			FETCH FIRST (most) ROWS WITH TIES) AS tied FETCH FIRST (most * most_tied) ROWS ONLY) AS artifact;
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: where the next expired artifacts are, of all buckets or of one';
 
-CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[]) RETURNS jsonb[]
+CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[], is_part boolean)
+	RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '100ms'
 AS $$
@@ -71,6 +76,9 @@ DECLARE
 	statistics jsonb[];
 BEGIN
 	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	IF is_part THEN -- of rows of which one was locked for that long
+		PERFORM set_config('lock_timeout', '2ms', true);
+	END IF;
 	BEGIN
 		WITH deleted AS (
 			DELETE FROM p_ci_job_artifacts
@@ -102,7 +110,7 @@ BEGIN
 	EXCEPTION WHEN lock_not_available OR data_exception OR integrity_constraint_violation OR raise_exception THEN
 		IF cardinality(places) = 1 THEN
 			IF SQLSTATE = '55P03' THEN
-				RETURN '{}';
+				RETURN ARRAY[jsonb_build_object('locked', 1)];
 			END IF;
 			RAISE WARNING 'artifact % cannot be deleted: %',
 				(SELECT id FROM p_ci_job_artifacts WHERE partition_id = partition AND ctid = ANY (places)), SQLERRM;
@@ -110,11 +118,11 @@ BEGIN
 		END IF;
 	END;
 	-- Halves, until what is locked or cannot be deleted stands alone.
-	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing)
-		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing);
+	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing, true)
+		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing, true);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[]) IS
+COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes what has expired among these of a partition, and returns what that is for each project';
 
 -- Says whether it is worth to look at the list again. Without "wait" it does nothing when another one reads.
@@ -141,7 +149,7 @@ COMMENT ON FUNCTION sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], b
 	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all of them, or for itself when another one does';
 
 CREATE FUNCTION sweep.gitlab_refreshing_projects(b sweep.batch) RETURNS bigint[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF to_regclass(format('%I.project_build_artifacts_size_refreshes', b.args ->> 'schema')) IS NULL THEN
@@ -162,6 +170,7 @@ DECLARE
 	bucket constant int := coalesce(b.bucket, 0);
 	table_id constant oid := format('%I.%I', b.args ->> 'schema', b.args ->> 'table')::regclass;
 	refreshing constant bigint[] := sweep.gitlab_refreshing_projects(b);
+	began constant timestamptz := clock_timestamp();
 	last_list bigint := coalesce((b.cursor ->> 'list')::bigint, 0);
 	own_from timestamptz := coalesce(b.cursor ->> 'expire_at', '-infinity');
 	first boolean := b.cursor IS NULL;
@@ -170,7 +179,7 @@ DECLARE
 	partition bigint;
 	statistics jsonb[] := '{}';
 	rows bigint := 0;
-	failed int;
+	detail jsonb;
 BEGIN
 	IF to_regclass(format('%I.ci_deleted_objects', b.args ->> 'schema')) IS NULL THEN
 		RAISE EXCEPTION 'table "%.ci_deleted_objects" does not exist', b.args ->> 'schema'
@@ -184,18 +193,24 @@ BEGIN
 			read_on := sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
 			first := false;
 			own_from := read_on.own_from;
-			EXIT WHEN NOT read_on.listed;
-			CONTINUE;
+			CONTINUE WHEN read_on.listed;
+			-- What another one listed for all, when this share had to read for itself, has lower numbers than its own.
+			IF own_from > '-infinity' THEN
+				list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, 0, b.size);
+			END IF;
+			EXIT WHEN list.list_id IS NULL;
 		END IF;
 		last_list := list.list_id;
 		FOR partition IN SELECT DISTINCT p FROM unnest(list.partition_ids) AS p ORDER BY p LOOP
 			statistics := statistics || sweep.gitlab_delete_artifacts(b, bucket, buckets, partition,
-				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing);
+				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing, false);
 		END LOOP;
 		rows := coalesce((SELECT sum((s -> 'count')::bigint) FROM unnest(statistics) AS s), 0);
+		EXIT WHEN clock_timestamp() > began + interval '10 s';
 	END LOOP;
 
-	failed := (SELECT sum((s -> 'failed')::int) FROM unnest(statistics) AS s);
+	detail := (SELECT jsonb_strip_nulls(jsonb_build_object('failed', sum((s -> 'failed')::int), 'locked', sum((s -> 'locked')::int)))
+		FROM unnest(statistics) AS s);
 	IF rows > 0 THEN
 		PERFORM sweep.send_many('ci_artifact_statistics', array_agg(jsonb_build_object('project_id', p.project_id, 'bytes', p.bytes, 'count', p.count)))
 			FROM (SELECT s -> 'project_id' AS project_id, sum((s -> 'bytes')::numeric) AS bytes, sum((s -> 'count')::bigint) AS count
@@ -205,7 +220,7 @@ BEGIN
 	IF list.is_last THEN
 		PERFORM sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
-	RETURN ROW(rows, jsonb_build_object('list', last_list, 'expire_at', own_from), CASE WHEN failed > 0 THEN jsonb_build_object('failed', failed) END);
+	RETURN ROW(CASE WHEN list.list_id IS NOT NULL THEN greatest(rows, 1) ELSE 0 END, jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
@@ -218,7 +233,7 @@ DECLARE
 	copy text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[])',
-			'sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[])',
+			'sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)',
 			'sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz)',
 			'sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)']::regprocedure[] LOOP
 		-- gitlab_read_artifacts becomes gitlab_read_plain_artifacts, and so on
