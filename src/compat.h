@@ -97,4 +97,11 @@ sweep_wait_event(void)
 #define SWEEP_MODULE_MAGIC(name_text, version_text) PG_MODULE_MAGIC
 #endif
 
+/* 18: whether a deferrable primary key will do. */
+#if PG_VERSION_NUM >= 180000
+#define sweep_primary_key_index(relation) RelationGetPrimaryKeyIndex((relation), false)
+#else
+#define sweep_primary_key_index(relation) RelationGetPrimaryKeyIndex(relation)
+#endif
+
 #endif							/* SWEEP_COMPAT_H */

@@ -43,6 +43,7 @@
 
 static bool claim_messages(SweepConsumer *consumer);
 static void claim_work(void *arg);
+static bool is_meant(SweepConsumer *consumer);
 static void mark_suspects(SweepConsumer *consumer);
 static void handle_messages(SweepConsumer *consumer, int first, int count);
 static void handle_suspect(SweepConsumer *consumer, int index);
@@ -143,7 +144,7 @@ claim_work(void *arg)
 	Datum		values[] = {CStringGetTextDatum(consumer->queue), Int32GetDatum(consumer->batch)};
 
 	consumer->count = 0;
-	if (!sweep_consumer_open_gate(consumer))
+	if (!sweep_consumer_open_gate(consumer) || !is_meant(consumer))
 		return;
 	if (consumer->claim == NULL)
 		consumer->claim = sweep_sql_prepare("SELECT m, m.message_id, m.lease FROM sweep.claim($1, $2, pg_catalog.interval '10 years') AS m",
@@ -159,6 +160,23 @@ claim_work(void *arg)
 	}
 	if (consumer->has_suspects && consumer->count > 0)
 		mark_suspects(consumer);
+}
+
+/*
+ * Whether the queue of that name is still ours, and so is the consumer. Another one of the same name may
+ * have another handler. The lock that is taken here keeps the queue from being dropped until the claim is
+ * made.
+ */
+static bool
+is_meant(SweepConsumer *consumer)
+{
+	Relation	messages = sweep_queue_open();
+	Datum		id = Int32GetDatum(consumer->consumer_id);
+
+	consumer->present = sweep_queue_find(cstring_to_text(consumer->queue), RIGHT_CONSUME)->queue_id == consumer->queue_id &&
+		sweep_sql_execute(SWEEP_SQL_CONSUMER_IS_MEANT, &id, NULL) == 1;
+	sweep_queue_close(messages);
+	return consumer->present;
 }
 
 static void

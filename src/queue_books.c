@@ -299,39 +299,25 @@ apply_books(void)
 static void
 hand_over(int level)
 {
-	Book	   *book = books;
+	Book	  **link = &books;
 
-	while (book != NULL && book->level == level)
+	while (*link != NULL && (*link)->level == level)
 	{
-		Book	   *next = book->next;
-		Book	   *outer = next;
+		Book	   *book = *link;
+		Book	   *outer = book->next;
 
-		while (outer != NULL && (outer->level == level ||
-								 (outer->level == level - 1 && (outer->change.queue_id != book->change.queue_id ||
-																outer->change.relation != book->change.relation))))
-			outer = outer->next;
-		if (outer == NULL || outer->level != level - 1)
-			book->level = level - 1;
-		else
+		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != book->change.queue_id ||
+								 outer->change.relation != book->change.relation))
+			outer = outer->level >= level - 1 ? outer->next : NULL;
+		if (outer == NULL)
 		{
-			add_change(&outer->change, &book->change);
-			/* Taken out of the list below. */
-			book->change.relation = InvalidOid;
 			book->level = level - 1;
+			link = &book->next;
+			continue;
 		}
-		book = next;
-	}
-	for (Book **place = &books; *place != NULL;)
-	{
-		Book	   *merged = *place;
-
-		if (OidIsValid(merged->change.relation))
-			place = &merged->next;
-		else
-		{
-			*place = merged->next;
-			pfree(merged);
-		}
+		add_change(&outer->change, &book->change);
+		*link = book->next;
+		pfree(book);
 	}
 	for (int i = mark_count - 1; i >= 0 && marks[i].level == level; i--)
 		marks[i].level = level - 1;

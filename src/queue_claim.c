@@ -63,7 +63,7 @@ static int	take_one(Claim *claim, SweepQueueSlot *slot);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
-static void drop_taken(const Claim *claim, int number);
+static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
 static void bury(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
 
@@ -247,7 +247,11 @@ deliver(Claim *claim)
 		bool		is_null;
 
 		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->found[i], slot))
-			drop_taken(claim, i);
+			drop_taken(claim, i, SWEEP_NOTHING_DUE);
+		else if (SWEEP_LANE_IS_DELAYED(claim->found[i].lane) &&
+				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != claim->found[i].due_at)
+			/* Found with an old snapshot, and put off since then. */
+			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
 		else if (claim->attempts[i] > claim->queue->max_attempts)
 			bury(claim, i);
 		else
@@ -286,9 +290,9 @@ put_row(Claim *claim, TupleTableSlot *slot, int number)
 	tuplestore_putvalues(claim->result->setResult, claim->result->setDesc, values, nulls);
 }
 
-/* The row of the message is gone. */
+/* The row of the message is gone, or due at another time. */
 static void
-drop_taken(const Claim *claim, int number)
+drop_taken(const Claim *claim, int number, TimestampTz due_at)
 {
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (sweep_hold_find_lease(&claim->id) != NULL && sweep_queue_holds()[claim->holds[number]].lease == claim->lease)
@@ -299,6 +303,7 @@ drop_taken(const Claim *claim, int number)
 		lease->hold_count++;
 		sweep_hold_free(claim->holds[number]);
 		lease->hold_count--;
+		sweep_queue_note_due(sweep_queue_slot(lease->slot), due_at);
 	}
 	sweep_queue_unlock();
 }

@@ -257,7 +257,7 @@ static void
 search_lane(Search *search, int lane)
 {
 	int16		priority = (int16) (SWEEP_PRIORITY_MAX - lane);
-	Relation	index = index_open(RelationGetPrimaryKeyIndex(search->messages), AccessShareLock);
+	Relation	index = index_open(sweep_primary_key_index(search->messages), AccessShareLock);
 	ScanKeyData keys[3];
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -383,7 +383,7 @@ sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue
 	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
 	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
 	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
-	index = index_open(RelationGetPrimaryKeyIndex(messages), AccessShareLock);
+	index = index_open(sweep_primary_key_index(messages), AccessShareLock);
 	scan = systable_beginscan_ordered(messages, index, snapshot, 3, keys);
 	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 	if (tuple != NULL)

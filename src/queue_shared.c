@@ -153,9 +153,7 @@ sweep_queue_flush_found(SweepQueueSlot *slot)
 
 		if (SWEEP_LANE_IS_DELAYED(message->lane))
 		{
-			slot->due_from = Min(slot->due_from, message->due_at);
-			slot->due_low = Min(slot->due_low, message->due_at);
-			slot->next_due = Min(slot->next_due, message->due_at);
+			sweep_queue_note_due(slot, message->due_at);
 		}
 		else
 		{
@@ -165,6 +163,14 @@ sweep_queue_flush_found(SweepQueueSlot *slot)
 		}
 	}
 	slot->found_count = 0;
+}
+
+void
+sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
+{
+	slot->due_from = Min(slot->due_from, due_at);
+	slot->due_low = Min(slot->due_low, due_at);
+	slot->next_due = Min(slot->next_due, due_at);
 }
 
 void
@@ -213,10 +219,8 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 		slot->low[lane] = Min(slot->low[lane], change->low[lane]);
 	}
 	slot->pending |= change->lanes;
-	slot->due_from = Min(slot->due_from, change->first_due);
-	slot->due_low = Min(slot->due_low, change->first_due);
 	due_earlier = change->first_due < slot->next_due;
-	slot->next_due = Min(slot->next_due, change->first_due);
+	sweep_queue_note_due(slot, change->first_due);
 	if (sweep_queue_count_wants(change->relation, xid))
 	{
 		slot->rows[0] += change->rows[0];

@@ -176,6 +176,9 @@ extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
 /* Puts what was found and not claimed back behind the positions. */
 extern void sweep_queue_flush_found(SweepQueueSlot *slot);
 
+/* Something is due at that time. */
+extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
+
 /* Applies what the transaction xid of this database did; xid as of now, not yet recycled. */
 extern void sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
 

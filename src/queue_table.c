@@ -38,7 +38,7 @@ static void forget_queues(Datum arg, Oid relation);
 static void prepare_cache(void);
 static SweepQueue *load_queue(text *name);
 static bool may(const SweepQueue *queue, SweepQueueRight right);
-static void refuse(text *name, SweepQueueRight right) pg_attribute_noreturn();
+static void refuse(text *name, SweepQueueRight right);
 
 PG_FUNCTION_INFO_V1(sweep_queue_note_change);
 

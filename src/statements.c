@@ -151,6 +151,8 @@ static const SweepStatementText statements[] = {
 		"'sweep.queue_message'::regclass::oid "
 		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
 	1, {INT4OID}},
+	[SWEEP_SQL_CONSUMER_IS_MEANT] = {
+		"SELECT FROM sweep.consumer c WHERE c.consumer_id = $1 AND c.paused_at IS NULL", 1, {INT4OID}},
 	[SWEEP_SQL_CONSUMER_PROBLEM] = {
 		"SELECT sweep._consumer_problem(c) FROM sweep.consumer c WHERE c.consumer_id = $1", 1, {INT4OID}},
 	[SWEEP_SQL_FIND_CRASHES] = {

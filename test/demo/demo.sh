@@ -278,7 +278,7 @@ consume_environments()
 {
 	demo_psql -q -c "SELECT sweep.create_consumer('environments_auto_stop', 'sweep.gitlab_stop_environment',
 		concurrency => 2, batch => 100)" >/dev/null
-	give_up=$(($(milliseconds) + 60000))
+	give_up=$(($(milliseconds) + 180000))
 	shown=-1
 	while :
 	do
@@ -295,7 +295,7 @@ consume_environments()
 		test "$depth" -gt 0 || break
 		if test "$(milliseconds)" -gt "$give_up"
 		then
-			fail "$depth messages still wait after a minute"
+			fail "$depth messages still wait after three minutes"
 		fi
 		sleep 0.1 # showing the number is what happens here, the sleep is the work
 	done

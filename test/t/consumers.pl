@@ -175,6 +175,23 @@ is(psql(q{SELECT ready, dead FROM sweep.queues WHERE queue = 'work'}), '1|1', 'i
 psql(q{CREATE FUNCTION t.passing(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.handled (n) VALUES (40)'; SELECT sweep.resume_consumer('work')});
 soon($node, 'SELECT count(*) FROM t.handled WHERE n = 40', 1, 'it is created again: handled');
 
+# ---------------------------------------------------------------- one of the same name is another one
+psql(q{
+	CREATE TABLE t.who_handled (who text);
+	CREATE FUNCTION t.old(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.who_handled VALUES ('old')$$;
+	CREATE FUNCTION t.new(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.who_handled VALUES ('new')$$;
+});
+for my $n (1 .. 5)
+{
+	psql(q{SELECT sweep.create_queue('again'); SELECT sweep.create_consumer('again', 't.old')});
+	soon($node, q{SELECT workers FROM sweep.consumers WHERE queue = 'again'}, 1, "a queue with a consumer ($n)");
+	psql(q{BEGIN; SELECT sweep.drop_queue('again'); SELECT sweep.create_queue('again'); SELECT sweep.send('again', '1');
+		SELECT sweep.create_consumer('again', 't.new'); COMMIT});
+	soon($node, 'SELECT count(*) FROM t.who_handled', $n, "dropped and created again: it is handled ($n)");
+	psql(q{SELECT sweep.drop_queue('again')});
+}
+is(psql('SELECT DISTINCT who FROM t.who_handled'), 'new', 'by the new handler');
+
 # ---------------------------------------------------------------- a handler cannot act for the extension
 psql(q{
 	SELECT sweep.drop_consumer('work');
