@@ -196,8 +196,8 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 			hold = sweep_hold_take(claim->lease, message);
 			if (hold < 0)
 			{
-				/* The next one will find room, and then what has been put back behind the positions. */
-				if (claim->taken == 0 && claim->count == 0 && sweep_hold_reclaim())
+				/* Then there is room, and a search will find again what was forgotten. */
+				if (sweep_hold_reclaim())
 					continue;
 				claim->short_of_holds = true;
 				return -1;

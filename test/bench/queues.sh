@@ -74,7 +74,7 @@ start_server()
 
 	test "$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -ge 6 || buffers=512MB
 	sweep_cluster_stop "$cluster" immediate
-	rm -rf "$cluster/data" "$results"
+	rm -rf "$cluster/data" "$results" "$cluster"/*.in
 	sweep_make_directory "$cluster"
 	mkdir -p "$peers"
 	sweep_cluster_start "$cluster" 'fsync = on' "shared_buffers = $buffers" 'max_wal_size = 8GB' 'min_wal_size = 4GB' \
