@@ -173,7 +173,7 @@ for my $transaction ('batch', 'row')
 			fill(20);
 			$node->safe_psql('postgres', q{DELETE FROM sweep.run_live WHERE job = 'items'; UPDATE sweep.job_state SET kept_cursor = NULL});
 			alter(qq({"transaction": "$transaction", "batch_size": 8, "keep_cursor": true, "flush": "batch", "rescue": null, "lease_ttl": )
-				. ($how eq 'lease_ttl' ? '"300 ms"}' : 'null}'));
+				. ($how eq 'lease_ttl' ? '"2 s"}' : 'null}'));
 			my $gate = hold_gate($node, 31);
 			my $run = start(qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
 			at_gate($node, 31, "$name: it is there");
