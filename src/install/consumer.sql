@@ -87,28 +87,22 @@ CREATE FUNCTION sweep._consumer_problem(consumer sweep.consumer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	role    pg_roles;
-	handler regprocedure := sweep._find_handler(consumer.handler);
+	role    constant oid := consumer.run_as;
+	problem constant text := sweep._role_problem(role);
+	handler constant regprocedure := sweep._find_handler(consumer.handler);
 BEGIN
-	SELECT * INTO role FROM pg_roles r WHERE r.oid = consumer.run_as;
-	IF NOT FOUND THEN
-		RETURN format('role with OID %s does not exist', consumer.run_as::oid);
+	IF problem IS NOT NULL THEN
+		RETURN problem;
 	END IF;
-	IF NOT role.rolcanlogin AND current_setting('server_version_num')::int < 170000 THEN
-		RETURN format('role "%s" is not permitted to log in', role.rolname);
-	END IF;
-	IF NOT has_database_privilege(role.oid, current_database(), 'CONNECT') THEN
-		RETURN format('role "%s" may not connect to the database', role.rolname);
-	END IF;
-	IF NOT (pg_has_role(role.oid, 'sweep_user', 'USAGE') OR pg_has_role(role.oid, 'sweep_admin', 'USAGE')) THEN
-		RETURN format('role "%s" is not a member of sweep_user', role.rolname);
+	IF NOT (pg_has_role(role, 'sweep_user', 'USAGE') OR pg_has_role(role, 'sweep_admin', 'USAGE')) THEN
+		RETURN format('role "%s" is not a member of sweep_user', pg_get_userbyid(role));
 	END IF;
 	IF handler IS NULL THEN
 		RETURN format('function %s(sweep.message) does not exist', consumer.handler);
 	END IF;
-	IF NOT has_function_privilege(role.oid, handler, 'EXECUTE') OR NOT has_schema_privilege(role.oid,
+	IF NOT has_function_privilege(role, handler, 'EXECUTE') OR NOT has_schema_privilege(role,
 			(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = handler), 'USAGE') THEN
-		RETURN format('role "%s" may not execute function %s', role.rolname, handler);
+		RETURN format('role "%s" may not execute function %s', pg_get_userbyid(role), handler);
 	END IF;
 	RETURN NULL;
 END

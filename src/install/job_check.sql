@@ -56,26 +56,39 @@ END
 $$;
 COMMENT ON FUNCTION sweep._function_problem(oid, text, text) IS 'why the role cannot execute the function; NULL when it can';
 
-CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
+CREATE FUNCTION sweep._role_problem(role oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	owner pg_roles;
-	problem text;
 BEGIN
-	SELECT * INTO owner FROM pg_roles r WHERE r.oid = job.run_as;
+	SELECT * INTO owner FROM pg_roles r WHERE r.oid = role;
 	IF NOT FOUND THEN
-		RETURN format('role with OID %s does not exist', job.run_as::oid);
+		RETURN format('role with OID %s does not exist', role);
 	END IF;
 	IF NOT owner.rolcanlogin AND current_setting('server_version_num')::int < 170000 THEN
 		RETURN format('role "%s" is not permitted to log in', owner.rolname);
 	END IF;
-	IF NOT has_database_privilege(owner.oid, current_database(), 'CONNECT') THEN
+	IF NOT has_database_privilege(role, current_database(), 'CONNECT') THEN
 		RETURN format('role "%s" may not connect to the database', owner.rolname);
+	END IF;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._role_problem(oid) IS 'why no process can connect as the role; NULL when one can';
+
+CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problem text := sweep._role_problem(job.run_as);
+BEGIN
+	IF problem IS NOT NULL THEN
+		RETURN problem;
 	END IF;
 	SELECT p.problem INTO problem
 		FROM (VALUES ('step', job.step), ('pick', job.pick), ('rescue', job.rescue), ('buckets_function', job.buckets_function)) AS f (kind, name)
-			CROSS JOIN LATERAL (SELECT sweep._function_problem(owner.oid, f.kind, f.name) AS problem) AS p
+			CROSS JOIN LATERAL (SELECT sweep._function_problem(job.run_as, f.kind, f.name) AS problem) AS p
 		WHERE f.name IS NOT NULL AND p.problem IS NOT NULL LIMIT 1;
 	IF FOUND THEN
 		RETURN problem;
