@@ -59,7 +59,7 @@ typedef struct Claim
 
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static bool take(Claim *claim);
-static int	take_one(Claim *claim, SweepQueueSlot *slot);
+static int	take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
@@ -125,7 +125,7 @@ take(Claim *claim)
 {
 	SweepQueueSlot *slot;
 	uint8		random[UUID_LEN];
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now;
 	bool		new_lease = false;
 
 	claim->taken = 0;
@@ -134,6 +134,7 @@ take(Claim *claim)
 	if (!pg_strong_random(random, sizeof(random)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
+	now = GetCurrentTimestamp();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
 	if (slot == NULL)
 	{
@@ -158,7 +159,7 @@ take(Claim *claim)
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = take_one(claim, slot);
+		int			hold = take_one(claim, slot, now);
 
 		if (hold < 0)
 			break;
@@ -182,7 +183,7 @@ take(Claim *claim)
 
 /* The hold of the next message, or -1. What was given back comes first. */
 static int
-take_one(Claim *claim, SweepQueueSlot *slot)
+take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 {
 	int			hold = sweep_hold_take_returned(claim->lease);
 
@@ -193,7 +194,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		/* Found a second time while somebody took it. */
 		if (!sweep_hold_exists(slot, message->lane, message->message_id))
 		{
-			hold = sweep_hold_take(claim->lease, message);
+			hold = sweep_hold_take(claim->lease, message, now);
 			if (hold < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */
