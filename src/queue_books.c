@@ -67,6 +67,7 @@ static void apply_books(void);
 static void hand_over(int level);
 static void add_change(SweepQueueChange *to, const SweepQueueChange *from);
 static void undo(int level);
+static void refuse_claims(void);
 static void prepare_books(void);
 static void leave_prepared(void);
 static void forget_books(void);
@@ -256,6 +257,7 @@ at_transaction_event(XactEvent event, void *arg)
 			forget_books();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
+			refuse_claims();
 			prepare_books();
 			break;
 		case XACT_EVENT_PREPARE:
@@ -387,6 +389,21 @@ undo(int level)
 		}
 	}
 	sweep_queue_unlock();
+}
+
+/*
+ * Nobody could give a claim back when the prepared transaction is rolled back, and a claim that has given
+ * keys free keeps its rows locked, for as long as it stays prepared.
+ */
+static void
+refuse_claims(void)
+{
+	for (int i = 0; i < mark_count; i++)
+		if (marks[i].kind == MARK_CLAIM)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction that has claimed messages"),
+					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
 }
 
 /* From now on whoever finds the transaction ended settles what it did. */
