@@ -353,7 +353,6 @@ static void
 put_off(const Claim *claim, const int *numbers, int count)
 {
 	uint8		random[UUID_LEN];
-	SweepQueueSlot *slot;
 	int			lease = 0;
 
 	if (!pg_strong_random(random, sizeof(random)))
@@ -361,9 +360,9 @@ put_off(const Claim *claim, const int *numbers, int count)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (sweep_hold_find_lease(&claim->id) != NULL)
 	{
+		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
 		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
 
-		slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
 		lease = sweep_hold_new_lease(slot, until, random);
 		if (lease < 0 && sweep_hold_reclaim())
 			lease = sweep_hold_new_lease(slot, until, random);
