@@ -57,6 +57,7 @@ static int	mark_count = 0;
 static int	mark_room = 0;
 static int	own_statements = 0;
 static bool prepared = false;	/* shared memory has them, too */
+static TimestampTz statement_sees;	/* what was committed before it, of sweep_books_begin_sql */
 
 static void settle_prepared(void);
 static void register_callbacks(void);
@@ -66,6 +67,7 @@ static void apply_books(void);
 static void hand_over(int level);
 static void add_change(SweepQueueChange *to, const SweepQueueChange *from);
 static void undo(int level);
+static void refuse_claims(void);
 static void prepare_books(void);
 static void leave_prepared(void);
 static void forget_books(void);
@@ -171,7 +173,8 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 		SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
 
 		change->reset = true;
-		change->emptied |= TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation);
+		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))
+			change->emptied_before = SWEEP_EVERYTHING;
 	}
 	PG_RETURN_POINTER(NULL);
 }
@@ -182,6 +185,8 @@ sweep_books_begin_sql(PG_FUNCTION_ARGS)
 {
 	sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_books_begin_statement();
+	/* A message that came, and was claimed, after the snapshot of the statement is not deleted by it. */
+	statement_sees = IsolationUsesXactSnapshot() ? GetCurrentTransactionStartTimestamp() : GetCurrentTimestamp();
 	PG_RETURN_VOID();
 }
 
@@ -199,7 +204,8 @@ sweep_books_end_sql(PG_FUNCTION_ARGS)
 	change->dead += PG_GETARG_INT64(3);
 	if (!PG_ARGISNULL(4))
 		change->first_due = Min(change->first_due, PG_GETARG_TIMESTAMPTZ(4));
-	change->emptied |= PG_GETARG_BOOL(5);
+	if (PG_GETARG_BOOL(5))
+		change->emptied_before = Max(change->emptied_before, statement_sees);
 	change->reset |= PG_GETARG_BOOL(5);
 	change->dropped |= PG_GETARG_BOOL(6);
 	PG_RETURN_VOID();
@@ -251,6 +257,7 @@ at_transaction_event(XactEvent event, void *arg)
 			forget_books();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
+			refuse_claims();
 			prepare_books();
 			break;
 		case XACT_EVENT_PREPARE:
@@ -341,7 +348,7 @@ add_change(SweepQueueChange *to, const SweepQueueChange *from)
 	to->acked += from->acked;
 	to->reset |= from->reset;
 	to->reset_if_undone |= from->reset_if_undone;
-	to->emptied |= from->emptied;
+	to->emptied_before = Max(to->emptied_before, from->emptied_before);
 	to->dropped |= from->dropped;
 }
 
@@ -382,6 +389,21 @@ undo(int level)
 		}
 	}
 	sweep_queue_unlock();
+}
+
+/*
+ * Nobody could give a claim back when the prepared transaction is rolled back, and a claim that has given
+ * keys free keeps its rows locked, for as long as it stays prepared.
+ */
+static void
+refuse_claims(void)
+{
+	for (int i = 0; i < mark_count; i++)
+		if (marks[i].kind == MARK_CLAIM)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction that has claimed messages"),
+					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
 }
 
 /* From now on whoever finds the transaction ended settles what it did. */

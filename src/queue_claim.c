@@ -9,6 +9,9 @@
  *
  * A message that was delivered as often as its queue allows, and whose lease ran out once more, is put
  * among the dead here, by the first claim that meets it.
+ *
+ * A claim never waits for another transaction. A row that it has to write and that another one has
+ * written or locked - the one whose lease ran out, and which is still open - is left alone for a while.
  */
 #include "postgres.h"
 
@@ -37,6 +40,9 @@
 /* Messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 64
 
+/* How long a message is left alone whose row another transaction has written or locked. */
+#define PUT_OFF_US USECS_PER_SEC
+
 typedef struct Claim
 {
 	Relation	messages;
@@ -59,11 +65,14 @@ typedef struct Claim
 
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static bool take(Claim *claim);
-static int	take_one(Claim *claim, SweepQueueSlot *slot);
+static int	take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
 static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
+static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
+static void put_off(const Claim *claim, const int *numbers, int count);
+static void refuse_lease(void);
 static void bury(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
 
@@ -125,7 +134,7 @@ take(Claim *claim)
 {
 	SweepQueueSlot *slot;
 	uint8		random[UUID_LEN];
-	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz now;
 	bool		new_lease = false;
 
 	claim->taken = 0;
@@ -134,6 +143,7 @@ take(Claim *claim)
 	if (!pg_strong_random(random, sizeof(random)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
+	now = GetCurrentTimestamp();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
 	if (slot == NULL)
 	{
@@ -158,7 +168,7 @@ take(Claim *claim)
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = take_one(claim, slot);
+		int			hold = take_one(claim, slot, now);
 
 		if (hold < 0)
 			break;
@@ -171,10 +181,7 @@ take(Claim *claim)
 	if (new_lease)
 		sweep_books_note_claim(&claim->id);
 	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many messages are claimed"),
-				 errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.")));
+		refuse_lease();
 	if (claim->short_of_holds)
 		claim->wanted = claim->count + claim->taken;
 	return claim->taken > 0;
@@ -182,7 +189,7 @@ take(Claim *claim)
 
 /* The hold of the next message, or -1. What was given back comes first. */
 static int
-take_one(Claim *claim, SweepQueueSlot *slot)
+take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 {
 	int			hold = sweep_hold_take_returned(claim->lease);
 
@@ -193,7 +200,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		/* Found a second time while somebody took it. */
 		if (!sweep_hold_exists(slot, message->lane, message->message_id))
 		{
-			hold = sweep_hold_take(claim->lease, message);
+			hold = sweep_hold_take(claim->lease, message, now);
 			if (hold < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */
@@ -241,10 +248,13 @@ deliver(Claim *claim)
 	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
 	int			keyed[TAKE_AT_ONCE];
 	int			keyed_count = 0;
+	int			busy[TAKE_AT_ONCE];
+	int			busy_count = 0;
 
 	for (int i = 0; i < claim->taken; i++)
 	{
 		bool		is_null;
+		bool		frees_key;
 
 		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->found[i], slot))
 			drop_taken(claim, i, SWEEP_NOTHING_DUE);
@@ -253,14 +263,25 @@ deliver(Claim *claim)
 			/* Found with an old snapshot, and put off since then. */
 			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
 		else if (claim->attempts[i] > claim->queue->max_attempts)
-			bury(claim, i);
+		{
+			if (lock_row(claim, i, snapshot, LockTupleExclusive))
+				bury(claim, i);
+			else
+				busy[busy_count++] = i;
+		}
 		else
 		{
+			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
+			frees_key = !is_null && claim->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
+				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null));
+			if (frees_key && !lock_row(claim, i, snapshot, LockTupleNoKeyExclusive))
+			{
+				busy[busy_count++] = i;
+				continue;
+			}
 			put_row(claim, slot, i);
 			claim->count++;
-			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
-			if (!is_null && claim->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
-				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null)))
+			if (frees_key)
 				keyed[keyed_count++] = i;
 		}
 	}
@@ -268,6 +289,8 @@ deliver(Claim *claim)
 	UnregisterSnapshot(snapshot);
 	if (keyed_count > 0)
 		free_keys(claim, keyed, keyed_count);
+	if (busy_count > 0)
+		put_off(claim, busy, busy_count);
 }
 
 static void
@@ -306,6 +329,61 @@ drop_taken(const Claim *claim, int number, TimestampTz due_at)
 		sweep_queue_note_due(sweep_queue_slot(lease->slot), due_at);
 	}
 	sweep_queue_unlock();
+}
+
+/* So that a statement that writes it waits for nobody; false when it would. */
+static bool
+lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode)
+{
+	ItemPointerData tid = claim->found[number].tid;
+	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), mode, LockWaitSkip, 0,
+										  &failure);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return result == TM_Ok;
+}
+
+/*
+ * Under a lease that nobody knows, of a second: giving them back would have them claimed again at once, by
+ * this very claim. Whoever has written the row may have ended by then.
+ */
+static void
+put_off(const Claim *claim, const int *numbers, int count)
+{
+	uint8		random[UUID_LEN];
+	int			lease = 0;
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (sweep_hold_find_lease(&claim->id) != NULL)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
+		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
+
+		lease = sweep_hold_new_lease(slot, until, random);
+		if (lease < 0 && sweep_hold_reclaim())
+			lease = sweep_hold_new_lease(slot, until, random);
+		for (int i = 0; i < count && lease >= 0; i++)
+			if (sweep_queue_holds()[claim->holds[numbers[i]]].lease == claim->lease)
+				sweep_hold_put_off(claim->holds[numbers[i]], lease);
+		if (lease >= 0)
+			sweep_hold_end_lease(lease);
+	}
+	sweep_queue_unlock();
+	if (lease < 0)
+		refuse_lease();
+}
+
+static void
+refuse_lease(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many messages are claimed"),
+			 errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.")));
 }
 
 static void

@@ -114,7 +114,7 @@ sweep_hold_end_lease(int number)
 }
 
 int
-sweep_hold_take(int lease, const SweepFound *message)
+sweep_hold_take(int lease, const SweepFound *message, TimestampTz now)
 {
 	int			number = sweep_queue_memory()->shared->free_hold;
 	SweepHold  *hold = &sweep_queue_holds()[number];
@@ -124,6 +124,7 @@ sweep_hold_take(int lease, const SweepFound *message)
 		return -1;
 	sweep_queue_memory()->shared->free_hold = hold->next;
 	hold->message = *message;
+	hold->known_at = now;
 	hold->state = HOLD_HELD;
 	hold->slot = sweep_queue_leases()[lease].slot;
 	hold->attempts = message->attempts + 1;
@@ -232,6 +233,16 @@ has_key(int first, int other_than, uint32 key_hash)
 	return false;
 }
 
+void
+sweep_hold_put_off(int number, int lease)
+{
+	SweepHold  *hold = &sweep_queue_holds()[number];
+
+	unlink_hold(number);
+	hold->attempts--;
+	link_last(&sweep_queue_leases()[lease], number);
+}
+
 int
 sweep_hold_give_back_lease(int number)
 {
@@ -297,18 +308,18 @@ sweep_hold_reclaim(void)
 }
 
 void
-sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
+sweep_hold_drop_all(SweepQueueSlot *slot, TimestampTz before, bool ending)
 {
 	int			number = sweep_queue_slot_number(slot);
 
 	for (int i = 0; i < sweep_max_leases; i++)
 	{
-		SweepHoldState state = sweep_queue_holds()[i].state;
+		const SweepHold *hold = &sweep_queue_holds()[i];
 
-		if (state == HOLD_FREE || sweep_queue_holds()[i].slot != number)
+		if (hold->state == HOLD_FREE || hold->slot != number || hold->known_at >= before)
 			continue;
 		/* What a transaction is ending, it also forgets. */
-		if (ending || (state != HOLD_ENDING && state != HOLD_PREPARED))
+		if (ending || (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED))
 			sweep_hold_free(i);
 	}
 }

@@ -21,8 +21,8 @@ extern SweepQueueLease *sweep_hold_find_lease(const pg_uuid_t *id);
 /* Ends a lease without messages; harmless while it has some. */
 extern void sweep_hold_end_lease(int lease);
 
-/* Holds a message under the lease; -1 when there are too many. */
-extern int	sweep_hold_take(int lease, const SweepFound *message);
+/* Holds a message under the lease; -1 when there are too many. now: read while the lock is held. */
+extern int	sweep_hold_take(int lease, const SweepFound *message, TimestampTz now);
 
 /* Takes the first of those that were returned to the queue; -1 when there is none. */
 extern int	sweep_hold_take_returned(int lease);
@@ -39,6 +39,9 @@ extern void sweep_hold_give_back(int hold);
 /* Puts it aside when another message with its key is held or was given back; the end of that returns it. Its lease stays. */
 extern bool sweep_hold_block_by_key(int hold);
 
+/* Has another lease hold the message, as one that was not delivered. Its lease stays. */
+extern void sweep_hold_put_off(int hold, int lease);
+
 /* Gives back everything a lease holds and is not just ending, and ends the lease. */
 extern int	sweep_hold_give_back_lease(int lease);
 
@@ -51,8 +54,11 @@ extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
  */
 extern bool sweep_hold_reclaim(void);
 
-/* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
-extern void sweep_hold_drop_all(SweepQueueSlot *slot, bool ending);
+/*
+ * Forgets what is held of a queue and was known before that time, or SWEEP_EVERYTHING; what transactions
+ * are ending only if nobody can be any more.
+ */
+extern void sweep_hold_drop_all(SweepQueueSlot *slot, TimestampTz before, bool ending);
 
 /* A transaction of this process was ending it: forgets it, or holds it again. */
 extern void sweep_hold_settle_ending(int hold, bool committed);

@@ -30,6 +30,7 @@
 #define SWEEP_QUEUE_WAITERS 256
 
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
+#define SWEEP_EVERYTHING	PG_INT64_MAX
 
 /* Index of a lane in the arrays below; the highest priority comes first. */
 #define SWEEP_LANE_IS_DELAYED(lane) ((lane) > SWEEP_LANE_DELAYED / 2)
@@ -108,6 +109,7 @@ typedef enum SweepHoldState
 typedef struct SweepHold
 {
 	SweepFound	message;
+	TimestampTz known_at;		/* its row was there, and committed, at that time */
 	SweepHoldState state;
 	int			slot;
 	int			lease;			/* -1 = none */
@@ -145,7 +147,7 @@ typedef struct SweepQueueChange
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
-	bool		emptied;		/* its messages were deleted, claimed ones too */
+	TimestampTz emptied_before; /* what was known then was deleted, claimed or not; 0 = was not emptied */
 	bool		dropped;		/* the queue is gone */
 } SweepQueueChange;
 

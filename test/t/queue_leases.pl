@@ -106,6 +106,35 @@ soon($node, q{WITH c AS MATERIALIZED (SELECT count(*) FROM sweep.claim('q')) SEL
 is(run(q{SELECT payload, attempts FROM sweep.dead('q')}), '4|3', 'with its deliveries');
 is(counts(), '0 0 0 1', 'the counters say so');
 
+# ---------------------------------------------------------------- a transaction that outlives the lease of what it has claimed, and has given its key free
+for my $end ('COMMIT', 'ROLLBACK')
+{
+	for my $last (0, 1)
+	{
+		my $session = session($node);
+		my $name = "$end, " . ($last ? 'last delivery' : 'not the last');
+
+		run("SELECT sweep.create_queue('open', visibility => '1 hour', max_attempts => " . ($last ? 1 : 2) . ')');
+		run(q{SELECT sweep.send('open', '7', 'key')});
+		is($session->query_safe(q{BEGIN; SELECT payload FROM sweep.claim('open', 1, '1 microsecond')}), '7', "$name: claimed for a moment");
+		is(run(q{SET statement_timeout = '1 min'; SELECT count(*) FROM sweep.claim('open')}), 0, "$name: another claim leaves it, and does not wait");
+		is(run(q{BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sweep.claim('open'); COMMIT}), 0, "$name: nor with an old snapshot");
+		is(run(q{SELECT dead FROM sweep.queues WHERE queue = 'open'}), 0, "$name: it is not dead");
+		$session->query_safe($end);
+		$session->quit;
+		if ($last)
+		{
+			soon($node, q{WITH c AS MATERIALIZED (SELECT count(*) FROM sweep.claim('open')) SELECT dead = 1 FROM sweep.queues, c WHERE queue = 'open'}, 't', "$name: then it is dead");
+		}
+		else
+		{
+			soon($node, q{SELECT payload, attempts FROM sweep.claim('open')}, '7|2', "$name: then it comes again, the second time");
+			isnt(run(q{SELECT sweep.send('open', '8', 'key')}), '', "$name: and its key is free");
+		}
+		run(q{SELECT sweep.drop_queue('open')});
+	}
+}
+
 # ---------------------------------------------------------------- a key that waits for the one before it
 run(q{SELECT sweep.drop_queue('q')});
 run(q{SELECT sweep.create_queue('q', visibility => '1 hour', key_policy => 'once_more_if_running')});

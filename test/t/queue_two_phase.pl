@@ -116,12 +116,46 @@ for my $name ('no restart', 'restart', 'crash')
 	run(q{SELECT sweep.purge_queue('q')});
 }
 
-# ---------------------------------------------------------------- claiming: the lease is kept until it runs out
+# ---------------------------------------------------------------- claiming is refused, and undone
+sub cannot_prepare
+{
+	my ($statements, $name) = @_;
+	my ($status, $output, $message) = $node->psql('postgres', "BEGIN; $statements; PREPARE TRANSACTION 'claim'");
+
+	isnt($status, 0, "$name: cannot be prepared");
+	like($message, qr/ERROR:  cannot PREPARE a transaction that has claimed messages\nHINT:  Claim in a transaction of its own/, "$name: says why");
+	is(run(q{SELECT count(*) FROM pg_prepared_xacts}), 0, "$name: nothing is prepared");
+}
+
 run(q{SELECT sweep.send('q', '11')});
-run(q{BEGIN; SELECT lease FROM sweep.claim('q', 1, '1 s'); PREPARE TRANSACTION 'claim'});
-is(claim_all($node), 'nothing', 'a claim in a prepared transaction holds the message');
-run(q{ROLLBACK PREPARED 'claim'});
-soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '11', 'until its lease runs out');
+cannot_prepare(q{SELECT sweep.claim('q')}, 'a claim');
+is(run(q{SELECT payload, attempts FROM sweep.claim('q')}), '11|1', 'the message comes again, as if it had not been claimed');
+run(q{SELECT sweep.purge_queue('q')});
+run(q{SELECT sweep.send('q', '11')});
+cannot_prepare(q{SELECT sum(sweep.ack(lease)) FROM sweep.claim('q')}, 'a claim that was acknowledged');
+cannot_prepare(q{SAVEPOINT s; SELECT sweep.claim('q'); RELEASE s}, 'a claim of a savepoint');
+run(q{BEGIN; SAVEPOINT s; SELECT sweep.claim('q'); ROLLBACK TO s; PREPARE TRANSACTION 'claim'});
+is(claim_all($node), '11', 'one that was rolled back does not matter');
+run(q{COMMIT PREPARED 'claim'});
+run(q{SELECT sweep.purge_queue('q')});
+
+# One that is dead after a claim stays what it is, and nobody can acknowledge it.
+run(q{SELECT sweep.create_queue('once', visibility => '1 hour', max_attempts => 1)});
+run(q{SELECT sweep.send_many('once', ARRAY['1', '2']::jsonb[])});
+run(q{SELECT sweep.claim('once', 1, '1 microsecond')});
+cannot_prepare(q{SELECT sweep.claim('once', 5)}, 'a claim that buries');
+is(run(q{SELECT payload FROM sweep.claim('once', 5)}), '2', 'the other one is delivered');
+is(run(q{SELECT payload FROM sweep.dead('once')}), '1', 'and the first one is dead');
+
+# ---------------------------------------------------------------- a purge: what came after it stays claimed
+run(q{SELECT sweep.send('q', '"before"')});
+is(claim_all($node), '"before"', 'one is claimed');
+run(q{BEGIN; SELECT sweep.purge_queue('q'); PREPARE TRANSACTION 'purge'});
+run(q{SELECT sweep.send('q', '"after"')});
+is(claim_all($node), '"after"', 'another one, after the purge was prepared');
+run(q{COMMIT PREPARED 'purge'});
+is(claim_all($node), 'nothing', 'it is held when the purge is committed');
+is(counts(), '0 0 1', 'and only that');
 run(q{SELECT sweep.purge_queue('q')});
 
 # ---------------------------------------------------------------- ended while nobody looked
