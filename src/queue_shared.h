@@ -90,6 +90,9 @@ typedef struct SweepQueueSlot
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
+	TimestampTz prune_at;		/* of kept messages, see queue_done.c: not before */
+	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
+	TimestampTz prune_front_at; /* no look from the front before */
 	bool		news;			/* messages have come since the notifier looked */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
