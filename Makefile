@@ -35,6 +35,7 @@ SOURCES = \
 	src/queue_search.c \
 	src/queue_send.c \
 	src/queue_claim.c \
+	src/queue_done.c \
 	src/queue_end.c \
 	src/queue_watch.c \
 	src/report.c \

@@ -90,12 +90,12 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		if (take(&claim))
 			deliver(&claim);
-		else if (!sweep_queue_search(claim.messages, claim.queue, false))
+		else if (!sweep_queue_search(claim.messages, claim.queue, claim.wanted, false))
 			break;
 	}
 	close_claim(&claim);
 	if (claim.found_low)
-		(void) sweep_queue_search(claim.messages, claim.queue, true);
+		(void) sweep_queue_search(claim.messages, claim.queue, claim.wanted, true);
 	sweep_queue_close(claim.messages);
 	return (Datum) 0;
 }

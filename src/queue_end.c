@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "queue_books.h"
+#include "queue_done.h"
 #include "queue_end.h"
 #include "queue_hold.h"
 #include "queue_search.h"
@@ -53,8 +54,6 @@ static bool open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argumen
 static int	begin_ending(Ending *ending);
 static bool is_meant(const Ending *ending, int64 message_id);
 static bool remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot);
-static void keep_done(const SweepHold *hold, TupleTableSlot *slot);
-static void prune_done(const Ending *ending);
 static bool retry_message(const Ending *ending, const SweepHold *hold, Datum error, bool has_error);
 static int64 backoff_us(const SweepQueue *queue, int attempts);
 static int	report(const Ending *ending, int done);
@@ -86,7 +85,7 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 			if (!remove_row(&ending, &hold->message, snapshot, slot))
 				continue;
 			if (ending.queue.keep_done_us > 0)
-				keep_done(hold, slot);
+				sweep_queue_keep_done(hold, slot);
 			ending.change->rows[SWEEP_LANE_IS_DELAYED(hold->message.lane)]--;
 			ending.change->acked++;
 			acked++;
@@ -94,7 +93,7 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 		UnregisterSnapshot(snapshot);
 		ExecDropSingleTupleTableSlot(slot);
 		if (ending.queue.keep_done_us > 0)
-			prune_done(&ending);
+			sweep_queue_prune_done(ending.messages, &ending.queue);
 	}
 	sweep_queue_close(ending.messages);
 	PG_RETURN_INT32(report(&ending, acked));
@@ -322,40 +321,6 @@ remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTa
 	if (latest != InvalidSnapshot)
 		UnregisterSnapshot(latest);
 	return result == TM_Ok;
-}
-
-static void
-keep_done(const SweepHold *hold, TupleTableSlot *slot)
-{
-	Datum		values[7];
-	char		nulls[] = "       ";
-
-	slot_getallattrs(slot);
-	values[0] = slot->tts_values[MESSAGE_ID - 1];
-	values[1] = slot->tts_values[MESSAGE_QUEUE_ID - 1];
-	values[2] = slot->tts_values[MESSAGE_KEY - 1];
-	nulls[2] = slot->tts_isnull[MESSAGE_KEY - 1] ? 'n' : ' ';
-	values[3] = slot->tts_values[MESSAGE_HEADERS - 1];
-	nulls[3] = slot->tts_isnull[MESSAGE_HEADERS - 1] ? 'n' : ' ';
-	values[4] = slot->tts_values[MESSAGE_PAYLOAD - 1];
-	values[5] = Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX));
-	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
-	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_KEEP_DONE, values, nulls);
-	sweep_sql_end_call();
-}
-
-/* Some of those that were kept long enough, so that the table does not grow while the queue is used. */
-static void
-prune_done(const Ending *ending)
-{
-	Datum		values[] = {
-		Int32GetDatum(ending->queue.queue_id), TimestampTzGetDatum(GetCurrentTimestamp() - ending->queue.keep_done_us)
-	};
-
-	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_PRUNE_DONE, values, NULL);
-	sweep_sql_end_call();
 }
 
 /* Puts the message off; false when its row is gone. */

@@ -127,6 +127,12 @@ sweep_queue_slot_number(const SweepQueueSlot *slot)
 	return (int) (slot - sweep_queue_memory()->slots);
 }
 
+ConditionVariable *
+sweep_queue_searched(const SweepQueueSlot *slot)
+{
+	return &sweep_queue_memory()->searched[sweep_queue_slot_number(slot)];
+}
+
 int
 sweep_queue_slot_count(void)
 {

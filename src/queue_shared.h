@@ -11,6 +11,7 @@
 #include "access/transam.h"
 #include "datatype/timestamp.h"
 #include "compat.h"
+#include "storage/condition_variable.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
 #include "utils/snapshot.h"
@@ -90,6 +91,9 @@ typedef struct SweepQueueSlot
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
+	TimestampTz prune_at;		/* of kept messages, see queue_done.c: not before */
+	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
+	TimestampTz prune_front_at; /* no look from the front before */
 	bool		news;			/* messages have come since the notifier looked */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
@@ -171,6 +175,9 @@ extern SweepQueueSlot *sweep_queue_get_slot(Oid relation, int32 queue_id);
 extern SweepQueueSlot *sweep_queue_slot(int number);
 extern int	sweep_queue_slot_number(const SweepQueueSlot *slot);
 extern int	sweep_queue_slot_count(void);
+
+/* On which claims wait while another one searches; a shared lock is enough. It outlives the use of the slot. */
+extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);

@@ -92,10 +92,11 @@ static const SweepStatementText statements[] = {
 		"INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, key, headers, payload) VALUES ($1, $2, $3, $4, $5, $6, $7) "
 		"ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING",
 	7, {INT8OID, INT4OID, INT2OID, TIMESTAMPTZOID, TEXTOID, JSONBOID, JSONBOID}},
+	/* In the order of the keys, so that two with the same keys wait for each other only one way; ids are allotted before. */
 	[SWEEP_SQL_SEND_KEYS] = {
 		"INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, key, payload) "
 		"SELECT m.message_id, $2, $3, $4 + m.n * interval '1 microsecond', m.key, m.payload "
-		"FROM unnest($1, $5, $6) WITH ORDINALITY AS m (message_id, key, payload, n) "
+		"FROM unnest($1, $5, $6) WITH ORDINALITY AS m (message_id, key, payload, n) ORDER BY m.key COLLATE \"C\", m.n "
 		"ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING",
 	6, {INT8ARRAYOID, INT4OID, INT2OID, TIMESTAMPTZOID, TEXTARRAYOID, JSONBARRAYOID}},
 	[SWEEP_SQL_FREE_KEYS] = {
@@ -115,9 +116,10 @@ static const SweepStatementText statements[] = {
 		"INSERT INTO sweep.queue_done (message_id, queue_id, key, headers, payload, attempts, sent_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
 	7, {INT8OID, INT4OID, TEXTOID, JSONBOID, JSONBOID, INT2OID, TIMESTAMPTZOID}},
 	[SWEEP_SQL_PRUNE_DONE] = {
-		"DELETE FROM sweep.queue_done d WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_done o "
-		"WHERE o.queue_id = $1 AND o.done_at < $2 ORDER BY o.done_at LIMIT 1000 FOR UPDATE SKIP LOCKED))",
-	2, {INT4OID, TIMESTAMPTZOID}},
+		"WITH gone AS (DELETE FROM sweep.queue_done d WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_done o "
+		"WHERE o.queue_id = $1 AND o.done_at < $2 AND o.done_at >= $3 ORDER BY o.done_at LIMIT 1000 FOR UPDATE SKIP LOCKED)) "
+		"RETURNING d.done_at) SELECT count(*), min(g.done_at) FROM gone g",
+	3, {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID}},
 	[SWEEP_SQL_PREPARED_XIDS] = {
 		"SELECT p.transaction::text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()", 0, {0}},
 	[SWEEP_SQL_READ_CONSUMER] = {

@@ -117,10 +117,11 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text) IS 'creates a queue of the caller: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
 
--- Messages first, without a lock; then a lock that lets open senders finish,
--- so that what they sent goes too.  A sender looks for the queue after it got
--- its own lock on the table, so none can slip in behind.  The lock is given up
--- soon: other queues wait for it.
+-- First a lock that lets open senders and consumers finish, so that what they
+-- sent goes too.  A sender looks for the queue after it got its own lock on the
+-- table, so none can slip in behind.  To delete anything before would have
+-- consumers wait for us, whose locks we wait for.  Waiting for the lock is given
+-- up soon: other queues wait behind it.
 CREATE FUNCTION sweep._drop_queue(caller oid, name text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -131,7 +132,6 @@ DECLARE
 	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 BEGIN
 	PERFORM sweep._begin_queue_statement(id);
-	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	LOCK TABLE sweep.queue_message IN SHARE ROW EXCLUSIVE MODE;
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
@@ -148,6 +148,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue and every message in it';
 
+-- Rows that others are removing or changing are left to them: to wait for them
+-- while they wait for what was deleted here would be a deadlock.
 CREATE FUNCTION sweep._purge_queue(caller oid, name text)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -159,7 +161,11 @@ DECLARE
 	delayed bigint;
 BEGIN
 	PERFORM sweep._begin_queue_statement(id);
-	WITH gone AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = id RETURNING m.lane)
+	WITH gone AS (
+		DELETE FROM sweep.queue_message m
+		WHERE m.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_message o WHERE o.queue_id = id FOR UPDATE SKIP LOCKED))
+		RETURNING m.lane
+	)
 	SELECT count(*) FILTER (WHERE g.lane < 50), count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
 	PERFORM sweep._end_queue_statement(id, -ready, -delayed, 0, NULL, true, false);
 	RETURN ready + delayed;
@@ -171,7 +177,7 @@ CREATE FUNCTION sweep.purge_queue(name text)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.purge_queue(text) IS 'removes every message of a queue, claimed and delayed ones too, but for the dead, and returns how many';
+COMMENT ON FUNCTION sweep.purge_queue(text) IS 'removes every message of a queue, claimed and delayed ones too, but for the dead and those that open transactions are just removing, and returns how many';
 
 CREATE FUNCTION sweep._change_queue_grants(caller oid, queue text, role regrole, privileges text[], granted boolean)
 RETURNS void
