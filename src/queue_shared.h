@@ -31,7 +31,6 @@
 #define SWEEP_QUEUE_WAITERS 256
 
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
-#define SWEEP_EVERYTHING	PG_INT64_MAX
 
 /* Index of a lane in the arrays below; the highest priority comes first. */
 #define SWEEP_LANE_IS_DELAYED(lane) ((lane) > SWEEP_LANE_DELAYED / 2)
@@ -113,7 +112,6 @@ typedef enum SweepHoldState
 typedef struct SweepHold
 {
 	SweepFound	message;
-	TimestampTz known_at;		/* its row was there, and committed, at that time */
 	SweepHoldState state;
 	int			slot;
 	int			lease;			/* -1 = none */
@@ -123,6 +121,7 @@ typedef struct SweepHold
 	int			attempts;		/* deliveries, the present one included */
 	int			pid;			/* of the process that ends it */
 	TransactionId xid;			/* of the prepared transaction that ends it */
+	TransactionId purged_by;	/* the transaction that has deleted it, whoever holds it */
 } SweepHold;
 
 typedef struct SweepQueueLease
@@ -151,7 +150,8 @@ typedef struct SweepQueueChange
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
-	TimestampTz emptied_before; /* what was known then was deleted, claimed or not; 0 = was not emptied */
+	bool		purged;			/* messages were deleted, claimed ones too: see sweep_hold_note_purged */
+	bool		emptied;		/* all messages were */
 	bool		dropped;		/* the queue is gone */
 } SweepQueueChange;
 
