@@ -209,7 +209,8 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 			slot->generation = 0;
 		return;
 	}
-	if (change->purged)
+	/* A purge that has deleted nothing may have no id. */
+	if (change->purged && FullTransactionIdIsValid(xid))
 		sweep_hold_drop_purged(slot, XidFromFullTransactionId(xid), true);
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
