@@ -57,7 +57,6 @@ static int	mark_count = 0;
 static int	mark_room = 0;
 static int	own_statements = 0;
 static bool prepared = false;	/* shared memory has them, too */
-static TimestampTz statement_sees;	/* what was committed before it, of sweep_books_begin_sql */
 
 static void settle_prepared(void);
 static void register_callbacks(void);
@@ -67,6 +66,7 @@ static void apply_books(void);
 static void hand_over(int level);
 static void add_change(SweepQueueChange *to, const SweepQueueChange *from);
 static void undo(int level);
+static void undo_purge(const SweepQueueChange *change);
 static void refuse_claims(void);
 static void prepare_books(void);
 static void leave_prepared(void);
@@ -75,6 +75,7 @@ static void forget_books(void);
 PG_FUNCTION_INFO_V1(sweep_books_begin_sql);
 PG_FUNCTION_INFO_V1(sweep_books_end_sql);
 PG_FUNCTION_INFO_V1(sweep_books_note_foreign_statement);
+PG_FUNCTION_INFO_V1(sweep_books_note_purged);
 
 SweepQueueChange *
 sweep_books_open(Oid relation, int32 queue_id)
@@ -174,7 +175,7 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 
 		change->reset = true;
 		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))
-			change->emptied_before = SWEEP_EVERYTHING;
+			change->emptied = true;
 	}
 	PG_RETURN_POINTER(NULL);
 }
@@ -185,8 +186,24 @@ sweep_books_begin_sql(PG_FUNCTION_ARGS)
 {
 	sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_books_begin_statement();
-	/* A message that came, and was claimed, after the snapshot of the statement is not deleted by it. */
-	statement_sees = IsolationUsesXactSnapshot() ? GetCurrentTransactionStartTimestamp() : GetCurrentTimestamp();
+	PG_RETURN_VOID();
+}
+
+/* SQL: sweep._note_purged(queue_id, lane, message_id), for each row that a purge deletes */
+Datum
+sweep_books_note_purged(PG_FUNCTION_ARGS)
+{
+	Oid			relation = get_relname_relid("queue_message", get_namespace_oid("sweep", false));
+	TransactionId xid = GetTopTransactionId();
+	SweepQueueSlot *slot;
+
+	if (!sweep_queue_memory_exists())
+		PG_RETURN_VOID();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, PG_GETARG_INT32(0));
+	if (slot != NULL)
+		sweep_hold_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
+	sweep_queue_unlock();
 	PG_RETURN_VOID();
 }
 
@@ -204,8 +221,7 @@ sweep_books_end_sql(PG_FUNCTION_ARGS)
 	change->dead += PG_GETARG_INT64(3);
 	if (!PG_ARGISNULL(4))
 		change->first_due = Min(change->first_due, PG_GETARG_TIMESTAMPTZ(4));
-	if (PG_GETARG_BOOL(5))
-		change->emptied_before = Max(change->emptied_before, statement_sees);
+	change->purged |= PG_GETARG_BOOL(5);
 	change->reset |= PG_GETARG_BOOL(5);
 	change->dropped |= PG_GETARG_BOOL(6);
 	PG_RETURN_VOID();
@@ -348,7 +364,8 @@ add_change(SweepQueueChange *to, const SweepQueueChange *from)
 	to->acked += from->acked;
 	to->reset |= from->reset;
 	to->reset_if_undone |= from->reset_if_undone;
-	to->emptied_before = Max(to->emptied_before, from->emptied_before);
+	to->purged |= from->purged;
+	to->emptied |= from->emptied;
 	to->dropped |= from->dropped;
 }
 
@@ -366,6 +383,7 @@ undo(int level)
 			again.first_due = SWEEP_NOTHING_DUE;
 			sweep_queue_lock(LW_EXCLUSIVE);
 			sweep_queue_apply_change(&again, InvalidFullTransactionId, GetCurrentTimestamp());
+			undo_purge(&books->change);
 			sweep_queue_unlock();
 		}
 		books = books->next;
@@ -389,6 +407,16 @@ undo(int level)
 		}
 	}
 	sweep_queue_unlock();
+}
+
+/* What is held is there, after all. */
+static void
+undo_purge(const SweepQueueChange *change)
+{
+	SweepQueueSlot *slot = change->queue_id != 0 ? sweep_queue_find_slot(change->relation, change->queue_id) : NULL;
+
+	if (slot != NULL && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		sweep_hold_drop_purged(slot, GetTopTransactionIdIfAny(), false);
 }
 
 /*

@@ -65,7 +65,7 @@ typedef struct Claim
 
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static bool take(Claim *claim);
-static int	take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
+static int	take_one(Claim *claim, SweepQueueSlot *slot);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
@@ -90,12 +90,12 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 		CHECK_FOR_INTERRUPTS();
 		if (take(&claim))
 			deliver(&claim);
-		else if (!sweep_queue_search(claim.messages, claim.queue, false))
+		else if (!sweep_queue_search(claim.messages, claim.queue, claim.wanted, false))
 			break;
 	}
 	close_claim(&claim);
 	if (claim.found_low)
-		(void) sweep_queue_search(claim.messages, claim.queue, true);
+		(void) sweep_queue_search(claim.messages, claim.queue, claim.wanted, true);
 	sweep_queue_close(claim.messages);
 	return (Datum) 0;
 }
@@ -168,7 +168,7 @@ take(Claim *claim)
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = take_one(claim, slot, now);
+		int			hold = take_one(claim, slot);
 
 		if (hold < 0)
 			break;
@@ -189,7 +189,7 @@ take(Claim *claim)
 
 /* The hold of the next message, or -1. What was given back comes first. */
 static int
-take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
+take_one(Claim *claim, SweepQueueSlot *slot)
 {
 	int			hold = sweep_hold_take_returned(claim->lease);
 
@@ -200,7 +200,7 @@ take_one(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 		/* Found a second time while somebody took it. */
 		if (!sweep_hold_exists(slot, message->lane, message->message_id))
 		{
-			hold = sweep_hold_take(claim->lease, message, now);
+			hold = sweep_hold_take(claim->lease, message);
 			if (hold < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */

@@ -21,6 +21,7 @@
 #include "queue_memory.h"
 #include "settings.h"
 
+static int	find_hold(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 static bool has_key(int first, int other_than, uint32 key_hash);
 static uint32 bucket_of(int slot, int16 lane, int64 message_id);
 static void link_last(SweepQueueLease *lease, int hold);
@@ -114,7 +115,7 @@ sweep_hold_end_lease(int number)
 }
 
 int
-sweep_hold_take(int lease, const SweepFound *message, TimestampTz now)
+sweep_hold_take(int lease, const SweepFound *message)
 {
 	int			number = sweep_queue_memory()->shared->free_hold;
 	SweepHold  *hold = &sweep_queue_holds()[number];
@@ -124,7 +125,7 @@ sweep_hold_take(int lease, const SweepFound *message, TimestampTz now)
 		return -1;
 	sweep_queue_memory()->shared->free_hold = hold->next;
 	hold->message = *message;
-	hold->known_at = now;
+	hold->purged_by = InvalidTransactionId;
 	hold->state = HOLD_HELD;
 	hold->slot = sweep_queue_leases()[lease].slot;
 	hold->attempts = message->attempts + 1;
@@ -153,6 +154,12 @@ sweep_hold_take_returned(int lease)
 bool
 sweep_hold_exists(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 {
+	return find_hold(slot, lane, message_id) >= 0;
+}
+
+static int
+find_hold(const SweepQueueSlot *slot, int16 lane, int64 message_id)
+{
 	int			slot_number = sweep_queue_slot_number(slot);
 	int			number = sweep_queue_memory()->buckets[bucket_of(slot_number, lane, message_id)];
 
@@ -161,10 +168,10 @@ sweep_hold_exists(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 		const SweepHold *hold = &sweep_queue_holds()[number];
 
 		if (hold->message.message_id == message_id && hold->message.lane == lane && hold->slot == slot_number)
-			return true;
+			return number;
 		number = hold->hash_next;
 	}
-	return false;
+	return -1;
 }
 
 void
@@ -308,7 +315,7 @@ sweep_hold_reclaim(void)
 }
 
 void
-sweep_hold_drop_all(SweepQueueSlot *slot, TimestampTz before, bool ending)
+sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
 {
 	int			number = sweep_queue_slot_number(slot);
 
@@ -316,10 +323,37 @@ sweep_hold_drop_all(SweepQueueSlot *slot, TimestampTz before, bool ending)
 	{
 		const SweepHold *hold = &sweep_queue_holds()[i];
 
-		if (hold->state == HOLD_FREE || hold->slot != number || hold->known_at >= before)
+		if (hold->state == HOLD_FREE || hold->slot != number)
 			continue;
 		/* What a transaction is ending, it also forgets. */
 		if (ending || (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED))
+			sweep_hold_free(i);
+	}
+}
+
+void
+sweep_hold_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid)
+{
+	int			number = find_hold(slot, lane, message_id);
+
+	if (number >= 0)
+		sweep_queue_holds()[number].purged_by = xid;
+}
+
+void
+sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
+{
+	int			number = sweep_queue_slot_number(slot);
+
+	for (int i = 0; i < sweep_max_leases; i++)
+	{
+		SweepHold  *hold = &sweep_queue_holds()[i];
+
+		if (hold->state == HOLD_FREE || hold->slot != number || hold->purged_by != xid)
+			continue;
+		if (!committed)
+			hold->purged_by = InvalidTransactionId;
+		else if (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED)
 			sweep_hold_free(i);
 	}
 }

@@ -21,8 +21,8 @@ extern SweepQueueLease *sweep_hold_find_lease(const pg_uuid_t *id);
 /* Ends a lease without messages; harmless while it has some. */
 extern void sweep_hold_end_lease(int lease);
 
-/* Holds a message under the lease; -1 when there are too many. now: read while the lock is held. */
-extern int	sweep_hold_take(int lease, const SweepFound *message, TimestampTz now);
+/* Holds a message under the lease; -1 when there are too many. */
+extern int	sweep_hold_take(int lease, const SweepFound *message);
 
 /* Takes the first of those that were returned to the queue; -1 when there is none. */
 extern int	sweep_hold_take_returned(int lease);
@@ -54,11 +54,12 @@ extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
  */
 extern bool sweep_hold_reclaim(void);
 
-/*
- * Forgets what is held of a queue and was known before that time, or SWEEP_EVERYTHING; what transactions
- * are ending only if nobody can be any more.
- */
-extern void sweep_hold_drop_all(SweepQueueSlot *slot, TimestampTz before, bool ending);
+/* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
+extern void sweep_hold_drop_all(SweepQueueSlot *slot, bool ending);
+
+/* The transaction xid has deleted this message, and then: forgets what it has deleted, or that it has. */
+extern void sweep_hold_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid);
+extern void sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
 /* A transaction of this process was ending it: forgets it, or holds it again. */
 extern void sweep_hold_settle_ending(int hold, bool committed);

@@ -58,6 +58,7 @@ lay_out(char *base)
 	memory.prepared_limit = 4 * max_prepared_xacts;
 	memory.shared = take_part(base, &size, sizeof(SweepQueueShared));
 	memory.slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
+	memory.searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
 	memory.holds = take_part(base, &size, mul_size(sizeof(SweepHold), sweep_max_leases));
 	memory.leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_leases));
 	memory.buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
@@ -90,6 +91,8 @@ initialize_memory(void)
 	{
 		memset(memory.shared, 0, size);
 		pg_atomic_init_u32(&memory.shared->prepared_count, 0);
+		for (int i = 0; i < sweep_max_queues; i++)
+			ConditionVariableInit(&memory.searched[i]);
 		sweep_hold_initialize();
 	}
 	LWLockRelease(AddinShmemInitLock);

@@ -44,7 +44,8 @@ typedef struct SweepQueueShared
 typedef struct SweepQueueMemory
 {
 	SweepQueueShared *shared;
-	SweepQueueSlot *slots;		/* pg_sweep.max_queues */
+	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
+	ConditionVariable *searched;
 	SweepHold  *holds;			/* pg_sweep.max_leases, as the next two */
 	SweepQueueLease *leases;
 	int		   *buckets;		/* heads of the hash chains of holds */

@@ -5,9 +5,15 @@
  * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
  * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
  * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
- * searches of a queue need not run side by side: a lock of the lock manager (it can be cancelled, and is
- * given back with the transaction at the latest) lets one process search at a time. A claim that leaves
- * the list low searches then, while others go on, so that hardly anybody finds it empty and waits.
+ * searches of a queue need not run side by side: a lock of the lock manager, which is given back with the
+ * transaction at the latest, lets one process search at a time. A claim that leaves the list low searches
+ * then, while others go on, so that hardly anybody finds it empty and waits.
+ *
+ * Who waits does not queue for that lock: it would be handed from one to the next, only for each to see
+ * that there are messages now. He sleeps on a condition variable, and whoever has searched wakes as many as
+ * he has found messages for. Those who run meanwhile take what they find, and search when they find nothing;
+ * so it does not matter who of them was woken in vain. After a search that has failed nobody is woken: then
+ * the first whose sleep ends takes the lock.
  *
  * Every search uses a snapshot of its own, never that of the transaction: what counts is what has been
  * sent, not what a transaction with an old snapshot may see. Rows that the transaction itself has
@@ -29,6 +35,7 @@
 #include "common/hashfn.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "storage/condition_variable.h"
 #include "storage/lmgr.h"
 #include "storage/procarray.h"
 #include "utils/builtins.h"
@@ -43,6 +50,12 @@
 #include "queue_hold.h"
 #include "queue_search.h"
 #include "sql.h"
+
+/* A search takes less, unless it has to read from the disk. */
+#define LOOK_AGAIN_MS 100
+
+/* To wake more of them one by one is not worth while. */
+#define WAKE_AT_MOST 16
 
 typedef struct Search
 {
@@ -63,6 +76,8 @@ typedef struct Search
 	SweepFound	found[SWEEP_QUEUE_FOUND];
 } Search;
 
+static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
+static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(const Search *search);
 static void append_found(SweepQueueSlot *slot, const Search *search);
@@ -74,7 +89,7 @@ static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
 bool
-sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
+sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
 {
 	Search		search = {.messages = messages,.queue = queue};
 	LOCKTAG		tag;
@@ -82,8 +97,8 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
 
 	sweep_queue_note_prepared_transactions(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
-	if (LockAcquire(&tag, ExclusiveLock, false, ahead) == LOCKACQUIRE_NOT_AVAIL)
-		return false;
+	if (!become_searcher(&tag, messages, queue, ahead))
+		return true;
 	if (begin_search(&search, ahead, &worth))
 	{
 		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -98,7 +113,60 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead)
 		end_search(&search);
 	}
 	LockRelease(&tag, ExclusiveLock, false);
+	wake_waiting(messages, queue, wanted);
 	return worth;
+}
+
+/* False when another process searches, or did until a moment ago: waits for it, unless ahead. */
+static bool
+become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead)
+{
+	ConditionVariable *searched = NULL;
+	SweepQueueSlot *slot;
+	bool		acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+
+	if (acquired || ahead)
+		return acquired;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+		searched = sweep_queue_searched(slot);
+	sweep_queue_unlock();
+	if (searched == NULL)
+		return false;
+	ConditionVariablePrepareToSleep(searched);
+	/* Whoever gives the lock back from now on wakes us. */
+	acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	if (!acquired)
+		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event());
+	ConditionVariableCancelSleep();
+	return acquired;
+}
+
+/* As many as find messages, judging by what we take ourselves, and one to search; everybody when nothing is left to be found. */
+static void
+wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
+{
+	ConditionVariable *searched = NULL;
+	SweepQueueSlot *slot;
+	int			count = WAKE_AT_MOST;
+
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+	{
+		searched = sweep_queue_searched(slot);
+		if (slot->pending != 0)
+			count = slot->found_count / wanted + 1;
+	}
+	sweep_queue_unlock();
+	if (searched == NULL)
+		return;
+	if (count >= WAKE_AT_MOST)
+		ConditionVariableBroadcast(searched);
+	else
+		while (count-- > 0)
+			ConditionVariableSignal(searched);
 }
 
 void

@@ -11,9 +11,9 @@
 /*
  * Fills the list of found messages of a queue when it is empty, or, ahead, when it is low. False when
  * there is nothing to be found; true when it is worth looking at the list, found by this process or by
- * another one. Waits for a search of another process, unless ahead.
+ * another one. Waits for a search of another process, unless ahead. wanted is what the caller takes.
  */
-extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, bool ahead);
+extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead);
 
 /*
  * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is

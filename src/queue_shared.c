@@ -27,7 +27,7 @@
 
 static SweepQueueSlot *find_free_slot(Oid relation);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
-static void apply_foreign_change(TimestampTz emptied_before);
+static void apply_foreign_change(bool emptied);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
 
 SweepQueueSlot *
@@ -85,7 +85,7 @@ find_free_slot(Oid relation)
 		if (candidate->generation != 0 && candidate->database == MyDatabaseId && candidate->relation != relation &&
 			candidate->waiters == 0)
 		{
-			sweep_hold_drop_all(candidate, SWEEP_EVERYTHING, true);
+			sweep_hold_drop_all(candidate, true);
 			candidate->generation = 0;
 		}
 		if (candidate->generation == 0)
@@ -125,6 +125,12 @@ int
 sweep_queue_slot_number(const SweepQueueSlot *slot)
 {
 	return (int) (slot - sweep_queue_memory()->slots);
+}
+
+ConditionVariable *
+sweep_queue_searched(const SweepQueueSlot *slot)
+{
+	return &sweep_queue_memory()->searched[sweep_queue_slot_number(slot)];
 }
 
 int
@@ -183,7 +189,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 	if (change->queue_id == 0)
 	{
-		apply_foreign_change(change->emptied_before);
+		apply_foreign_change(change->emptied);
 		return;
 	}
 	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
@@ -197,14 +203,15 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	}
 	if (change->dropped)
 	{
-		sweep_hold_drop_all(slot, SWEEP_EVERYTHING, true);
+		sweep_hold_drop_all(slot, true);
 		sweep_queue_wake(slot, slot->waiters);
 		if (slot->waiters == 0)
 			slot->generation = 0;
 		return;
 	}
-	if (change->emptied_before != 0)
-		sweep_hold_drop_all(slot, change->emptied_before, false);
+	/* A purge that has deleted nothing may have no id. */
+	if (change->purged && FullTransactionIdIsValid(xid))
+		sweep_hold_drop_purged(slot, XidFromFullTransactionId(xid), true);
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
 	/* What was found is in the order of priorities; what is more urgent than any of it comes before. */
@@ -244,7 +251,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 /* Somebody else has written to the table: nothing is known of any queue of the database. */
 static void
-apply_foreign_change(TimestampTz emptied_before)
+apply_foreign_change(bool emptied)
 {
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
@@ -252,8 +259,8 @@ apply_foreign_change(TimestampTz emptied_before)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId)
 			continue;
-		if (emptied_before != 0)
-			sweep_hold_drop_all(slot, emptied_before, false);
+		if (emptied)
+			sweep_hold_drop_all(slot, false);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);
 	}

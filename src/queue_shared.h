@@ -11,6 +11,7 @@
 #include "access/transam.h"
 #include "datatype/timestamp.h"
 #include "compat.h"
+#include "storage/condition_variable.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
 #include "utils/snapshot.h"
@@ -30,7 +31,6 @@
 #define SWEEP_QUEUE_WAITERS 256
 
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
-#define SWEEP_EVERYTHING	PG_INT64_MAX
 
 /* Index of a lane in the arrays below; the highest priority comes first. */
 #define SWEEP_LANE_IS_DELAYED(lane) ((lane) > SWEEP_LANE_DELAYED / 2)
@@ -112,7 +112,6 @@ typedef enum SweepHoldState
 typedef struct SweepHold
 {
 	SweepFound	message;
-	TimestampTz known_at;		/* its row was there, and committed, at that time */
 	SweepHoldState state;
 	int			slot;
 	int			lease;			/* -1 = none */
@@ -122,6 +121,7 @@ typedef struct SweepHold
 	int			attempts;		/* deliveries, the present one included */
 	int			pid;			/* of the process that ends it */
 	TransactionId xid;			/* of the prepared transaction that ends it */
+	TransactionId purged_by;	/* the transaction that has deleted it, whoever holds it */
 } SweepHold;
 
 typedef struct SweepQueueLease
@@ -150,7 +150,8 @@ typedef struct SweepQueueChange
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
-	TimestampTz emptied_before; /* what was known then was deleted, claimed or not; 0 = was not emptied */
+	bool		purged;			/* messages were deleted, claimed ones too: see sweep_hold_note_purged */
+	bool		emptied;		/* all messages were */
 	bool		dropped;		/* the queue is gone */
 } SweepQueueChange;
 
@@ -174,6 +175,9 @@ extern SweepQueueSlot *sweep_queue_get_slot(Oid relation, int32 queue_id);
 extern SweepQueueSlot *sweep_queue_slot(int number);
 extern int	sweep_queue_slot_number(const SweepQueueSlot *slot);
 extern int	sweep_queue_slot_count(void);
+
+/* On which claims wait while another one searches; a shared lock is enough. It outlives the use of the slot. */
+extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);

@@ -59,6 +59,12 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_books_end_sql';
 COMMENT ON FUNCTION sweep._end_queue_statement(int, bigint, bigint, bigint, timestamptz, boolean, boolean) IS 'internal: what the statements since sweep._begin_queue_statement have changed';
 
+CREATE FUNCTION sweep._note_purged(queue_id int, lane smallint, message_id bigint)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_books_note_purged';
+COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; whoever holds it need not any more when that has committed';
+
 CREATE FUNCTION sweep._create_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -164,7 +170,7 @@ BEGIN
 	WITH gone AS (
 		DELETE FROM sweep.queue_message m
 		WHERE m.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_message o WHERE o.queue_id = id FOR UPDATE SKIP LOCKED))
-		RETURNING m.lane
+		RETURNING m.lane, sweep._note_purged(m.queue_id, m.lane, m.message_id)
 	)
 	SELECT count(*) FILTER (WHERE g.lane < 50), count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
 	PERFORM sweep._end_queue_statement(id, -ready, -delayed, 0, NULL, true, false);

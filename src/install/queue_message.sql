@@ -50,42 +50,57 @@ CREATE FUNCTION sweep._queue_states(OUT queue_id int, OUT ready_rows bigint, OUT
 	OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[], OUT positions bigint[],
 	OUT sent_per_second double precision, OUT acked_per_second double precision)
 RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL UNSAFE
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 50
 AS 'MODULE_PATHNAME', 'sweep_queue_states';
 COMMENT ON FUNCTION sweep._queue_states() IS 'internal: counters and positions of the queues of this database';
 
--- Delayed messages that are due and not found yet are read, ten thousand at
--- most; the rest is known.
+-- What must be read of a queue: how many delayed messages are due and not found
+-- yet, ten thousand at most, and how long the oldest has been waiting.  A function
+-- for the sake of its settings: the planner takes this for a large query, and
+-- compiling it would take a hundred times as long as executing it.
+CREATE FUNCTION sweep._read_queue(queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[], positions bigint[],
+	OUT due bigint, OUT oldest_age interval)
+LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	id int := _read_queue.queue_id;
+BEGIN
+	SELECT coalesce(greatest(count(*) - _read_queue.due_inside, 0) + _read_queue.due_known, 0) INTO _read_queue.due
+	FROM (SELECT FROM sweep.queue_message AS m
+		WHERE m.queue_id = id AND m.due_at >= _read_queue.due_from AND m.due_at <= clock_timestamp()
+			AND _read_queue.delayed_rows > 0
+		LIMIT 10000) AS found;
+	SELECT greatest(clock_timestamp() - min(w.waits_from), interval '0') INTO _read_queue.oldest_age
+	FROM (
+		SELECT (SELECT m.sent_at FROM sweep.queue_message AS m
+			WHERE m.queue_id = id AND m.lane = l.lane AND m.message_id >= l.from_id
+			ORDER BY m.message_id LIMIT 1)
+		FROM unnest(_read_queue.lanes, _read_queue.positions) AS l (lane, from_id)
+		UNION ALL
+		(SELECT m.due_at FROM sweep.queue_message AS m
+			WHERE m.queue_id = id AND m.due_at >= _read_queue.due_from AND m.due_at <= clock_timestamp()
+			ORDER BY m.due_at LIMIT 1)) AS w (waits_from);
+END
+$$;
+COMMENT ON FUNCTION sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: what sweep.queues reads from the messages of a queue';
+
 CREATE VIEW sweep.queues AS
 	SELECT q.name AS queue,
 		coalesce(s.ready_rows + s.delayed_rows, 0) AS depth,
-		greatest(s.ready_rows - s.ready_held + d.due, 0) AS ready,
-		greatest(s.delayed_rows - s.delayed_held - d.due, 0) AS delayed,
+		greatest(s.ready_rows - s.ready_held + r.due, 0) AS ready,
+		greatest(s.delayed_rows - s.delayed_held - r.due, 0) AS delayed,
 		coalesce(least(s.ready_held + s.delayed_held, s.ready_rows + s.delayed_rows), 0) AS in_flight,
 		coalesce(s.dead, 0) AS dead,
-		CASE WHEN greatest(s.ready_rows - s.ready_held + d.due, 0) > 0 THEN o.oldest_age END AS oldest_age,
+		CASE WHEN greatest(s.ready_rows - s.ready_held + r.due, 0) > 0 THEN r.oldest_age END AS oldest_age,
 		coalesce(s.sent_per_second, 0) AS sent_per_second,
 		coalesce(s.acked_per_second, 0) AS acked_per_second,
 		q.owner
 	FROM sweep.queue AS q
 	LEFT JOIN sweep._queue_states() AS s ON s.queue_id = q.queue_id
-	CROSS JOIN LATERAL (
-		SELECT coalesce(greatest(count(*) - s.due_inside, 0) + s.due_known, 0) AS due
-		FROM (SELECT FROM sweep.queue_message AS m
-			WHERE m.queue_id = q.queue_id AND m.due_at >= s.due_from AND m.due_at <= pg_catalog.clock_timestamp()
-				AND s.delayed_rows > 0
-			LIMIT 10000) AS found) AS d
-	CROSS JOIN LATERAL (
-		SELECT greatest(pg_catalog.clock_timestamp() - pg_catalog.min(w.waits_from), interval '0') AS oldest_age
-		FROM (
-			SELECT (SELECT m.sent_at FROM sweep.queue_message AS m
-				WHERE m.queue_id = q.queue_id AND m.lane = l.lane AND m.message_id >= l.from_id
-				ORDER BY m.message_id LIMIT 1)
-			FROM unnest(s.lanes, s.positions) AS l (lane, from_id)
-			UNION ALL
-			(SELECT m.due_at FROM sweep.queue_message AS m
-				WHERE m.queue_id = q.queue_id AND m.due_at >= s.due_from AND m.due_at <= pg_catalog.clock_timestamp()
-				ORDER BY m.due_at LIMIT 1)) AS w (waits_from)) AS o;
+	CROSS JOIN LATERAL sweep._read_queue(q.queue_id, s.delayed_rows, s.due_from, s.due_known, s.due_inside, s.lanes, s.positions) AS r;
 COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';
