@@ -34,7 +34,7 @@ SweepQueueSlot *
 sweep_queue_find_slot(Oid relation, int32 queue_id)
 {
 	/* Where a queue was the last time: the slots are too large to walk over them in every commit. */
-	static int	hints[64];
+	static int	hints[256];
 	int		   *hint = &hints[(uint32) queue_id % lengthof(hints)];
 
 	for (int i = -1; i < sweep_max_queues; i++)

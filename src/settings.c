@@ -22,7 +22,7 @@ int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_consumers = 4;
 int			sweep_max_leases = 65536;
-int			sweep_max_queues = 64;
+int			sweep_max_queues = 256;
 int			sweep_max_running_jobs = 4;
 int			sweep_min_interval = 1000;
 int			sweep_notify_interval = 100;
@@ -108,7 +108,7 @@ define_capacities(void)
 	DefineCustomIntVariable("pg_sweep.max_queues",
 							"Sets how many queues may be in use at a time, in all databases.",
 							"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
-							&sweep_max_queues, 64, 1, 10000, PGC_POSTMASTER, 0,
+							&sweep_max_queues, 256, 1, 10000, PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_running_jobs",
 							"Sets how many runs may be in progress in the background at a time.",
