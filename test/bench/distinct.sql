@@ -23,7 +23,7 @@ BEGIN
 		SELECT q.queue_id, p.project_id::text, jsonb_build_object('project_id', p.project_id)
 		FROM sweep.queue q, pending p
 		WHERE q.name = 'batched_git_ref_updates_project_cleanup' AND p.project_id IS NOT NULL
-		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND attempts = 0 DO NOTHING;
+		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING;
 	COMMIT;
 	ms := extract(epoch FROM clock_timestamp() - began) * 1000;
 END

@@ -21,7 +21,7 @@ BEGIN
 		WHERE q.name = 'environments_auto_stop' AND e.state = 'available' AND e.auto_stop_at < now()
 			AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment k
 				WHERE k.environment_id = e.id AND k.auto_stop_at = e.auto_stop_at)
-		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND attempts = 0 DO NOTHING;
+		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING;
 	COMMIT;
 	ms := extract(epoch FROM clock_timestamp() - began) * 1000;
 END
