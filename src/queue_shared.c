@@ -26,6 +26,7 @@
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
 static SweepQueueSlot *find_free_slot(Oid relation);
+static void flush_found(SweepQueueSlot *slot);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
 static void apply_foreign_change(bool emptied);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
@@ -149,8 +150,9 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 	slot->found_count = 0;
 }
 
-void
-sweep_queue_flush_found(SweepQueueSlot *slot)
+/* Puts what was found and not claimed back behind the positions. */
+static void
+flush_found(SweepQueueSlot *slot)
 {
 	for (int i = 0; i < slot->found_count; i++)
 	{
@@ -217,7 +219,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	/* What was found is in the order of priorities; what is more urgent than any of it comes before. */
 	last_lane = slot->found_count > 0 ? SWEEP_LANE_INDEX(slot->found[slot->found_first + slot->found_count - 1].lane) : 0;
 	if (change->lanes & ((1 << last_lane) - 1))
-		sweep_queue_flush_found(slot);
+		flush_found(slot);
 	for (uint32 lanes = change->lanes; lanes != 0; lanes &= lanes - 1)
 	{
 		int			lane = pg_rightmost_one_pos32(lanes);

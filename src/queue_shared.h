@@ -182,9 +182,6 @@ extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
 
-/* Puts what was found and not claimed back behind the positions. */
-extern void sweep_queue_flush_found(SweepQueueSlot *slot);
-
 /* Something is due at that time. */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
 
