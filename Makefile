@@ -36,6 +36,8 @@ SOURCES = \
 	src/queue_books.c \
 	src/queue_table.c \
 	src/queue_search.c \
+	src/queue_insert.c \
+	src/queue_key.c \
 	src/queue_send.c \
 	src/queue_claim.c \
 	src/queue_done.c \

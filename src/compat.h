@@ -69,14 +69,24 @@ sweep_wait_event(void)
 	pg_database_ownercheck((database), (role))
 #endif
 
-/* 16: takes a last argument, for updates. */
+/* 16: takes a last argument, for updates. Entries in the tolerant indexes may be duplicates. */
 #include "executor/executor.h"
 #if PG_VERSION_NUM >= 160000
-#define sweep_insert_index_tuples(relation, slot, estate) \
-	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL, false)
+#define sweep_insert_index_tuples(relation, slot, estate, tolerant) \
+	ExecInsertIndexTuples((relation), (slot), (estate), false, (tolerant) != NIL, NULL, (tolerant), false)
 #else
-#define sweep_insert_index_tuples(relation, slot, estate) \
-	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL)
+#define sweep_insert_index_tuples(relation, slot, estate, tolerant) \
+	ExecInsertIndexTuples((relation), (slot), (estate), false, (tolerant) != NIL, NULL, (tolerant))
+#endif
+
+/* 18: takes a place for statistics. */
+#include "access/genam.h"
+#if PG_VERSION_NUM >= 180000
+#define sweep_index_beginscan(relation, index, snapshot, keys) \
+	index_beginscan((relation), (index), (snapshot), NULL, (keys), 0)
+#else
+#define sweep_index_beginscan(relation, index, snapshot, keys) \
+	index_beginscan((relation), (index), (snapshot), (keys), 0)
 #endif
 
 /* 16: takes a place for soft errors. */

@@ -3,57 +3,30 @@
  *		sweep.send and sweep.send_many.
  *
  * A message is a row that is inserted in the sender's transaction; the books (queue_books.c) tell the
- * consumers when that has committed. Without a key the rows are inserted without SQL, many at a time.
- * With a key it is a statement with ON CONFLICT: the index decides whether the key is waiting, so two
- * senders at once, or one that rolls back, can neither double nor lose a message. A sender whose key is
- * in an open transaction of another sender, or of a consumer that is just claiming it, waits for that
- * transaction: only its end tells.
+ * consumers when that has committed. It is done without SQL (queue_insert.c). A message with a key is
+ * inserted unless one with this key is waiting already (queue_key.c).
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
-#include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "queue_books.h"
+#include "queue_key.h"
 #include "queue_table.h"
-#include "sql.h"
 
-/* Rows that are inserted at a time. */
-#define INSERT_ROWS 100
-
-typedef struct Shipment
-{
-	Relation	messages;
-	const SweepQueue *queue;
-	Oid			sequence;
-	int16		lane;
-	TimestampTz due_at;			/* when the lane is one of delayed messages */
-	Datum		headers;
-	bool		has_headers;
-	int			count;
-	Datum	   *payloads;
-	SweepQueueChange *change;
-} Shipment;
-
-static void open_shipment(Shipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name);
-static int64 next_id(Shipment *shipment);
-static int64 insert_rows(Shipment *shipment);
-static void fill_slot(const Shipment *shipment, TupleTableSlot *slot, int64 message_id, TimestampTz sent_at, int number);
-static bool insert_with_key(Shipment *shipment, Datum key, int64 message_id);
-static int64 insert_with_keys(Shipment *shipment, ArrayType *payloads, ArrayType *keys);
-static int count_elements(ArrayType *array);
+static void open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name);
+static int64 next_id(const SweepShipment *shipment);
+static int64 send_without_keys(const SweepShipment *shipment);
+static int64 send_with_keys(const SweepShipment *shipment, const Datum *keys, const bool *nulls);
+static int	count_elements(ArrayType *array);
 
 PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
@@ -62,7 +35,7 @@ PG_FUNCTION_INFO_V1(sweep_queue_send_many);
 Datum
 sweep_queue_send(PG_FUNCTION_ARGS)
 {
-	Shipment	shipment = {0};
+	SweepShipment shipment = {0};
 	Datum		payload;
 	int64		message_id;
 	bool		sent = true;
@@ -79,11 +52,13 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	shipment.has_headers = !PG_ARGISNULL(5);
 	shipment.headers = shipment.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
 	if (PG_ARGISNULL(2))
-		message_id = insert_rows(&shipment);
+		message_id = send_without_keys(&shipment);
 	else
 	{
-		message_id = next_id(&shipment);
-		sent = insert_with_key(&shipment, PG_GETARG_DATUM(2), message_id);
+		SweepKeyed	message = {.key = PG_GETARG_TEXT_PP(2)};
+
+		message.message_id = message_id = next_id(&shipment);
+		sent = sweep_key_insert(&shipment, &message, 1) > 0;
 	}
 	sweep_queue_close(shipment.messages);
 	if (!sent)
@@ -95,7 +70,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 Datum
 sweep_queue_send_many(PG_FUNCTION_ARGS)
 {
-	Shipment	shipment = {0};
+	SweepShipment shipment = {0};
 	ArrayType  *payloads = PG_ARGISNULL(1) ? construct_empty_array(JSONBOID) : PG_GETARG_ARRAYTYPE_P(1);
 	ArrayType  *keys = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
 	bool	   *nulls;
@@ -116,16 +91,21 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 					 errhint("Send '{}' or 'null' when there is nothing to say.")));
 	sent = shipment.count;
 	if (shipment.count > 0 && keys == NULL)
-		(void) insert_rows(&shipment);
+		(void) send_without_keys(&shipment);
 	else if (shipment.count > 0)
-		sent = insert_with_keys(&shipment, payloads, keys);
+	{
+		Datum	   *values;
+
+		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &shipment.count);
+		sent = send_with_keys(&shipment, values, nulls);
+	}
 	sweep_queue_close(shipment.messages);
 	PG_RETURN_INT64(sent);
 }
 
 /* What both functions have in common: the queue is the first argument, delay and priority follow each other. */
 static void
-open_shipment(Shipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name)
+open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name)
 {
 	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
@@ -143,136 +123,61 @@ open_shipment(Shipment *shipment, FunctionCallInfo fcinfo, int delay_argument, c
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a delay must not be negative")));
 	shipment->messages = sweep_queue_open();
-	shipment->queue = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND);
+	shipment->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
 	shipment->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
 	shipment->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
 	shipment->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(shipment->messages));
-	shipment->change = sweep_books_open(RelationGetRelid(shipment->messages), shipment->queue->queue_id);
+	shipment->change = sweep_books_open(RelationGetRelid(shipment->messages), shipment->queue_id);
 }
 
 static int64
-next_id(Shipment *shipment)
+next_id(const SweepShipment *shipment)
 {
 	return nextval_internal(shipment->sequence, false);
 }
 
-/* Inserts the messages, none of which has a key, and returns the id of the first. */
+/* Returns the id of the first message. */
 static int64
-insert_rows(Shipment *shipment)
+send_without_keys(const SweepShipment *shipment)
 {
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *relation = makeNode(ResultRelInfo);
-	TimestampTz sent_at = GetCurrentTransactionStartTimestamp();
-	int			room = Min(shipment->count, INSERT_ROWS);
-	TupleTableSlot **slots = palloc(room * sizeof(TupleTableSlot *));
+	SweepInserter inserter;
 	int64		first_id = 0;
 
-	InitResultRelInfo(relation, shipment->messages, 0, NULL, 0);
-	ExecOpenIndices(relation, false);
-	for (int i = 0; i < room; i++)
-		slots[i] = table_slot_create(shipment->messages, NULL);
-	for (int done = 0; done < shipment->count; done += room)
+	sweep_inserter_open(&inserter, shipment);
+	for (int done = 0; done < shipment->count; done += inserter.filled)
 	{
-		int			rows = Min(room, shipment->count - done);
-
 		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < rows; i++)
+		inserter.filled = 0;
+		while (inserter.filled < Min(inserter.room, shipment->count - done))
 		{
 			int64		message_id = next_id(shipment);
 
 			if (first_id == 0)
 				first_id = message_id;
-			fill_slot(shipment, slots[i], message_id, sent_at, done + i);
+			sweep_inserter_add_row(&inserter, message_id, NULL, done + inserter.filled);
 			sweep_books_add_sent(shipment->change, shipment->lane, message_id, shipment->due_at);
 		}
-		table_multi_insert(shipment->messages, slots, rows, GetCurrentCommandId(true), 0, NULL);
-		for (int i = 0; i < rows; i++)
-		{
-			(void) sweep_insert_index_tuples(relation, slots[i], estate);
-			ResetPerTupleExprContext(estate);
-		}
+		sweep_inserter_write_rows(&inserter);
+		for (int i = 0; i < inserter.filled; i++)
+			(void) sweep_inserter_write_entries(&inserter, i, InvalidOid);
 	}
-	for (int i = 0; i < room; i++)
-		ExecDropSingleTupleTableSlot(slots[i]);
-	ExecCloseIndices(relation);
-	FreeExecutorState(estate);
-	pfree(slots);
+	sweep_inserter_close(&inserter);
 	return first_id;
 }
 
-static void
-fill_slot(const Shipment *shipment, TupleTableSlot *slot, int64 message_id, TimestampTz sent_at, int number)
-{
-	bool		delayed = SWEEP_LANE_IS_DELAYED(shipment->lane);
-
-	ExecClearTuple(slot);
-	memset(slot->tts_isnull, false, MESSAGE_COLUMNS * sizeof(bool));
-	slot->tts_values[MESSAGE_ID - 1] = Int64GetDatum(message_id);
-	slot->tts_values[MESSAGE_SENT_AT - 1] = TimestampTzGetDatum(sent_at);
-	/* A microsecond apart, so that a search goes on from where it stopped. */
-	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(shipment->due_at + number);
-	slot->tts_isnull[MESSAGE_DUE_AT - 1] = !delayed;
-	slot->tts_values[MESSAGE_QUEUE_ID - 1] = Int32GetDatum(shipment->queue->queue_id);
-	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(shipment->lane);
-	slot->tts_values[MESSAGE_ATTEMPTS - 1] = Int16GetDatum(0);
-	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(false);
-	slot->tts_isnull[MESSAGE_KEY - 1] = true;
-	slot->tts_values[MESSAGE_HEADERS - 1] = shipment->headers;
-	slot->tts_isnull[MESSAGE_HEADERS - 1] = !shipment->has_headers;
-	slot->tts_isnull[MESSAGE_ERROR - 1] = true;
-	slot->tts_values[MESSAGE_PAYLOAD - 1] = shipment->payloads[number];
-	ExecStoreVirtualTuple(slot);
-}
-
-/* False when the key is waiting already. */
-static bool
-insert_with_key(Shipment *shipment, Datum key, int64 message_id)
-{
-	bool		delayed = SWEEP_LANE_IS_DELAYED(shipment->lane);
-	Datum		values[] = {
-		Int64GetDatum(message_id), Int32GetDatum(shipment->queue->queue_id), Int16GetDatum(shipment->lane),
-		TimestampTzGetDatum(shipment->due_at), key, shipment->headers, shipment->payloads[0]
-	};
-	char		nulls[] = "       ";
-	uint64		sent;
-
-	nulls[3] = delayed ? ' ' : 'n';
-	nulls[5] = shipment->has_headers ? ' ' : 'n';
-	sweep_sql_begin_call();
-	sweep_books_begin_statement();
-	sent = sweep_sql_execute(SWEEP_SQL_SEND_KEY, values, nulls);
-	sweep_books_end_statement();
-	sweep_sql_end_call();
-	if (sent > 0)
-		sweep_books_add_sent(shipment->change, shipment->lane, message_id, shipment->due_at);
-	return sent > 0;
-}
-
+/* Returns how many were sent. They are delivered in the order of the arguments, so this is that of the ids. */
 static int64
-insert_with_keys(Shipment *shipment, ArrayType *payloads, ArrayType *keys)
+send_with_keys(const SweepShipment *shipment, const Datum *keys, const bool *nulls)
 {
-	Datum	   *ids = palloc(shipment->count * sizeof(Datum));
-	char		nulls[] = "      ";
-	uint64		sent;
+	SweepKeyed *messages = palloc(shipment->count * sizeof(SweepKeyed));
 
 	for (int i = 0; i < shipment->count; i++)
-		ids[i] = Int64GetDatum(next_id(shipment));
-	Datum		values[] = {
-		PointerGetDatum(construct_array(ids, shipment->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)),
-		Int32GetDatum(shipment->queue->queue_id), Int16GetDatum(shipment->lane), TimestampTzGetDatum(shipment->due_at),
-		PointerGetDatum(keys), PointerGetDatum(payloads)
-	};
-
-	nulls[3] = SWEEP_LANE_IS_DELAYED(shipment->lane) ? ' ' : 'n';
-	sweep_sql_begin_call();
-	sweep_books_begin_statement();
-	sent = sweep_sql_execute(SWEEP_SQL_SEND_KEYS, values, nulls);
-	sweep_books_end_statement();
-	sweep_sql_end_call();
-	/* Which of them were sent is not asked; the first id is low enough for all. */
-	for (uint64 i = 0; i < sent; i++)
-		sweep_books_add_sent(shipment->change, shipment->lane, DatumGetInt64(ids[0]), shipment->due_at);
-	return (int64) sent;
+	{
+		messages[i].key = nulls[i] ? NULL : DatumGetTextPP(keys[i]);
+		messages[i].number = i;
+		messages[i].message_id = next_id(shipment);
+	}
+	return sweep_key_insert(shipment, messages, shipment->count);
 }
 
 static int

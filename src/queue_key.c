@@ -1,0 +1,308 @@
+/*
+ * queue_key.c
+ *		Inserts messages with keys: at most one with a key waits, which the unique index
+ *		queue_message_waiting_key decides.
+ *
+ * Called by whoever sends (queue_send.c). Two senders at once, or one that rolls back, can neither double
+ * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
+ * only the end of that transaction tells, so the sender waits for it.
+ *
+ * Messages are inserted in the order of their keys, so that of two senders with the same keys one waits
+ * for the other, never both. In turns: keys are looked up until there are rows enough, or one is undecided;
+ * the rows are inserted, and their index entries one by one. Index entries are made without waiting, and
+ * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
+ * later sees ours: with nothing there the row stays; else somebody else was faster, the row and those behind
+ * it are withdrawn, and the next turn begins with this key. Of any two rows one has the later entry and sees
+ * the other, so never both stay.
+ *
+ * A row that was withdrawn looks to others like one that is being inserted, until its transaction ends. They
+ * must not wait for that, or two who have withdrawn would wait for each other; it is known by being deleted
+ * by the very (sub)transaction that has inserted it, whose end makes no difference. That is why this is not
+ * an INSERT with ON CONFLICT, besides costing twice as much.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/stratnum.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "queue_key.h"
+#include "queue_table.h"
+
+typedef enum KeyState
+{
+	KEY_FREE,
+	KEY_TAKEN,
+	KEY_UNDECIDED,
+} KeyState;
+
+typedef struct Turns
+{
+	const SweepShipment *shipment;
+	SweepInserter inserter;
+	SweepKeyed *messages;
+	int			count;
+	int			position;		/* the first that is neither inserted nor left out */
+	int			inserted;
+	int			rows[SWEEP_INSERT_ROWS];	/* the messages of the inserter's rows */
+	Relation	index;
+	IndexScanDesc scan;
+	SnapshotData dirty;
+	TupleTableSlot *slot;
+	Snapshot	begun;			/* in a transaction that must not miss what others commit meanwhile */
+	/* whose end decides on an undecided key */
+	TransactionId xid;
+	uint32		token;
+	ItemPointerData tid;
+} Turns;
+
+static int	sort_messages(SweepKeyed *messages, int count);
+static int	compare_keys(const void *left, const void *right);
+static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
+static void close_turns(Turns *turns);
+static bool choose_rows(Turns *turns);
+static bool insert_rows(Turns *turns);
+static KeyState look_up(Turns *turns, text *key, ItemPointer own);
+static KeyState judge(Turns *turns);
+static HeapTupleHeader row_header(TupleTableSlot *slot);
+static bool is_withdrawn(TupleTableSlot *slot);
+static void wait_for_decision(const Turns *turns);
+
+int
+sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
+{
+	Turns		turns = {0};
+
+	open_turns(&turns, shipment, messages, sort_messages(messages, count));
+	while (turns.position < turns.count)
+	{
+		bool		decided = choose_rows(&turns);
+
+		if (insert_rows(&turns) && !decided)
+			wait_for_decision(&turns);
+	}
+	close_turns(&turns);
+	return turns.inserted;
+}
+
+/* By key; of those with the same only the first stays. Returns how many do. */
+static int
+sort_messages(SweepKeyed *messages, int count)
+{
+	int			kept = Min(count, 1);
+
+	qsort(messages, count, sizeof(SweepKeyed), compare_keys);
+	for (int i = 1; i < count; i++)
+	{
+		text	   *key = messages[i].key;
+		text	   *last = messages[kept - 1].key;
+
+		if (key == NULL || VARSIZE_ANY_EXHDR(key) != VARSIZE_ANY_EXHDR(last) ||
+			memcmp(VARDATA_ANY(key), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(key)) != 0)
+			messages[kept++] = messages[i];
+	}
+	return kept;
+}
+
+/* Byte by byte, as the index; those without a key last. */
+static int
+compare_keys(const void *left, const void *right)
+{
+	const SweepKeyed *a = left;
+	const SweepKeyed *b = right;
+	int			result = (a->key == NULL) - (b->key == NULL);
+
+	if (result == 0 && a->key != NULL)
+	{
+		int			a_length = VARSIZE_ANY_EXHDR(a->key);
+		int			b_length = VARSIZE_ANY_EXHDR(b->key);
+
+		result = memcmp(VARDATA_ANY(a->key), VARDATA_ANY(b->key), Min(a_length, b_length));
+		if (result == 0)
+			result = a_length - b_length;
+	}
+	return result != 0 ? result : a->number - b->number;
+}
+
+static void
+open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count)
+{
+	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(shipment->messages));
+
+	turns->shipment = shipment;
+	turns->messages = messages;
+	turns->count = count;
+	sweep_inserter_open(&turns->inserter, shipment);
+	turns->index = index_open(index, RowExclusiveLock);
+	turns->slot = table_slot_create(shipment->messages, NULL);
+	InitDirtySnapshot(turns->dirty);
+	if (IsolationUsesXactSnapshot())
+		turns->begun = RegisterSnapshot(GetLatestSnapshot());
+}
+
+static void
+close_turns(Turns *turns)
+{
+	if (turns->begun != InvalidSnapshot)
+		UnregisterSnapshot(turns->begun);
+	ExecDropSingleTupleTableSlot(turns->slot);
+	index_close(turns->index, NoLock);
+	sweep_inserter_close(&turns->inserter);
+}
+
+/* Chooses the rows of a turn. False when it ended at a key that is undecided. */
+static bool
+choose_rows(Turns *turns)
+{
+	SweepInserter *inserter = &turns->inserter;
+	KeyState	state = KEY_FREE;
+
+	CHECK_FOR_INTERRUPTS();
+	inserter->filled = 0;
+	turns->scan = sweep_index_beginscan(turns->shipment->messages, turns->index, &turns->dirty, 2);
+	while (turns->position < turns->count && inserter->filled < inserter->room)
+	{
+		const SweepKeyed *message = &turns->messages[turns->position];
+
+		state = message->key == NULL ? KEY_FREE : look_up(turns, message->key, NULL);
+		if (state == KEY_UNDECIDED)
+			break;
+		if (state == KEY_FREE)
+		{
+			turns->rows[inserter->filled] = turns->position;
+			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number);
+		}
+		turns->position++;
+	}
+	index_endscan(turns->scan);
+	return state != KEY_UNDECIDED;
+}
+
+/* Inserts the rows of a turn. False when somebody else was faster with a key: the next turn begins there. */
+static bool
+insert_rows(Turns *turns)
+{
+	const SweepShipment *shipment = turns->shipment;
+	SweepInserter *inserter = &turns->inserter;
+
+	if (inserter->filled == 0)
+		return true;
+	sweep_inserter_write_rows(inserter);
+	for (int i = 0; i < inserter->filled; i++)
+	{
+		const SweepKeyed *message = &turns->messages[turns->rows[i]];
+
+		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(turns->index)))
+		{
+			KeyState	state;
+
+			turns->scan = sweep_index_beginscan(shipment->messages, turns->index, &turns->dirty, 2);
+			state = look_up(turns, message->key, &inserter->slots[i]->tts_tid);
+			index_endscan(turns->scan);
+			if (state != KEY_FREE)
+			{
+				sweep_inserter_withdraw(inserter, i);
+				turns->position = turns->rows[i];
+				return false;
+			}
+		}
+		sweep_books_add_sent(shipment->change, shipment->lane, message->message_id, shipment->due_at);
+		turns->inserted++;
+	}
+	return true;
+}
+
+/* Whether a message with this key waits, other than that at `own`. */
+static KeyState
+look_up(Turns *turns, text *key, ItemPointer own)
+{
+	ScanKeyData keys[2];
+	KeyState	state = KEY_FREE;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(turns->shipment->queue_id));
+	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
+	index_rescan(turns->scan, keys, 2, NULL, 0);
+	while (state != KEY_TAKEN && index_getnext_slot(turns->scan, ForwardScanDirection, turns->slot))
+	{
+		KeyState	found;
+
+		if (own != NULL && ItemPointerEquals(own, &turns->slot->tts_tid))
+			continue;
+		found = judge(turns);
+		if (found != KEY_FREE)
+			state = found;
+	}
+	ExecClearTuple(turns->slot);
+	return state;
+}
+
+/* What a row that has the key says of it. */
+static KeyState
+judge(Turns *turns)
+{
+	bool		inserting = TransactionIdIsValid(turns->dirty.xmin);
+
+	if (inserting && is_withdrawn(turns->slot))
+		return KEY_FREE;
+	if (inserting || TransactionIdIsValid(turns->dirty.xmax))
+	{
+		turns->xid = inserting ? turns->dirty.xmin : turns->dirty.xmax;
+		turns->token = inserting ? turns->dirty.speculativeToken : 0;
+		turns->tid = turns->slot->tts_tid;
+		return KEY_UNDECIDED;
+	}
+	/* As with every statement that would skip a row that such a transaction must not know of. */
+	if (turns->begun != InvalidSnapshot && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(row_header(turns->slot))) &&
+		!table_tuple_satisfies_snapshot(turns->shipment->messages, turns->slot, turns->begun))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+	return KEY_TAKEN;
+}
+
+/* In the page; what is not that of the insertion may be changing. */
+static HeapTupleHeader
+row_header(TupleTableSlot *slot)
+{
+	return ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
+}
+
+static bool
+is_withdrawn(TupleTableSlot *slot)
+{
+	Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
+	HeapTupleHeader header = row_header(slot);
+	bool		withdrawn;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	withdrawn = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		TransactionIdEquals(HeapTupleHeaderGetRawXmax(header), HeapTupleHeaderGetRawXmin(header));
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return withdrawn;
+}
+
+static void
+wait_for_decision(const Turns *turns)
+{
+	ItemPointerData tid = turns->tid;
+
+	/* An INSERT with ON CONFLICT decides without the end of its transaction. */
+	if (turns->token != 0)
+		SpeculativeInsertionWait(turns->xid, turns->token);
+	else
+		XactLockTableWait(turns->xid, turns->shipment->messages, &tid, XLTW_InsertIndex);
+}
