@@ -23,6 +23,26 @@ SELECT sweep.send('keyed', '7', 'r') IS NOT NULL AS sent;
 SELECT payload, attempts FROM sweep.claim('keyed', 10);
 SELECT sweep.drop_queue('keyed');
 
+-- many at once: of each key the first, unless one is waiting; without a key all; delivered in the order of the arguments
+SELECT sweep.create_queue('keyed');
+SELECT sweep.send('keyed', '0', 'k 150') IS NOT NULL AS sent;
+SELECT sweep.send_many('keyed', array_agg(to_jsonb(i) ORDER BY i), array_agg(CASE WHEN i % 10 > 0 THEN 'k ' || 301 - i % 300 END ORDER BY i))
+	FROM generate_series(1, 600) AS i;
+SELECT depth, ready FROM sweep.queues WHERE queue = 'keyed';
+SELECT count(*), count(key), count(DISTINCT key), count(*) FILTER (WHERE key IS NOT NULL AND n > 300) AS late, bool_and(n > before) AS ordered
+	FROM (SELECT payload::int AS n, key, lag(payload::int) OVER (ORDER BY nth) AS before FROM sweep.claim('keyed', 1000) WITH ORDINALITY AS c (id, q, payload, key, a, h, s, l, nth)) AS claimed;
+-- none of them: nothing is written
+SELECT sweep.send_many('keyed', ARRAY['1', '2']::jsonb[], ARRAY['a', 'aa']), sweep.send_many('keyed', ARRAY['3', '4']::jsonb[], ARRAY['aa', 'a']);
+-- large ones, also as an argument that is in a table elsewhere
+CREATE TABLE large AS SELECT to_jsonb(string_agg(md5(i::text), '')) AS payload, repeat('key', 300) AS key FROM generate_series(1, 10000) AS i;
+SELECT sweep.send('keyed', payload, key) IS NOT NULL AS sent, sweep.send_many('keyed', ARRAY[payload, payload], ARRAY[key, key || 's']) FROM large;
+SELECT count(*), count(DISTINCT c.key) FROM sweep.claim('keyed', 1000) AS c JOIN large USING (payload);
+DROP TABLE large;
+\set VERBOSITY terse
+SELECT sweep.send('keyed', '1', string_agg(md5(i::text), '')) FROM generate_series(1, 200) AS i;
+\set VERBOSITY default
+SELECT sweep.drop_queue('keyed');
+
 -- while it is queued or running: until it is acknowledged or dead
 SELECT sweep.create_queue('keyed', key_policy => 'while_queued_or_running', max_attempts => 2, backoff => 'none');
 SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
