@@ -97,6 +97,7 @@ static struct
 				keys,
 				exclusive,
 				after,
+				warm_up,
 				reconnect;
 	double		rate,
 				seconds,
@@ -191,6 +192,41 @@ prepare(Client *client, const char *name, const char *template, int types_count,
 }
 
 static void
+must(PGconn *conn, PGresult *result)
+{
+	if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
+		die("before the start", PQerrorMessage(conn));
+	PQclear(result);
+}
+
+/*
+ * --warm-up: the first calls of a session read catalogues and make plans. So before the clock starts, and
+ * before there is a backlog, each consumer claims and acknowledges as many messages as that, one by one.
+ */
+static void
+warm_up(Client *client)
+{
+	const char *message = "{\"{}\"}";
+
+	must(client->conn, PQprepare(client->conn, "warm", opt.preload_send, 1, NULL));
+	for (int i = 0; i < opt.warm_up; i++)
+	{
+		PGresult   *claimed;
+		char		ids[32];
+		const char *values[2] = {ids};
+
+		must(client->conn, PQexecPrepared(client->conn, "warm", 1, &message, NULL, NULL, 0));
+		claimed = PQexecPrepared(client->conn, "claim", 0, NULL, NULL, NULL, 0);
+		if (PQntuples(claimed) != 1)
+			die("warm-up", PQerrorMessage(client->conn));
+		snprintf(ids, sizeof(ids), "{%s}", PQgetvalue(claimed, 0, 0));
+		values[1] = PQgetvalue(claimed, 0, 2);
+		must(client->conn, PQexecPrepared(client->conn, "ack", 2, values, NULL, NULL, 0));
+		PQclear(claimed);
+	}
+}
+
+static void
 ignore_notice(void *arg, const char *message)
 {
 	(void) arg;
@@ -216,6 +252,8 @@ connect_client(Client *client)
 		prepare(client, "ack", opt.ack, 2, ack_types);
 		prepare(client, "release", opt.release, 2, ack_types);
 		prepare(client, "fail", opt.fail, 2, ack_types);
+		if (opt.warm_up > 0)
+			warm_up(client);
 	}
 	PQsetnonblocking(client->conn, 1);
 	PQenterPipelineMode(client->conn);
@@ -778,14 +816,6 @@ run(void)
 
 /* -------------------------------------------------------- start and the end */
 
-static void
-must(PGconn *conn, PGresult *result)
-{
-	if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
-		die("preload", PQerrorMessage(conn));
-	PQclear(result);
-}
-
 /* A backlog, before the clock starts; --tick closes each batch of it. */
 static void
 preload(void)
@@ -853,7 +883,7 @@ parse(int argc, char **argv)
 		{"--producers", .number = &opt.producers}, {"--consumers", .number = &opt.consumers},
 		{"--send-batch", .number = &opt.send_batch}, {"--batch", .number = &opt.batch}, {"--padding", .number = &opt.padding},
 		{"--keys", .number = &opt.keys}, {"--exclusive", .number = &opt.exclusive}, {"--mixed", .number = &opt.mixed}, {"--one-transaction", .number = &opt.one_transaction},
-		{"--after", .number = &opt.after}, {"--reconnect", .number = &opt.reconnect},
+		{"--after", .number = &opt.after}, {"--warm-up", .number = &opt.warm_up}, {"--reconnect", .number = &opt.reconnect},
 		{"--rate", .real = &opt.rate}, {"--seconds", .real = &opt.seconds}, {"--hold-ms", .real = &opt.hold_ms},
 		{"--work-ms", .real = &opt.work_ms}, {"--backoff-ms", .real = &opt.backoff_ms},
 		{"--pause-ms", .real = &opt.pause_ms}, {"--slice", .real = &opt.slice}, {"--patience", .real = &opt.patience},
@@ -893,9 +923,10 @@ main(int argc, char **argv)
 	srand48(20260101);
 	books_set_keys(opt.keys);
 	books_skip(opt.first);
+	create_clients();
+	opt.warm_up = 0;
 	if (opt.preload > 0)
 		preload();
-	create_clients();
 	start_at = drain_began_at = last_progress_at = now_us();
 	books_begin(start_at, (int64_t) (opt.slice * 1e6));
 	sending = true;
