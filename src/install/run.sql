@@ -219,18 +219,16 @@ CREATE FUNCTION sweep._startable_runs(at timestamptz)
 	RETURNS TABLE (run_id bigint, job text, run_as oid, place tid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	at_home boolean := sweep._at_home();
 BEGIN
 	IF sweep._is_copy() THEN
 		RETURN;
 	END IF;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
-	-- of one job follow each other.
+	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
 	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, r.ctid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
+			AND (r.trigger = 'manual' OR (SELECT sweep._at_home()) AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
 					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
 						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent')))))
