@@ -167,7 +167,8 @@ end_unbegun(SweepRun *run, SweepWork skip)
 	if (run->error != NULL)
 	{
 		run->status = "failed";
-		run->reason = SWEEP_STOP_ERROR;
+		if (run->reason != SWEEP_STOP_LEASE_EXPIRED)
+			run->reason = SWEEP_STOP_ERROR;
 		if (!sweep_sql_in_call())
 			ereport(WARNING,
 					(errcode(run->error->sqlerrcode),
@@ -312,16 +313,16 @@ static void
 no_start_work(void *arg)
 {
 	SweepRun   *run = arg;
-	Datum		values[3] = {Int64GetDatum(run->run_id)};
+	Datum		values[4] = {Int64GetDatum(run->run_id), CStringGetTextDatum(sweep_loop_stop_name(run->reason))};
 
 	if (run->error != NULL)
 	{
-		values[1] = CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode));
-		values[2] = CStringGetTextDatum(sweep_report_error_text(run->error));
+		values[2] = CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode));
+		values[3] = CStringGetTextDatum(sweep_report_error_text(run->error));
 	}
 	HOLD_CANCEL_INTERRUPTS();
 	if (sweep_unit_begin(run))
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, run->error != NULL ? "   " : " nn");
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, run->error != NULL ? NULL : "  nn");
 	RESUME_CANCEL_INTERRUPTS();
 	run->begun = true;
 }

@@ -329,14 +329,15 @@ end_work(void *arg)
 	foreach(cell, unopened)
 	{
 		SweepSlot  *slot = lfirst(cell);
+		bool		cancelled = (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0;
 		Datum		values[] = {
-			Int64GetDatum(slot->run_id), CStringGetTextDatum("08006"),
+			Int64GetDatum(slot->run_id),
+			CStringGetTextDatum(sweep_loop_stop_name(cancelled ? SWEEP_STOP_CANCELLED : SWEEP_STOP_ERROR)), CStringGetTextDatum("08006"),
 			PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
 											"HINT: The server log says why; the role must be able to connect to the database."))
 		};
 
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values,
-								 (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0 ? " nn" : "   ");
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, cancelled ? "  nn" : NULL);
 		sweep_shared_lock(LW_EXCLUSIVE);
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();

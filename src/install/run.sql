@@ -263,7 +263,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
 
-CREATE FUNCTION sweep._fail_start(run_id bigint, sqlstate text, reason text) RETURNS void
+CREATE FUNCTION sweep._fail_start(run_id bigint, stop_reason text, sqlstate text, error text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -271,16 +271,16 @@ DECLARE
 BEGIN
 	-- What is known to be wrong with the job says more than that its process ended.
 	SELECT sweep._job_problem(j) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
-		WHERE r.run_id = _fail_start.run_id;
-	UPDATE sweep.run_live AS r SET status = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'failed' END,
-			stop_reason = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'error' END, finished_at = clock_timestamp(),
-			sqlstate = CASE WHEN problem IS NULL OR reason IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
-			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END, bucket = NULL
+		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
+	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
+			stop_reason = _fail_start.stop_reason, finished_at = clock_timestamp(),
+			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
+			error = coalesce(problem, _fail_start.error), bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
 	PERFORM sweep._retry(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin, or without a reason one that was cancelled before';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, lease_expired, or cancelled';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
