@@ -53,7 +53,7 @@ SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::reg
 	LEFT JOIN pg_class c ON c.oid = t.typrelid
 	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND has_type_privilege('public', t.oid, 'USAGE');
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights
-SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_role_problem', '_functions', '_resolve',
+SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_has_redis_url', '_role_problem', '_functions', '_resolve',
 	'_function_form', '_function_problem', '_next_run', '_consumer_processes', '_consumer_problem', '_find_handler', '_queue_states', '_read_queue')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment and feature_flag have none to hide
