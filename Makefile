@@ -31,6 +31,7 @@ SOURCES = \
 	src/bucket.c \
 	src/worker.c \
 	src/step.c \
+	src/run_row.c \
 	src/consumer_note.c \
 	src/caller.c \
 	src/queue_books.c \

@@ -165,7 +165,7 @@ UPDATE sweep.control SET database = 1, paused_at = NULL;
 SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
 ROLLBACK TO running;
 -- a worker that never came up ends the run; not one that has begun
-SELECT sweep._fail_start(1200000, '08006', 'no worker'), sweep._fail_start(1200001, '08006', 'no worker');
+SELECT sweep._fail_start(1200000, 'error', '08006', 'no worker'), sweep._fail_start(1200001, 'error', '08006', 'no worker');
 SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
 ROLLBACK;
 

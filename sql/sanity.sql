@@ -53,7 +53,7 @@ SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::reg
 	LEFT JOIN pg_class c ON c.oid = t.typrelid
 	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND has_type_privilege('public', t.oid, 'USAGE');
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights
-SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_role_problem', '_functions', '_resolve',
+SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_has_redis_url', '_role_problem', '_functions', '_resolve',
 	'_function_form', '_function_problem', '_next_run', '_consumer_processes', '_consumer_problem', '_find_handler', '_queue_states', '_read_queue')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment and feature_flag have none to hide
@@ -121,3 +121,10 @@ SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_c
 SELECT count(*) > 4 AS some FROM pg_settings WHERE name LIKE 'pg\_sweep.%';
 SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster'));
 SET pg_sweep.no_such_setting = 1;
+
+-- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
+SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
+	FULL JOIN unnest('{run_id, job, args, trigger, attempt, due_at, started_at, finished_at, status, stop_reason, batches, rows, rescued, quarantined,
+		cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+	WHERE a.attname IS DISTINCT FROM c.name;
+SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);

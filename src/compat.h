@@ -89,6 +89,16 @@ sweep_wait_event(void)
 	index_beginscan((relation), (index), (snapshot), (keys), 0)
 #endif
 
+/* 16: an update says which indexes need an entry, not only whether any does. */
+#include "access/tableam.h"
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes SweepUpdateIndexes;
+#define SWEEP_UPDATE_NO_INDEX TU_None
+#else
+typedef bool SweepUpdateIndexes;
+#define SWEEP_UPDATE_NO_INDEX false
+#endif
+
 /* 16: takes a place for soft errors. */
 #include "utils/regproc.h"
 #if PG_VERSION_NUM >= 160000

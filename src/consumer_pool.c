@@ -293,6 +293,20 @@ sweep_consumer_pool_pause(void)
 	return next_ms;
 }
 
+bool
+sweep_consumer_pool_is_starting(void)
+{
+	int32		consumer_id;
+	TimestampTz claimed_at;
+
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_STARTING)
+			return true;
+	}
+	return false;
+}
+
 void
 sweep_consumer_pool_dismiss(void)
 {

@@ -20,6 +20,9 @@ extern void sweep_consumer_pool_adjust(void);
 /* Milliseconds until that should be done again, -1 when there is no need to. */
 extern long sweep_consumer_pool_pause(void);
 
+/* Whether a process was registered and is not there yet: one that ends before it is must be seen. */
+extern bool sweep_consumer_pool_is_starting(void);
+
 /* When the scheduler is asked to leave its database: so are they. */
 extern void sweep_consumer_pool_dismiss(void);
 

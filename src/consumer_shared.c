@@ -136,7 +136,7 @@ sweep_consumer_shared_release(int index)
 	consumers->slots[index].state = CONSUMER_FREE;
 	LWLockRelease(consumers_lock);
 	ConditionVariableBroadcast(&sweep_shared()->changed);
-	sweep_shared_wake_scheduler(database);
+	sweep_shared_ask_scheduler(database);
 }
 
 SweepConsumerState

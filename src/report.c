@@ -105,9 +105,12 @@ sweep_report_lease_error(SweepRun *run)
 	error->elevel = ERROR;
 	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
 	error->message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
-	error->detail = psprintf("%lld batches were committed, the one in flight was rolled back.",
-							 (long long) run->state.loop.batches);
-	error->hint = run->state.loop.batches == 0 ?
+	error->detail = run->begun ?
+		psprintf("%lld batches were committed, the one in flight was rolled back.", (long long) run->state.loop.batches) :
+		pstrdup("The run had not begun: it was still busy with its buckets, or those of its children.");
+	error->hint = !run->begun ?
+		pstrdup("Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.") :
+		run->state.loop.batches == 0 ?
 		pstrdup("Not one batch fits into the lease: lower batch_size, or raise lease_ttl.") :
 		pstrdup("Set a timeout below lease_ttl, so that a run ends between batches.");
 	MemoryContextSwitchTo(old);

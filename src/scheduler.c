@@ -7,10 +7,9 @@
  * start is decided by SQL functions that take the clock as an argument; this file owns time and
  * processes. It never runs SQL of a user, and its commits do not wait for the disk.
  *
- * Between ticks it sleeps until the next due moment, the end of the next lease or the next try to get a
- * worker, or until its latch is set: by a session that changed a job or asked for a run, by a run that
- * ended. Once a minute it looks anyhow, for a clock that was stepped and a wake-up that was lost with a
- * prepared transaction.
+ * Between ticks it sleeps until the next due moment or the next try to get a worker, or until it is
+ * called: by a session that changed a job or asked for a run, by a run that ended. Once a minute it looks
+ * anyhow, for a clock that was stepped and a call that was lost with a prepared transaction.
  *
  * Contexts: "scheduler" lives as long as the process, "tick" is reset at the top of each turn.
  */
@@ -36,6 +35,9 @@
 
 #define HEARTBEAT_MS 60000
 #define LOCK_TIMEOUT "1s"
+
+/* So long the rest of a tick waits when runs were started. */
+#define START_PAUSE_MS 5
 
 /* Pauses between tries to get a worker, and after a tick that failed. */
 #define FIRST_PAUSE_MS 1000
@@ -86,6 +88,8 @@ static void end_work(void *arg);
 static List *collect_unopened(void);
 static void watch_leases(long *wait_ms);
 static long time_to_wait(void);
+static void rest(long timeout_ms);
+static bool is_called(void);
 static void leave(int code, Datum arg);
 
 bool
@@ -172,7 +176,7 @@ sweep_scheduler_main(Datum arg)
 			proc_exit(0);
 		}
 		pgstat_report_activity(STATE_IDLE, NULL);
-		sweep_worker_wait(time_to_wait());
+		rest(time_to_wait());
 	}
 }
 
@@ -181,6 +185,9 @@ scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	scheduler.entry->asked = false;
+	sweep_shared_unlock();
 	/* What waits already comes first: somebody may be waiting for it. */
 	if (transact(startable_work) && !scheduler.absent)
 	{
@@ -234,7 +241,9 @@ startable_work(void *arg)
 		startable->run.context = scheduler.tick_context;
 		startable->run.run_id = sweep_sql_int64(1);
 		startable->expected_rows = sweep_sql_int64(2);
-		sweep_definition_read(&startable->run, 3);
+		startable->run.extension = *sweep_sql_extension();
+		startable->run.state.tid = sweep_sql_tid(3);
+		sweep_definition_read(&startable->run, 4);
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
@@ -261,6 +270,7 @@ static void
 start_runs(void)
 {
 	const char *reason = NULL;
+	bool		any = false;
 	ListCell   *cell;
 
 	foreach(cell, scheduler.startable)
@@ -280,8 +290,12 @@ start_runs(void)
 			pfree(scheduler.handles[slot]);
 		scheduler.handles[slot] = handle;
 		scheduler.reminders[slot] = 0;
+		any = true;
 	}
 	note_shortage(reason);
+	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
+	if (any)
+		rest(START_PAUSE_MS);
 }
 
 /* One line when runs begin to wait for a worker, one when they no longer do. */
@@ -315,14 +329,15 @@ end_work(void *arg)
 	foreach(cell, unopened)
 	{
 		SweepSlot  *slot = lfirst(cell);
+		bool		cancelled = (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0;
 		Datum		values[] = {
-			Int64GetDatum(slot->run_id), CStringGetTextDatum("08006"),
+			Int64GetDatum(slot->run_id),
+			CStringGetTextDatum(sweep_loop_stop_name(cancelled ? SWEEP_STOP_CANCELLED : SWEEP_STOP_ERROR)), CStringGetTextDatum("08006"),
 			PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
 											"HINT: The server log says why; the role must be able to connect to the database."))
 		};
 
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values,
-								 (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0 ? " nn" : "   ");
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, cancelled ? "  nn" : NULL);
 		sweep_shared_lock(LW_EXCLUSIVE);
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();
@@ -414,8 +429,48 @@ time_to_wait(void)
 		wait_ms = Min(wait_ms, LONGEST_PAUSE_MS);
 	if (sweep_consumer_pool_pause() >= 0)
 		wait_ms = Min(wait_ms, sweep_consumer_pool_pause());
-	watch_leases(&wait_ms);
 	return wait_ms;
+}
+
+/*
+ * Waits so long, or until there is something to do. That the latch is set does not mean that: the
+ * postmaster sets it for each worker that has started or ended, and a run whose lease has an end does. Only
+ * what waits for a worker does when any has ended.
+ */
+static void
+rest(long timeout_ms)
+{
+	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
+	bool		waits_for_worker = scheduler.pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_pool_is_starting();
+
+	do
+	{
+		long		wait_ms = is_called() ? 0 : Max((long) ((end_us - sweep_monotonic_us()) / 1000 + 1), 0);
+
+		watch_leases(&wait_ms);
+		if (sweep_worker_wait(wait_ms))
+			return;
+	} while (!waits_for_worker && !is_called() && sweep_monotonic_us() < end_us);
+}
+
+/* Somebody has something for us, or a runner has ended before it was one. */
+static bool
+is_called(void)
+{
+	bool		called;
+	pid_t		pid;
+
+	sweep_shared_lock(LW_SHARED);
+	called = scheduler.entry->asked || scheduler.entry->leave;
+	for (int i = 0; i < sweep_shared()->slot_count && !called && !scheduler.tick_failed; i++)
+	{
+		SweepSlot  *slot = &sweep_shared()->slots[i];
+
+		called = slot->state == SLOT_STARTING && slot->database == MyDatabaseId && scheduler.handles[i] != NULL &&
+			GetBackgroundWorkerPid(scheduler.handles[i], &pid) == BGWH_STOPPED;
+	}
+	sweep_shared_unlock();
+	return called;
 }
 
 static void

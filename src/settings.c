@@ -50,6 +50,8 @@ static bool check_redis_key_prefix(char **newval, void **extra, GucSource source
 static bool check_redis_url(char **newval, void **extra, GucSource source);
 static const char *show_redis_url(void);
 
+PG_FUNCTION_INFO_V1(sweep_settings_has_redis_url);
+
 void
 sweep_settings_define(bool at_server_start)
 {
@@ -213,6 +215,13 @@ check_redis_url(char **newval, void **extra, GucSource source)
 	GUC_check_errmsg("invalid value for parameter \"pg_sweep.redis_url\"");
 	GUC_check_errdetail("%s", error);
 	return false;
+}
+
+/* SQL: sweep._has_redis_url() RETURNS boolean */
+Datum
+sweep_settings_has_redis_url(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(redis_url != NULL && redis_url[0] != '\0');
 }
 
 /* Not even a superuser is shown the password. */

@@ -42,6 +42,7 @@ static shmem_startup_hook_type previous_startup_hook = NULL;
 
 static void request_memory(void);
 static void initialize_memory(void);
+static void wake_scheduler(Oid database, bool asked);
 static bool sees_all_runs(void);
 static Size memory_size(void);
 
@@ -164,7 +165,10 @@ sweep_shared_release(SweepSlot *slot, bool opened)
 		SweepDatabase *entry = &shared->databases[i];
 
 		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of_workers))
+		{
+			entry->asked = true;
 			schedulers[count++] = entry->procno;
+		}
 	}
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&shared->changed);
@@ -268,17 +272,31 @@ sweep_shared_wake_launcher(bool rescan)
 }
 
 void
+sweep_shared_ask_scheduler(Oid database)
+{
+	wake_scheduler(database, true);
+}
+
+void
 sweep_shared_wake_scheduler(Oid database)
+{
+	wake_scheduler(database, false);
+}
+
+static void
+wake_scheduler(Oid database, bool asked)
 {
 	ProcNumber	scheduler = INVALID_PROC_NUMBER;
 
-	sweep_shared_lock(LW_SHARED);
+	sweep_shared_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
 		SweepDatabase *entry = &shared->databases[i];
 
-		if (entry->state == DATABASE_RUNNING && entry->database == database)
-			scheduler = entry->procno;
+		if (entry->state != DATABASE_RUNNING || entry->database != database)
+			continue;
+		entry->asked |= asked;
+		scheduler = entry->procno;
 	}
 	sweep_shared_unlock();
 	sweep_shared_wake(scheduler);

@@ -90,6 +90,7 @@ typedef struct SweepDatabase
 	uint64		generation;
 	int			pid;
 	ProcNumber	procno;
+	bool		asked;			/* there is something for the scheduler to look at; taken back when it looks */
 	bool		leave;			/* the scheduler is asked to end */
 	bool		short_of_workers;	/* runs wait there for a worker that ends anywhere; written by the scheduler */
 	TimestampTz claimed_at;
@@ -146,6 +147,9 @@ extern int	sweep_shared_count_free_workers(void);
 /* Wakes a process by its number; harmless when it has ended. */
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);
+
+/* Has the scheduler look for work; or only see how long it may sleep, when leases have changed. */
+extern void sweep_shared_ask_scheduler(Oid database);
 extern void sweep_shared_wake_scheduler(Oid database);
 
 /* CLOCK_MONOTONIC in microseconds. */

@@ -105,17 +105,19 @@ sweep_worker_set(const char *name, const char *value)
 	SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
 }
 
-void
+bool
 sweep_worker_wait(long timeout_ms)
 {
+	bool		reload;
+
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
+	reload = ConfigReloadPending;
+	ConfigReloadPending = false;
+	if (reload)
 		ProcessConfigFile(PGC_SIGHUP);
-	}
+	return reload;
 }
 
 /* SQL: sweep._wake() RETURNS void */
@@ -169,7 +171,7 @@ wake_now(void)
 	}
 	sweep_shared_unlock();
 	if (running)
-		sweep_shared_wake_scheduler(MyDatabaseId);
+		sweep_shared_ask_scheduler(MyDatabaseId);
 	else
 		sweep_shared_wake_launcher(true);
 }

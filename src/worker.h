@@ -44,7 +44,7 @@ extern void sweep_worker_set(const char *name, const char *value);
 /* The scheduler of this database looks for work when the transaction has committed. */
 extern void sweep_worker_wake_at_commit(void);
 
-/* Waits for the latch or so many milliseconds; answers interrupts and reloads the configuration. */
-extern void sweep_worker_wait(long timeout_ms);
+/* Waits for the latch or so many milliseconds; answers interrupts. True when it has read the configuration again. */
+extern bool sweep_worker_wait(long timeout_ms);
 
 #endif							/* SWEEP_WORKER_H */

@@ -77,6 +77,10 @@ END
 $$;
 COMMENT ON FUNCTION sweep._role_problem(oid) IS 'why no process can connect as the role; NULL when one can';
 
+CREATE FUNCTION sweep._has_redis_url() RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_settings_has_redis_url';
+COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; its value is shown to few';
+
 CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -95,6 +99,9 @@ BEGIN
 	END IF;
 	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
 		PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
+	END IF;
+	IF job.buckets IS NOT NULL AND job.bucket_store = 'redis' AND NOT sweep._has_redis_url() THEN
+		RETURN 'pg_sweep.redis_url is not set';
 	END IF;
 	RETURN NULL;
 EXCEPTION WHEN invalid_parameter_value THEN
@@ -151,6 +158,8 @@ BEGIN
 				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
 		END;
 	END IF;
+	-- The server may be told of its Redis later; until then the job is broken.
+	job.bucket_store := 'table';
 	problem := sweep._job_problem(job);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION 'job "%" could not run: %', job.name, problem

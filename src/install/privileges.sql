@@ -22,7 +22,7 @@ GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, s
 
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._queue_states(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._at_home(), sweep._job_problem(sweep.job), sweep._role_problem(oid),
+GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._queue_states(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._at_home(), sweep._job_problem(sweep.job), sweep._has_redis_url(), sweep._role_problem(oid),
 	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 

@@ -216,21 +216,19 @@ COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once pe
 
 -- ------------------------------------------------------------------ starts
 CREATE FUNCTION sweep._startable_runs(at timestamptz)
-	RETURNS TABLE (run_id bigint, job text, run_as oid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
+	RETURNS TABLE (run_id bigint, job text, run_as oid, place tid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	at_home boolean := sweep._at_home();
 BEGIN
 	IF sweep._is_copy() THEN
 		RETURN;
 	END IF;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
-	-- of one job follow each other.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
+	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, r.ctid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
+			AND (r.trigger = 'manual' OR (SELECT sweep._at_home()) AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
 					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
 						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent')))))
@@ -265,7 +263,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
 
-CREATE FUNCTION sweep._fail_start(run_id bigint, sqlstate text, reason text) RETURNS void
+CREATE FUNCTION sweep._fail_start(run_id bigint, stop_reason text, sqlstate text, error text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -273,16 +271,16 @@ DECLARE
 BEGIN
 	-- What is known to be wrong with the job says more than that its process ended.
 	SELECT sweep._job_problem(j) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
-		WHERE r.run_id = _fail_start.run_id;
-	UPDATE sweep.run_live AS r SET status = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'failed' END,
-			stop_reason = CASE WHEN reason IS NULL THEN 'cancelled' ELSE 'error' END, finished_at = clock_timestamp(),
-			sqlstate = CASE WHEN problem IS NULL OR reason IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
-			error = CASE WHEN reason IS NOT NULL THEN coalesce(problem, reason) END, bucket = NULL
+		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
+	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
+			stop_reason = _fail_start.stop_reason, finished_at = clock_timestamp(),
+			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
+			error = coalesce(problem, _fail_start.error), bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
 	PERFORM sweep._retry(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text, text) IS 'ends a run that could not begin, or without a reason one that was cancelled before';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, lease_expired, or cancelled';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

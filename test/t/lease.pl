@@ -162,6 +162,27 @@ like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 200 ms h
 open_gate($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('too_big')}), 't', 'its lease is free');
 
+# It passes before the run has begun: while its buckets are counted, in a process of its own and in a session.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.count(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(23);
+		RETURN 2;
+	END $$;
+	SELECT sweep.create_job('uncounted', step => 't.note', buckets => 2, buckets_function => 't.count', lease_ttl => '300 ms');
+});
+$gate = hold_gate($node, 23);
+$run = start('uncounted');
+is(ended_run($node, $run), 'failed lease_expired 0 0', 'a lease that ends before the run has begun');
+is($node->safe_psql('postgres', "SELECT sqlstate, error FROM sweep.run WHERE run_id = $run"),
+	"57014|lease_ttl of 300 ms has passed\nDETAIL: The run had not begun: it was still busy with its buckets, or those of its children.\n"
+	  . 'HINT: Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.', 'the run says what to look at');
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('uncounted')});
+like($message, qr/ERROR:  run \d+ of job "uncounted" failed: lease_ttl of 300 ms has passed/, 'a session is told the same');
+is($node->safe_psql('postgres', q{SELECT status, stop_reason FROM sweep.run WHERE job = 'uncounted' ORDER BY run_id DESC LIMIT 1}),
+	'failed|lease_expired', 'and so is recorded');
+open_gate($gate);
+
 # ---------------------------------------------------------------- the watchdog
 $gate = hold_gate($node, 22);
 $run = start('stubborn');
