@@ -43,6 +43,7 @@ SOURCES = \
 	src/queue_watch.c \
 	src/report.c \
 	src/guard.c \
+	src/save.c \
 	src/unit.c \
 	src/share.c \
 	src/dispatch.c \

@@ -19,6 +19,7 @@
 #include "guard.h"
 #include "lease.h"
 #include "report.h"
+#include "save.h"
 #include "share.h"
 #include "unit.h"
 
@@ -172,10 +173,7 @@ sweep_unit_end_batch(SweepRun *run, bool drained)
 	sweep_unit_is_last(run);
 }
 
-/*
- * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
- * versions of the row that the batches before left behind.
- */
+/* The last batch, and whatever is out of the ordinary, is written by SQL; by place as well, see save.c. */
 void
 sweep_unit_save(SweepRun *run)
 {
@@ -184,6 +182,8 @@ sweep_unit_save(SweepRun *run)
 	Datum		values[12] = {0};
 	char		nulls[13] = "            ";
 
+	if (reason == NULL && sweep_save_progress(run))
+		return;
 	values[0] = PointerGetDatum(&run->next.tid);
 	values[1] = Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX));
 	values[2] = Int64GetDatum(run->next.loop.rows);
