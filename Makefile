@@ -31,6 +31,7 @@ SOURCES = \
 	src/bucket.c \
 	src/worker.c \
 	src/step.c \
+	src/run_row.c \
 	src/consumer_note.c \
 	src/caller.c \
 	src/queue_books.c \
@@ -43,7 +44,6 @@ SOURCES = \
 	src/queue_watch.c \
 	src/report.c \
 	src/guard.c \
-	src/save.c \
 	src/unit.c \
 	src/share.c \
 	src/dispatch.c \

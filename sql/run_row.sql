@@ -56,6 +56,7 @@ $$;
 CREATE TRIGGER note AFTER UPDATE ON sweep.run_live FOR EACH ROW EXECUTE FUNCTION run_row.note();
 CALL sweep.run('run_row');
 DROP TRIGGER note ON sweep.run_live;
+VACUUM sweep.run_live;
 SELECT array_agg(batches ORDER BY batches) AS batches, array_agg(DISTINCT status ORDER BY status) AS status FROM run_row.seen;
 
 -- an index that somebody has put on what changes leads to each of them

@@ -79,16 +79,16 @@ sweep_wait_event(void)
 	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL)
 #endif
 
-/* 16: an update says which indexes it needs, not just whether; their entries may be those that summarize alone. */
+/* 16: an update says which indexes need an entry, not only whether any does; maybe only those that summarize. */
 #include "access/tableam.h"
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes SweepUpdateIndexes;
-#define sweep_indexes_need_update(indexes) ((indexes) != TU_None)
+#define SWEEP_UPDATE_NO_INDEX TU_None
 #define sweep_update_index_tuples(relation, slot, estate, indexes) \
 	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL, (indexes) == TU_Summarizing)
 #else
 typedef bool SweepUpdateIndexes;
-#define sweep_indexes_need_update(indexes) (indexes)
+#define SWEEP_UPDATE_NO_INDEX false
 #define sweep_update_index_tuples(relation, slot, estate, indexes) \
 	sweep_insert_index_tuples((relation), (slot), (estate))
 #endif

@@ -41,6 +41,7 @@ static const Field fields[] = {
 	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
 	NUMBER(has_children), NUMBER(buckets), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
 	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket),
+	NUMBER(state.tid), NUMBER(extension),
 };
 
 /* A buffer that is being filled. */

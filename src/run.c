@@ -25,6 +25,7 @@
 #include "lease.h"
 #include "report.h"
 #include "run.h"
+#include "run_row.h"
 #include "share.h"
 #include "sql.h"
 #include "unit.h"
@@ -38,6 +39,8 @@ static bool take_lease(SweepRun *run);
 static void skip_work(void *arg);
 static void start_work(void *arg);
 static void start_row(SweepRun *run);
+static bool change_row(SweepRun *run);
+static bool update_row(SweepRun *run);
 static void no_start_work(void *arg);
 static void execute_batch(SweepRun *run);
 static void batch_work(void *arg);
@@ -246,22 +249,15 @@ start_work(void *arg)
 static void
 start_row(SweepRun *run)
 {
-	Datum		values[4] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid)};
 	Datum		job;
 
-	if (run->share != NULL)
-	{
-		values[2] = Int32GetDatum(run->share->claim.bucket);
-		values[3] = Int32GetDatum(run->shares_left);
-	}
-	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->share != NULL ? NULL : "  nn") == 0)
+	if (!change_row(run) && !update_row(run))
 	{
 		/* Cancelled, or dropped with its job, before it began. */
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
 		return;
 	}
-	run->state.tid = sweep_sql_tid(1);
 	/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
 	job = CStringGetTextDatum(run->job);
 	if (run->keep_cursor && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
@@ -269,6 +265,46 @@ start_row(SweepRun *run)
 	run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
 	run->begun = true;
 	sweep_report_begin(run);
+}
+
+/* Without SQL, where the scheduler saw the row. */
+static bool
+change_row(SweepRun *run)
+{
+	SweepRunChange change = {0};
+	ItemPointerData place = run->state.tid;
+
+	sweep_run_row_set(&change, RUN_COLUMN_STATUS, CStringGetTextDatum("running"));
+	sweep_run_row_set(&change, RUN_COLUMN_STARTED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	sweep_run_row_set(&change, RUN_COLUMN_PID, Int32GetDatum(MyProcPid));
+	sweep_run_row_set_null(&change, RUN_COLUMN_BUCKET);
+	sweep_run_row_set_null(&change, RUN_COLUMN_SHARES_LEFT);
+	if (run->share != NULL)
+	{
+		sweep_run_row_set(&change, RUN_COLUMN_BUCKET, Int32GetDatum(run->share->claim.bucket));
+		sweep_run_row_set(&change, RUN_COLUMN_SHARES_LEFT, Int32GetDatum(run->shares_left));
+	}
+	if (!sweep_run_row_change(&place, run->run_id, "waiting", &change))
+		return false;
+	run->state.tid = place;
+	return true;
+}
+
+/* Wherever it is now; in a session it has always to be looked for. */
+static bool
+update_row(SweepRun *run)
+{
+	Datum		values[4] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid)};
+
+	if (run->share != NULL)
+	{
+		values[2] = Int32GetDatum(run->share->claim.bucket);
+		values[3] = Int32GetDatum(run->shares_left);
+	}
+	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->share != NULL ? NULL : "  nn") == 0)
+		return false;
+	run->state.tid = sweep_sql_tid(1);
+	return true;
 }
 
 /* The run could not begin, or was stopped before: its row still waits, and is ended as such. */

@@ -8,6 +8,7 @@
 #include "lease.h"
 #include "loop.h"
 #include "shared.h"
+#include "sql.h"
 #include "step.h"
 #include "storage/itemptr.h"
 
@@ -50,6 +51,7 @@ typedef struct SweepRun
 	char	   *bucket_key;
 	char	   *buckets_function;	/* NULL = there are always so many */
 	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
+	SweepExtension extension;	/* where the scheduler has found it */
 	int32		wanted_bucket;	/* what the share before it has left unfinished; -1 = any */
 
 	/* State */

@@ -234,7 +234,9 @@ startable_work(void *arg)
 		startable->run.context = scheduler.tick_context;
 		startable->run.run_id = sweep_sql_int64(1);
 		startable->expected_rows = sweep_sql_int64(2);
-		sweep_definition_read(&startable->run, 3);
+		startable->run.extension = *sweep_sql_extension();
+		startable->run.state.tid = sweep_sql_tid(3);
+		sweep_definition_read(&startable->run, 4);
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}

@@ -16,7 +16,6 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
-#include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -44,9 +43,7 @@ struct SweepPlan
 
 static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
-static Oid	extension_id = InvalidOid;
-static Oid	extension_owner = InvalidOid;
-static Oid	batch_type = InvalidOid;
+static SweepExtension extension;
 static uint64 current_row = 0;
 
 static void begin_transaction(void);
@@ -216,15 +213,15 @@ sweep_sql_open_gate(void)
 {
 	LOCKTAG		tag;
 
-	if (!OidIsValid(extension_id) && !find_extension())
+	if (!OidIsValid(extension.id) && !find_extension())
 		return false;
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension_id, 0);
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension.id, 0);
 	if (LockAcquire(&tag, AccessShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("extension pg_sweep is being altered or dropped")));
 	AcceptInvalidationMessages();
-	if (SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(batch_type)))
+	if (SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type)))
 		return true;
 	return find_extension();
 }
@@ -233,37 +230,42 @@ static bool
 find_extension(void)
 {
 	Oid			schema = get_namespace_oid("sweep", true);
-	HeapTuple	tuple;
+	HeapTuple	tuple = NULL;
 
-	extension_id = get_extension_oid("pg_sweep", true);
-	if (!OidIsValid(extension_id) || !OidIsValid(schema))
+	extension.id = get_extension_oid("pg_sweep", true);
+	if (OidIsValid(extension.id) && OidIsValid(schema))
 	{
-		extension_id = InvalidOid;
-		return false;
+		extension.run_table = get_relname_relid("run_live", schema);
+		extension.batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
+		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(extension.batch_type));
 	}
-	batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
-	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(batch_type));
 	if (!HeapTupleIsValid(tuple))
 	{
-		extension_id = InvalidOid;
+		extension.id = InvalidOid;
 		return false;
 	}
 	/* The objects of an extension belong to whoever created it. */
-	extension_owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
+	extension.owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
 	ReleaseSysCache(tuple);
 	return true;
 }
 
-Oid
-sweep_sql_batch_type(void)
+const SweepExtension *
+sweep_sql_extension(void)
 {
-	return batch_type;
+	return &extension;
+}
+
+void
+sweep_sql_assume_extension(const SweepExtension *found)
+{
+	extension = *found;
 }
 
 void
 sweep_sql_begin_call(void)
 {
-	if ((!OidIsValid(extension_id) || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(batch_type))) && !find_extension())
+	if ((!OidIsValid(extension.id) || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) && !find_extension())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to SPI");
@@ -286,7 +288,7 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	uint64		count;
 
 	GetUserIdAndSecContext(&user, &security_context);
-	SetUserIdAndSecContext(extension_owner, security_context | SECURITY_LOCAL_USERID_CHANGE);
+	SetUserIdAndSecContext(extension.owner, security_context | SECURITY_LOCAL_USERID_CHANGE);
 	if (strcmp(namespace_search_path, SAFE_PATH) != 0)
 	{
 		nest_level = NewGUCNestLevel();

@@ -45,8 +45,23 @@ extern void sweep_sql_end_transaction(void);
  */
 extern bool sweep_sql_open_gate(void);
 
-/* The type sweep.batch; the gate must have been opened. */
-extern Oid	sweep_sql_batch_type(void);
+/* What the gate has found. */
+typedef struct SweepExtension
+{
+	Oid			id;
+	Oid			owner;
+	Oid			batch_type;		/* sweep.batch */
+	Oid			run_table;		/* sweep.run_live */
+} SweepExtension;
+
+/* The gate must have been opened. */
+extern const SweepExtension *sweep_sql_extension(void);
+
+/*
+ * Before the gate is opened for the first time: what another process of this database has found, to spare
+ * this one the search. The gate looks whether it is still so.
+ */
+extern void sweep_sql_assume_extension(const SweepExtension *found);
 
 /*
  * Executes a constant statement as the owner of the extension, under a safe search_path, and returns

@@ -99,7 +99,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT r.run_id, r.expected_rows, " JOB_COLUMNS "r.args, r.shares_left, r.bucket FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
+		"SELECT r.run_id, r.expected_rows, r.place, " JOB_COLUMNS "r.args, r.shares_left, r.bucket FROM sweep._startable_runs($1) AS r, LATERAL (SELECT (r.definition).*) AS j", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake() - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3)", 3, {INT8OID, TEXTOID, TEXTOID}},

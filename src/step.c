@@ -61,7 +61,7 @@ PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
 SweepStep *
 sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql)
 {
-	Oid			batch_type = sweep_sql_batch_type();
+	Oid			batch_type = sweep_sql_extension()->batch_type;
 	MemoryContext old;
 	SweepStep  *prepared;
 
@@ -80,7 +80,7 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 SweepStep *
 sweep_step_prepare_pick(MemoryContext context, const char *name)
 {
-	Oid			batch_type = sweep_sql_batch_type();
+	Oid			batch_type = sweep_sql_extension()->batch_type;
 
 	return prepare_function(context, name, 1, &batch_type);
 }
@@ -88,13 +88,13 @@ sweep_step_prepare_pick(MemoryContext context, const char *name)
 SweepStep *
 sweep_step_prepare_rescue(MemoryContext context, const char *name)
 {
-	return prepare_function(context, name, 2, (Oid[]) {sweep_sql_batch_type(), JSONBOID});
+	return prepare_function(context, name, 2, (Oid[]) {sweep_sql_extension()->batch_type, JSONBOID});
 }
 
 SweepStep *
 sweep_step_prepare_count(MemoryContext context, const char *name)
 {
-	Oid			batch_type = sweep_sql_batch_type();
+	Oid			batch_type = sweep_sql_extension()->batch_type;
 
 	return prepare_function(context, name, 1, &batch_type);
 }
@@ -292,7 +292,7 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
 	if (!sweep_sql_open_gate())
 		elog(ERROR, "extension pg_sweep does not exist");
-	types[1] = sweep_sql_batch_type();
+	types[1] = sweep_sql_extension()->batch_type;
 	GetUserIdAndSecContext(&user, &security_context);
 	SetUserIdAndSecContext(role, security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	(void) parse_analyze_fixedparams(raw, source, types, 2, NULL);

@@ -216,7 +216,7 @@ COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once pe
 
 -- ------------------------------------------------------------------ starts
 CREATE FUNCTION sweep._startable_runs(at timestamptz)
-	RETURNS TABLE (run_id bigint, job text, run_as oid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
+	RETURNS TABLE (run_id bigint, job text, run_as oid, place tid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -227,7 +227,7 @@ BEGIN
 	END IF;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
+	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, r.ctid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
 			AND (r.trigger = 'manual' OR at_home AND s.paused_at IS NULL
