@@ -30,6 +30,7 @@ SOURCES = \
 	src/lease.c \
 	src/bucket.c \
 	src/worker.c \
+	src/function.c \
 	src/step.c \
 	src/run_row.c \
 	src/consumer_note.c \

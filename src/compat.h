@@ -61,6 +61,7 @@ sweep_wait_event(void)
 #if PG_VERSION_NUM >= 160000
 #include "utils/acl.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_proc.h"
 #define sweep_database_is_owned(database, role) \
 	object_ownercheck(DatabaseRelationId, (database), (role))
 #else
@@ -68,6 +69,20 @@ sweep_wait_event(void)
 #define sweep_database_is_owned(database, role) \
 	pg_database_ownercheck((database), (role))
 #endif
+
+/* 16: so does one for any other right. */
+static inline void
+sweep_check_execute(Oid function, const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	AclResult	result = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
+#else
+	AclResult	result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
+#endif
+
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, OBJECT_FUNCTION, name);
+}
 
 /* 16: takes a last argument, for updates. Entries in the tolerant indexes may be duplicates. */
 #include "executor/executor.h"
@@ -89,14 +104,18 @@ sweep_wait_event(void)
 	index_beginscan((relation), (index), (snapshot), (keys), 0)
 #endif
 
-/* 16: an update says which indexes need an entry, not only whether any does. */
+/* 16: an update says which indexes need an entry, not only whether any does; maybe only those that summarize. */
 #include "access/tableam.h"
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes SweepUpdateIndexes;
 #define SWEEP_UPDATE_NO_INDEX TU_None
+#define sweep_update_index_tuples(relation, slot, estate, indexes) \
+	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL, (indexes) == TU_Summarizing)
 #else
 typedef bool SweepUpdateIndexes;
 #define SWEEP_UPDATE_NO_INDEX false
+#define sweep_update_index_tuples(relation, slot, estate, indexes) \
+	sweep_insert_index_tuples((relation), (slot), (estate))
 #endif
 
 /* 16: takes a place for soft errors. */

@@ -2,8 +2,8 @@
  * preview.c
  *		sweep.preview: one batch of a job, rolled back, with the plans of its statements.
  *
- * The plan of a call of a function says nothing, so the statements inside of the step are caught as they
- * end, by executor hooks that are installed by the first preview of a process and idle otherwise.
+ * The call of a step has no plan, so the statements inside of it are caught as they end, by executor hooks
+ * that are installed by the first preview of a process and idle otherwise.
  */
 #include "postgres.h"
 

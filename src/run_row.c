@@ -2,13 +2,13 @@
  * run_row.c
  *		The row of a run in sweep.run_live, changed in place.
  *
- * Called by run.c for the row that says that a run has begun. A fresh process has no plans and
- * hardly any caches: to parse and plan an UPDATE there takes longer than all the rest that is ours between sweep.start
- * and the first batch. The place of the row is known, so the table itself is all that is needed.
+ * Called by run.c for the row that says that a run has begun, and by unit.c for each batch. A fresh process
+ * has no plans and hardly any caches: to parse and plan an UPDATE there takes longer than all the rest that is
+ * ours between sweep.start and the first batch. In a batch, to start and end its executor takes several times
+ * what is done here. The place of the row is known, so the table itself is all that is needed.
  *
- * What an UPDATE would do beyond this is done by one: nobody has triggers, rules or policies on this table,
- * the values are within their domains, and its only index is that of the key. Whatever is out
- * of the ordinary (the row has moved, is being changed, the table has other columns) is left to
+ * What an UPDATE would do beyond this is done by one: the values are within their domains. Whatever is out
+ * of the ordinary (the row has moved, is being changed, the table has other columns or a trigger) is left to
  * a statement by the caller.
  */
 #include "postgres.h"
@@ -27,10 +27,14 @@
 #include "run_row.h"
 #include "sql.h"
 
+/* When no more than this is left on its page, the old versions of the row are removed. */
+#define SCARCE_SPACE (BLCKSZ / 4)
+
 static bool find_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row);
+static void prune_page(Relation table, BlockNumber block);
 static bool is_meant(TupleTableSlot *row, int64 run_id, const char *status);
 static bool replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change);
-static void insert_index_entry(Relation table, TupleTableSlot *row);
+static void insert_index_entries(Relation table, TupleTableSlot *row, SweepUpdateIndexes indexes);
 
 void
 sweep_run_row_set(SweepRunChange *change, SweepRunColumn column, Datum value)
@@ -68,9 +72,29 @@ sweep_run_row_change(ItemPointer place, int64 run_id, const char *status, const 
 static bool
 find_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row)
 {
-	return RelationGetNumberOfAttributes(table) == RUN_COLUMN_COUNT && ItemPointerIsValid(place) &&
-		ItemPointerGetBlockNumber(place) < RelationGetNumberOfBlocks(table) &&
-		table_tuple_fetch_row_version(table, place, snapshot, row);
+	if (RelationGetNumberOfAttributes(table) != RUN_COLUMN_COUNT || table->trigdesc != NULL || !ItemPointerIsValid(place) ||
+		ItemPointerGetBlockNumber(place) >= RelationGetNumberOfBlocks(table))
+		return false;
+	prune_page(table, ItemPointerGetBlockNumber(place));
+	return table_tuple_fetch_row_version(table, place, snapshot, row);
+}
+
+/*
+ * Who reads a row by its place does not tidy its page. Full of dead versions it would make the next one go
+ * to another page, with an entry in the index, and the table grow until it is vacuumed.
+ */
+static void
+prune_page(Relation table, BlockNumber block)
+{
+	Buffer		buffer;
+
+	if (table->rd_tableam != GetHeapamTableAmRoutine())
+		return;
+	buffer = ReadBuffer(table, block);
+	/* Looked at without a lock, like PostgreSQL itself does: it is no more than a hint. */
+	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < SCARCE_SPACE)
+		heap_page_prune_opt(table, buffer);
+	ReleaseBuffer(buffer);
 }
 
 static bool
@@ -102,22 +126,22 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	{
 		*place = new_row->tts_tid;
 		if (update_indexes != SWEEP_UPDATE_NO_INDEX)
-			insert_index_entry(table, new_row);
+			insert_index_entries(table, new_row, update_indexes);
 	}
 	ExecDropSingleTupleTableSlot(new_row);
 	return result == TM_Ok;
 }
 
-/* The new version is on another page than the old one. */
+/* The new version is on another page than the old one, or somebody has put an index on what has changed. */
 static void
-insert_index_entry(Relation table, TupleTableSlot *row)
+insert_index_entries(Relation table, TupleTableSlot *row, SweepUpdateIndexes indexes)
 {
 	EState	   *estate = CreateExecutorState();
 	ResultRelInfo *relation = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(relation, table, 0, NULL, 0);
 	ExecOpenIndices(relation, false);
-	(void) sweep_insert_index_tuples(relation, row, estate);
+	(void) sweep_update_index_tuples(relation, row, estate, indexes);
 	ExecCloseIndices(relation);
 	FreeExecutorState(estate);
 }

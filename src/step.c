@@ -1,11 +1,11 @@
 /*
  * step.c
- *		Builds the one statement of the engine that is not constant, and calls it.
+ *		Calls the functions of a job, or executes its statement.
  *
  * A step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is
- * looked up as a function of exactly one sweep.batch, and the call is made from the names of that
- * function, never from the text. A batch_sql is the job's own statement; it was checked to be a single
- * one that changes or reads rows.
+ * looked up as a function of exactly one sweep.batch, and the call is made from what was found, never from
+ * the text; see function.c. A batch_sql is the job's own statement; it was checked to be a single one that changes or
+ * reads rows.
  */
 #include "postgres.h"
 
@@ -25,6 +25,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "function.h"
 #include "sql.h"
 #include "step.h"
 
@@ -44,36 +45,30 @@ enum
 
 struct SweepStep
 {
-	bool		is_statement;
-	SweepPlan  *plan;
 	TupleDesc	batch_desc;
+	SweepFunction *function;	/* returns one sweep.progress; NULL = anything else, by a plan */
+	SweepPlan  *plan;
 };
 
 static SweepStep *prepare_function(MemoryContext context, const char *name, int count, Oid *types);
+static SweepStep *prepare_progress(MemoryContext context, const char *name, int count);
+static SweepStep *create_step(MemoryContext context);
 static char *call_text(const char *name, int count, Oid *types);
 static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
 static void place_error(void *source);
-static void read_progress(SweepProgress *progress, uint64 rows, MemoryContext context);
 
 PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
 
 SweepStep *
 sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql)
 {
-	Oid			batch_type = sweep_sql_extension()->batch_type;
-	MemoryContext old;
 	SweepStep  *prepared;
 
 	if (step != NULL)
-		return prepare_function(context, step, 1, &batch_type);
-	old = MemoryContextSwitchTo(context);
-	prepared = palloc0(sizeof(SweepStep));
-	prepared->is_statement = true;
-	prepared->batch_desc = lookup_rowtype_tupdesc_copy(batch_type, -1);
-	BlessTupleDesc(prepared->batch_desc);
-	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, batch_type});
-	MemoryContextSwitchTo(old);
+		return prepare_progress(context, step, 1);
+	prepared = create_step(context);
+	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_sql_extension()->batch_type});
 	return prepared;
 }
 
@@ -88,7 +83,7 @@ sweep_step_prepare_pick(MemoryContext context, const char *name)
 SweepStep *
 sweep_step_prepare_rescue(MemoryContext context, const char *name)
 {
-	return prepare_function(context, name, 2, (Oid[]) {sweep_sql_extension()->batch_type, JSONBOID});
+	return prepare_progress(context, name, 2);
 }
 
 SweepStep *
@@ -141,10 +136,9 @@ sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, Memory
 void
 sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context)
 {
-	Datum		values[] = {batch_datum(rescue, batch), JsonbPGetDatum(error)};
+	NullableDatum arguments[] = {{.value = batch_datum(rescue, batch)}, {.value = JsonbPGetDatum(error)}};
 
-	memset(progress, 0, sizeof(*progress));
-	read_progress(progress, sweep_sql_execute_plan(rescue->plan, values, NULL), context);
+	sweep_function_call(rescue->function, arguments, progress, context);
 }
 
 void
@@ -160,31 +154,45 @@ void
 sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context)
 {
 	Datum		datum = batch_datum(step, batch);
-	uint64		rows;
 
-	memset(progress, 0, sizeof(*progress));
-	if (step->is_statement)
+	if (step->function == NULL)
 	{
 		Datum		values[] = {Int32GetDatum(batch->size), datum};
 
-		progress->rows = (int64) sweep_sql_execute_plan(step->plan, values, NULL);
-		return;
+		*progress = (SweepProgress) {.rows = (int64) sweep_sql_execute_plan(step->plan, values, NULL)};
 	}
-	rows = sweep_sql_execute_plan(step->plan, &datum, NULL);
-	read_progress(progress, rows, context);
+	else
+		sweep_function_call(step->function, &(NullableDatum) {.value = datum}, progress, context);
 }
 
 static SweepStep *
 prepare_function(MemoryContext context, const char *name, int count, Oid *types)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
-	SweepStep  *prepared = palloc0(sizeof(SweepStep));
+	SweepStep  *prepared = create_step(context);
 
-	prepared->batch_desc = lookup_rowtype_tupdesc_copy(types[0], -1);
-	BlessTupleDesc(prepared->batch_desc);
 	prepared->plan = sweep_sql_prepare(call_text(name, count, types), count, types);
-	MemoryContextSwitchTo(old);
 	return prepared;
+}
+
+static SweepStep *
+prepare_progress(MemoryContext context, const char *name, int count)
+{
+	SweepStep  *prepared = create_step(context);
+
+	prepared->function = sweep_function_find(context, name, count);
+	return prepared;
+}
+
+static SweepStep *
+create_step(MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	SweepStep  *step = palloc0(sizeof(SweepStep));
+
+	step->batch_desc = lookup_rowtype_tupdesc_copy(sweep_sql_extension()->batch_type, -1);
+	BlessTupleDesc(step->batch_desc);
+	MemoryContextSwitchTo(old);
+	return step;
 }
 
 static char *
@@ -242,24 +250,6 @@ items_datum(const SweepBatch *batch)
 	for (int i = 0; i < batch->item_count; i++)
 		elements[i] = JsonbPGetDatum(batch->items[i]);
 	return PointerGetDatum(construct_array(elements, batch->item_count, JSONBOID, -1, false, TYPALIGN_INT));
-}
-
-static void
-read_progress(SweepProgress *progress, uint64 rows, MemoryContext context)
-{
-	if (rows != 1 || sweep_sql_is_null(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("step returned no number of rows"),
-				 errhint("Return a sweep.progress whose rows is the number of rows handled, 0 when nothing is left.")));
-	progress->rows = sweep_sql_int64(1);
-	if (progress->rows < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("step returned %lld rows", (long long) progress->rows),
-				 errhint("The rows of sweep.progress must be zero or more.")));
-	progress->cursor = sweep_sql_jsonb(2, context);
-	progress->detail = sweep_sql_jsonb(3, context);
 }
 
 /*

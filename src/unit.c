@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -19,6 +20,7 @@
 #include "guard.h"
 #include "lease.h"
 #include "report.h"
+#include "run_row.h"
 #include "share.h"
 #include "unit.h"
 
@@ -28,6 +30,8 @@
 static void set_synchronous_commit(SweepRun *run, const char *value);
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
+static bool save_progress(SweepRun *run);
+static void set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value);
 static Jsonb *copy_jsonb(Jsonb *source);
 
 bool
@@ -184,6 +188,8 @@ sweep_unit_save(SweepRun *run)
 	Datum		values[12] = {0};
 	char		nulls[13] = "            ";
 
+	if (reason == NULL && save_progress(run))
+		return;
 	values[0] = PointerGetDatum(&run->next.tid);
 	values[1] = Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX));
 	values[2] = Int64GetDatum(run->next.loop.rows);
@@ -209,6 +215,32 @@ sweep_unit_save(SweepRun *run)
 	run->next.tid = sweep_sql_tid(1);
 	if (reason != NULL)
 		sweep_share_end(run);
+}
+
+/* Without SQL, which takes longer for it than the engine for all the rest; the outcome is left to SQL. */
+static bool
+save_progress(SweepRun *run)
+{
+	SweepRunChange change = {0};
+
+	if (XactReadOnly)
+		return false;
+	sweep_run_row_set(&change, RUN_COLUMN_BATCHES, Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX)));
+	sweep_run_row_set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
+	sweep_run_row_set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
+	sweep_run_row_set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
+	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
+	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
+	return sweep_run_row_change(&run->next.tid, run->run_id, "running", &change);
+}
+
+static void
+set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value)
+{
+	if (value != NULL)
+		sweep_run_row_set(change, column, JsonbPGetDatum(value));
+	else
+		sweep_run_row_set_null(change, column);
 }
 
 void

@@ -1,0 +1,155 @@
+/*
+ * function.c
+ *		The call of a function of a job that returns one sweep.progress.
+ *
+ * Called by step.c for steps and rescue functions. There is no statement around the call: to start and end
+ * its executor would take as long as a small step itself, and in a fresh process it would have to be planned
+ * first. What a statement does for a function is done here: a snapshot of its own, the right to execute,
+ * statistics. It is looked up again whenever some function was changed, so a run notices in its next batch
+ * what has become of its step.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "pgstat.h"
+#include "parser/parse_func.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "function.h"
+#include "sql.h"
+
+/* Columns of sweep.progress. */
+enum
+{
+	PROGRESS_ROWS,
+	PROGRESS_CURSOR,
+	PROGRESS_DETAIL,
+	PROGRESS_COLUMNS
+};
+
+struct SweepFunction
+{
+	char	   *name;
+	int			argument_count;
+	Oid			id;
+	uint64		found_at;		/* function_changes when it was looked up; 0 = not yet */
+};
+
+/* Counts what may have changed, moved or renamed a function. */
+static uint64 function_changes = 0;
+
+static void note_change(Datum arg, int cache, uint32 hash);
+static void find(SweepFunction *function);
+static void read_progress(SweepProgress *progress, Datum result, MemoryContext context);
+
+SweepFunction *
+sweep_function_find(MemoryContext context, const char *name, int argument_count)
+{
+	SweepFunction *function = MemoryContextAllocZero(context, sizeof(SweepFunction));
+
+	if (function_changes == 0)
+	{
+		CacheRegisterSyscacheCallback(PROCOID, note_change, 0);
+		CacheRegisterSyscacheCallback(NAMESPACEOID, note_change, 0);
+		function_changes = 1;
+	}
+	function->name = MemoryContextStrdup(context, name);
+	function->argument_count = argument_count;
+	find(function);
+	return function;
+}
+
+void
+sweep_function_call(SweepFunction *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context)
+{
+	FmgrInfo	info;
+	LOCAL_FCINFO(call, 2);
+	PgStat_FunctionCallUsage usage;
+	Datum		result;
+
+	find(function);
+	sweep_check_execute(function->id, function->name);
+	InvokeFunctionExecuteHook(function->id);
+	/* Anew each time: what a function was compiled to must not outlive its definition. */
+	fmgr_info(function->id, &info);
+	InitFunctionCallInfoData(*call, &info, function->argument_count, InvalidOid, NULL, NULL);
+	memcpy(call->args, arguments, function->argument_count * sizeof(NullableDatum));
+
+	/* It sees what was done before it in this transaction, and what others have committed until now. */
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_init_function_usage(call, &usage);
+	result = FunctionCallInvoke(call);
+	pgstat_end_function_usage(&usage, true);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	read_progress(progress, call->isnull ? (Datum) 0 : result, context);
+}
+
+static void
+note_change(Datum arg, int cache, uint32 hash)
+{
+	function_changes++;
+}
+
+static void
+find(SweepFunction *function)
+{
+	Oid			types[] = {sweep_sql_extension()->batch_type, JSONBOID};
+	uint64		changes = function_changes;
+	Oid			schema;
+	Oid			found;
+
+	if (function->found_at == changes)
+		return;
+	schema = get_namespace_oid("sweep", false);
+	found = LookupFuncName(sweep_qualified_name_list(function->name), function->argument_count, types, false);
+	if (get_func_prokind(found) != PROKIND_FUNCTION || get_func_retset(found) ||
+		get_func_rettype(found) != GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("progress"), ObjectIdGetDatum(schema)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("function %s does not return sweep.progress", function->name)));
+	function->id = found;
+	function->found_at = changes;
+}
+
+static void
+read_progress(SweepProgress *progress, Datum result, MemoryContext context)
+{
+	Datum		values[PROGRESS_COLUMNS];
+	bool		nulls[PROGRESS_COLUMNS] = {[PROGRESS_ROWS] = true};
+	MemoryContext old;
+
+	if (result != (Datum) 0)
+	{
+		HeapTupleHeader header = DatumGetHeapTupleHeader(result);
+
+		for (int i = 0; i < PROGRESS_COLUMNS; i++)
+			values[i] = GetAttributeByNum(header, (AttrNumber) (i + 1), &nulls[i]);
+	}
+	if (nulls[PROGRESS_ROWS])
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("step returned no number of rows"),
+				 errhint("Return a sweep.progress whose rows is the number of rows handled, 0 when nothing is left.")));
+	progress->rows = DatumGetInt64(values[PROGRESS_ROWS]);
+	if (progress->rows < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("step returned %lld rows", (long long) progress->rows),
+				 errhint("The rows of sweep.progress must be zero or more.")));
+	old = MemoryContextSwitchTo(context);
+	progress->cursor = nulls[PROGRESS_CURSOR] ? NULL : DatumGetJsonbPCopy(values[PROGRESS_CURSOR]);
+	progress->detail = nulls[PROGRESS_DETAIL] ? NULL : DatumGetJsonbPCopy(values[PROGRESS_DETAIL]);
+	MemoryContextSwitchTo(old);
+}
