@@ -79,24 +79,23 @@ BEGIN
 				AND created_at = last_at AND project_id = last_project AND id > last_id
 			LIMIT b.size * many) AS same) = b.size * many THEN
 		RETURN QUERY
-			SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
-					'partition_id', p.partition_id, 'lock_version', p.lock_version)
-			FROM p_ci_builds AS p
-			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
-				AND created_at = last_at AND project_id = last_project AND id > last_id
-				AND created_at < coalesce(created_before, 'infinity'::timestamp)
-				AND (updated_before IS NULL OR updated_at < updated_before)
-				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
-			ORDER BY id
-			LIMIT b.size;
+			SELECT pg_catalog.to_jsonb(p)
+			FROM (SELECT created_at, project_id, id, partition_id, lock_version
+				FROM p_ci_builds
+				WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+					AND created_at = last_at AND project_id = last_project AND id > last_id
+					AND created_at < coalesce(created_before, 'infinity'::timestamp)
+					AND (updated_before IS NULL OR updated_at < updated_before)
+					AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+				ORDER BY id
+				LIMIT b.size) AS p;
 		IF FOUND THEN
 			RETURN;
 		END IF;
 	END IF;
 
 	RETURN QUERY
-		SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
-				'partition_id', p.partition_id, 'lock_version', p.lock_version)
+		SELECT pg_catalog.to_jsonb(p)
 		FROM (
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
