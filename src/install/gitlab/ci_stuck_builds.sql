@@ -79,24 +79,23 @@ BEGIN
 				AND created_at = last_at AND project_id = last_project AND id > last_id
 			LIMIT b.size * many) AS same) = b.size * many THEN
 		RETURN QUERY
-			SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
-					'partition_id', p.partition_id, 'lock_version', p.lock_version)
-			FROM p_ci_builds AS p
-			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
-				AND created_at = last_at AND project_id = last_project AND id > last_id
-				AND created_at < coalesce(created_before, 'infinity'::timestamp)
-				AND (updated_before IS NULL OR updated_at < updated_before)
-				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
-			ORDER BY id
-			LIMIT b.size;
+			SELECT pg_catalog.to_jsonb(p)
+			FROM (SELECT created_at, project_id, id, partition_id, lock_version
+				FROM p_ci_builds
+				WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+					AND created_at = last_at AND project_id = last_project AND id > last_id
+					AND created_at < coalesce(created_before, 'infinity'::timestamp)
+					AND (updated_before IS NULL OR updated_at < updated_before)
+					AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+				ORDER BY id
+				LIMIT b.size) AS p;
 		IF FOUND THEN
 			RETURN;
 		END IF;
 	END IF;
 
 	RETURN QUERY
-		SELECT pg_catalog.jsonb_build_object('created_at', p.created_at, 'project_id', p.project_id, 'id', p.id,
-				'partition_id', p.partition_id, 'lock_version', p.lock_version)
+		SELECT pg_catalog.to_jsonb(p)
 		FROM (
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
@@ -124,8 +123,10 @@ COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_s
 
 -- One item, of which there are as many as there are builds, has the statement
 -- below to itself, with as few expressions around it as can be: PL/pgSQL prepares
--- each of them anew in every transaction. The reason is a number there, for the
--- way that suits any column costs as much as all that is saved.
+-- each of them anew in every transaction. Results that nobody reads are assigned,
+-- for PERFORM starts the executor for what an assignment evaluates by itself. The
+-- reason is a number there, for the way that suits any column costs as much as all
+-- that is saved.
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
@@ -133,10 +134,13 @@ AS $$
 DECLARE
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
 	item jsonb := b.items[1];
-	dropped record;
+	runner bigint;
+	pipeline bigint;
+	path text;
+	message_id bigint;
 	unwritten jsonb[];
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	path := set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	IF b.items[2] IS NULL AND pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid = 'int'::regtype::oid THEN
 		UPDATE p_ci_builds AS p
 			SET status = b.args ->> 'final_status'::text,
@@ -152,14 +156,13 @@ BEGIN
 					OR p.updated_at < at - (b.args ->> 'updated_older_than'::text)::interval)
 				AND (b.args ->> 'scheduled_older_than'::text IS NULL
 					OR p.scheduled_at < (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC')
-			RETURNING p.id, p.runner_id, p.commit_id INTO dropped;
+			RETURNING p.runner_id, p.commit_id INTO runner, pipeline;
 		IF FOUND THEN
-			IF dropped.commit_id IS NOT NULL THEN
-				PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', dropped.commit_id), dropped.commit_id::text);
-			END IF;
+			message_id := CASE WHEN pipeline IS NOT NULL
+				THEN sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', pipeline), pipeline::text) END;
 			IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
-				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.id,
-					coalesce(dropped.runner_id::text, 'none'), b.args ->> 'status'::text, b.args ->> 'failure_reason'::text;
+				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', item ->> 'id'::text,
+					coalesce(runner::text, 'none'), b.args ->> 'status'::text, b.args ->> 'failure_reason'::text;
 			END IF;
 			RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
 		END IF;
