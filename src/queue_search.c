@@ -84,7 +84,7 @@ static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static void search_lane(Search *search, int lane);
 static bool add_found(Search *search, HeapTuple tuple);
-static bool can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id);
+static bool can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free);
 static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
@@ -362,13 +362,15 @@ add_found(Search *search, HeapTuple tuple)
 
 	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
 	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
-	if (!can_be_claimed(search, tuple, message.lane, message.message_id))
-		return false;
 	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
+	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
+	/* The first claim does; one that has failed was claimed before. */
+	if (!can_be_claimed(search, tuple, &message,
+						!is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0))
+		return false;
 	if (SWEEP_LANE_IS_DELAYED(message.lane))
 		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
 	ItemPointerCopy(&tuple->t_self, &message.tid);
-	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
 	if (!is_null && search->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING)
 	{
 		text	   *text_key = DatumGetTextPP(key);
@@ -380,25 +382,30 @@ add_found(Search *search, HeapTuple tuple)
 }
 
 /*
- * Not what is held already, or was; not rows of this very transaction, nor those that an open
- * transaction is removing. When it does not commit, what is held is given back, and a statement that is
- * not ours has the queue looked at from its start.
+ * Not what is held already, or was; not what this very transaction has inserted or put off, nor what an
+ * open one is removing or putting off. When that does not commit, what is held is given back, and a
+ * statement that is not ours has the queue looked at from its start.
+ *
+ * A row that an open transaction has only updated to give its key free is not left out: when that claim
+ * is forgotten, nobody else comes back to it. Who claims it must lock the row first, so it waits.
  */
 static bool
-can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id)
+can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free)
 {
 	HeapTupleHeader header = tuple->t_data;
 	SweepQueueSlot *slot;
 	bool		exists;
 
-	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
+		!(gives_key_free && (header->t_infomask & HEAP_UPDATED)))
 		return false;
 	if (!(header->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		!(gives_key_free && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) &&
 		TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header)))
 		return false;
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	exists = slot != NULL && sweep_hold_exists(slot, lane, message_id);
+	exists = slot != NULL && sweep_hold_exists(slot, message->lane, message->message_id);
 	sweep_queue_unlock();
 	return !exists;
 }

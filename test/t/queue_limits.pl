@@ -29,6 +29,28 @@ soon($node, q{SELECT count(*) FROM sweep.claim('a2', 100, '100 ms')}, '64', 'unt
 soon($node, q{SELECT count(*) FROM sweep.claim('a3', 10, '1 h')}, '10', 'and those of the next one');
 is(claim('a1', 1, '1 h'), 1, 'what was forgotten is found again');
 
+# ---------------------------------------------------------------- a claim that is forgotten while its transaction, which has given a key free, is open
+for my $case ('another session', 'the same transaction')
+{
+	my $session = session($node);
+
+	$node->safe_psql('postgres', q{SELECT sweep.create_queue('k')});
+	$node->safe_psql('postgres', q{SELECT sweep.send('k', '1', 'key')});
+	$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_series(1, 3) AS i; SELECT sweep.send_many('a1', array_fill('1'::jsonb, ARRAY[100]))});
+	is($session->query_safe(q{BEGIN; SELECT payload FROM sweep.claim('k', 1, '1 microsecond')}), '1', "$case: claimed for a moment");
+	is(claim('a1', 100, '1 h'), 64, "$case: claims of another queue need its place");
+	$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
+	is($session->query_safe(q{SELECT payload FROM sweep.claim('k')}), '1', "$case: can claim it again") if $case eq 'the same transaction';
+	is(claim('k', 1, '1 h'), 0, "$case: nobody else while it is open");
+	$session->query_safe($case eq 'the same transaction' ? 'ROLLBACK' : 'COMMIT');
+	$session->quit;
+	soon($node, q{SELECT payload FROM sweep.claim('k')}, '1', "$case: it comes again");
+	$node->safe_psql('postgres', q{SELECT sweep.drop_queue('k')});
+}
+$node->safe_psql('postgres', q{SELECT sweep.send_many('a' || i, array_fill('1'::jsonb, ARRAY[100])) FROM generate_series(1, 3) AS i});
+is(claim('a1', 1, '1 h'), 1, 'one queue has a lease');
+is(claim('a3', 10, '1 h'), 10, 'and another one');
+
 # ---------------------------------------------------------------- queues in use at a time
 is(claim('a4', 1, '1 h'), 'queue "a4" cannot be claimed from: too many queues are in use', 'two queues have leases');
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
