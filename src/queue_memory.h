@@ -8,7 +8,8 @@
 #include "port/atomics.h"
 #include "queue_shared.h"
 
-#define SWEEP_COUNTED_DATABASES 32
+/* As many as have a scheduler, see shared.h. */
+#define SWEEP_COUNTED_DATABASES 128
 
 /* What is known of a database. */
 typedef struct SweepQueueDatabase
@@ -60,5 +61,8 @@ extern const SweepQueueMemory *sweep_queue_memory(void);
 /* For sweep_queue_apply_change: whether the counters are to have this commit, and that they are not right. */
 extern bool sweep_queue_count_wants(Oid relation, FullTransactionId xid);
 extern void sweep_queue_count_spoil(Oid database);
+
+/* For sweep_queue_forget_database. */
+extern void sweep_queue_count_forget(Oid database);
 
 #endif							/* SWEEP_QUEUE_MEMORY_H */

@@ -174,6 +174,7 @@ sweep_queue_note_prepared_transactions(Oid relation)
 {
 	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
 	bool		known;
+	bool		noted = true;
 	uint64		count;
 
 	sweep_queue_lock(LW_SHARED);
@@ -189,9 +190,11 @@ sweep_queue_note_prepared_transactions(Oid relation)
 		for (uint64 i = 0; i < count; i++)
 		{
 			sweep_sql_row(i);
-			(void) sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
+			noted &= sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
 		}
-		sweep_queue_set_knows_prepared(relation);
+		/* Else the next search tries again. */
+		if (noted)
+			sweep_queue_set_knows_prepared(relation);
 	}
 	sweep_queue_unlock();
 	sweep_sql_end_call();

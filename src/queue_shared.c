@@ -25,10 +25,11 @@
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
-static SweepQueueSlot *find_free_slot(Oid relation);
+static SweepQueueSlot *find_free_slot(void);
+static void drop_slot(SweepQueueSlot *slot);
 static void flush_found(SweepQueueSlot *slot);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
-static void apply_foreign_change(bool emptied);
+static void apply_foreign_change(const SweepQueueChange *change);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
 
 SweepQueueSlot *
@@ -59,9 +60,9 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 
 	if (slot != NULL)
 		return slot;
-	slot = find_free_slot(relation);
+	slot = find_free_slot();
 	if (slot == NULL && sweep_hold_reclaim())
-		slot = find_free_slot(relation);
+		slot = find_free_slot();
 	if (slot != NULL)
 	{
 		/* The counters of the queue that was there are lost. */
@@ -74,7 +75,7 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 
 /* A free one, or that of an idle queue that was not used for the longest time. */
 static SweepQueueSlot *
-find_free_slot(Oid relation)
+find_free_slot(void)
 {
 	SweepQueueSlot *slot = NULL;
 
@@ -82,13 +83,6 @@ find_free_slot(Oid relation)
 	{
 		SweepQueueSlot *candidate = sweep_queue_slot(i);
 
-		/* What an extension that was dropped has left is of no use to anybody. */
-		if (candidate->generation != 0 && candidate->database == MyDatabaseId && candidate->relation != relation &&
-			candidate->waiters == 0)
-		{
-			sweep_hold_drop_all(candidate, true);
-			candidate->generation = 0;
-		}
 		if (candidate->generation == 0)
 		{
 			slot = candidate;
@@ -99,6 +93,28 @@ find_free_slot(Oid relation)
 			slot = candidate;
 	}
 	return slot;
+}
+
+/* The queue is gone; those who wait for its messages are told so when they look. */
+static void
+drop_slot(SweepQueueSlot *slot)
+{
+	sweep_hold_drop_all(slot, true);
+	sweep_queue_wake(slot, slot->waiters);
+	slot->generation = 0;
+}
+
+void
+sweep_queue_forget_database(Oid database)
+{
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation != 0 && slot->database == database)
+			drop_slot(slot);
+	}
+	sweep_queue_count_forget(database);
 }
 
 static void
@@ -191,7 +207,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 	if (change->queue_id == 0)
 	{
-		apply_foreign_change(change->emptied);
+		apply_foreign_change(change);
 		return;
 	}
 	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
@@ -205,10 +221,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	}
 	if (change->dropped)
 	{
-		sweep_hold_drop_all(slot, true);
-		sweep_queue_wake(slot, slot->waiters);
-		if (slot->waiters == 0)
-			slot->generation = 0;
+		drop_slot(slot);
 		return;
 	}
 	/* A purge that has deleted nothing may have no id. */
@@ -251,9 +264,9 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	sweep_queue_wake(slot, Max(arrived, due_earlier ? 1 : 0));
 }
 
-/* Somebody else has written to the table: nothing is known of any queue of the database. */
+/* Somebody else has written to the table, or dropped it: nothing is known of any queue of the database. */
 static void
-apply_foreign_change(bool emptied)
+apply_foreign_change(const SweepQueueChange *change)
 {
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
@@ -261,7 +274,13 @@ apply_foreign_change(bool emptied)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId)
 			continue;
-		if (emptied)
+		if (change->dropped)
+		{
+			if (slot->relation == change->relation)
+				drop_slot(slot);
+			continue;
+		}
+		if (change->emptied)
 			sweep_hold_drop_all(slot, false);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);

@@ -152,7 +152,7 @@ typedef struct SweepQueueChange
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
 	bool		purged;			/* messages were deleted, claimed ones too: see sweep_hold_note_purged */
 	bool		emptied;		/* all messages were */
-	bool		dropped;		/* the queue is gone */
+	bool		dropped;		/* the queue is gone; of all queues: the table */
 } SweepQueueChange;
 
 /* Requests the memory; only while the server starts. */
@@ -179,6 +179,9 @@ extern int	sweep_queue_slot_count(void);
 /* On which claims wait while another one searches; a shared lock is enough. It outlives the use of the slot. */
 extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 
+/* A database that was dropped: forgets its queues and prepared transactions. */
+extern void sweep_queue_forget_database(Oid database);
+
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
 
@@ -203,7 +206,7 @@ extern void sweep_queue_begin_count(Oid relation, Snapshot snapshot);
 extern void sweep_queue_end_count(Oid relation);
 extern void sweep_queue_forget_count(Oid relation);
 
-/* Prepared transactions. Notes what one did; false when there is no room. */
+/* Prepared transactions. Notes what one did to a queue, once; false when there is no room. */
 extern bool sweep_queue_note_prepared(TransactionId xid, const SweepQueueChange *change);
 extern void sweep_queue_forget_prepared(TransactionId xid);
 
