@@ -198,7 +198,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		const SweepFound *message = &slot->found[slot->found_first];
 
 		/* Found a second time while somebody took it. */
-		if (!sweep_hold_exists(slot, message->lane, message->message_id))
+		if (sweep_hold_find(slot, message->lane, message->message_id) < 0)
 		{
 			hold = sweep_hold_take(claim->lease, message);
 			if (hold < 0)

@@ -245,10 +245,13 @@ settle(SweepPreparedChange *prepared, bool committed)
 	SweepQueueChange again = {
 		.relation = prepared->change.relation,.queue_id = prepared->change.queue_id,.first_due = SWEEP_NOTHING_DUE,.reset = true
 	};
+	SweepQueueSlot *slot;
 
 	if (committed)
 		sweep_queue_apply_change(&prepared->change, xid, GetCurrentTimestamp());
 	else if (prepared->change.reset || prepared->change.reset_if_undone)
 		sweep_queue_apply_change(&again, xid, GetCurrentTimestamp());
-	sweep_hold_settle_prepared(prepared->xid, committed);
+	slot = sweep_queue_find_slot(prepared->change.relation, prepared->change.queue_id);
+	if (slot != NULL)
+		sweep_hold_settle_prepared(slot, prepared->xid, committed);
 }

@@ -47,9 +47,10 @@ typedef struct SweepQueueMemory
 	SweepQueueShared *shared;
 	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
 	ConditionVariable *searched;
-	SweepHold  *holds;			/* pg_sweep.max_leases, as the next two */
+	SweepHold  *holds;			/* pg_sweep.max_leases, as the next three */
 	SweepQueueLease *leases;
 	int		   *buckets;		/* heads of the hash chains of holds */
+	int		   *key_buckets;	/* the same by key, of those that have one */
 	SweepPreparedChange *prepared;
 	int			prepared_limit;
 	TransactionId *running;		/* running_limit of each database */

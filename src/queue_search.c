@@ -174,7 +174,6 @@ sweep_queue_note_prepared_transactions(Oid relation)
 {
 	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
 	bool		known;
-	bool		noted = true;
 	uint64		count;
 
 	sweep_queue_lock(LW_SHARED);
@@ -187,6 +186,8 @@ sweep_queue_note_prepared_transactions(Oid relation)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (!sweep_queue_knows_prepared(relation))
 	{
+		bool		noted = true;
+
 		for (uint64 i = 0; i < count; i++)
 		{
 			sweep_sql_row(i);
@@ -408,7 +409,7 @@ can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool 
 		return false;
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	exists = slot != NULL && sweep_hold_exists(slot, message->lane, message->message_id);
+	exists = slot != NULL && sweep_hold_find(slot, message->lane, message->message_id) >= 0;
 	sweep_queue_unlock();
 	return !exists;
 }

@@ -118,6 +118,7 @@ typedef struct SweepHold
 	int			previous;		/* of the lease, or of the list of returned ones */
 	int			next;
 	int			hash_next;
+	int			key_next;		/* of those with a key */
 	int			attempts;		/* deliveries, the present one included */
 	int			pid;			/* of the process that ends it */
 	TransactionId xid;			/* of the prepared transaction that ends it */
