@@ -116,7 +116,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
 				 errhint("max must be greater than zero.")));
 	claim->wanted = PG_GETARG_INT32(1);
-	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(2));
+	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_interval_us(PG_GETARG_INTERVAL_P(2));
 	if (claim->visibility_us <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -144,7 +144,7 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(PortalContext);
 	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
 	MemoryContextSwitchTo(old);
-	deadline_us = sweep_monotonic_us() + sweep_queue_interval_us(PG_GETARG_INTERVAL_P(1));
+	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 
 	sweep_sql_enter_call();
 	sweep_sql_end_transaction();
