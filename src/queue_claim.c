@@ -104,6 +104,8 @@ static void
 open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
 	PreventCommandIfReadOnly("sweep.claim()");
+	/* In a parallel worker nobody would tell us how the transaction ends. */
+	PreventCommandIfParallelMode("sweep.claim()");
 	sweep_queue_require_memory("sweep.claim()");
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));

@@ -197,6 +197,7 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	int32		queue_id = 0;
 
 	PreventCommandIfReadOnly(name);
+	PreventCommandIfParallelMode(name);
 	sweep_queue_require_memory(name);
 	ending->messages = sweep_queue_open();
 	ending->lease = PG_ARGISNULL(0) ? NULL : PG_GETARG_UUID_P(0);
