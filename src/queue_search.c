@@ -71,6 +71,7 @@ typedef struct Search
 	bool		with_due;
 	TimestampTz due_from;
 	TimestampTz next_due;
+	int			wanted;			/* by whoever searches */
 	int			room;			/* what the list can take */
 	int			count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
@@ -91,7 +92,7 @@ static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 bool
 sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
 {
-	Search		search = {.messages = messages,.queue = queue};
+	Search		search = {.messages = messages,.queue = queue,.wanted = wanted};
 	LOCKTAG		tag;
 	bool		worth = true;
 
@@ -261,6 +262,9 @@ end_search(const Search *search)
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
 		append_found(slot, search);
+		/* Nobody else is told of what has fallen due. */
+		if (search->with_due && slot->found_count > search->wanted)
+			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }

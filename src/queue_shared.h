@@ -94,6 +94,8 @@ typedef struct SweepQueueSlot
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	TimestampTz prune_front_at; /* no look from the front before */
 	bool		news;			/* messages have come since the notifier looked */
+	TimestampTz looked_at;		/* when one of the waiters went to look for ... */
+	TimestampTz looked_for;		/* ... what was due at that time */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
