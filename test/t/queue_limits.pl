@@ -55,8 +55,11 @@ is(claim('a3', 10, '1 h'), 10, 'and another one');
 is(claim('a4', 1, '1 h'), 'queue "a4" cannot be claimed from: too many queues are in use', 'two queues have leases');
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
 is(claim('a4', 1, '1 h'), 1, 'one that is idle gives way');
+$node->safe_psql('postgres', q{SELECT sweep.send('a4', '2', delay => '1 ms', priority => 7)});
+soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message WHERE due_at IS NOT NULL}, 't', 'a delayed message is due');
+is(join(' ', map { $node->safe_psql('postgres', q{SELECT payload FROM sweep.claim('a4', 1, '1 h')}) } 1 .. 2), '1 2', 'and is claimed, after one that was found before');
 is($node->safe_psql('postgres', q{SELECT string_agg(concat_ws(' ', queue, depth, ready, in_flight), ', ' ORDER BY queue) FROM sweep.queues}),
-	'a1 0 0 0, a2 100 100 0, a3 100 90 10, a4 100 99 1', 'all queues are counted');
+	'a1 0 0 0, a2 100 100 0, a3 100 90 10, a4 101 98 3', 'all queues are counted');
 
 # ---------------------------------------------------------------- a database that is gone takes nothing with it
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_series(2, 4) AS i});
