@@ -72,6 +72,7 @@ static void put_row(Claim *claim, TupleTableSlot *slot, int number);
 static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
 static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
 static void put_off(const Claim *claim, const int *numbers, int count);
+static void log_shortage(void);
 static void refuse_lease(void);
 static void bury(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
@@ -138,6 +139,7 @@ take(Claim *claim)
 	uint8		random[UUID_LEN];
 	TimestampTz now;
 	bool		new_lease = false;
+	bool		short_of_slots;
 
 	claim->taken = 0;
 	claim->short_of_holds = false;
@@ -179,9 +181,12 @@ take(Claim *claim)
 		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
 	}
 	claim->found_low = slot->found_count <= SWEEP_QUEUE_LOW && (slot->pending != 0 || slot->next_due <= now);
+	short_of_slots = sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)
 		sweep_books_note_claim(&claim->id);
+	if (short_of_slots)
+		log_shortage();
 	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
 		refuse_lease();
 	if (claim->short_of_holds)
@@ -377,6 +382,16 @@ put_off(const Claim *claim, const int *numbers, int count)
 	sweep_queue_unlock();
 	if (lease < 0)
 		refuse_lease();
+}
+
+static void
+log_shortage(void)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("more queues are in use than pg_sweep.max_queues"),
+			 errdetail("A queue that has given way to another one is looked at from its start."),
+			 errhint("Increase pg_sweep.max_queues and restart the server.")));
 }
 
 static void

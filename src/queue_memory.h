@@ -37,6 +37,8 @@ typedef struct SweepQueueShared
 	int			free_hold;
 	int			free_lease;
 	int			victim;			/* next entry of databases to be given to another one */
+	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
+	TimestampTz shortage_noted_at;
 	pg_atomic_uint32 prepared_count;
 	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];
 } SweepQueueShared;

@@ -23,6 +23,9 @@
 #include "settings.h"
 #include "shared.h"
 
+/* A queue that was used within this time is in use; that there are too many is said this often. */
+#define IN_USE_US (60 * USECS_PER_SEC)
+
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
 static SweepQueueSlot *find_free_slot(void);
@@ -67,10 +70,26 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 	{
 		/* The counters of the queue that was there are lost. */
 		if (slot->generation != 0)
+		{
 			sweep_queue_count_spoil(slot->database);
+			if (slot->used_at > GetCurrentTimestamp() - IN_USE_US)
+				sweep_queue_memory()->shared->short_of_slots = true;
+		}
 		initialize_slot(slot, relation, queue_id);
 	}
 	return slot;
+}
+
+bool
+sweep_queue_take_shortage(TimestampTz now)
+{
+	SweepQueueShared *shared = sweep_queue_memory()->shared;
+
+	if (!shared->short_of_slots || now < shared->shortage_noted_at + IN_USE_US)
+		return false;
+	shared->short_of_slots = false;
+	shared->shortage_noted_at = now;
+	return true;
 }
 
 /* A free one, or that of an idle queue that was not used for the longest time. */

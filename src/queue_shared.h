@@ -175,6 +175,9 @@ extern SweepQueueSlot *sweep_queue_find_slot(Oid relation, int32 queue_id);
 
 /* The same; takes a free slot, or that of an idle queue, when it has none. NULL when all are busy. */
 extern SweepQueueSlot *sweep_queue_get_slot(Oid relation, int32 queue_id);
+
+/* Whether queues in use had to give way to others: once, and once a minute at most. */
+extern bool sweep_queue_take_shortage(TimestampTz now);
 extern SweepQueueSlot *sweep_queue_slot(int number);
 extern int	sweep_queue_slot_number(const SweepQueueSlot *slot);
 extern int	sweep_queue_slot_count(void);
