@@ -134,9 +134,6 @@ extern void sweep_shared_release(SweepSlot *slot, bool opened);
 /* The slot of a run in this database, or NULL; hold the lock. */
 extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
 
-/* Sets a stop request and interrupts the process; false when no process runs it. */
-extern bool sweep_shared_stop_run(Oid database, int64 run_id, uint32 request);
-
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
