@@ -116,6 +116,16 @@ SELECT sweep.send('post', '"after"') IS NOT NULL AS sent;
 SELECT payload FROM sweep.claim('post', 10);
 SELECT sweep.drop_queue('post');
 
+-- one that falls due does not wait for all that was found before
+SELECT sweep.create_queue('post');
+SELECT sweep.send_many('post', array_fill('"normal"'::jsonb, ARRAY[300]));
+SELECT payload FROM sweep.claim('post');
+SELECT sweep.send('post', '"urgent"', delay => '20 ms', priority => 1) IS NOT NULL AS sent;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.queue_message WHERE due_at > clock_timestamp()) LOOP PERFORM clock_timestamp(); END LOOP; END $$;
+SELECT payload FROM sweep.claim('post');
+SELECT payload FROM sweep.claim('post');
+SELECT sweep.drop_queue('post');
+
 -- a time as long as there is none counts as a thousand years, wherever it is given
 SELECT sweep.create_queue('post', visibility => '178000000 years', backoff => '178000000 years', keep_done => '178000000 years');
 SELECT sweep.send('post', '"later"', delay => '178000000 years') IS NOT NULL AS sent;

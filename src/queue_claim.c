@@ -53,7 +53,7 @@ typedef struct Claim
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
-	bool		found_low;		/* others will soon find nothing */
+	bool		found_low;		/* others will soon find nothing, or not what has fallen due */
 	bool		short_of_holds;
 	ReturnSetInfo *result;
 	/* Taken and not yet delivered. */
@@ -180,7 +180,7 @@ take(Claim *claim)
 		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
 		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
 	}
-	claim->found_low = slot->found_count <= SWEEP_QUEUE_LOW && (slot->pending != 0 || slot->next_due <= now);
+	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW, now);
 	short_of_slots = sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)

@@ -208,6 +208,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 {
 	SweepQueueSlot *slot;
 	bool		needed;
+	int			few = ahead ? SWEEP_QUEUE_LOW : 0;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
@@ -220,15 +221,17 @@ begin_search(Search *search, bool ahead, bool *worth)
 	}
 	search->generation = slot->generation;
 	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
-	needed = slot->found_count <= (ahead ? SWEEP_QUEUE_LOW : 0);
+	needed = sweep_queue_needs_search(slot, few, search->now);
 	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
-	search->lanes = slot->pending;
+	search->lanes = slot->found_count <= few ? slot->pending : 0;
 	search->with_due = slot->next_due <= search->now;
 	search->due_from = slot->due_from;
 	if (needed)
 	{
 		/* From here on commits tell us. */
 		slot->due_low = SWEEP_NOTHING_DUE;
+		if (search->with_due)
+			slot->due_searched_at = search->now;
 		for (int i = 0; i < SWEEP_LANES; i++)
 		{
 			search->position[i] = slot->position[i];
@@ -236,7 +239,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 		}
 	}
 	sweep_queue_unlock();
-	return needed && (search->lanes != 0 || search->with_due);
+	return needed;
 }
 
 static void

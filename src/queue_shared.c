@@ -26,6 +26,9 @@
 /* A queue that was used within this time is in use; that there are too many is said this often. */
 #define IN_USE_US (60 * USECS_PER_SEC)
 
+/* While there are others, messages that fall due are looked for this often. */
+#define DUE_SEARCH_US (10 * INT64CONST(1000))
+
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
 static SweepQueueSlot *find_free_slot(void);
@@ -214,6 +217,14 @@ sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 	slot->due_from = Min(slot->due_from, due_at);
 	slot->due_low = Min(slot->due_low, due_at);
 	slot->next_due = Min(slot->next_due, due_at);
+}
+
+bool
+sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now)
+{
+	if (slot->found_count <= few)
+		return slot->pending != 0 || slot->next_due <= now;
+	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->found_count < SWEEP_QUEUE_FOUND - 1;
 }
 
 void

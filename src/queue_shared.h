@@ -76,6 +76,7 @@ typedef struct SweepQueueSlot
 	TimestampTz due_from;
 	TimestampTz due_low;
 	TimestampTz next_due;		/* none is due before */
+	TimestampTz due_searched_at;
 	int			found_first;
 	int			found_count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
@@ -190,6 +191,12 @@ extern void sweep_queue_forget_database(Oid database);
 
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
+
+/*
+ * Whether a search would find what is needed: with so few messages in the list, or because some have fallen
+ * due, which come before those of the list; a shared lock is enough.
+ */
+extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now);
 
 /* Something is due at that time. */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
