@@ -23,6 +23,7 @@ SOURCES = \
 	src/queue_shared.c \
 	src/queue_count.c \
 	src/queue_hold.c \
+	src/queue_forget.c \
 	src/consumer_shared.c \
 	src/statements.c \
 	src/sql.c \

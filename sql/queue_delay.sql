@@ -115,3 +115,40 @@ SELECT depth, ready, delayed, in_flight, oldest_age FROM sweep.queues WHERE queu
 SELECT sweep.send('post', '"after"') IS NOT NULL AS sent;
 SELECT payload FROM sweep.claim('post', 10);
 SELECT sweep.drop_queue('post');
+
+-- one that falls due does not wait for all that was found before
+SELECT sweep.create_queue('post');
+SELECT sweep.send_many('post', array_fill('"normal"'::jsonb, ARRAY[300]));
+SELECT payload FROM sweep.claim('post');
+SELECT sweep.send('post', '"urgent"', delay => '20 ms', priority => 1) IS NOT NULL AS sent;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.queue_message WHERE due_at > clock_timestamp()) LOOP PERFORM clock_timestamp(); END LOOP; END $$;
+SELECT payload FROM sweep.claim('post');
+SELECT payload FROM sweep.claim('post');
+SELECT sweep.drop_queue('post');
+
+-- a time as long as there is none counts as a thousand years, wherever it is given
+SELECT sweep.create_queue('post', visibility => '178000000 years', backoff => '178000000 years', keep_done => '178000000 years');
+SELECT sweep.send('post', '"later"', delay => '178000000 years') IS NOT NULL AS sent;
+SELECT sweep.send_many('post', '{"\"1\"", "\"2\"", "\"3\"", "\"4\""}');
+CREATE TEMP TABLE claimed OF sweep.message;
+INSERT INTO claimed SELECT * FROM sweep.claim('post');
+INSERT INTO claimed SELECT * FROM sweep.claim('post', 1, '178000000 years');
+INSERT INTO claimed SELECT * FROM sweep.claim('post', 1, '1 h');
+SELECT payload, sweep.extend(lease, '178000000 years') FROM claimed WHERE payload = '"3"';
+SELECT payload FROM sweep.claim('post', 10, '-178000000 years');
+SELECT payload FROM sweep.claim('post', 10);
+SELECT payload, sweep.fail(lease) FROM claimed WHERE payload = '"1"';
+SELECT payload, sweep.ack(lease) FROM claimed WHERE payload = '"2"';
+SELECT payload, now() + interval '1000 years' - due_at < interval '1 year' AS in_a_thousand_years
+	FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'post' AND due_at IS NOT NULL ORDER BY message_id;
+SELECT payload, now() < done_at + interval '1 h' AS kept FROM sweep.queue_done;
+SELECT sweep.drop_queue('post');
+-- and so does what sidekiq comes to after very many attempts
+SELECT sweep.create_queue('post', max_attempts => 32767);
+SELECT sweep.send('post', '"1"') IS NOT NULL AS sent;
+UPDATE sweep.queue_message SET attempts = 32000;
+SELECT attempts, sweep.fail(lease) FROM sweep.claim('post');
+SELECT now() + interval '1000 years' - due_at < interval '1 year' AS in_a_thousand_years
+	FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'post';
+SELECT sweep.drop_queue('post');
+DROP TABLE claimed;

@@ -443,6 +443,8 @@ prepare_books(void)
 
 	if (!sweep_queue_memory_exists())
 		return;
+	/* Those that have ended make room: nobody may have looked for messages since. */
+	settle_prepared();
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (Book *book = books; book != NULL && noted; book = book->next)
 		noted = sweep_queue_note_prepared(xid, &book->change);

@@ -53,7 +53,7 @@ typedef struct Claim
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
-	bool		found_low;		/* others will soon find nothing */
+	bool		found_low;		/* others will soon find nothing, or not what has fallen due */
 	bool		short_of_holds;
 	ReturnSetInfo *result;
 	/* Taken and not yet delivered. */
@@ -72,6 +72,7 @@ static void put_row(Claim *claim, TupleTableSlot *slot, int number);
 static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
 static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
 static void put_off(const Claim *claim, const int *numbers, int count);
+static void log_shortage(void);
 static void refuse_lease(void);
 static void bury(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
@@ -104,6 +105,8 @@ static void
 open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
 	PreventCommandIfReadOnly("sweep.claim()");
+	/* In a parallel worker nobody would tell us how the transaction ends. */
+	PreventCommandIfParallelMode("sweep.claim()");
 	sweep_queue_require_memory("sweep.claim()");
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
@@ -116,7 +119,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
 				 errhint("max must be greater than zero.")));
 	claim->wanted = PG_GETARG_INT32(1);
-	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(2));
+	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_interval_us(PG_GETARG_INTERVAL_P(2));
 	if (claim->visibility_us <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -136,6 +139,7 @@ take(Claim *claim)
 	uint8		random[UUID_LEN];
 	TimestampTz now;
 	bool		new_lease = false;
+	bool		short_of_slots;
 
 	claim->taken = 0;
 	claim->short_of_holds = false;
@@ -176,10 +180,13 @@ take(Claim *claim)
 		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
 		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
 	}
-	claim->found_low = slot->found_count <= SWEEP_QUEUE_LOW && (slot->pending != 0 || slot->next_due <= now);
+	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW, now);
+	short_of_slots = sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)
 		sweep_books_note_claim(&claim->id);
+	if (short_of_slots)
+		log_shortage();
 	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
 		refuse_lease();
 	if (claim->short_of_holds)
@@ -198,7 +205,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		const SweepFound *message = &slot->found[slot->found_first];
 
 		/* Found a second time while somebody took it. */
-		if (!sweep_hold_exists(slot, message->lane, message->message_id))
+		if (sweep_hold_find(slot, message->lane, message->message_id) < 0)
 		{
 			hold = sweep_hold_take(claim->lease, message);
 			if (hold < 0)
@@ -375,6 +382,16 @@ put_off(const Claim *claim, const int *numbers, int count)
 	sweep_queue_unlock();
 	if (lease < 0)
 		refuse_lease();
+}
+
+static void
+log_shortage(void)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("more queues are in use than pg_sweep.max_queues"),
+			 errdetail("A queue that has given way to another one is looked at from its start."),
+			 errhint("Increase pg_sweep.max_queues and restart the server.")));
 }
 
 static void

@@ -88,6 +88,19 @@ sweep_queue_count_spoil(Oid database)
 	}
 }
 
+void
+sweep_queue_count_forget(Oid database)
+{
+	const SweepQueueMemory *memory = sweep_queue_memory();
+
+	for (int i = 0; i < SWEEP_COUNTED_DATABASES; i++)
+		if (memory->shared->databases[i].database == database)
+			memory->shared->databases[i].database = InvalidOid;
+	for (int i = 0; i < memory->prepared_limit; i++)
+		if (TransactionIdIsValid(memory->prepared[i].xid) && memory->prepared[i].database == database)
+			sweep_queue_forget_prepared(memory->prepared[i].xid);
+}
+
 bool
 sweep_queue_is_counted(Oid relation)
 {
@@ -159,6 +172,10 @@ sweep_queue_note_prepared(TransactionId xid, const SweepQueueChange *change)
 	const SweepQueueMemory *memory = sweep_queue_memory();
 
 	for (int i = 0; i < memory->prepared_limit; i++)
+		if (memory->prepared[i].xid == xid && memory->prepared[i].change.relation == change->relation &&
+			memory->prepared[i].change.queue_id == change->queue_id)
+			return true;
+	for (int i = 0; i < memory->prepared_limit; i++)
 	{
 		SweepPreparedChange *prepared = &memory->prepared[i];
 
@@ -228,10 +245,13 @@ settle(SweepPreparedChange *prepared, bool committed)
 	SweepQueueChange again = {
 		.relation = prepared->change.relation,.queue_id = prepared->change.queue_id,.first_due = SWEEP_NOTHING_DUE,.reset = true
 	};
+	SweepQueueSlot *slot;
 
 	if (committed)
 		sweep_queue_apply_change(&prepared->change, xid, GetCurrentTimestamp());
 	else if (prepared->change.reset || prepared->change.reset_if_undone)
 		sweep_queue_apply_change(&again, xid, GetCurrentTimestamp());
-	sweep_hold_settle_prepared(prepared->xid, committed);
+	slot = sweep_queue_find_slot(prepared->change.relation, prepared->change.queue_id);
+	if (slot != NULL)
+		sweep_hold_settle_prepared(slot, prepared->xid, committed);
 }

@@ -166,7 +166,7 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 	Ending		ending = {0};
 	int			held = 0;
 
-	if (PG_ARGISNULL(1) || sweep_queue_interval_us(PG_GETARG_INTERVAL_P(1)) <= 0)
+	if (PG_ARGISNULL(1) || sweep_interval_us(PG_GETARG_INTERVAL_P(1)) <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a lease can only be extended by a time greater than zero")));
@@ -178,7 +178,7 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		lease = sweep_hold_find_lease(ending.lease);
 		if (lease != NULL)
 		{
-			lease->expires_at = GetCurrentTimestamp() + sweep_queue_interval_us(PG_GETARG_INTERVAL_P(1));
+			lease->expires_at = GetCurrentTimestamp() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 			sweep_queue_slot(lease->slot)->next_expiry = Min(sweep_queue_slot(lease->slot)->next_expiry, lease->expires_at);
 			held = lease->hold_count;
 		}
@@ -197,6 +197,7 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	int32		queue_id = 0;
 
 	PreventCommandIfReadOnly(name);
+	PreventCommandIfParallelMode(name);
 	sweep_queue_require_memory(name);
 	ending->messages = sweep_queue_open();
 	ending->lease = PG_ARGISNULL(0) ? NULL : PG_GETARG_UUID_P(0);
@@ -354,11 +355,11 @@ static int64
 backoff_us(const SweepQueue *queue, int attempts)
 {
 	double		retries = attempts - 1;
+	double		seconds = retries * retries * retries * retries + 15 + pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1);
 
 	if (queue->backoff_us != SWEEP_BACKOFF_SIDEKIQ)
 		return queue->backoff_us;
-	return (int64) ((retries * retries * retries * retries + 15 +
-					 pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1)) * USECS_PER_SEC);
+	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
 }
 
 bool

@@ -21,9 +21,8 @@
 #include "queue_memory.h"
 #include "settings.h"
 
-static int	find_hold(const SweepQueueSlot *slot, int16 lane, int64 message_id);
-static bool has_key(int first, int other_than, uint32 key_hash);
 static uint32 bucket_of(int slot, int16 lane, int64 message_id);
+static int *key_bucket_of(int slot, uint32 key_hash);
 static void link_last(SweepQueueLease *lease, int hold);
 static void unlink_hold(int hold);
 static void append_returned(SweepQueueSlot *slot, int hold);
@@ -47,10 +46,11 @@ sweep_hold_initialize(void)
 	SweepHold  *holds = sweep_queue_holds();
 	SweepQueueLease *leases = sweep_queue_leases();
 	int		   *buckets = sweep_queue_memory()->buckets;
+	int		   *key_buckets = sweep_queue_memory()->key_buckets;
 
 	for (int i = 0; i < sweep_max_leases; i++)
 	{
-		buckets[i] = -1;
+		buckets[i] = key_buckets[i] = -1;
 		holds[i].next = leases[i].next = i + 1 < sweep_max_leases ? i + 1 : -1;
 		leases[i].slot = -1;
 	}
@@ -132,6 +132,12 @@ sweep_hold_take(int lease, const SweepFound *message)
 	bucket = &sweep_queue_memory()->buckets[bucket_of(hold->slot, message->lane, message->message_id)];
 	hold->hash_next = *bucket;
 	*bucket = number;
+	if (message->key_hash != 0)
+	{
+		bucket = key_bucket_of(hold->slot, message->key_hash);
+		hold->key_next = *bucket;
+		*bucket = number;
+	}
 	link_last(&sweep_queue_leases()[lease], number);
 	return number;
 }
@@ -151,14 +157,8 @@ sweep_hold_take_returned(int lease)
 	return number;
 }
 
-bool
-sweep_hold_exists(const SweepQueueSlot *slot, int16 lane, int64 message_id)
-{
-	return find_hold(slot, lane, message_id) >= 0;
-}
-
-static int
-find_hold(const SweepQueueSlot *slot, int16 lane, int64 message_id)
+int
+sweep_hold_find(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
 	int			number = sweep_queue_memory()->buckets[bucket_of(slot_number, lane, message_id)];
@@ -186,6 +186,13 @@ sweep_hold_free(int number)
 	while (*link != number)
 		link = &sweep_queue_holds()[*link].hash_next;
 	*link = hold->hash_next;
+	if (hold->message.key_hash != 0)
+	{
+		link = key_bucket_of(hold->slot, hold->message.key_hash);
+		while (*link != number)
+			link = &sweep_queue_holds()[*link].key_next;
+		*link = hold->key_next;
+	}
 	hold->state = HOLD_FREE;
 	hold->next = sweep_queue_memory()->shared->free_hold;
 	sweep_queue_memory()->shared->free_hold = number;
@@ -213,11 +220,13 @@ sweep_hold_block_by_key(int number)
 {
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
-	bool		found = has_key(slot->returned_first, number, hold->message.key_hash);
+	int			other = *key_bucket_of(hold->slot, hold->message.key_hash);
 
-	for (int lease = slot->lease_first; lease >= 0 && !found; lease = sweep_queue_leases()[lease].next)
-		found = has_key(sweep_queue_leases()[lease].hold_first, number, hold->message.key_hash);
-	if (!found)
+	while (other >= 0 && (other == number || sweep_queue_holds()[other].state == HOLD_BLOCKED ||
+						  sweep_queue_holds()[other].slot != hold->slot ||
+						  sweep_queue_holds()[other].message.key_hash != hold->message.key_hash))
+		other = sweep_queue_holds()[other].key_next;
+	if (other < 0)
 		return false;
 	unlink_hold(number);
 	hold->state = HOLD_BLOCKED;
@@ -228,16 +237,6 @@ sweep_hold_block_by_key(int number)
 		sweep_queue_holds()[hold->next].previous = number;
 	slot->blocked_first = number;
 	return true;
-}
-
-/* Whether the list that begins with first has another hold with this key. */
-static bool
-has_key(int first, int other_than, uint32 key_hash)
-{
-	for (int number = first; number >= 0; number = sweep_queue_holds()[number].next)
-		if (number != other_than && sweep_queue_holds()[number].message.key_hash == key_hash)
-			return true;
-	return false;
 }
 
 void
@@ -314,83 +313,17 @@ sweep_hold_reclaim(void)
 	return reclaimed;
 }
 
-void
-sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
-{
-	int			number = sweep_queue_slot_number(slot);
-
-	for (int i = 0; i < sweep_max_leases; i++)
-	{
-		const SweepHold *hold = &sweep_queue_holds()[i];
-
-		if (hold->state == HOLD_FREE || hold->slot != number)
-			continue;
-		/* What a transaction is ending, it also forgets. */
-		if (ending || (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED))
-			sweep_hold_free(i);
-	}
-}
-
-void
-sweep_hold_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid)
-{
-	int			number = find_hold(slot, lane, message_id);
-
-	if (number >= 0)
-		sweep_queue_holds()[number].purged_by = xid;
-}
-
-void
-sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
-{
-	int			number = sweep_queue_slot_number(slot);
-
-	for (int i = 0; i < sweep_max_leases; i++)
-	{
-		SweepHold  *hold = &sweep_queue_holds()[i];
-
-		if (hold->state == HOLD_FREE || hold->slot != number || hold->purged_by != xid)
-			continue;
-		if (!committed)
-			hold->purged_by = InvalidTransactionId;
-		else if (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED)
-			sweep_hold_free(i);
-	}
-}
-
-void
-sweep_hold_settle_ending(int number, bool committed)
-{
-	SweepHold  *hold = &sweep_queue_holds()[number];
-
-	if (hold->state != HOLD_ENDING || hold->pid != MyProcPid)
-		return;
-	if (committed)
-		sweep_hold_free(number);
-	else
-		hold->state = HOLD_HELD;
-}
-
-void
-sweep_hold_settle_prepared(TransactionId xid, bool committed)
-{
-	for (int i = 0; i < sweep_max_leases; i++)
-	{
-		SweepHold  *hold = &sweep_queue_holds()[i];
-
-		if (hold->state != HOLD_PREPARED || hold->xid != xid)
-			continue;
-		if (committed)
-			sweep_hold_free(i);
-		else
-			hold->state = HOLD_HELD;
-	}
-}
-
 static uint32
 bucket_of(int slot, int16 lane, int64 message_id)
 {
 	return murmurhash32((uint32) message_id ^ ((uint32) slot << 20) ^ (uint32) lane) % (uint32) sweep_max_leases;
+}
+
+/* Not only of this queue, and of this key. */
+static int *
+key_bucket_of(int slot, uint32 key_hash)
+{
+	return &sweep_queue_memory()->key_buckets[murmurhash32(key_hash ^ ((uint32) slot << 20)) % (uint32) sweep_max_leases];
 }
 
 static void
@@ -460,9 +393,13 @@ append_returned(SweepQueueSlot *slot, int number)
 static void
 unblock_by_key(SweepQueueSlot *slot, uint32 key_hash)
 {
-	for (int number = slot->blocked_first; number >= 0; number = sweep_queue_holds()[number].next)
+	int			slot_number = sweep_queue_slot_number(slot);
+
+	for (int number = *key_bucket_of(slot_number, key_hash); number >= 0; number = sweep_queue_holds()[number].key_next)
 	{
-		if (sweep_queue_holds()[number].message.key_hash != key_hash)
+		const SweepHold *hold = &sweep_queue_holds()[number];
+
+		if (hold->state != HOLD_BLOCKED || hold->slot != slot_number || hold->message.key_hash != key_hash)
 			continue;
 		unlink_hold(number);
 		append_returned(slot, number);

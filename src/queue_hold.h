@@ -27,8 +27,8 @@ extern int	sweep_hold_take(int lease, const SweepFound *message);
 /* Takes the first of those that were returned to the queue; -1 when there is none. */
 extern int	sweep_hold_take_returned(int lease);
 
-/* Whether a message is held or returned; a shared lock is enough. */
-extern bool sweep_hold_exists(const SweepQueueSlot *slot, int16 lane, int64 message_id);
+/* The hold of a message, held or returned, or -1; a shared lock is enough. */
+extern int	sweep_hold_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 
 /* Forgets a hold: the message is gone. Its lease ends with its last one. */
 extern void sweep_hold_free(int hold);
@@ -65,6 +65,6 @@ extern void sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool
 extern void sweep_hold_settle_ending(int hold, bool committed);
 
 /* Forgets what a prepared transaction has removed, or holds it again. */
-extern void sweep_hold_settle_prepared(TransactionId xid, bool committed);
+extern void sweep_hold_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
 #endif							/* SWEEP_QUEUE_HOLD_H */

@@ -62,6 +62,7 @@ lay_out(char *base)
 	memory.holds = take_part(base, &size, mul_size(sizeof(SweepHold), sweep_max_leases));
 	memory.leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_leases));
 	memory.buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
+	memory.key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
 	memory.prepared = take_part(base, &size, mul_size(sizeof(SweepPreparedChange), memory.prepared_limit));
 	memory.running = take_part(base, &size, mul_size(sizeof(TransactionId) * SWEEP_COUNTED_DATABASES, memory.running_limit));
 	return size;

@@ -8,7 +8,8 @@
 #include "port/atomics.h"
 #include "queue_shared.h"
 
-#define SWEEP_COUNTED_DATABASES 32
+/* As many as have a scheduler, see shared.h. */
+#define SWEEP_COUNTED_DATABASES 128
 
 /* What is known of a database. */
 typedef struct SweepQueueDatabase
@@ -36,6 +37,8 @@ typedef struct SweepQueueShared
 	int			free_hold;
 	int			free_lease;
 	int			victim;			/* next entry of databases to be given to another one */
+	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
+	TimestampTz shortage_noted_at;
 	pg_atomic_uint32 prepared_count;
 	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];
 } SweepQueueShared;
@@ -46,9 +49,10 @@ typedef struct SweepQueueMemory
 	SweepQueueShared *shared;
 	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
 	ConditionVariable *searched;
-	SweepHold  *holds;			/* pg_sweep.max_leases, as the next two */
+	SweepHold  *holds;			/* pg_sweep.max_leases, as the next three */
 	SweepQueueLease *leases;
 	int		   *buckets;		/* heads of the hash chains of holds */
+	int		   *key_buckets;	/* the same by key, of those that have one */
 	SweepPreparedChange *prepared;
 	int			prepared_limit;
 	TransactionId *running;		/* running_limit of each database */
@@ -60,5 +64,8 @@ extern const SweepQueueMemory *sweep_queue_memory(void);
 /* For sweep_queue_apply_change: whether the counters are to have this commit, and that they are not right. */
 extern bool sweep_queue_count_wants(Oid relation, FullTransactionId xid);
 extern void sweep_queue_count_spoil(Oid database);
+
+/* For sweep_queue_forget_database. */
+extern void sweep_queue_count_forget(Oid database);
 
 #endif							/* SWEEP_QUEUE_MEMORY_H */

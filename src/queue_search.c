@@ -71,6 +71,7 @@ typedef struct Search
 	bool		with_due;
 	TimestampTz due_from;
 	TimestampTz next_due;
+	int			wanted;			/* by whoever searches */
 	int			room;			/* what the list can take */
 	int			count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
@@ -84,14 +85,14 @@ static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static void search_lane(Search *search, int lane);
 static bool add_found(Search *search, HeapTuple tuple);
-static bool can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id);
+static bool can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free);
 static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
 bool
 sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
 {
-	Search		search = {.messages = messages,.queue = queue};
+	Search		search = {.messages = messages,.queue = queue,.wanted = wanted};
 	LOCKTAG		tag;
 	bool		worth = true;
 
@@ -186,12 +187,16 @@ sweep_queue_note_prepared_transactions(Oid relation)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (!sweep_queue_knows_prepared(relation))
 	{
+		bool		noted = true;
+
 		for (uint64 i = 0; i < count; i++)
 		{
 			sweep_sql_row(i);
-			(void) sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
+			noted &= sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
 		}
-		sweep_queue_set_knows_prepared(relation);
+		/* Else the next search tries again. */
+		if (noted)
+			sweep_queue_set_knows_prepared(relation);
 	}
 	sweep_queue_unlock();
 	sweep_sql_end_call();
@@ -203,6 +208,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 {
 	SweepQueueSlot *slot;
 	bool		needed;
+	int			few = ahead ? SWEEP_QUEUE_LOW : 0;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
@@ -215,15 +221,17 @@ begin_search(Search *search, bool ahead, bool *worth)
 	}
 	search->generation = slot->generation;
 	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
-	needed = slot->found_count <= (ahead ? SWEEP_QUEUE_LOW : 0);
+	needed = sweep_queue_needs_search(slot, few, search->now);
 	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
-	search->lanes = slot->pending;
+	search->lanes = slot->found_count <= few ? slot->pending : 0;
 	search->with_due = slot->next_due <= search->now;
 	search->due_from = slot->due_from;
 	if (needed)
 	{
 		/* From here on commits tell us. */
 		slot->due_low = SWEEP_NOTHING_DUE;
+		if (search->with_due)
+			slot->due_searched_at = search->now;
 		for (int i = 0; i < SWEEP_LANES; i++)
 		{
 			search->position[i] = slot->position[i];
@@ -231,7 +239,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 		}
 	}
 	sweep_queue_unlock();
-	return needed && (search->lanes != 0 || search->with_due);
+	return needed;
 }
 
 static void
@@ -257,6 +265,9 @@ end_search(const Search *search)
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
 		append_found(slot, search);
+		/* Nobody else is told of what has fallen due. */
+		if (search->with_due && slot->found_count > search->wanted)
+			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }
@@ -362,13 +373,15 @@ add_found(Search *search, HeapTuple tuple)
 
 	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
 	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
-	if (!can_be_claimed(search, tuple, message.lane, message.message_id))
-		return false;
 	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
+	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
+	/* The first claim does; one that has failed was claimed before. */
+	if (!can_be_claimed(search, tuple, &message,
+						!is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0))
+		return false;
 	if (SWEEP_LANE_IS_DELAYED(message.lane))
 		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
 	ItemPointerCopy(&tuple->t_self, &message.tid);
-	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
 	if (!is_null && search->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING)
 	{
 		text	   *text_key = DatumGetTextPP(key);
@@ -380,25 +393,30 @@ add_found(Search *search, HeapTuple tuple)
 }
 
 /*
- * Not what is held already, or was; not rows of this very transaction, nor those that an open
- * transaction is removing. When it does not commit, what is held is given back, and a statement that is
- * not ours has the queue looked at from its start.
+ * Not what is held already, or was; not what this very transaction has inserted or put off, nor what an
+ * open one is removing or putting off. When that does not commit, what is held is given back, and a
+ * statement that is not ours has the queue looked at from its start.
+ *
+ * A row that an open transaction has only updated to give its key free is not left out: when that claim
+ * is forgotten, nobody else comes back to it. Who claims it must lock the row first, so it waits.
  */
 static bool
-can_be_claimed(Search *search, HeapTuple tuple, int16 lane, int64 message_id)
+can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free)
 {
 	HeapTupleHeader header = tuple->t_data;
 	SweepQueueSlot *slot;
 	bool		exists;
 
-	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
+		!(gives_key_free && (header->t_infomask & HEAP_UPDATED)))
 		return false;
 	if (!(header->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		!(gives_key_free && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) &&
 		TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header)))
 		return false;
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	exists = slot != NULL && sweep_hold_exists(slot, lane, message_id);
+	exists = slot != NULL && sweep_hold_find(slot, message->lane, message->message_id) >= 0;
 	sweep_queue_unlock();
 	return !exists;
 }

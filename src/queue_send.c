@@ -107,7 +107,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 static void
 open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name)
 {
-	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
+	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
 
 	PreventCommandIfReadOnly(name);

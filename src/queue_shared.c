@@ -23,12 +23,19 @@
 #include "settings.h"
 #include "shared.h"
 
+/* A queue that was used within this time is in use; that there are too many is said this often. */
+#define IN_USE_US (60 * USECS_PER_SEC)
+
+/* While there are others, messages that fall due are looked for this often. */
+#define DUE_SEARCH_US (10 * INT64CONST(1000))
+
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
-static SweepQueueSlot *find_free_slot(Oid relation);
+static SweepQueueSlot *find_free_slot(void);
+static void drop_slot(SweepQueueSlot *slot);
 static void flush_found(SweepQueueSlot *slot);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
-static void apply_foreign_change(bool emptied);
+static void apply_foreign_change(const SweepQueueChange *change);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
 
 SweepQueueSlot *
@@ -59,22 +66,38 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 
 	if (slot != NULL)
 		return slot;
-	slot = find_free_slot(relation);
+	slot = find_free_slot();
 	if (slot == NULL && sweep_hold_reclaim())
-		slot = find_free_slot(relation);
+		slot = find_free_slot();
 	if (slot != NULL)
 	{
 		/* The counters of the queue that was there are lost. */
 		if (slot->generation != 0)
+		{
 			sweep_queue_count_spoil(slot->database);
+			if (slot->used_at > GetCurrentTimestamp() - IN_USE_US)
+				sweep_queue_memory()->shared->short_of_slots = true;
+		}
 		initialize_slot(slot, relation, queue_id);
 	}
 	return slot;
 }
 
+bool
+sweep_queue_take_shortage(TimestampTz now)
+{
+	SweepQueueShared *shared = sweep_queue_memory()->shared;
+
+	if (!shared->short_of_slots || now < shared->shortage_noted_at + IN_USE_US)
+		return false;
+	shared->short_of_slots = false;
+	shared->shortage_noted_at = now;
+	return true;
+}
+
 /* A free one, or that of an idle queue that was not used for the longest time. */
 static SweepQueueSlot *
-find_free_slot(Oid relation)
+find_free_slot(void)
 {
 	SweepQueueSlot *slot = NULL;
 
@@ -82,13 +105,6 @@ find_free_slot(Oid relation)
 	{
 		SweepQueueSlot *candidate = sweep_queue_slot(i);
 
-		/* What an extension that was dropped has left is of no use to anybody. */
-		if (candidate->generation != 0 && candidate->database == MyDatabaseId && candidate->relation != relation &&
-			candidate->waiters == 0)
-		{
-			sweep_hold_drop_all(candidate, true);
-			candidate->generation = 0;
-		}
 		if (candidate->generation == 0)
 		{
 			slot = candidate;
@@ -99,6 +115,28 @@ find_free_slot(Oid relation)
 			slot = candidate;
 	}
 	return slot;
+}
+
+/* The queue is gone; those who wait for its messages are told so when they look. */
+static void
+drop_slot(SweepQueueSlot *slot)
+{
+	sweep_hold_drop_all(slot, true);
+	sweep_queue_wake(slot, slot->waiters);
+	slot->generation = 0;
+}
+
+void
+sweep_queue_forget_database(Oid database)
+{
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation != 0 && slot->database == database)
+			drop_slot(slot);
+	}
+	sweep_queue_count_forget(database);
 }
 
 static void
@@ -181,6 +219,14 @@ sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 	slot->next_due = Min(slot->next_due, due_at);
 }
 
+bool
+sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now)
+{
+	if (slot->found_count <= few)
+		return slot->pending != 0 || slot->next_due <= now;
+	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->found_count < SWEEP_QUEUE_FOUND - 1;
+}
+
 void
 sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
 {
@@ -191,7 +237,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 
 	if (change->queue_id == 0)
 	{
-		apply_foreign_change(change->emptied);
+		apply_foreign_change(change);
 		return;
 	}
 	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
@@ -205,10 +251,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	}
 	if (change->dropped)
 	{
-		sweep_hold_drop_all(slot, true);
-		sweep_queue_wake(slot, slot->waiters);
-		if (slot->waiters == 0)
-			slot->generation = 0;
+		drop_slot(slot);
 		return;
 	}
 	/* A purge that has deleted nothing may have no id. */
@@ -251,9 +294,9 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	sweep_queue_wake(slot, Max(arrived, due_earlier ? 1 : 0));
 }
 
-/* Somebody else has written to the table: nothing is known of any queue of the database. */
+/* Somebody else has written to the table, or dropped it: nothing is known of any queue of the database. */
 static void
-apply_foreign_change(bool emptied)
+apply_foreign_change(const SweepQueueChange *change)
 {
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
@@ -261,7 +304,13 @@ apply_foreign_change(bool emptied)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId)
 			continue;
-		if (emptied)
+		if (change->dropped)
+		{
+			if (slot->relation == change->relation)
+				drop_slot(slot);
+			continue;
+		}
+		if (change->emptied)
 			sweep_hold_drop_all(slot, false);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);

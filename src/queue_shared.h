@@ -76,6 +76,7 @@ typedef struct SweepQueueSlot
 	TimestampTz due_from;
 	TimestampTz due_low;
 	TimestampTz next_due;		/* none is due before */
+	TimestampTz due_searched_at;
 	int			found_first;
 	int			found_count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
@@ -94,6 +95,8 @@ typedef struct SweepQueueSlot
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	TimestampTz prune_front_at; /* no look from the front before */
 	bool		news;			/* messages have come since the notifier looked */
+	TimestampTz looked_at;		/* when one of the waiters went to look for ... */
+	TimestampTz looked_for;		/* ... what was due at that time */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
@@ -118,6 +121,7 @@ typedef struct SweepHold
 	int			previous;		/* of the lease, or of the list of returned ones */
 	int			next;
 	int			hash_next;
+	int			key_next;		/* of those with a key */
 	int			attempts;		/* deliveries, the present one included */
 	int			pid;			/* of the process that ends it */
 	TransactionId xid;			/* of the prepared transaction that ends it */
@@ -152,7 +156,7 @@ typedef struct SweepQueueChange
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
 	bool		purged;			/* messages were deleted, claimed ones too: see sweep_hold_note_purged */
 	bool		emptied;		/* all messages were */
-	bool		dropped;		/* the queue is gone */
+	bool		dropped;		/* the queue is gone; of all queues: the table */
 } SweepQueueChange;
 
 /* Requests the memory; only while the server starts. */
@@ -172,6 +176,9 @@ extern SweepQueueSlot *sweep_queue_find_slot(Oid relation, int32 queue_id);
 
 /* The same; takes a free slot, or that of an idle queue, when it has none. NULL when all are busy. */
 extern SweepQueueSlot *sweep_queue_get_slot(Oid relation, int32 queue_id);
+
+/* Whether queues in use had to give way to others: once, and once a minute at most. */
+extern bool sweep_queue_take_shortage(TimestampTz now);
 extern SweepQueueSlot *sweep_queue_slot(int number);
 extern int	sweep_queue_slot_number(const SweepQueueSlot *slot);
 extern int	sweep_queue_slot_count(void);
@@ -179,8 +186,17 @@ extern int	sweep_queue_slot_count(void);
 /* On which claims wait while another one searches; a shared lock is enough. It outlives the use of the slot. */
 extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 
+/* A database that was dropped: forgets its queues and prepared transactions. */
+extern void sweep_queue_forget_database(Oid database);
+
 /* Has the next search begin at the start; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
+
+/*
+ * Whether a search would find what is needed: with so few messages in the list, or because some have fallen
+ * due, which come before those of the list; a shared lock is enough.
+ */
+extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now);
 
 /* Something is due at that time. */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
@@ -203,7 +219,7 @@ extern void sweep_queue_begin_count(Oid relation, Snapshot snapshot);
 extern void sweep_queue_end_count(Oid relation);
 extern void sweep_queue_forget_count(Oid relation);
 
-/* Prepared transactions. Notes what one did; false when there is no room. */
+/* Prepared transactions. Notes what one did to a queue, once; false when there is no room. */
 extern bool sweep_queue_note_prepared(TransactionId xid, const SweepQueueChange *change);
 extern void sweep_queue_forget_prepared(TransactionId xid);
 

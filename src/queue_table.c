@@ -175,10 +175,10 @@ load_queue(text *name)
 		prepare_cache();
 		read.queue_id = sweep_sql_int32(1);
 		read.owner = sweep_sql_oid(2);
-		read.visibility_us = sweep_sql_int64(3);
+		read.visibility_us = sweep_sql_interval_us(3, 0);
 		read.max_attempts = sweep_sql_int32(4);
-		read.backoff_us = sweep_sql_int64(5);
-		read.keep_done_us = sweep_sql_int64(6);
+		read.backoff_us = sweep_sql_interval_us(5, SWEEP_BACKOFF_SIDEKIQ);
+		read.keep_done_us = sweep_sql_interval_us(6, 0);
 		read.key_policy = sweep_sql_int32(7);
 		read.senders = sweep_sql_oids(8, queues_context, &read.sender_count);
 		read.consumers = sweep_sql_oids(9, queues_context, &read.consumer_count);
@@ -218,10 +218,4 @@ refuse(text *name, SweepQueueRight right)
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, values, NULL);
 	elog(ERROR, "queue \"%s\" could not be found", text_to_cstring(name));
-}
-
-int64
-sweep_queue_interval_us(const Interval *interval)
-{
-	return interval->time + (interval->day + interval->month * INT64CONST(30)) * USECS_PER_DAY;
 }

@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "executor/tuptable.h"
 #include "queue_shared.h"
+#include "shared.h"
 #include "utils/rel.h"
 
 /* The columns of sweep.queue_message, in the order of src/install/queue.sql. */
@@ -70,8 +71,5 @@ extern Oid	sweep_queue_relation(void);
  */
 extern const SweepQueue *sweep_queue_find(text *name, SweepQueueRight right);
 extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right);
-
-/* An interval in microseconds; months have 30 days. */
-extern int64 sweep_queue_interval_us(const Interval *interval);
 
 #endif							/* SWEEP_QUEUE_TABLE_H */

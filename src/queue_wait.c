@@ -5,8 +5,9 @@
  * A waiter puts itself into the list of the queue and sleeps on its latch. Whoever brings messages takes as
  * many waiters out of the list as there are messages, and wakes them: a crowd is not woken for one message,
  * as a condition variable would do, because a process that leaves one passes its signal on. Somebody who
- * was woken and cannot look any more wakes the next. Nothing is polled, and no snapshot is held meanwhile,
- * so a waiter holds back no vacuum.
+ * was woken and cannot look any more wakes the next. What falls due wakes all who know of it, but one of
+ * them looks, and his search wakes others when there is more. Nothing is polled, and no snapshot is held
+ * meanwhile, so a waiter holds back no vacuum.
  *
  * While a process is in the list it does not check for interrupts, so one that is cancelled or terminated
  * leaves nothing behind.
@@ -29,6 +30,9 @@
 
 /* Who was woken may not claim, being a session of somebody: the others look again after this. */
 #define LOOK_AGAIN_MS 10000
+
+/* Who went to look for what is due has claimed it by then; else the next one looks. */
+#define LOOK_US (100 * INT64CONST(1000))
 
 /* When the table of queues is full, or the list of those who wait, it is looked at this often. */
 #define NO_PLACE_MS 200
@@ -53,9 +57,11 @@ bool
 sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz deadline;
 	TimestampTz due = SWEEP_NOTHING_DUE;
 	SweepQueueSlot *slot;
 	bool		ready;
+	bool		woken = false;
 
 	/* Nobody tells when a prepared transaction ends. */
 	if (sweep_queue_awaits_prepared())
@@ -72,18 +78,28 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms)
 		timeout_ms = Min(timeout_ms, NO_PLACE_MS);
 	ready = slot != NULL && is_ready(slot, now, &due);
 	sweep_queue_unlock();
-	if (due != SWEEP_NOTHING_DUE)
-		timeout_ms = Min(timeout_ms, TimestampDifferenceMilliseconds(now, due) + 1);
-	if (!ready)
+	deadline = TimestampTzPlusMilliseconds(now, timeout_ms);
+	while (!ready && !woken && now < deadline)
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		woken = (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						   TimestampDifferenceMilliseconds(now, Min(due, deadline)) + 1, sweep_wait_event()) & WL_LATCH_SET) != 0;
 		ResetLatch(MyLatch);
+		now = GetCurrentTimestamp();
+		sweep_queue_lock(LW_SHARED);
+		ready = slot == NULL || is_ready(slot, now, &due);
+		sweep_queue_unlock();
 	}
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (slot != NULL)
 		leave_list(slot);
 	slot = sweep_queue_find_slot(relation, queue_id);
-	ready = slot != NULL && is_ready(slot, GetCurrentTimestamp(), &due);
+	now = GetCurrentTimestamp();
+	ready = slot != NULL && is_ready(slot, now, &due);
+	if (ready && !InterruptPending && due <= now)
+	{
+		slot->looked_at = now;
+		slot->looked_for = due;
+	}
 	if (ready && InterruptPending)
 		sweep_queue_wake(slot, 1);
 	sweep_queue_unlock();
@@ -117,12 +133,16 @@ sweep_queue_pass_on(Oid relation, int32 queue_id)
 	sweep_queue_unlock();
 }
 
-/* A claim would find something, or has to look. */
+/* A claim would find something, or has to look; else when it has to. */
 static bool
 is_ready(const SweepQueueSlot *slot, TimestampTz now, TimestampTz *due)
 {
 	*due = Min(slot->next_due, slot->next_expiry);
-	return slot->pending != 0 || slot->found_count > 0 || slot->returned_first >= 0 || *due <= now;
+	if (slot->pending != 0 || slot->found_count > 0 || slot->returned_first >= 0)
+		return true;
+	if (*due <= now && *due == slot->looked_for && now - slot->looked_at < LOOK_US)
+		*due = slot->looked_at + LOOK_US;
+	return *due <= now;
 }
 
 /* SQL: sweep.wait_for_message(queue text, timeout interval) */
@@ -139,12 +159,13 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
+	PreventCommandDuringRecovery("sweep.wait_for_message()");
 	sweep_queue_require_memory("sweep.wait_for_message");
 	/* What outlives the end of the transaction must live in the portal's context. */
 	old = MemoryContextSwitchTo(PortalContext);
 	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
 	MemoryContextSwitchTo(old);
-	deadline_us = sweep_monotonic_us() + sweep_queue_interval_us(PG_GETARG_INTERVAL_P(1));
+	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 
 	sweep_sql_enter_call();
 	sweep_sql_end_transaction();

@@ -267,8 +267,10 @@ put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 	values[3] = Int64GetDatum(count->dead);
 	values[4] = Int32GetDatum(slot != NULL ? slot->held[0] : 0);
 	values[5] = Int32GetDatum(slot != NULL ? slot->held[1] : 0);
-	values[7] = values[8] = Int32GetDatum(0);
 	values[6] = TimestampTzGetDatum(PG_INT64_MIN);
+	values[7] = Int32GetDatum(0);
+	/* Those that are held were due. */
+	values[8] = values[5];
 	values[9] = PointerGetDatum(construct_array(lanes, SWEEP_LANES, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, SWEEP_LANES, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	values[11] = values[12] = Float8GetDatum(0);

@@ -3,10 +3,10 @@
  * schedule.c
  *	  Due times of schedules in PostgreSQL's time zones and timestamps.
  *
- * Called by SQL (sweep.next_runs for people; sweep._next_run and
- * sweep._is_reboot for the functions that keep jobs) and by C through
- * schedule.h. What a schedule means and when it is due is decided in cron.c;
- * here are only the zones, the clock's unit and the errors.
+ * Called by SQL: sweep.next_runs for people; sweep._next_run and
+ * sweep._is_reboot for the functions that keep jobs. What a schedule means and
+ * when it is due is decided in cron.c; here are only the zones, the clock's
+ * unit and the errors.
  *
  * Nothing is cached: reading a schedule costs less than a look into a cache
  * that would have to know about changes of the session's zone.
@@ -22,7 +22,6 @@
 #include "utils/timestamp.h"
 
 #include "cron.h"
-#include "schedule.h"
 
 #define MAX_RUNS 10000
 
@@ -54,17 +53,6 @@ static pg_tz *find_zone(const char *name);
 static void read_cron(const char *text, const char *job_name, SweepCron *cron);
 static TimestampTz next_after(const Schedule *schedule, TimestampTz after);
 static int32_t zone_offset(int64_t moment, void *arg);
-
-TimestampTz
-sweep_schedule_next(const char *schedule, const char *timezone,
-					const char *job_name, TimestampTz after)
-{
-	Schedule	parsed;
-
-	parsed.zone = find_zone(timezone);
-	read_cron(schedule, job_name, &parsed.cron);
-	return next_after(&parsed, after);
-}
 
 /* sweep.next_runs(schedule, timezone, after, n, job) */
 Datum
@@ -100,14 +88,16 @@ sweep_schedule_next_runs(PG_FUNCTION_ARGS)
 Datum
 sweep_schedule_next_run(PG_FUNCTION_ARGS)
 {
+	Schedule	schedule;
 	TimestampTz next;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	refuse_null_argument(fcinfo, 2, "after");
 
-	next = sweep_schedule_next(text_argument(fcinfo, 0), text_argument(fcinfo, 1),
-							   text_argument(fcinfo, 3), PG_GETARG_TIMESTAMPTZ(2));
+	schedule.zone = find_zone(text_argument(fcinfo, 1));
+	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 3), &schedule.cron);
+	next = next_after(&schedule, PG_GETARG_TIMESTAMPTZ(2));
 	if (TIMESTAMP_IS_NOEND(next))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(next);

@@ -189,32 +189,6 @@ sweep_shared_find(Oid database, int64 run_id)
 	return NULL;
 }
 
-bool
-sweep_shared_stop_run(Oid database, int64 run_id, uint32 request)
-{
-	SweepSlot  *slot;
-	bool		found = false;
-
-	if (shared == NULL)
-		return false;
-
-	/*
-	 * The signal is sent under the lock: the process must take it to give the slot back, so the signal
-	 * cannot hit what the process does afterwards.
-	 */
-	sweep_shared_lock(LW_EXCLUSIVE);
-	slot = sweep_shared_find(database, run_id);
-	if (slot != NULL && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING))
-	{
-		found = true;
-		pg_atomic_fetch_or_u32(&slot->stop_request, request);
-		if (slot->pid != 0)
-			kill(slot->pid, SIGINT);
-	}
-	sweep_shared_unlock();
-	return found;
-}
-
 int
 sweep_shared_count_runs(Oid database)
 {
@@ -311,11 +285,43 @@ sweep_monotonic_us(void)
 	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean */
+int64
+sweep_interval_us(const Interval *interval)
+{
+	int64		days = interval->month * INT64CONST(30) + interval->day + interval->time / USECS_PER_DAY;
+
+	if (days >= SWEEP_LONGEST_DAYS)
+		return SWEEP_LONGEST_DAYS * USECS_PER_DAY;
+	if (days <= -SWEEP_LONGEST_DAYS)
+		return -SWEEP_LONGEST_DAYS * USECS_PER_DAY;
+	return days * USECS_PER_DAY + interval->time % USECS_PER_DAY;
+}
+
+/* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */
 Datum
 sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(sweep_shared_stop_run(MyDatabaseId, PG_GETARG_INT64(0), SWEEP_STOP_REQUEST_CANCEL));
+	SweepSlot  *slot;
+	bool		found;
+
+	if (shared == NULL)
+		PG_RETURN_BOOL(false);
+
+	/*
+	 * The signal is sent under the lock: the process must take it to give the slot back, so the signal
+	 * cannot hit what the process does afterwards.
+	 */
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot = sweep_shared_find(MyDatabaseId, PG_GETARG_INT64(0));
+	found = slot != NULL && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
+	if (found)
+	{
+		pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+		if (slot->pid != 0)
+			kill(slot->pid, SIGINT);
+	}
+	sweep_shared_unlock();
+	PG_RETURN_BOOL(found);
 }
 
 /*

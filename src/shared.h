@@ -135,9 +135,6 @@ extern void sweep_shared_release(SweepSlot *slot, bool opened);
 /* The slot of a run in this database, or NULL; hold the lock. */
 extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
 
-/* Sets a stop request and interrupts the process; false when no process runs it. */
-extern bool sweep_shared_stop_run(Oid database, int64 run_id, uint32 request);
-
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
@@ -154,5 +151,9 @@ extern void sweep_shared_wake_scheduler(Oid database);
 
 /* CLOCK_MONOTONIC in microseconds. */
 extern int64 sweep_monotonic_us(void);
+
+/* An interval in microseconds; months have 30 days. More than a thousand years are a thousand, which can be added to any time. */
+#define SWEEP_LONGEST_DAYS INT64CONST(365250)
+extern int64 sweep_interval_us(const Interval *interval);
 
 #endif							/* SWEEP_SHARED_H */

@@ -33,6 +33,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "shared.h"
 #include "sql.h"
 
 #define SAFE_PATH "pg_catalog, pg_temp"
@@ -418,12 +419,8 @@ sweep_sql_interval_us(int column, int64 if_null)
 {
 	bool		is_null;
 	Datum		value = column_value(column, &is_null);
-	Interval   *interval;
 
-	if (is_null)
-		return if_null;
-	interval = DatumGetIntervalP(value);
-	return interval->time + (interval->day + interval->month * INT64CONST(30)) * USECS_PER_DAY;
+	return is_null ? if_null : sweep_interval_us(DatumGetIntervalP(value));
 }
 
 Oid

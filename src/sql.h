@@ -90,7 +90,7 @@ extern bool sweep_sql_is_null(int column);
 extern int64 sweep_sql_int64(int column);
 extern int32 sweep_sql_int32(int column);
 extern bool sweep_sql_bool(int column);
-extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* months have 30 days */
+extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* see sweep_interval_us */
 extern Oid	sweep_sql_oid(int column);
 extern Oid *sweep_sql_oids(int column, MemoryContext context, int *count);	/* of an array */
 extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 0 if null */

@@ -105,9 +105,8 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_FAIL_START] = {"SELECT sweep._fail_start($1, $2, $3, $4)", 4, {INT8OID, TEXTOID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_ARCHIVE] = {"SELECT sweep._mark_lost(), sweep._archive_runs($1)", 1, {BOOLOID}},
 	[SWEEP_SQL_READ_QUEUE] = {
-		"SELECT q.queue_id, q.owner::oid, (extract(epoch FROM q.visibility) * 1000000)::bigint, q.max_attempts, "
-		"CASE q.backoff WHEN 'sidekiq' THEN -1 WHEN 'none' THEN 0 ELSE (extract(epoch FROM q.backoff::interval) * 1000000)::bigint END, "
-		"(extract(epoch FROM q.keep_done) * 1000000)::bigint, "
+		"SELECT q.queue_id, q.owner::oid, q.visibility, q.max_attempts, "
+		"CASE q.backoff WHEN 'sidekiq' THEN NULL WHEN 'none' THEN interval '0' ELSE q.backoff::interval END, q.keep_done, "
 		"CASE q.key_policy WHEN 'while_queued' THEN 0 WHEN 'while_queued_or_running' THEN 1 ELSE 2 END, "
 		"q.senders::oid[], q.consumers::oid[] FROM sweep.queue q WHERE q.name = $1",
 	1, {TEXTOID}},

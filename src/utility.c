@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -22,9 +23,12 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "consumer_shared.h"
 #include "lease.h"
+#include "queue_books.h"
 #include "shared.h"
 #include "utility.h"
 #include "worker.h"
@@ -41,6 +45,7 @@ static const char *wanted_database(Node *statement, bool *force);
 static const char *option_text(List *options, const char *name);
 static void clear_database(Oid database, const char *name, bool force);
 static bool scheduler_is_there(Oid database);
+static void note_dropped(Oid database, Oid messages);
 
 void
 sweep_utility_install_hook(void)
@@ -58,6 +63,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	bool		force = false;
 	const char *name = wanted_database(statement, &force);
 	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
+	Oid			messages = InvalidOid;
 
 	/* Whoever may not do it is told so by the command, and must not be able to disturb us. */
 	if (OidIsValid(database) && database != MyDatabaseId &&
@@ -71,6 +77,8 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 		if (OidIsValid(extension) && superuser())
 			LockDatabaseObject(ExtensionRelationId, extension, 0, AccessExclusiveLock);
 	}
+	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
+		messages = get_relname_relid("queue_message", get_namespace_oid("sweep", true));
 
 	if (previous_hook)
 		previous_hook(plan, query, read_only_tree, context, params, environment, destination, completion);
@@ -79,6 +87,8 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
+	if (sweep_queue_memory_exists())
+		note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
 	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
 		sweep_worker_wake_at_commit();
@@ -176,4 +186,18 @@ scheduler_is_there(Oid database)
 	}
 	sweep_shared_unlock();
 	return there;
+}
+
+/* The queues of a database that has just been dropped are forgotten; those of an extension when that is committed. */
+static void
+note_dropped(Oid database, Oid messages)
+{
+	if (OidIsValid(database))
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		sweep_queue_forget_database(database);
+		sweep_queue_unlock();
+	}
+	if (OidIsValid(messages) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(messages)))
+		sweep_books_open(messages, 0)->dropped = true;
 }

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use SweepTest;
 use Test::More;
 
-my $node = new_cluster('queue_limits', conf => [ 'pg_sweep.max_leases = 64', 'pg_sweep.max_queues = 2' ]);
+my $node = new_cluster('queue_limits', conf => [ 'pg_sweep.max_leases = 64', 'pg_sweep.max_queues = 2', 'max_prepared_transactions = 1' ]);
 
 sub claim
 {
@@ -29,12 +29,38 @@ soon($node, q{SELECT count(*) FROM sweep.claim('a2', 100, '100 ms')}, '64', 'unt
 soon($node, q{SELECT count(*) FROM sweep.claim('a3', 10, '1 h')}, '10', 'and those of the next one');
 is(claim('a1', 1, '1 h'), 1, 'what was forgotten is found again');
 
+# ---------------------------------------------------------------- a claim that is forgotten while its transaction, which has given a key free, is open
+for my $case ('another session', 'the same transaction')
+{
+	my $session = session($node);
+
+	$node->safe_psql('postgres', q{SELECT sweep.create_queue('k')});
+	$node->safe_psql('postgres', q{SELECT sweep.send('k', '1', 'key')});
+	$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_series(1, 3) AS i; SELECT sweep.send_many('a1', array_fill('1'::jsonb, ARRAY[100]))});
+	is($session->query_safe(q{BEGIN; SELECT payload FROM sweep.claim('k', 1, '1 microsecond')}), '1', "$case: claimed for a moment");
+	is(claim('a1', 100, '1 h'), 64, "$case: claims of another queue need its place");
+	$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
+	is($session->query_safe(q{SELECT payload FROM sweep.claim('k')}), '1', "$case: can claim it again") if $case eq 'the same transaction';
+	is(claim('k', 1, '1 h'), 0, "$case: nobody else while it is open");
+	$session->query_safe($case eq 'the same transaction' ? 'ROLLBACK' : 'COMMIT');
+	$session->quit;
+	soon($node, q{SELECT payload FROM sweep.claim('k')}, '1', "$case: it comes again");
+	$node->safe_psql('postgres', q{SELECT sweep.drop_queue('k')});
+}
+$node->safe_psql('postgres', q{SELECT sweep.send_many('a' || i, array_fill('1'::jsonb, ARRAY[100])) FROM generate_series(1, 3) AS i});
+is(claim('a1', 1, '1 h'), 1, 'one queue has a lease');
+is(claim('a3', 10, '1 h'), 10, 'and another one');
+
 # ---------------------------------------------------------------- queues in use at a time
 is(claim('a4', 1, '1 h'), 'queue "a4" cannot be claimed from: too many queues are in use', 'two queues have leases');
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
 is(claim('a4', 1, '1 h'), 1, 'one that is idle gives way');
+like(slurp_file($node->logfile), qr/LOG:  more queues are in use than pg_sweep.max_queues/, 'and the log says so');
+$node->safe_psql('postgres', q{SELECT sweep.send('a4', '2', delay => '1 ms', priority => 7)});
+soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message WHERE due_at IS NOT NULL}, 't', 'a delayed message is due');
+is(join(' ', map { $node->safe_psql('postgres', q{SELECT payload FROM sweep.claim('a4', 1, '1 h')}) } 1 .. 2), '1 2', 'and is claimed, after one that was found before');
 is($node->safe_psql('postgres', q{SELECT string_agg(concat_ws(' ', queue, depth, ready, in_flight), ', ' ORDER BY queue) FROM sweep.queues}),
-	'a1 0 0 0, a2 100 100 0, a3 100 90 10, a4 100 99 1', 'all queues are counted');
+	'a1 0 0 0, a2 100 100 0, a3 100 90 10, a4 101 98 3', 'all queues are counted');
 
 # ---------------------------------------------------------------- a database that is gone takes nothing with it
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_series(2, 4) AS i});
@@ -44,11 +70,39 @@ $node->safe_psql('other', q{
 	SELECT sweep.create_queue(q) FROM unnest(ARRAY['b1', 'b2']) AS q;
 	SELECT sweep.send_many(q, array_fill('1'::jsonb, ARRAY[30])) FROM unnest(ARRAY['b1', 'b2']) AS q;
 });
-$node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b1', 30, '100 ms')});
-$node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b2', 30, '100 ms')});
+# nobody looks how they have ended
+$node->safe_psql('other', "BEGIN; SELECT sweep.send('b1', '1'), sweep.send('b2', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'") for 1 .. 5;
+$node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b1', 30, '1 h')});
+$node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b2', 30, '1 h')});
+$node->safe_psql('other', "BEGIN; SELECT sweep.send('b1', '1'), sweep.send('b2', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'") for 1 .. 2;
 $node->safe_psql('postgres', 'DROP DATABASE other');
-$node->safe_psql('postgres', q{SELECT sweep.send_many('a1', array_fill('1'::jsonb, ARRAY[100]))});
-soon($node, q{SELECT count(*) FROM sweep.claim('a1', 64, '50 ms')}, '64', 'its leases run out as well');
+$node->safe_psql('postgres', q{SELECT sweep.send_many('a' || i, array_fill('1'::jsonb, ARRAY[100])) FROM generate_series(1, 2) AS i});
+is(claim('a1', 64, '1 h'), 64, 'there is room for its messages');
+$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
+is(claim('a1', 1, '1 h') . ' ' . claim('a2', 1, '1 h'), '0 1', 'and for its queues');
+$node->safe_psql('postgres', "BEGIN; SELECT sweep.send('a1', '1'), sweep.send('a2', '1'), sweep.send('a3', '1'), sweep.send('a4', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'");
+is(claim('a1', 10, '1 h'), 1, 'and for its prepared transactions');
+
+# ---------------------------------------------------------------- an extension that is dropped, or not
+my $again = q{
+	DROP EXTENSION pg_sweep CASCADE;
+	CREATE EXTENSION pg_sweep;
+	SELECT sweep.create_queue('a' || i) FROM generate_series(1, 4) AS i;
+	SELECT sweep.send_many('a1', '{1,2}');
+};
+my ($lease) = $node->safe_psql('postgres', q{
+	SELECT sweep.purge_queue('a' || i) FROM generate_series(1, 4) AS i;
+	SELECT sweep.send('a2', '1');
+	SELECT lease FROM sweep.claim('a2', 1, '1 h');
+}) =~ /(\S+)$/;
+$node->safe_psql('postgres', "BEGIN; $again SELECT sweep.claim('a1'); ROLLBACK");
+is(claim('a2', 1, '1 h'), 0, 'dropped and rolled back: what was claimed is held');
+is($node->safe_psql('postgres', "SELECT sweep.ack('$lease')"), 1, 'dropped and rolled back: by its lease');
+$node->safe_psql('postgres', q{SELECT sweep.send_many('a1', '{1,2}'), sweep.send_many('a2', '{1,2}')});
+is(claim('a1', 1, '1 h') . ' ' . claim('a2', 1, '1 h'), '1 1', 'two queues have leases');
+$node->safe_psql('postgres', "BEGIN; $again COMMIT");
+$node->safe_psql('postgres', q{SELECT sweep.send('a2', '1')});
+is(claim('a1', 10, '1 h') . ' ' . claim('a2', 10, '1 h'), '2 1', 'they are gone with the extension');
 
 $node->stop;
 done_testing();

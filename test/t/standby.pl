@@ -18,6 +18,7 @@ $primary->safe_psql('postgres', q{
 	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}');
 	SELECT sweep.create_job('work', step => 't.work', batch_size => 10, args => '{"gate": 80, "gate_at": 4}', flush => 'batch');
 	SELECT sweep.create_job('later', step => 't.note');
+	SELECT sweep.create_queue('mail');
 	INSERT INTO t.todo SELECT i FROM generate_series(1, 100) AS i;
 });
 my $gate = hold_gate($primary, 80);
@@ -35,6 +36,8 @@ my ($status, $output, $message) = $standby->psql('postgres', q{SELECT sweep.star
 like($message, qr/ERROR:  cannot execute .* (in a read-only transaction|during recovery)/, 'start says that it is read-only');
 ($status, $output, $message) = $standby->psql('postgres', q{CALL sweep.run('later')});
 like($message, qr/ERROR:  cannot execute .* (in a read-only transaction|during recovery)/, 'so does CALL');
+($status, $output, $message) = $standby->psql('postgres', q{CALL sweep.wait_for_message('mail', '1 h')});
+like($message, qr/ERROR:  cannot execute sweep.wait_for_message\(\) during recovery/, 'nobody can wait for what cannot be claimed');
 
 $primary->stop('immediate');
 forget_session($gate);
