@@ -115,7 +115,7 @@ typedef TU_UpdateIndexes SweepUpdateIndexes;
 typedef bool SweepUpdateIndexes;
 #define SWEEP_UPDATE_NO_INDEX false
 #define sweep_update_index_tuples(relation, slot, estate, indexes) \
-	sweep_insert_index_tuples((relation), (slot), (estate))
+	sweep_insert_index_tuples((relation), (slot), (estate), NIL)
 #endif
 
 /* 16: takes a place for soft errors. */
