@@ -110,7 +110,7 @@ sort_messages(SweepKeyed *messages, int count)
 		text	   *key = messages[i].key;
 		text	   *last = messages[kept - 1].key;
 
-		if (key == NULL || VARSIZE_ANY_EXHDR(key) != VARSIZE_ANY_EXHDR(last) ||
+		if (key == NULL || last == NULL || VARSIZE_ANY_EXHDR(key) != VARSIZE_ANY_EXHDR(last) ||
 			memcmp(VARDATA_ANY(key), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(key)) != 0)
 			messages[kept++] = messages[i];
 	}
