@@ -84,6 +84,22 @@ all_leave('DROP, a session');
 again();
 like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')})), qr/^succeeded/, 'DROP, CREATE: jobs run');
 
+# ---------------------------------------------------------------- DROP and CREATE, before a run begins
+# It waits for its lease and has been told where everything is; all of that is another now.
+my $holder = session($node);
+$holder->query_safe(q{SELECT sweep.try_lease('held')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lease_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
+my $patient = $node->safe_psql('postgres', q{SELECT sweep.start('patient')});
+soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'DROP and CREATE: a run has not begun');
+$node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
+again();
+my $offset = -s $node->logfile;
+$holder->query_safe('SELECT pg_advisory_unlock_all()');
+soon($node, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pg_sweep: patient #$patient'", 0, 'DROP and CREATE: it leaves');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM t.started WHERE job = 'patient'}), 0, 'DROP and CREATE: without a batch');
+unlike(slurp_file($node->logfile, $offset), qr/run $patient of job "patient" could not begin/, 'DROP and CREATE: and without an error');
+$holder->quit;
+
 # ---------------------------------------------------------------- DROP, rolled back
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('many')});
 soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'rolled back: a run is in progress');
