@@ -34,11 +34,7 @@ typedef struct SharedConsumers
 
 static SharedConsumers *consumers = NULL;
 static LWLock *consumers_lock = NULL;
-static shmem_request_hook_type previous_request_hook = NULL;
-static shmem_startup_hook_type previous_startup_hook = NULL;
 
-static void request_memory(void);
-static void initialize_memory(void);
 static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
@@ -46,10 +42,25 @@ PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
 void
 sweep_consumer_shared_request(void)
 {
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = initialize_memory;
+	RequestAddinShmemSpace(memory_size());
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
+
+void
+sweep_consumer_shared_initialize(void)
+{
+	bool		found;
+
+	consumers = ShmemInitStruct(TRANCHE, memory_size(), &found);
+	consumers_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	if (found)
+		return;
+	memset(consumers, 0, memory_size());
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		pg_atomic_init_u32(&consumers->slots[i].leave, 0);
+		SpinLockInit(&consumers->slots[i].mutex);
+	}
 }
 
 int
@@ -290,35 +301,4 @@ memory_size(void)
 {
 	return add_size(offsetof(SharedConsumers, slots),
 					mul_size(sizeof(SweepConsumerSlot), sweep_max_consumers + SWEEP_MAX_DATABASES));
-}
-
-static void
-request_memory(void)
-{
-	if (previous_request_hook)
-		previous_request_hook();
-	RequestAddinShmemSpace(memory_size());
-	RequestNamedLWLockTranche(TRANCHE, 1);
-}
-
-static void
-initialize_memory(void)
-{
-	bool		found;
-
-	if (previous_startup_hook)
-		previous_startup_hook();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	consumers = ShmemInitStruct(TRANCHE, memory_size(), &found);
-	consumers_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
-	if (!found)
-	{
-		memset(consumers, 0, memory_size());
-		for (int i = 0; i < sweep_consumer_shared_count(); i++)
-		{
-			pg_atomic_init_u32(&consumers->slots[i].leave, 0);
-			SpinLockInit(&consumers->slots[i].mutex);
-		}
-	}
-	LWLockRelease(AddinShmemInitLock);
 }

@@ -40,8 +40,9 @@ typedef struct SweepConsumerSlot
 	char		last_error[SWEEP_CONSUMER_ERROR_SIZE];
 } SweepConsumerSlot;
 
-/* Once, while the library is loaded at server start. */
+/* Requests the memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
 extern void sweep_consumer_shared_request(void);
+extern void sweep_consumer_shared_initialize(void);
 
 extern int	sweep_consumer_shared_count(void);
 extern SweepConsumerSlot *sweep_consumer_shared_slot(int index);

@@ -6,6 +6,9 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
 
 #include "compat.h"
 #include "consumer_shared.h"
@@ -17,6 +20,12 @@
 #include "utility.h"
 
 SWEEP_MODULE_MAGIC("pg_sweep", SWEEP_VERSION);
+
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void request_memory(void);
+static void initialize_memory(void);
 
 extern PGDLLEXPORT void _PG_init(void);
 
@@ -32,9 +41,32 @@ _PG_init(void)
 	/* A process of each run would load it anew, a fifth of the time until its first batch. */
 	load_file("$libdir/plpgsql", false);
 	sweep_secret_install_hook();
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = initialize_memory;
+	sweep_utility_install_hook();
+	sweep_launcher_register();
+}
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
 	sweep_shared_request();
 	sweep_queue_request_memory();
 	sweep_consumer_shared_request();
-	sweep_utility_install_hook();
-	sweep_launcher_register();
+}
+
+static void
+initialize_memory(void)
+{
+	if (previous_startup_hook)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	sweep_shared_initialize();
+	sweep_queue_initialize_memory();
+	sweep_consumer_shared_initialize();
+	LWLockRelease(AddinShmemInitLock);
 }

@@ -3,7 +3,8 @@
  *		Holds of messages that are gone: with their queue, by a purge, by a transaction that has ended.
  *
  * Called by the end of the transaction that has removed them, or by whoever finds that a prepared one has
- * ended. It works on the lists of queue_hold.c, and on those of the queue concerned alone.
+ * ended. It walks along the lists of the queue concerned; only after a purge, which is rare and may have
+ * taken something from each of them, over everything that is claimed.
  */
 #include "postgres.h"
 

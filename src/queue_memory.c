@@ -21,28 +21,13 @@
 
 static SweepQueueMemory memory;
 static LWLock *lock = NULL;
-static shmem_request_hook_type previous_request_hook = NULL;
-static shmem_startup_hook_type previous_startup_hook = NULL;
 
-static void request_memory(void);
-static void initialize_memory(void);
 static Size lay_out(char *base);
 static void *take_part(char *base, Size *size, Size part);
 
 void
 sweep_queue_request_memory(void)
 {
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = initialize_memory;
-}
-
-static void
-request_memory(void)
-{
-	if (previous_request_hook)
-		previous_request_hook();
 	RequestAddinShmemSpace(lay_out(NULL));
 	RequestNamedLWLockTranche(TRANCHE, 1);
 }
@@ -77,26 +62,21 @@ take_part(char *base, Size *size, Size part)
 	return base != NULL ? base + offset : NULL;
 }
 
-static void
-initialize_memory(void)
+void
+sweep_queue_initialize_memory(void)
 {
 	bool		found;
 	Size		size = lay_out(NULL);
 
-	if (previous_startup_hook)
-		previous_startup_hook();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	(void) lay_out(ShmemInitStruct("pg_sweep queues", size, &found));
 	lock = &GetNamedLWLockTranche(TRANCHE)->lock;
-	if (!found)
-	{
-		memset(memory.shared, 0, size);
-		pg_atomic_init_u32(&memory.shared->prepared_count, 0);
-		for (int i = 0; i < sweep_max_queues; i++)
-			ConditionVariableInit(&memory.searched[i]);
-		sweep_hold_initialize();
-	}
-	LWLockRelease(AddinShmemInitLock);
+	if (found)
+		return;
+	memset(memory.shared, 0, size);
+	pg_atomic_init_u32(&memory.shared->prepared_count, 0);
+	for (int i = 0; i < sweep_max_queues; i++)
+		ConditionVariableInit(&memory.searched[i]);
+	sweep_hold_initialize();
 }
 
 const SweepQueueMemory *

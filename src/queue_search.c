@@ -85,7 +85,7 @@ static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static void search_lane(Search *search, int lane);
 static bool add_found(Search *search, HeapTuple tuple);
-static bool can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free);
+static bool can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool frees_key, bool freed);
 static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
@@ -370,14 +370,18 @@ add_found(Search *search, HeapTuple tuple)
 	TupleDesc	description = RelationGetDescr(search->messages);
 	Datum		key;
 	bool		is_null;
+	bool		claimed_is_null;
+	bool		claimed;
+	bool		frees_key;
 
 	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
 	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
 	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
 	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
-	/* The first claim does; one that has failed was claimed before. */
-	if (!can_be_claimed(search, tuple, &message,
-						!is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0))
+	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
+	/* The first claim gives the key free; one that has failed was claimed before. */
+	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0;
+	if (!can_be_claimed(search, tuple, &message, frees_key && !claimed, frees_key && claimed))
 		return false;
 	if (SWEEP_LANE_IS_DELAYED(message.lane))
 		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
@@ -397,21 +401,22 @@ add_found(Search *search, HeapTuple tuple)
  * open one is removing or putting off. When that does not commit, what is held is given back, and a
  * statement that is not ours has the queue looked at from its start.
  *
- * A row that an open transaction has only updated to give its key free is not left out: when that claim
- * is forgotten, nobody else comes back to it. Who claims it must lock the row first, so it waits.
+ * A row that an open transaction has only updated to give its key free is not left out, neither the old
+ * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
+ * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits.
  */
 static bool
-can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool gives_key_free)
+can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool frees_key, bool freed)
 {
 	HeapTupleHeader header = tuple->t_data;
 	SweepQueueSlot *slot;
 	bool		exists;
 
 	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
-		!(gives_key_free && (header->t_infomask & HEAP_UPDATED)))
+		!(freed && (header->t_infomask & HEAP_UPDATED)))
 		return false;
 	if (!(header->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
-		!(gives_key_free && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) &&
+		!(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) &&
 		TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header)))
 		return false;
 	sweep_queue_lock(LW_SHARED);

@@ -159,8 +159,9 @@ typedef struct SweepQueueChange
 	bool		dropped;		/* the queue is gone; of all queues: the table */
 } SweepQueueChange;
 
-/* Requests the memory; only while the server starts. */
+/* Requests the memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
 extern void sweep_queue_request_memory(void);
+extern void sweep_queue_initialize_memory(void);
 extern bool sweep_queue_memory_exists(void);
 
 /* Raises an error that says what to set when there is none. */

@@ -37,11 +37,7 @@ StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase h
 
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
-static shmem_request_hook_type previous_request_hook = NULL;
-static shmem_startup_hook_type previous_startup_hook = NULL;
 
-static void request_memory(void);
-static void initialize_memory(void);
 static void wake_scheduler(Oid database, bool asked);
 static bool sees_all_runs(void);
 static Size memory_size(void);
@@ -52,10 +48,29 @@ PG_FUNCTION_INFO_V1(sweep_shared_running);
 void
 sweep_shared_request(void)
 {
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = initialize_memory;
+	RequestAddinShmemSpace(memory_size());
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
+
+void
+sweep_shared_initialize(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pg_sweep", memory_size(), &found);
+	shared_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	if (found)
+		return;
+	memset(shared, 0, memory_size());
+	shared->launcher = INVALID_PROC_NUMBER;
+	shared->slot_count = sweep_max_running_jobs + SESSION_SLOTS;
+	ConditionVariableInit(&shared->changed);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		pg_atomic_init_u32(&shared->slots[i].stop_request, 0);
+		pg_atomic_init_u64(&shared->slots[i].lease_deadline_us, 0);
+		SpinLockInit(&shared->slots[i].mutex);
+	}
 }
 
 bool
@@ -394,39 +409,4 @@ memory_size(void)
 {
 	return add_size(offsetof(SweepShared, slots),
 					mul_size(sizeof(SweepSlot), sweep_max_running_jobs + SESSION_SLOTS));
-}
-
-static void
-request_memory(void)
-{
-	if (previous_request_hook)
-		previous_request_hook();
-	RequestAddinShmemSpace(memory_size());
-	RequestNamedLWLockTranche(TRANCHE, 1);
-}
-
-static void
-initialize_memory(void)
-{
-	bool		found;
-
-	if (previous_startup_hook)
-		previous_startup_hook();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("pg_sweep", memory_size(), &found);
-	shared_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
-	if (!found)
-	{
-		memset(shared, 0, memory_size());
-		shared->launcher = INVALID_PROC_NUMBER;
-		shared->slot_count = sweep_max_running_jobs + SESSION_SLOTS;
-		ConditionVariableInit(&shared->changed);
-		for (int i = 0; i < shared->slot_count; i++)
-		{
-			pg_atomic_init_u32(&shared->slots[i].stop_request, 0);
-			pg_atomic_init_u64(&shared->slots[i].lease_deadline_us, 0);
-			SpinLockInit(&shared->slots[i].mutex);
-		}
-	}
-	LWLockRelease(AddinShmemInitLock);
 }

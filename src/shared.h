@@ -110,8 +110,9 @@ typedef struct SweepShared
 /* Names of the phases, as sweep.running shows them. */
 extern const char *const sweep_phase_names[];
 
-/* Hooks up the request for shared memory; only while the server starts. */
+/* Requests the memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
 extern void sweep_shared_request(void);
+extern void sweep_shared_initialize(void);
 extern bool sweep_shared_exists(void);
 extern SweepShared *sweep_shared(void);
 extern void sweep_shared_lock(LWLockMode mode);

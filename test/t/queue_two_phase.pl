@@ -99,13 +99,15 @@ for my $name ('no restart', 'restart', 'crash')
 		run(q{SELECT sweep.purge_queue('q')});
 	}
 
-	# ------------------------------------------------------------ giving back
-	run(q{SELECT sweep.send('q', '10')});
+	# ------------------------------------------------------------ giving back; a row that keeps its lane, and whose key is free
+	run(q{SELECT sweep.send('q', '10', 'key', delay => '1 ms')});
+	soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message}, 't', "$name: a message with a key is due");
 	my $lease = run(q{SELECT lease FROM sweep.claim('q')});
 	my ($status, $output, $message) = $node->psql('postgres', "BEGIN; SELECT sweep.fail('$lease', 'broken'); PREPARE TRANSACTION 'fail'");
 	if ($status == 0)
 	{
 		$interruption{$name}->();
+		is(claim_all($node), 'nothing', "$name: what is failing in a prepared transaction is not delivered");
 		run(q{COMMIT PREPARED 'fail'});
 		soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '10', "$name: what failed in a prepared transaction comes again");
 	}
