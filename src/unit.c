@@ -27,7 +27,7 @@
 /* How long a run waits before it looks at the gate again. */
 #define GATE_PAUSE_MS 50
 
-static void set_synchronous_commit(SweepRun *run, const char *value);
+static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
 static bool save_progress(SweepRun *run);
@@ -69,9 +69,11 @@ sweep_unit_begin(SweepRun *run)
 
 	/*
 	 * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole
-	 * batches at the end, each with its counters. A worker has the other settings for good.
+	 * batches at the end, each with its counters. A worker has the settings for good: that is cheaper than
+	 * to set them, and to look at all settings at the end, in each transaction.
 	 */
-	set_synchronous_commit(run, "off");
+	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
+		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 	if (sweep_sql_in_call())
 		sweep_run_set_environment();
 	return true;
@@ -80,14 +82,14 @@ sweep_unit_begin(SweepRun *run)
 void
 sweep_unit_is_last(SweepRun *run)
 {
-	set_synchronous_commit(run, run->synchronous_commit);
+	set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
 }
 
 static void
-set_synchronous_commit(SweepRun *run, const char *value)
+set_synchronous_commit(SweepRun *run, const char *value, GucAction action)
 {
 	if (!run->flush_batch)
-		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
 }
 
 SweepBatch
