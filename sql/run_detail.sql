@@ -4,6 +4,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
 DROP SCHEMA IF EXISTS run_detail CASCADE;
 CREATE SCHEMA run_detail;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 3300000, false);
 
 -- Reports the parts of the args, one a batch.
 CREATE FUNCTION run_detail.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
@@ -47,6 +48,36 @@ SELECT jsonb_agg(jsonb_build_object('ids', ids)) AS parts FROM (
 CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
 SELECT batches, jsonb_array_length(detail -> 'ids') AS elements, detail -> 'ids' -> 0 AS first, detail -> 'ids' -> -1 AS last
 	FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
+
+-- as long as nothing but numbers of the same length changes it is added to in place: numbers that become longer and
+-- shorter, change their sign and scale, next to an array that is full
+SELECT jsonb_agg(jsonb_build_object('same', 'text', 'n', n, 'ids', (SELECT jsonb_agg(i) FROM generate_series(1, 40) AS i)) ORDER BY nth) AS parts
+	FROM unnest('{1, 9998, 1, 1, 9999, -20000, -1, 1.5, 0.25, -0.75, 9999998999, 12345678901234567890, -12345678901234567890}'::numeric[])
+		WITH ORDINALITY AS u (n, nth) \gset
+SELECT jsonb_agg(jsonb_build_object('n', part -> 'n') ORDER BY nth) AS alone, sum((part ->> 'n')::numeric) AS right_sum
+	FROM jsonb_array_elements(:'parts') WITH ORDINALITY AS u (part, nth) \gset
+CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
+SELECT detail ->> 'n' = :'right_sum' AS is_right, detail ->> 'n' AS n, detail - 'ids' - 'n' AS others, jsonb_array_length(detail -> 'ids') AS elements,
+	jsonb_path_query_array(detail, '$.ids[30 to 31]') AS last_elements FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
+\set parts :alone
+:run
+-- a batch that is rolled back leaves it as it was
+CREATE FUNCTION run_detail.fails(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+DECLARE
+	nth int := coalesce(b.cursor::int, 0) + 1;
+BEGIN
+	IF nth > 3 THEN
+		PERFORM 1 / 0;
+	END IF;
+	RETURN ROW(1, to_jsonb(nth), '{"n": 1, "s": "text"}'::jsonb)::sweep.progress;
+END
+$$;
+SELECT sweep.create_job('run_detail fails', 'run_detail.fails');
+CALL sweep.run('run_detail fails');
+SELECT batches, detail FROM sweep.run WHERE job = 'run_detail fails';
+-- a text of the same length is another text
+\set parts '[{"s": "one", "n": 1}, {"s": "two", "n": 2}, {"s": "two", "n": 3}]'
+:run
 
 -- the row of a run that went on for long is as it would be after one batch
 CREATE FUNCTION run_detail.many(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$

@@ -80,6 +80,17 @@ SELECT sweep.alter_job('run_row', '{"step": "run_row.meddle"}');
 CALL sweep.run('run_row');
 SELECT status, stop_reason, batches, rows, attempt FROM run_row.last_run;
 
+-- in a session a transaction that the step made read-only does not write it either
+CREATE FUNCTION run_row.read_only(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM set_config('transaction_read_only', 'on', true);
+	RETURN ROW(1, NULL, NULL)::sweep.progress;
+END
+$$;
+SELECT sweep.alter_job('run_row', '{"step": "run_row.read_only"}');
+CALL sweep.run('run_row');
+SELECT status, stop_reason, batches, rows, sqlstate FROM run_row.last_run;
+
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_row%';
 DELETE FROM sweep.run_live WHERE job LIKE 'run\_row%';
 DELETE FROM sweep.run_history WHERE job LIKE 'run\_row%';

@@ -27,10 +27,12 @@
 /* How long a run waits before it looks at the gate again. */
 #define GATE_PAUSE_MS 50
 
-static void set_synchronous_commit(SweepRun *run, const char *value);
+static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
-static bool save_progress(SweepRun *run);
+static int32 batches_to_save(const SweepRun *run);
+static void set_outcome(SweepRunChange *change, const SweepRun *run);
+static void save_by_statement(SweepRun *run);
 static void set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value);
 static Jsonb *copy_jsonb(Jsonb *source);
 
@@ -69,9 +71,11 @@ sweep_unit_begin(SweepRun *run)
 
 	/*
 	 * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole
-	 * batches at the end, each with its counters. A worker has the other settings for good.
+	 * batches at the end, each with its counters. A worker has the settings for good: that is cheaper than
+	 * to set them, and to look at all settings at the end, in each transaction.
 	 */
-	set_synchronous_commit(run, "off");
+	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
+		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 	if (sweep_sql_in_call())
 		sweep_run_set_environment();
 	return true;
@@ -80,14 +84,14 @@ sweep_unit_begin(SweepRun *run)
 void
 sweep_unit_is_last(SweepRun *run)
 {
-	set_synchronous_commit(run, run->synchronous_commit);
+	set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
 }
 
 static void
-set_synchronous_commit(SweepRun *run, const char *value)
+set_synchronous_commit(SweepRun *run, const char *value, GucAction action)
 {
 	if (!run->flush_batch)
-		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
 }
 
 SweepBatch
@@ -177,21 +181,62 @@ sweep_unit_end_batch(SweepRun *run, bool drained)
 }
 
 /*
- * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
- * versions of the row that the batches before left behind.
+ * In place, without SQL: that takes longer for it than the engine for all the rest, and a process whose run
+ * is short would have to plan the statement for a single use.
  */
 void
 sweep_unit_save(SweepRun *run)
+{
+	SweepRunChange change = {0};
+	/* In a session that is an error, as it is for any other change; what runs in a worker is recorded in any case. */
+	bool		read_only = sweep_sql_in_call() && XactReadOnly;
+
+	sweep_run_row_set(&change, RUN_COLUMN_BATCHES, Int32GetDatum(batches_to_save(run)));
+	sweep_run_row_set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
+	sweep_run_row_set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
+	sweep_run_row_set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
+	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
+	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
+	if (run->reason != SWEEP_STOP_NONE)
+		set_outcome(&change, run);
+	if (read_only || !sweep_run_row_change(&run->next.tid, run->run_id, "running", &change))
+		save_by_statement(run);
+	if (run->reason != SWEEP_STOP_NONE)
+		sweep_share_end(run);
+}
+
+static int32
+batches_to_save(const SweepRun *run)
+{
+	return (int32) Min(run->next.loop.batches, PG_INT32_MAX);
+}
+
+static void
+set_outcome(SweepRunChange *change, const SweepRun *run)
+{
+	sweep_run_row_set(change, RUN_COLUMN_STATUS, CStringGetTextDatum(run->status));
+	sweep_run_row_set(change, RUN_COLUMN_STOP_REASON, CStringGetTextDatum(sweep_loop_stop_name(run->reason)));
+	sweep_run_row_set(change, RUN_COLUMN_FINISHED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	if (run->error == NULL)
+		return;
+	sweep_run_row_set(change, RUN_COLUMN_SQLSTATE, CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode)));
+	sweep_run_row_set(change, RUN_COLUMN_ERROR, CStringGetTextDatum(sweep_report_error_text(run->error)));
+}
+
+/*
+ * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
+ * versions of the row that the batches before left behind.
+ */
+static void
+save_by_statement(SweepRun *run)
 {
 	const char *reason = sweep_loop_stop_name(run->reason);
 	const ErrorData *error = run->error;
 	Datum		values[12] = {0};
 	char		nulls[13] = "            ";
 
-	if (reason == NULL && save_progress(run))
-		return;
 	values[0] = PointerGetDatum(&run->next.tid);
-	values[1] = Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX));
+	values[1] = Int32GetDatum(batches_to_save(run));
 	values[2] = Int64GetDatum(run->next.loop.rows);
 	values[3] = run->next.cursor ? JsonbPGetDatum(run->next.cursor) : (Datum) 0;
 	nulls[3] = run->next.cursor ? ' ' : 'n';
@@ -213,25 +258,6 @@ sweep_unit_save(SweepRun *run)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
 	run->next.tid = sweep_sql_tid(1);
-	if (reason != NULL)
-		sweep_share_end(run);
-}
-
-/* Without SQL, which takes longer for it than the engine for all the rest; the outcome is left to SQL. */
-static bool
-save_progress(SweepRun *run)
-{
-	SweepRunChange change = {0};
-
-	if (XactReadOnly)
-		return false;
-	sweep_run_row_set(&change, RUN_COLUMN_BATCHES, Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX)));
-	sweep_run_row_set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
-	sweep_run_row_set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
-	sweep_run_row_set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
-	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
-	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
-	return sweep_run_row_change(&run->next.tid, run->run_id, "running", &change);
 }
 
 static void
