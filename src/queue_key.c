@@ -70,7 +70,8 @@ typedef struct Turns
 } Turns;
 
 static int	sort_messages(SweepKeyed *messages, int count);
-static int	compare_keys(const void *left, const void *right);
+static int	compare_messages(const void *left, const void *right);
+static int	compare_keys(const text *a, const text *b);
 static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
 static void close_turns(Turns *turns);
 static bool choose_rows(Turns *turns);
@@ -104,37 +105,37 @@ sort_messages(SweepKeyed *messages, int count)
 {
 	int			kept = Min(count, 1);
 
-	qsort(messages, count, sizeof(SweepKeyed), compare_keys);
+	qsort(messages, count, sizeof(SweepKeyed), compare_messages);
 	for (int i = 1; i < count; i++)
-	{
-		text	   *key = messages[i].key;
-		text	   *last = messages[kept - 1].key;
-
-		if (key == NULL || VARSIZE_ANY_EXHDR(key) != VARSIZE_ANY_EXHDR(last) ||
-			memcmp(VARDATA_ANY(key), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(key)) != 0)
+		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
 			messages[kept++] = messages[i];
-	}
 	return kept;
 }
 
-/* Byte by byte, as the index; those without a key last. */
 static int
-compare_keys(const void *left, const void *right)
+compare_messages(const void *left, const void *right)
 {
 	const SweepKeyed *a = left;
 	const SweepKeyed *b = right;
-	int			result = (a->key == NULL) - (b->key == NULL);
+	int			result = compare_keys(a->key, b->key);
 
-	if (result == 0 && a->key != NULL)
-	{
-		int			a_length = VARSIZE_ANY_EXHDR(a->key);
-		int			b_length = VARSIZE_ANY_EXHDR(b->key);
-
-		result = memcmp(VARDATA_ANY(a->key), VARDATA_ANY(b->key), Min(a_length, b_length));
-		if (result == 0)
-			result = a_length - b_length;
-	}
 	return result != 0 ? result : a->number - b->number;
+}
+
+/* Byte by byte, as the index; NULL comes last. */
+static int
+compare_keys(const text *a, const text *b)
+{
+	int			a_length;
+	int			b_length;
+	int			result;
+
+	if (a == NULL || b == NULL)
+		return (a == NULL) - (b == NULL);
+	a_length = VARSIZE_ANY_EXHDR(a);
+	b_length = VARSIZE_ANY_EXHDR(b);
+	result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_length, b_length));
+	return result != 0 ? result : a_length - b_length;
 }
 
 static void
