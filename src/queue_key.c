@@ -15,16 +15,21 @@
  * it are withdrawn, and the next turn begins with this key. Of any two rows one has the later entry and sees
  * the other, so never both stay.
  *
- * A row that was withdrawn looks to others like one that is being inserted, until its transaction ends. They
- * must not wait for that, or two who have withdrawn would wait for each other; it is known by being deleted
- * by the very (sub)transaction that has inserted it, whose end makes no difference. That is why this is not
- * an INSERT with ON CONFLICT, besides costing twice as much.
+ * Until its transaction ends, a row that was withdrawn looks to others like one that is being inserted. Senders
+ * must not wait for that, or two who have withdrawn would wait for each other: they know it by being deleted by
+ * the very (sub)transaction that has inserted it, whose end makes no difference. In a queue where messages keep
+ * their keys, the update of one that fails would wait for it, and the sender for that; there one sender at a
+ * time takes a turn, so that nothing is withdrawn. Nobody waits for a transaction within a turn.
+ *
+ * An INSERT with ON CONFLICT needs none of this, and twice the time: it inserts rows one by one, each with
+ * a lock and a record of the WAL for the others to know that it is undecided.
  */
 #include "postgres.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
+#include "access/sysattr.h"
 #include "access/stratnum.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -39,6 +44,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "lease.h"
 #include "queue_key.h"
 #include "queue_table.h"
 
@@ -74,11 +80,11 @@ static int	compare_messages(const void *left, const void *right);
 static int	compare_keys(const text *a, const text *b);
 static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
 static void close_turns(Turns *turns);
+static bool take_turn(Turns *turns);
 static bool choose_rows(Turns *turns);
 static bool insert_rows(Turns *turns);
 static KeyState look_up(Turns *turns, text *key, ItemPointer own);
 static KeyState judge(Turns *turns);
-static HeapTupleHeader row_header(TupleTableSlot *slot);
 static bool is_withdrawn(TupleTableSlot *slot);
 static void wait_for_decision(const Turns *turns);
 
@@ -89,12 +95,8 @@ sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
 
 	open_turns(&turns, shipment, messages, sort_messages(messages, count));
 	while (turns.position < turns.count)
-	{
-		bool		decided = choose_rows(&turns);
-
-		if (insert_rows(&turns) && !decided)
+		if (!take_turn(&turns))
 			wait_for_decision(&turns);
-	}
 	close_turns(&turns);
 	return turns.inserted;
 }
@@ -162,6 +164,25 @@ close_turns(Turns *turns)
 	ExecDropSingleTupleTableSlot(turns->slot);
 	index_close(turns->index, NoLock);
 	sweep_inserter_close(&turns->inserter);
+}
+
+/* False when it ended at a key that is undecided. */
+static bool
+take_turn(Turns *turns)
+{
+	bool		alone = turns->shipment->keeps_keys;
+	LOCKTAG		tag;
+	bool		decided;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) turns->shipment->queue_id, SWEEP_LOCK_KEYS);
+	if (alone)
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	decided = choose_rows(turns);
+	if (!insert_rows(turns))
+		decided = true;
+	if (alone)
+		(void) LockRelease(&tag, ExclusiveLock, false);
+	return decided;
 }
 
 /* Chooses the rows of a turn. False when it ended at a key that is undecided. */
@@ -238,13 +259,10 @@ look_up(Turns *turns, text *key, ItemPointer own)
 	index_rescan(turns->scan, keys, 2, NULL, 0);
 	while (state != KEY_TAKEN && index_getnext_slot(turns->scan, ForwardScanDirection, turns->slot))
 	{
-		KeyState	found;
-
 		if (own != NULL && ItemPointerEquals(own, &turns->slot->tts_tid))
 			continue;
-		found = judge(turns);
-		if (found != KEY_FREE)
-			state = found;
+		if (!TransactionIdIsValid(turns->dirty.xmin) || !is_withdrawn(turns->slot))
+			state = judge(turns);
 	}
 	ExecClearTuple(turns->slot);
 	return state;
@@ -255,9 +273,9 @@ static KeyState
 judge(Turns *turns)
 {
 	bool		inserting = TransactionIdIsValid(turns->dirty.xmin);
+	bool		is_null;
+	TransactionId xmin;
 
-	if (inserting && is_withdrawn(turns->slot))
-		return KEY_FREE;
 	if (inserting || TransactionIdIsValid(turns->dirty.xmax))
 	{
 		turns->xid = inserting ? turns->dirty.xmin : turns->dirty.xmax;
@@ -265,8 +283,11 @@ judge(Turns *turns)
 		turns->tid = turns->slot->tts_tid;
 		return KEY_UNDECIDED;
 	}
+	if (turns->begun == InvalidSnapshot)
+		return KEY_TAKEN;
 	/* As with every statement that would skip a row that such a transaction must not know of. */
-	if (turns->begun != InvalidSnapshot && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(row_header(turns->slot))) &&
+	xmin = DatumGetTransactionId(slot_getsysattr(turns->slot, MinTransactionIdAttributeNumber, &is_null));
+	if (!TransactionIdIsCurrentTransactionId(xmin) &&
 		!table_tuple_satisfies_snapshot(turns->shipment->messages, turns->slot, turns->begun))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -274,25 +295,18 @@ judge(Turns *turns)
 	return KEY_TAKEN;
 }
 
-/* In the page; what is not that of the insertion may be changing. */
-static HeapTupleHeader
-row_header(TupleTableSlot *slot)
-{
-	return ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
-}
-
 static bool
 is_withdrawn(TupleTableSlot *slot)
 {
-	Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
-	HeapTupleHeader header = row_header(slot);
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = row->base.tuple->t_data;
 	bool		withdrawn;
 
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
 	withdrawn = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
 		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
 		TransactionIdEquals(HeapTupleHeaderGetRawXmax(header), HeapTupleHeaderGetRawXmin(header));
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
 	return withdrawn;
 }
 
