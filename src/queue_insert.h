@@ -17,7 +17,6 @@ typedef struct SweepShipment
 	Relation	messages;
 	Oid			sequence;		/* of the ids */
 	int32		queue_id;
-	bool		keeps_keys;		/* a message has its key until it is gone */
 	int16		lane;
 	TimestampTz due_at;			/* when the lane is one of delayed messages */
 	Datum		headers;

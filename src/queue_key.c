@@ -9,17 +9,16 @@
  *
  * Messages are inserted in the order of their keys, so that of two senders with the same keys one waits
  * for the other, never both. In turns: keys are looked up until there are rows enough, or one is undecided;
- * the rows are inserted, and their index entries one by one. Index entries are made without waiting, and
- * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
- * later sees ours: with nothing there the row stays; else somebody else was faster, the row and those behind
- * it are withdrawn, and the next turn begins with this key. Of any two rows one has the later entry and sees
- * the other, so never both stay.
+ * the rows are inserted, and their index entries one by one. One sender to a queue takes a turn at a time, and
+ * within it waits for no transaction, so what was looked up is still so when the row is inserted.
  *
- * Until its transaction ends, a row that was withdrawn looks to others like one that is being inserted. Senders
- * must not wait for that, or two who have withdrawn would wait for each other: they know it by being deleted by
- * the very (sub)transaction that has inserted it, whose end makes no difference. In a queue where messages keep
- * their keys, the update of one that fails would wait for it, and the sender for that; there one sender at a
- * time takes a turn, so that nothing is withdrawn. Nobody waits for a transaction within a turn.
+ * But for an INSERT by hand, which knows nothing of turns. So index entries are made without waiting, and
+ * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
+ * later sees ours: with nothing there the row stays; else the row and those behind it are withdrawn, and the
+ * next turn begins with this key. Of any two rows one has the later entry and sees the other, so never both
+ * stay. Until its transaction ends, a row that was withdrawn looks to others like one that is being inserted.
+ * Senders do not wait for that: they know it by being deleted by the very (sub)transaction that has inserted
+ * it, whose end makes no difference.
  *
  * An INSERT with ON CONFLICT needs none of this, and twice the time: it inserts rows one by one, each with
  * a lock and a record of the WAL for the others to know that it is undecided.
@@ -170,18 +169,15 @@ close_turns(Turns *turns)
 static bool
 take_turn(Turns *turns)
 {
-	bool		alone = turns->shipment->keeps_keys;
 	LOCKTAG		tag;
 	bool		decided;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) turns->shipment->queue_id, SWEEP_LOCK_KEYS);
-	if (alone)
-		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	decided = choose_rows(turns);
 	if (!insert_rows(turns))
 		decided = true;
-	if (alone)
-		(void) LockRelease(&tag, ExclusiveLock, false);
+	(void) LockRelease(&tag, ExclusiveLock, false);
 	return decided;
 }
 
@@ -213,7 +209,7 @@ choose_rows(Turns *turns)
 	return state != KEY_UNDECIDED;
 }
 
-/* Inserts the rows of a turn. False when somebody else was faster with a key: the next turn begins there. */
+/* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
 static bool
 insert_rows(Turns *turns)
 {

@@ -109,9 +109,9 @@ open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argume
 {
 	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_queue_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
-	const SweepQueue *queue;
 
 	PreventCommandIfReadOnly(name);
+	PreventCommandIfParallelMode(name);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
 	if (priority < SWEEP_PRIORITY_MIN || priority > SWEEP_PRIORITY_MAX)
@@ -124,9 +124,7 @@ open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argume
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a delay must not be negative")));
 	shipment->messages = sweep_queue_open();
-	queue = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND);
-	shipment->queue_id = queue->queue_id;
-	shipment->keeps_keys = queue->key_policy == KEY_WHILE_QUEUED_OR_RUNNING;
+	shipment->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
 	shipment->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
 	shipment->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
 	shipment->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(shipment->messages));
