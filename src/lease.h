@@ -14,6 +14,7 @@
 #define SWEEP_LOCK_DATABASE 21337
 #define SWEEP_LOCK_DISPATCH 21338
 #define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue_search.c */
+#define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue_key.c */
 
 typedef enum SweepLeaseMode
 {

@@ -9,22 +9,26 @@
  *
  * Messages are inserted in the order of their keys, so that of two senders with the same keys one waits
  * for the other, never both. In turns: keys are looked up until there are rows enough, or one is undecided;
- * the rows are inserted, and their index entries one by one. Index entries are made without waiting, and
- * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
- * later sees ours: with nothing there the row stays; else somebody else was faster, the row and those behind
- * it are withdrawn, and the next turn begins with this key. Of any two rows one has the later entry and sees
- * the other, so never both stay.
+ * the rows are inserted, and their index entries one by one. One sender to a queue takes a turn at a time, and
+ * within it waits for no transaction, so what was looked up is still so when the row is inserted.
  *
- * A row that was withdrawn looks to others like one that is being inserted, until its transaction ends. They
- * must not wait for that, or two who have withdrawn would wait for each other; it is known by being deleted
- * by the very (sub)transaction that has inserted it, whose end makes no difference. That is why this is not
- * an INSERT with ON CONFLICT, besides costing twice as much.
+ * But for an INSERT by hand, which knows nothing of turns. So index entries are made without waiting, and
+ * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
+ * later sees ours: with nothing there the row stays; else the row and those behind it are withdrawn, and the
+ * next turn begins with this key. Of any two rows one has the later entry and sees the other, so never both
+ * stay. Until its transaction ends, a row that was withdrawn looks to others like one that is being inserted.
+ * Senders do not wait for that: they know it by being deleted by the very (sub)transaction that has inserted
+ * it, whose end makes no difference.
+ *
+ * An INSERT with ON CONFLICT needs none of this, and twice the time: it inserts rows one by one, each with
+ * a lock and a record of the WAL for the others to know that it is undecided.
  */
 #include "postgres.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relscan.h"
+#include "access/sysattr.h"
 #include "access/stratnum.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -39,6 +43,7 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "lease.h"
 #include "queue_key.h"
 #include "queue_table.h"
 
@@ -70,14 +75,15 @@ typedef struct Turns
 } Turns;
 
 static int	sort_messages(SweepKeyed *messages, int count);
-static int	compare_keys(const void *left, const void *right);
+static int	compare_messages(const void *left, const void *right);
+static int	compare_keys(const text *a, const text *b);
 static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
 static void close_turns(Turns *turns);
+static bool take_turn(Turns *turns);
 static bool choose_rows(Turns *turns);
 static bool insert_rows(Turns *turns);
 static KeyState look_up(Turns *turns, text *key, ItemPointer own);
 static KeyState judge(Turns *turns);
-static HeapTupleHeader row_header(TupleTableSlot *slot);
 static bool is_withdrawn(TupleTableSlot *slot);
 static void wait_for_decision(const Turns *turns);
 
@@ -88,12 +94,8 @@ sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
 
 	open_turns(&turns, shipment, messages, sort_messages(messages, count));
 	while (turns.position < turns.count)
-	{
-		bool		decided = choose_rows(&turns);
-
-		if (insert_rows(&turns) && !decided)
+		if (!take_turn(&turns))
 			wait_for_decision(&turns);
-	}
 	close_turns(&turns);
 	return turns.inserted;
 }
@@ -104,37 +106,37 @@ sort_messages(SweepKeyed *messages, int count)
 {
 	int			kept = Min(count, 1);
 
-	qsort(messages, count, sizeof(SweepKeyed), compare_keys);
+	qsort(messages, count, sizeof(SweepKeyed), compare_messages);
 	for (int i = 1; i < count; i++)
-	{
-		text	   *key = messages[i].key;
-		text	   *last = messages[kept - 1].key;
-
-		if (key == NULL || last == NULL || VARSIZE_ANY_EXHDR(key) != VARSIZE_ANY_EXHDR(last) ||
-			memcmp(VARDATA_ANY(key), VARDATA_ANY(last), VARSIZE_ANY_EXHDR(key)) != 0)
+		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
 			messages[kept++] = messages[i];
-	}
 	return kept;
 }
 
-/* Byte by byte, as the index; those without a key last. */
 static int
-compare_keys(const void *left, const void *right)
+compare_messages(const void *left, const void *right)
 {
 	const SweepKeyed *a = left;
 	const SweepKeyed *b = right;
-	int			result = (a->key == NULL) - (b->key == NULL);
+	int			result = compare_keys(a->key, b->key);
 
-	if (result == 0 && a->key != NULL)
-	{
-		int			a_length = VARSIZE_ANY_EXHDR(a->key);
-		int			b_length = VARSIZE_ANY_EXHDR(b->key);
-
-		result = memcmp(VARDATA_ANY(a->key), VARDATA_ANY(b->key), Min(a_length, b_length));
-		if (result == 0)
-			result = a_length - b_length;
-	}
 	return result != 0 ? result : a->number - b->number;
+}
+
+/* Byte by byte, as the index; NULL comes last. */
+static int
+compare_keys(const text *a, const text *b)
+{
+	int			a_length;
+	int			b_length;
+	int			result;
+
+	if (a == NULL || b == NULL)
+		return (a == NULL) - (b == NULL);
+	a_length = VARSIZE_ANY_EXHDR(a);
+	b_length = VARSIZE_ANY_EXHDR(b);
+	result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_length, b_length));
+	return result != 0 ? result : a_length - b_length;
 }
 
 static void
@@ -161,6 +163,22 @@ close_turns(Turns *turns)
 	ExecDropSingleTupleTableSlot(turns->slot);
 	index_close(turns->index, NoLock);
 	sweep_inserter_close(&turns->inserter);
+}
+
+/* False when it ended at a key that is undecided. */
+static bool
+take_turn(Turns *turns)
+{
+	LOCKTAG		tag;
+	bool		decided;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) turns->shipment->queue_id, SWEEP_LOCK_KEYS);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	decided = choose_rows(turns);
+	if (!insert_rows(turns))
+		decided = true;
+	(void) LockRelease(&tag, ExclusiveLock, false);
+	return decided;
 }
 
 /* Chooses the rows of a turn. False when it ended at a key that is undecided. */
@@ -191,7 +209,7 @@ choose_rows(Turns *turns)
 	return state != KEY_UNDECIDED;
 }
 
-/* Inserts the rows of a turn. False when somebody else was faster with a key: the next turn begins there. */
+/* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
 static bool
 insert_rows(Turns *turns)
 {
@@ -237,13 +255,10 @@ look_up(Turns *turns, text *key, ItemPointer own)
 	index_rescan(turns->scan, keys, 2, NULL, 0);
 	while (state != KEY_TAKEN && index_getnext_slot(turns->scan, ForwardScanDirection, turns->slot))
 	{
-		KeyState	found;
-
 		if (own != NULL && ItemPointerEquals(own, &turns->slot->tts_tid))
 			continue;
-		found = judge(turns);
-		if (found != KEY_FREE)
-			state = found;
+		if (!TransactionIdIsValid(turns->dirty.xmin) || !is_withdrawn(turns->slot))
+			state = judge(turns);
 	}
 	ExecClearTuple(turns->slot);
 	return state;
@@ -254,9 +269,9 @@ static KeyState
 judge(Turns *turns)
 {
 	bool		inserting = TransactionIdIsValid(turns->dirty.xmin);
+	bool		is_null;
+	TransactionId xmin;
 
-	if (inserting && is_withdrawn(turns->slot))
-		return KEY_FREE;
 	if (inserting || TransactionIdIsValid(turns->dirty.xmax))
 	{
 		turns->xid = inserting ? turns->dirty.xmin : turns->dirty.xmax;
@@ -264,8 +279,11 @@ judge(Turns *turns)
 		turns->tid = turns->slot->tts_tid;
 		return KEY_UNDECIDED;
 	}
+	if (turns->begun == InvalidSnapshot)
+		return KEY_TAKEN;
 	/* As with every statement that would skip a row that such a transaction must not know of. */
-	if (turns->begun != InvalidSnapshot && !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetRawXmin(row_header(turns->slot))) &&
+	xmin = DatumGetTransactionId(slot_getsysattr(turns->slot, MinTransactionIdAttributeNumber, &is_null));
+	if (!TransactionIdIsCurrentTransactionId(xmin) &&
 		!table_tuple_satisfies_snapshot(turns->shipment->messages, turns->slot, turns->begun))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -273,25 +291,18 @@ judge(Turns *turns)
 	return KEY_TAKEN;
 }
 
-/* In the page; what is not that of the insertion may be changing. */
-static HeapTupleHeader
-row_header(TupleTableSlot *slot)
-{
-	return ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
-}
-
 static bool
 is_withdrawn(TupleTableSlot *slot)
 {
-	Buffer		buffer = ((BufferHeapTupleTableSlot *) slot)->buffer;
-	HeapTupleHeader header = row_header(slot);
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = row->base.tuple->t_data;
 	bool		withdrawn;
 
-	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
 	withdrawn = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
 		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
 		TransactionIdEquals(HeapTupleHeaderGetRawXmax(header), HeapTupleHeaderGetRawXmin(header));
-	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
 	return withdrawn;
 }
 

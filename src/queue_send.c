@@ -111,6 +111,7 @@ open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argume
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
 
 	PreventCommandIfReadOnly(name);
+	PreventCommandIfParallelMode(name);
 	if (PG_ARGISNULL(0))
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
 	if (priority < SWEEP_PRIORITY_MIN || priority > SWEEP_PRIORITY_MAX)
