@@ -38,7 +38,7 @@
 #include "sql.h"
 
 /* Messages taken under the lock at a time. */
-#define TAKE_AT_ONCE 64
+#define TAKE_AT_ONCE 100
 
 /* How long a message is left alone whose row another transaction has written or locked. */
 #define PUT_OFF_US USECS_PER_SEC
@@ -180,7 +180,7 @@ take(Claim *claim)
 		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
 		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
 	}
-	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW, now);
+	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
 	short_of_slots = sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)

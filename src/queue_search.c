@@ -80,12 +80,13 @@ typedef struct Search
 static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
 static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
 static bool begin_search(Search *search, bool ahead, bool *worth);
-static void end_search(const Search *search);
+static void end_search(Search *search);
+static void drop_held(Search *search, SweepQueueSlot *slot);
 static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static void search_lane(Search *search, int lane);
-static bool add_found(Search *search, HeapTuple tuple);
-static bool can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool frees_key, bool freed);
+static void add_found(Search *search, HeapTuple tuple);
+static bool can_be_claimed(HeapTuple tuple, bool frees_key, bool freed);
 static int	compare_found(const void *left, const void *right);
 static int64 column_int64(Relation messages, HeapTuple tuple, int column);
 
@@ -208,7 +209,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 {
 	SweepQueueSlot *slot;
 	bool		needed;
-	int			few = ahead ? SWEEP_QUEUE_LOW : 0;
+	int			few = ahead ? SWEEP_QUEUE_LOW(search->wanted) : 0;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
@@ -243,7 +244,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 }
 
 static void
-end_search(const Search *search)
+end_search(Search *search)
 {
 	SweepQueueSlot *slot;
 
@@ -264,12 +265,25 @@ end_search(const Search *search)
 			slot->due_from = Min(search->due_from, slot->due_low);
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
+		drop_held(search, slot);
 		append_found(slot, search);
 		/* Nobody else is told of what has fallen due. */
 		if (search->with_due && slot->found_count > search->wanted)
 			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
+}
+
+/* Not what is held already, or was. All at once, not when each is read: that would take the lock for each. */
+static void
+drop_held(Search *search, SweepQueueSlot *slot)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < search->count; i++)
+		if (sweep_hold_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
+			search->found[kept++] = search->found[i];
+	search->count = kept;
 }
 
 /*
@@ -325,7 +339,7 @@ search_due(Search *search)
 			search->next_due = search->due_from = due_at;
 			break;
 		}
-		(void) add_found(search, tuple);
+		add_found(search, tuple);
 		search->due_from = due_at;
 	}
 	systable_endscan_ordered(scan);
@@ -356,14 +370,14 @@ search_lane(Search *search, int lane)
 			search->exhausted |= 1 << lane;
 			break;
 		}
-		(void) add_found(search, tuple);
+		add_found(search, tuple);
 		search->position[lane] = column_int64(search->messages, tuple, MESSAGE_ID) + 1;
 	}
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
 }
 
-static bool
+static void
 add_found(Search *search, HeapTuple tuple)
 {
 	SweepFound	message = {0};
@@ -381,8 +395,8 @@ add_found(Search *search, HeapTuple tuple)
 	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
 	/* The first claim gives the key free; one that has failed was claimed before. */
 	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0;
-	if (!can_be_claimed(search, tuple, &message, frees_key && !claimed, frees_key && claimed))
-		return false;
+	if (!can_be_claimed(tuple, frees_key && !claimed, frees_key && claimed))
+		return;
 	if (SWEEP_LANE_IS_DELAYED(message.lane))
 		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
 	ItemPointerCopy(&tuple->t_self, &message.tid);
@@ -393,37 +407,28 @@ add_found(Search *search, HeapTuple tuple)
 		message.key_hash = hash_bytes((unsigned char *) VARDATA_ANY(text_key), VARSIZE_ANY_EXHDR(text_key)) | 1;
 	}
 	search->found[search->count++] = message;
-	return true;
 }
 
 /*
- * Not what is held already, or was; not what this very transaction has inserted or put off, nor what an
- * open one is removing or putting off. When that does not commit, what is held is given back, and a
- * statement that is not ours has the queue looked at from its start.
+ * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
+ * When that does not commit, what is held is given back, and a statement that is not ours has the queue looked
+ * at from its start.
  *
  * A row that an open transaction has only updated to give its key free is not left out, neither the old
  * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
  * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits.
  */
 static bool
-can_be_claimed(Search *search, HeapTuple tuple, const SweepFound *message, bool frees_key, bool freed)
+can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
 {
 	HeapTupleHeader header = tuple->t_data;
-	SweepQueueSlot *slot;
-	bool		exists;
 
 	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
 		!(freed && (header->t_infomask & HEAP_UPDATED)))
 		return false;
-	if (!(header->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
-		!(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) &&
-		TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header)))
-		return false;
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	exists = slot != NULL && sweep_hold_find(slot, message->lane, message->message_id) >= 0;
-	sweep_queue_unlock();
-	return !exists;
+	return (header->t_infomask & HEAP_XMAX_INVALID) || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) ||
+		(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) ||
+		!TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header));
 }
 
 /* By priority; those that are due come before those that have just been sent. */
@@ -450,41 +455,6 @@ column_int64(Relation messages, HeapTuple tuple, int column)
 	bool		is_null;
 
 	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
-}
-
-bool
-sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
-				  TupleTableSlot *slot)
-{
-	bool		is_null;
-	ScanKeyData keys[3];
-	SysScanDesc scan;
-	Relation	index;
-	HeapTuple	tuple;
-	bool		found = false;
-
-	/* A table that was truncated since may end before the place where the row was. */
-	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
-		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
-		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
-		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
-		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
-		return true;
-	/* It was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
-	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
-	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
-	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
-	index = index_open(sweep_primary_key_index(messages), AccessShareLock);
-	scan = systable_beginscan_ordered(messages, index, snapshot, 3, keys);
-	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
-	if (tuple != NULL)
-	{
-		ItemPointerCopy(&tuple->t_self, &message->tid);
-		found = table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot);
-	}
-	systable_endscan_ordered(scan);
-	index_close(index, AccessShareLock);
-	return found;
 }
 
 void

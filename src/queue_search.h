@@ -5,7 +5,6 @@
 #ifndef SWEEP_QUEUE_SEARCH_H
 #define SWEEP_QUEUE_SEARCH_H
 
-#include "storage/block.h"
 #include "queue_table.h"
 
 /*
@@ -14,13 +13,6 @@
  * another one. Waits for a search of another process, unless ahead. wanted is what the caller takes.
  */
 extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead);
-
-/*
- * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is
- * the size of the table, which cannot shrink while it is open.
- */
-extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
-							  SweepFound *message, TupleTableSlot *slot);
 
 /*
  * To be called before a search or a count. After a restart of the server there is no trace of what prepared

@@ -23,9 +23,11 @@
 #define SWEEP_LANES			(SWEEP_PRIORITY_MAX - SWEEP_PRIORITY_MIN + 1)
 #define SWEEP_LANE_DELAYED	100
 
-/* Messages found ahead of the claims that take them; when fewer are left, one of the claims looks for more. */
-#define SWEEP_QUEUE_FOUND	512
-#define SWEEP_QUEUE_LOW		128
+/* Messages found ahead of the claims that take them. */
+#define SWEEP_QUEUE_FOUND	1024
+
+/* When no more than so many are left, a claim of that many messages looks for more, ahead of those that come next. */
+#define SWEEP_QUEUE_LOW(wanted)	((wanted) < SWEEP_QUEUE_FOUND / 8 ? Max(128, 4 * (wanted)) : SWEEP_QUEUE_FOUND / 2)
 
 /* Processes that a queue wakes; more of them look now and then. */
 #define SWEEP_QUEUE_WAITERS 256

@@ -1,24 +1,28 @@
 /*
  * queue_table.c
- *		The queues that this process has worked with, and who may.
+ *		The queues that this process has worked with, and who may; the row of a message.
  *
  * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
  * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
  * drops a queue takes a lock on sweep.queue_message that conflicts with that of senders, and the
  * invalidation arrives with the lock, so no message is sent to a queue that is gone.
  *
- * The table of messages is read and written without SQL (queue_send.c, queue_search.c, queue_ack.c): a
+ * The table of messages is read and written without SQL (queue_insert.c, queue_search.c, queue_end.c): a
  * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
  * also means that rights are those checked here, and no others.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/stratnum.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -218,4 +222,39 @@ refuse(text *name, SweepQueueRight right)
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, values, NULL);
 	elog(ERROR, "queue \"%s\" could not be found", text_to_cstring(name));
+}
+
+bool
+sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
+				  TupleTableSlot *slot)
+{
+	bool		is_null;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	Relation	index;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	/* A table that was truncated since may end before the place where the row was. */
+	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
+		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
+		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
+		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
+		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
+		return true;
+	/* It was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
+	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
+	index = index_open(sweep_primary_key_index(messages), AccessShareLock);
+	scan = systable_beginscan_ordered(messages, index, snapshot, 3, keys);
+	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+	if (tuple != NULL)
+	{
+		ItemPointerCopy(&tuple->t_self, &message->tid);
+		found = table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	return found;
 }

@@ -9,7 +9,9 @@
 #include "executor/tuptable.h"
 #include "queue_shared.h"
 #include "shared.h"
+#include "storage/block.h"
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 /* The columns of sweep.queue_message, in the order of src/install/queue.sql. */
 #define MESSAGE_ID			1
@@ -71,5 +73,12 @@ extern Oid	sweep_queue_relation(void);
  */
 extern const SweepQueue *sweep_queue_find(text *name, SweepQueueRight right);
 extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right);
+
+/*
+ * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is
+ * the size of the table, which cannot shrink while it is open.
+ */
+extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
+							  SweepFound *message, TupleTableSlot *slot);
 
 #endif							/* SWEEP_QUEUE_TABLE_H */
