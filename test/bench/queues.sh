@@ -82,15 +82,8 @@ start_server()
 		'max_prepared_transactions = 100' 'log_autovacuum_min_duration = -1' "pg_sweep.databases = 'bench_run'"
 	trap 'stop_server' EXIT
 	sweep_cluster_use "$cluster"
-	make_wal
+	sweep_cluster_make_wal "$cluster" "$segments"
 	: >"$results"
-}
-
-# Segments of WAL that can be used again, as on any server that has run for a while. Else whoever is measured
-# first makes them, and finds that a commit waits for 16 MB of zeros, and the others write over them.
-make_wal()
-{
-	psql_in postgres -c "SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal() FROM generate_series(1, ${segments})" -c CHECKPOINT
 }
 
 stop_server()

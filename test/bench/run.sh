@@ -39,9 +39,9 @@ do
 done
 if test -n "$quick"
 then
-	rows=20000 every=10 stuck_every=50 projects=500 few=1000 dead=2000 empty_batches=1000 starts=5 seconds=5 runs=${runs:-1}
+	rows=20000 every=10 stuck_every=50 projects=500 few=1000 dead=2000 empty_batches=1000 starts=5 seconds=5 segments=5 runs=${runs:-1}
 else
-	rows=1000000 every=10 stuck_every=50 projects=10000 few=10000 dead=100000 empty_batches=50000 starts=100 seconds=60 runs=${runs:-5}
+	rows=1000000 every=10 stuck_every=50 projects=10000 few=10000 dead=100000 empty_batches=50000 starts=100 seconds=60 segments=100 runs=${runs:-5}
 fi
 
 cluster=$sweep_top/tmp_bench
@@ -60,6 +60,7 @@ start_server()
 		"pg_sweep.databases = 'bench_run'"
 	trap 'stop_server' EXIT
 	sweep_cluster_use "$cluster"
+	sweep_cluster_make_wal "$cluster" "$segments"
 	: >"$results"
 	note server "$(psql_in postgres -c 'SHOW server_version')" 0
 }

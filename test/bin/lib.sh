@@ -30,6 +30,7 @@
 #	sweep_cluster_remove DIR       stops it and removes everything
 #	sweep_cluster_use DIR          PGHOST, PGPORT, PGUSER, PGDATABASE and PATH for what follows
 #	sweep_psql DIR ARGS ...        psql without psqlrc that stops at errors
+#	sweep_cluster_make_wal DIR N   N segments of WAL that can be used again
 
 sweep_top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$sweep_top" || exit
@@ -205,6 +206,14 @@ sweep_cluster_use()
 	PGDATABASE=postgres
 	PATH=$(sweep_bindir):$PATH
 	export PGHOST PGPORT PGUSER PGDATABASE PATH
+}
+
+# As on any server that has run for a while. Else whoever is measured first makes them, and finds that a
+# commit waits for 16 MB of zeros, and the others write over them.
+sweep_cluster_make_wal()
+{
+	sweep_psql "$1" -qAt -d postgres -c CHECKPOINT \
+		-c "SELECT pg_logical_emit_message(false, 'wal', ''), pg_switch_wal() FROM generate_series(1, $2)" -c CHECKPOINT >/dev/null
 }
 
 sweep_psql()
