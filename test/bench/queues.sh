@@ -378,7 +378,7 @@ case_notify()
 	done
 }
 
-# One consumer drains `few` messages from the front of a queue of any depth.
+# One consumer drains 1,000 batches from the front of a queue of any depth; then so does a session in the server.
 case_depth()
 {
 	local run variant batch
@@ -399,8 +399,10 @@ case_depth()
 				if test "$variant" = pg_sweep
 				then
 					load depth pg_sweep "few x $batch" --preload $((batch * 1000)) --consumers 1 --batch "$batch"
+					note depth pg_sweep "few x $batch" claim_server_us "$(value_in bench_run -v batch="$batch" -v refill=true -f "$here/claims.sql")"
 				else
 					load depth pg_sweep "many x $batch" --first "$waiting" --consumers 1 --batch "$batch" --stop-after $((batch * 1000))
+					note depth pg_sweep "many x $batch" claim_server_us "$(value_in bench_run -v batch="$batch" -v refill=false -f "$here/claims.sql")"
 				fi
 			done
 		done
