@@ -54,7 +54,7 @@ done
 # messages to enqueue one by one and in hundreds; to drain by 1, 10, 100
 if test -n "$quick"
 then
-	ones=4000 hundreds=40000 backlog=([1]=2000 [10]=10000 [100]=40000) waiting=50000 delayed=5000
+	ones=4000 hundreds=40000 backlog=([1]=2000 [10]=10000 [100]=40000) waiting=250000 delayed=5000
 	seconds=10 stressed=3000 limit=3 segments=5 runs=${runs:-1}
 else
 	ones=40000 hundreds=400000 backlog=([1]=10000 [10]=50000 [100]=200000) waiting=1000000 delayed=100000
