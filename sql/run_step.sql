@@ -15,7 +15,7 @@ CREATE FUNCTION run_step.in_sql(b sweep.batch) RETURNS sweep.progress LANGUAGE s
 $$;
 CREATE FUNCTION run_step.with_settings(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql SECURITY DEFINER SET search_path = run_step, pg_temp AS $$
 BEGIN
-	RETURN ROW(3, NULL, jsonb_build_object('search_path', current_setting('search_path')));
+	RETURN ROW(3::bigint, NULL::jsonb, jsonb_build_object('search_path', current_setting('search_path')));
 END
 $$;
 CREATE FUNCTION run_step.as_record(b sweep.batch, OUT progress sweep.progress) LANGUAGE plpgsql AS $$
