@@ -221,9 +221,9 @@ open_gate($slow);
 # ---------------------------------------------------------------- what is wrong with the job puts no item aside
 fill(8);
 my @broken = ('ALTER TABLE t.item RENAME COLUMN xid TO other', 'ALTER TABLE t.item RENAME COLUMN handled TO other');
-# from 18 on a function can no longer set that
+# from 16 on a function can no longer set that
 push @broken, 'ALTER FUNCTION t.handle(sweep.batch) SET transaction_read_only = on'
-	if $node->safe_psql('postgres', 'SHOW server_version_num') < 180000;
+	if $node->safe_psql('postgres', 'SHOW server_version_num') < 160000;
 for my $what (@broken)
 {
 	my $undo = $what =~ /COLUMN (\w+)/ ? "ALTER TABLE t.item RENAME COLUMN other TO $1" : 'ALTER FUNCTION t.handle(sweep.batch) RESET transaction_read_only';
