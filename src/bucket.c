@@ -24,12 +24,6 @@
 
 #define REDIS_MODULE "pg_sweep_redis"
 
-/* An operation whose role has its transactions serialized is tried so often. */
-#define SERIALIZATION_TRIES 20
-
-/* How long an operation waits before it looks at the gate again. */
-#define GATE_PAUSE_MS 50
-
 /* Nobody holds these rows for long, except who drops or alters the job and has not committed. */
 #define LOCK_TIMEOUT "1s"
 
@@ -177,11 +171,11 @@ transact(TableWork *work, SweepBucketError *error)
 
 	while (!sweep_sql_transaction(table_work, work, context, &raised))
 	{
-		if (raised->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SERIALIZATION_TRIES)
+		if (raised->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SWEEP_SERIALIZATION_TRIES)
 			continue;
 		if (work->gate_closed && !sweep_bucket_is_stopped(work->request))
 		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, GATE_PAUSE_MS, sweep_wait_event());
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, SWEEP_GATE_PAUSE_MS, sweep_wait_event());
 			ResetLatch(MyLatch);
 			continue;
 		}

@@ -39,7 +39,6 @@
 #define RETRY_MS 1
 #define FIRST_PAUSE_MS 100
 #define LONGEST_PAUSE_MS 30000
-#define GATE_PAUSE_MS 50
 
 static bool claim_messages(SweepConsumer *consumer);
 static void claim_work(void *arg);
@@ -68,7 +67,7 @@ sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **err
 			return true;
 		if (!consumer->gate_closed)
 			return false;
-		sweep_worker_wait(GATE_PAUSE_MS);
+		sweep_worker_wait(SWEEP_GATE_PAUSE_MS);
 	}
 }
 

@@ -122,7 +122,7 @@ sweep_dispatch_count_buckets(SweepRun *run, SweepShare *share)
 	if (share->function_name == NULL || most == 0)
 		return most;
 	if (share->function == NULL)
-		share->function = sweep_step_prepare_count(run->context, share->function_name);
+		share->function = sweep_step_prepare_call(run->context, share->function_name);
 	batch = sweep_unit_batch(run);
 	batch.size = run->limits.batch_size;
 	batch.bucket = batch.buckets = 0;

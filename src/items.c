@@ -114,7 +114,7 @@ pick_items(ItemBatch *batch)
 
 	if (run->pick == NULL)
 	{
-		run->pick = sweep_step_prepare_pick(run->context, run->pick_name);
+		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
 		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
 		if (run->rescue_name != NULL)
 			run->rescue = sweep_step_prepare_rescue(run->context, run->rescue_name);

@@ -14,8 +14,8 @@
 #include "consumer_shared.h"
 #include "launcher.h"
 #include "queue_shared.h"
-#include "settings.h"
 #include "secret.h"
+#include "settings.h"
 #include "shared.h"
 #include "utility.h"
 

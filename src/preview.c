@@ -132,7 +132,7 @@ step_work(void *arg)
 	sweep_run_set_environment();
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)
-		run->pick = sweep_step_prepare_pick(preview->context, run->pick_name);
+		run->pick = sweep_step_prepare_call(preview->context, run->pick_name);
 	catching = preview;
 	if (run->pick != NULL)
 	{

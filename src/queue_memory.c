@@ -19,6 +19,10 @@
 
 #define TRANCHE "pg_sweep_queue"
 
+/* As the settings say. */
+StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
+StaticAssertDecl(sizeof(SweepHold) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_leases says what a message takes");
+
 static SweepQueueMemory memory;
 static LWLock *lock = NULL;
 

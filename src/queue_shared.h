@@ -26,7 +26,7 @@
 /* Messages found ahead of the claims that take them. */
 #define SWEEP_QUEUE_FOUND	1024
 
-/* When no more than so many are left, a claim of that many messages looks for more, ahead of those that come next. */
+/* When no more are left than four such claims take, the claim that leaves so few looks for more, ahead of those that follow. */
 #define SWEEP_QUEUE_LOW(wanted)	((wanted) < SWEEP_QUEUE_FOUND / 8 ? Max(128, 4 * (wanted)) : SWEEP_QUEUE_FOUND / 2)
 
 /* Processes that a queue wakes; more of them look now and then. */

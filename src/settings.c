@@ -109,7 +109,7 @@ define_capacities(void)
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_queues",
 							"Sets how many queues may be in use at a time, in all databases.",
-							"Each takes about 21 kB of shared memory; one more takes the place of an idle one.",
+							"Each takes about 34 kB of shared memory; one more takes the place of an idle one.",
 							&sweep_max_queues, 256, 1, 10000, PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_running_jobs",

@@ -32,9 +32,6 @@
 #include "unit.h"
 #include "worker.h"
 
-/* A transaction whose role has its transactions serialized is tried so often. */
-#define SERIALIZATION_TRIES 20
-
 /* So long a run that is cancelled tries to give its bucket back. */
 #define RELEASE_PATIENCE_US INT64CONST(500000)
 
@@ -218,7 +215,7 @@ sweep_share_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 	}
 	while (!sweep_unit_transact(run, work, arg, error))
 	{
-		if ((*error)->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SERIALIZATION_TRIES)
+		if ((*error)->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SWEEP_SERIALIZATION_TRIES)
 			continue;
 		if ((*error)->sqlerrcode != ERRCODE_QUERY_CANCELED || sweep_guard_statement_timed_out(run))
 			return false;

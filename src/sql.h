@@ -45,6 +45,12 @@ extern void sweep_sql_end_transaction(void);
  */
 extern bool sweep_sql_open_gate(void);
 
+/* How long to wait, outside of any transaction, before the gate is tried again. */
+#define SWEEP_GATE_PAUSE_MS 50
+
+/* So often a transaction of ours is tried whose role has its transactions serialized. */
+#define SWEEP_SERIALIZATION_TRIES 20
+
 /* What the gate has found. */
 typedef struct SweepExtension
 {

@@ -4,8 +4,8 @@
  *
  * A step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is
  * looked up as a function of exactly one sweep.batch, and the call is made from what was found, never from
- * the text; see function.c. A batch_sql is the job's own statement; it was checked to be a single one that changes or
- * reads rows.
+ * the text; see function.c. A batch_sql is the job's own statement; it was checked to be a single one that
+ * changes or reads rows.
  */
 #include "postgres.h"
 
@@ -50,10 +50,8 @@ struct SweepStep
 	SweepPlan  *plan;
 };
 
-static SweepStep *prepare_function(MemoryContext context, const char *name, int count, Oid *types);
 static SweepStep *prepare_progress(MemoryContext context, const char *name, int count);
 static SweepStep *create_step(MemoryContext context);
-static char *call_text(const char *name, int count, Oid *types);
 static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
 static void place_error(void *source);
@@ -73,25 +71,22 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 }
 
 SweepStep *
-sweep_step_prepare_pick(MemoryContext context, const char *name)
+sweep_step_prepare_call(MemoryContext context, const char *name)
 {
+	SweepStep  *prepared = create_step(context);
 	Oid			batch_type = sweep_sql_extension()->batch_type;
+	Oid			function = LookupFuncName(sweep_qualified_name_list(name), 1, &batch_type, false);
+	char	   *text = psprintf("SELECT * FROM %s($1)",
+								quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)));
 
-	return prepare_function(context, name, 1, &batch_type);
+	prepared->plan = sweep_sql_prepare(text, 1, &batch_type);
+	return prepared;
 }
 
 SweepStep *
 sweep_step_prepare_rescue(MemoryContext context, const char *name)
 {
 	return prepare_progress(context, name, 2);
-}
-
-SweepStep *
-sweep_step_prepare_count(MemoryContext context, const char *name)
-{
-	Oid			batch_type = sweep_sql_extension()->batch_type;
-
-	return prepare_function(context, name, 1, &batch_type);
 }
 
 int32
@@ -166,15 +161,6 @@ sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progres
 }
 
 static SweepStep *
-prepare_function(MemoryContext context, const char *name, int count, Oid *types)
-{
-	SweepStep  *prepared = create_step(context);
-
-	prepared->plan = sweep_sql_prepare(call_text(name, count, types), count, types);
-	return prepared;
-}
-
-static SweepStep *
 prepare_progress(MemoryContext context, const char *name, int count)
 {
 	SweepStep  *prepared = create_step(context);
@@ -193,16 +179,6 @@ create_step(MemoryContext context)
 	BlessTupleDesc(step->batch_desc);
 	MemoryContextSwitchTo(old);
 	return step;
-}
-
-static char *
-call_text(const char *name, int count, Oid *types)
-{
-	Oid			function = LookupFuncName(sweep_qualified_name_list(name), count, types, false);
-
-	return psprintf("SELECT * FROM %s(%s)",
-					quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)),
-					count == 1 ? "$1" : "$1, $2");
 }
 
 static Datum

@@ -38,12 +38,11 @@ typedef struct SweepProgress
  */
 extern SweepStep *sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql);
 
-/* The same for the pick function and the rescue function of an item job. */
-extern SweepStep *sweep_step_prepare_pick(MemoryContext context, const char *name);
+/* The same for the pick function of an item job and the buckets_function, and for the rescue function. */
+extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *name);
 extern SweepStep *sweep_step_prepare_rescue(MemoryContext context, const char *name);
 
-/* The same for the function that says how many buckets there are, and its call. Raises unless it is 0 or more. */
-extern SweepStep *sweep_step_prepare_count(MemoryContext context, const char *name);
+/* Calls the buckets_function. Raises unless it returns 0 or more. */
 extern int32 sweep_step_count(SweepStep *count, const SweepBatch *batch);
 
 /* Picks items: returns how many, and the items in the given context. Raises what the function raises. */

@@ -24,9 +24,6 @@
 #include "share.h"
 #include "unit.h"
 
-/* How long a run waits before it looks at the gate again. */
-#define GATE_PAUSE_MS 50
-
 static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
@@ -48,7 +45,7 @@ sweep_unit_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 		if (!run->gate_closed)
 			return false;
 		FreeErrorData(*error);
-		sweep_run_pause(run, GATE_PAUSE_MS);
+		sweep_run_pause(run, SWEEP_GATE_PAUSE_MS);
 		if (run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0)
 			return true;
 	}
