@@ -104,12 +104,15 @@ SET ROLE regress_sweep_outside;
 SELECT sweep.create_consumer('owned', 'handlers.counts');
 RESET ROLE;
 
--- crashes are counted for messages of queues that exist
+-- crashes are counted for messages that are still in the queue
 BEGIN;
-SELECT sweep._count_crash(queue_id, '{1,2}') FROM sweep.queue WHERE name = 'owned';
-SELECT sweep._count_crash(queue_id, '{2,3}') FROM sweep.queue WHERE name = 'owned';
-SELECT sweep._count_crash(0, '{2,3}');
-SELECT message_id, crashes FROM sweep.consumer_crash ORDER BY message_id;
+SELECT array_agg(sweep.send('owned', to_jsonb(i), priority => i - 2) ORDER BY i) AS ids FROM generate_series(1, 3) AS i \gset
+SELECT sweep._count_crash(queue_id, (:'ids'::bigint[])[1:2]) FROM sweep.queue WHERE name = 'owned';
+SELECT sweep._count_crash(queue_id, (:'ids'::bigint[])[2:3]) FROM sweep.queue WHERE name = 'owned';
+SELECT sweep._count_crash(queue_id, (:'ids'::bigint[])[2:3]) FROM sweep.queue WHERE name = 'consumed';
+DELETE FROM sweep.queue_message WHERE message_id = (:'ids'::bigint[])[3];
+SELECT sweep._count_crash(queue_id, (:'ids'::bigint[])[3:3]) FROM sweep.queue WHERE name = 'owned';
+SELECT message_id - (:'ids'::bigint[])[1] AS message, crashes FROM sweep.consumer_crash ORDER BY message_id;
 SELECT sweep.drop_queue('owned');
 SELECT count(*) FROM sweep.consumer_crash;
 ROLLBACK;

@@ -254,7 +254,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that should have processes, and how many';
 
--- Commits with a wait for the disk: the next crash may be a moment away.
+-- Commits with a wait for the disk: the next crash may be a moment away. The
+-- server may have gone down between the commit of a message and the note that
+-- it is done: what is no longer in the queue is no suspect.
 CREATE FUNCTION sweep._count_crash(queue_id int, message_ids bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -263,8 +265,8 @@ BEGIN
 	PERFORM set_config('synchronous_commit', 'local', true);
 	DELETE FROM sweep.consumer_crash AS c WHERE c.last_at < now() - interval '30 days';
 	INSERT INTO sweep.consumer_crash AS c (queue_id, message_id, crashes, last_at)
-		SELECT q.queue_id, m.message_id, 1, now() FROM sweep.queue q, unnest(message_ids) AS m (message_id)
-		WHERE q.queue_id = _count_crash.queue_id
+		SELECT m.queue_id, m.message_id, 1, now() FROM sweep.queue_message m
+		WHERE m.queue_id = _count_crash.queue_id AND m.message_id = ANY (message_ids)
 		ON CONFLICT (queue_id, message_id) DO UPDATE SET crashes = c.crashes + 1, last_at = excluded.last_at;
 END
 $$;
