@@ -346,6 +346,13 @@ SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
 DROP AGGREGATE gitlab.array_agg(bigint);
 DROP OPERATOR gitlab.= (varchar, varchar), gitlab.->> (jsonb, jsonb), gitlab.-> (jsonb, jsonb);
 
+-- one that does not take the change, however often it is read again
+UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01', failure_reason = NULL;
+CREATE TRIGGER ignore BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.ignore();
+SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
+		SELECT i FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
+	FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_canceling';
+
 -- without the table the run fails, and no build is to blame
 DROP TABLE gitlab.p_ci_builds CASCADE;
 CALL pg_temp.run('builds_drop_canceling');

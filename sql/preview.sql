@@ -34,7 +34,7 @@ CREATE TABLE preview.before AS SELECT (SELECT last_value FROM sweep.run_live_run
 
 -- a full batch: what it would do, with the statements inside of the step
 SELECT rows, cursor, split_part(notes, E'\n', 1) AS note, notes LIKE E'%\nEverything was rolled back, except that sequences do not go back.' AS last_note FROM sweep.preview('preview');
-SELECT plan LIKE E'%WITH gone AS (DELETE FROM preview.item%\n%Delete on item%' AS inner_statement, plan LIKE '%preview.step%' AS names_the_call,
+SELECT plan LIKE E'%WITH gone AS (DELETE FROM preview.item%\n%Delete on item%' AS inner_statement, plan NOT LIKE '%preview.step%' AS without_the_call,
 	plan LIKE '%INSERT INTO preview.log%' AS other_statement, plan ~ 'actual time=' AS timed
 	FROM sweep.preview('preview');
 -- args of the run, a batch that is not full, one that finds nothing

@@ -48,6 +48,7 @@ SELECT payload, attempts FROM sweep.claim('q', 1);
 \c -
 \set SHOW_CONTEXT never
 CREATE FUNCTION unsafe_claim() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN (SELECT count(*) FROM sweep.claim('q')); END $$;
+CREATE FUNCTION unsafe_send() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN sweep.send('q', '8'); END $$;
 CREATE FUNCTION unsafe_ack(l uuid) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN sweep.ack(l); END $$;
 CREATE TABLE one_row AS SELECT 1 AS n;
 SELECT sweep.send_many('q', '{6,7}');
@@ -58,9 +59,10 @@ SET min_parallel_table_scan_size = 0;
 SET parallel_leader_participation = off;
 SELECT unsafe_claim() FROM one_row WHERE n > 0;
 SELECT unsafe_ack(:'lease') FROM one_row WHERE n > 0;
+SELECT unsafe_send() FROM one_row WHERE n > 0;
 SELECT sweep.ack(:'lease');
 SELECT payload, attempts FROM sweep.claim('q', 1);
-DROP FUNCTION unsafe_claim(), unsafe_ack(uuid);
+DROP FUNCTION unsafe_claim(), unsafe_send(), unsafe_ack(uuid);
 DROP TABLE one_row;
 SELECT sweep.drop_queue('q');
 DROP FUNCTION await_end(int);

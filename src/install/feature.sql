@@ -13,7 +13,7 @@ COMMENT ON COLUMN sweep.feature_flag.name IS 'name of the flag';
 COMMENT ON COLUMN sweep.feature_flag.enabled IS 'whether it is on';
 SELECT pg_catalog.pg_extension_config_dump('sweep.feature_flag', '');
 
--- A restored dump finds the rows below there already: what it says of them counts.
+-- A restored dump finds the rows of the install script there already: what it says of them counts.
 CREATE FUNCTION sweep._replace_feature() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -24,8 +24,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._replace_feature() IS 'trigger of sweep.feature_flag: a flag that is inserted again is set';
 CREATE TRIGGER replace_feature BEFORE INSERT ON sweep.feature_flag FOR EACH ROW EXECUTE FUNCTION sweep._replace_feature();
-
-INSERT INTO sweep.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
 
 -- A misspelt name would be a switch without a lamp.
 CREATE FUNCTION sweep._no_such_feature(name text) RETURNS void

@@ -5,7 +5,6 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-SELECT sweep.create_queue('ci_artifact_statistics') \g /dev/null
 SELECT sweep.create_job('bench', step => 'sweep.gitlab_ci_bulk_delete_expired_job_artifacts', batch_size => 100,
 	args => '{"schema": "public", "table": "p_ci_job_artifacts", "refresh_states": [2, 3, 4]}') \g /dev/null
 

@@ -381,7 +381,7 @@ case_notify()
 # One consumer drains 1,000 batches from the front of a queue of any depth; then so does a session in the server.
 case_depth()
 {
-	local run variant batch
+	local run variant batch label refill
 
 	fresh bench_pg_sweep
 	make_template bench_deep pg_sweep
@@ -398,12 +398,13 @@ case_depth()
 					-c "SELECT pg_prewarm(oid) FROM pg_class WHERE relkind IN ('r', 'i') AND relnamespace = 'sweep'::regnamespace"
 				if test "$variant" = pg_sweep
 				then
-					load depth pg_sweep "few x $batch" --preload $((batch * 1000)) --consumers 1 --batch "$batch"
-					note depth pg_sweep "few x $batch" claim_server_us "$(value_in bench_run -v batch="$batch" -v refill=true -f "$here/claims.sql")"
+					label="few x $batch" refill=true
+					load depth pg_sweep "$label" --preload $((batch * 1000)) --consumers 1 --batch "$batch"
 				else
-					load depth pg_sweep "many x $batch" --first "$waiting" --consumers 1 --batch "$batch" --stop-after $((batch * 1000))
-					note depth pg_sweep "many x $batch" claim_server_us "$(value_in bench_run -v batch="$batch" -v refill=false -f "$here/claims.sql")"
+					label="many x $batch" refill=false
+					load depth pg_sweep "$label" --first "$waiting" --consumers 1 --batch "$batch" --stop-after $((batch * 1000))
 				fi
+				note depth pg_sweep "$label" claim_server_us "$(value_in bench_run -v batch="$batch" -v refill=$refill -f "$here/claims.sql")"
 			done
 		done
 	done

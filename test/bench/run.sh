@@ -159,15 +159,15 @@ one_statement()
 	note "$1" "one statement, $2" "$(PGOPTIONS=$options psql_in bench_run -c 'CALL bench.one_statement()')" "$3"
 }
 
-# shares STEP N ROWS
+# shares CASE STEP N ROWS
 shares()
 {
-	local name=$1 step=sweep.gitlab_ci_bulk_delete_expired_job_artifacts ms pages
+	local step=sweep.gitlab_ci_bulk_delete_expired_job_artifacts ms pages
 
-	test "$1" = lists || step=bench.filter
-	read -r ms pages < <(psql_in bench_run -v step="$step" -v shares="$2" -f "$here/shares.sql")
-	note artifacts "$name $2" "$ms" "$3"
-	note 'pages read for artifacts' "$name $2" "$pages" "$3"
+	test "$2" = lists || step=bench.filter
+	read -r ms pages < <(psql_in bench_run -v step="$step" -v shares="$3" -f "$here/shares.sql")
+	note "$1" "$2 $3" "$ms" "$4"
+	note "pages read for $1" "$2 $3" "$pages" "$4"
 }
 
 # items_engine CASE TRANSACTION ROWS
@@ -195,19 +195,20 @@ long_methods=('engine 100 run' 'procedure 100 run' 'engine 100 batch' 'procedure
 items_methods=('one_statement planner' 'items_engine row' 'items_client' 'items_engine batch')
 scattered_methods=('one_statement planner' 'engine 100 run' 'one_statement index' 'engine 1000 run')
 
-# compare TEST FILE ROWS METHOD ...: in turns, on copies of the template bench_compare
+# compare TEST ROWS METHOD ...: in turns, on the template bench_compare; a new copy for each where it cannot be restored
 compare()
 {
-	local test=$1 file=$2 rows=$3 run method words
+	local test=$1 rows=$2 run restores method words
 
-	shift 3
+	shift 2
 	copy_template bench_compare
+	restores=$(psql_in bench_run -c "SELECT to_regprocedure('bench.restore()') IS NOT NULL")
 	for run in $(seq "$runs")
 	do
 		for method
 		do
 			sweep_say "  $test, run $run of $runs: $method"
-			if test "$file" = purge || test "$file" = items
+			if test "$restores" = f
 			then
 				copy_template bench_compare
 			else
@@ -225,60 +226,47 @@ compare()
 case_fan_out()
 {
 	make_template bench_compare fan_out environments "$every" "$rows"
-	compare fan_out fan_out $((rows / every)) "${short_methods[@]}"
+	compare fan_out $((rows / every)) "${short_methods[@]}"
 }
 
 case_purge()
 {
 	make_template bench_compare purge ci_runner_machines "$every" "$rows"
-	compare purge purge $((rows / every)) "${short_methods[@]}"
+	compare purge $((rows / every)) "${short_methods[@]}"
 }
 
 case_distinct()
 {
 	make_template bench_compare distinct p_batched_git_ref_updates_deletions "$projects" "$projects"
-	compare distinct distinct "$projects" "${short_methods[@]}"
+	compare distinct "$projects" "${short_methods[@]}"
 }
 
 case_long()
 {
 	make_template bench_compare fan_out environments 3 "$rows"
-	compare 'long fan_out' fan_out $((rows / 3)) "${long_methods[@]}"
+	compare 'long fan_out' $((rows / 3)) "${long_methods[@]}"
 	make_template bench_compare purge ci_runner_machines 3 "$rows"
-	compare 'long purge' purge $((rows / 3)) "${long_methods[@]}"
+	compare 'long purge' $((rows / 3)) "${long_methods[@]}"
 }
 
 case_scattered()
 {
 	make_template bench_compare fan_out environments "$every" "$rows" true
-	compare 'scattered fan_out' fan_out $((rows / every)) "${scattered_methods[@]}"
+	compare 'scattered fan_out' $((rows / every)) "${scattered_methods[@]}"
 	make_template bench_compare purge ci_runner_machines "$every" "$rows" true
-	compare 'scattered purge' purge $((rows / every)) "${scattered_methods[@]}"
+	compare 'scattered purge' $((rows / every)) "${scattered_methods[@]}"
 }
 
 case_artifacts()
 {
-	local run method words
-
 	make_template bench_compare artifacts p_ci_job_artifacts 5 "$rows"
-	for run in $(seq "$runs")
-	do
-		for method in 'lists 1' 'lists 5' 'lists 10' 'filter 5' 'filter 10'
-		do
-			sweep_say "  artifacts, run $run of $runs: $method"
-			copy_template bench_compare
-			read -ra words <<<"$method"
-			shares "${words[@]}" $((rows / 5))
-			expect_effect artifacts $((rows / 5))
-		done
-	done
-	drop_database bench_compare
+	compare artifacts $((rows / 5)) 'shares lists 1' 'shares lists 5' 'shares lists 10' 'shares filter 5' 'shares filter 10'
 }
 
 case_items()
 {
 	make_template bench_compare items p_ci_builds "$stuck_every" "$rows"
-	compare items items $((rows / stuck_every)) "${items_methods[@]}"
+	compare items $((rows / stuck_every)) "${items_methods[@]}"
 }
 
 case_fixed_cost()

@@ -1,6 +1,6 @@
 --
--- The job "bench" divided into :shares, with :step: time from the first batch to
--- the last, and pages looked at by all of them (and by nobody else: autovacuum is
+-- The job "bench" divided into :shares, with :step: time from the start of the
+-- first share to the end of the last, and pages looked at by all of them (and by nobody else: autovacuum is
 -- off, and the scheduler has nothing to do).
 --
 SET client_min_messages = warning;

@@ -237,19 +237,9 @@ show_buckets()
 	if test $redis = yes
 	then
 		echo "${bold}The same in Redis, where GitLab's own workers look for them$normal"
-		for kind in available occupied
-		do
-			echo " {bulk_delete_expired_job_artifacts}:${kind}_buckets: $(redis_members $kind | paste -sd ' ')"
-		done
+		echo " {bulk_delete_expired_job_artifacts}:available_buckets: $(demo_redis smembers '{bulk_delete_expired_job_artifacts}:available_buckets' | sort -n | paste -sd ' ')"
+		echo " {bulk_delete_expired_job_artifacts}:occupied_buckets: $(demo_redis zrange '{bulk_delete_expired_job_artifacts}:occupied_buckets' 0 -1 | paste -sd ' ')"
 	fi
-}
-
-redis_members()
-{
-	case $1 in
-		available) demo_redis smembers '{bulk_delete_expired_job_artifacts}:available_buckets' | sort -n ;;
-		occupied)  demo_redis zrange '{bulk_delete_expired_job_artifacts}:occupied_buckets' 0 -1 ;;
-	esac
 }
 
 show_state()

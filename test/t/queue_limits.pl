@@ -50,12 +50,12 @@ for my $case ('another session', 'the same transaction')
 $node->safe_psql('postgres', q{SELECT sweep.send_many('a' || i, array_fill('1'::jsonb, ARRAY[100])) FROM generate_series(1, 3) AS i});
 is(claim('a1', 1, '1 h'), 1, 'one queue has a lease');
 is(claim('a3', 10, '1 h'), 10, 'and another one');
+like(slurp_file($node->logfile), qr/LOG:  more queues are in use than pg_sweep.max_queues/, 'and the log says that a queue has given way');
 
 # ---------------------------------------------------------------- queues in use at a time
 is(claim('a4', 1, '1 h'), 'queue "a4" cannot be claimed from: too many queues are in use', 'two queues have leases');
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
 is(claim('a4', 1, '1 h'), 1, 'one that is idle gives way');
-like(slurp_file($node->logfile), qr/LOG:  more queues are in use than pg_sweep.max_queues/, 'and the log says so');
 $node->safe_psql('postgres', q{SELECT sweep.send('a4', '2', delay => '1 ms', priority => 7)});
 soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message WHERE due_at IS NOT NULL}, 't', 'a delayed message is due');
 is(join(' ', map { $node->safe_psql('postgres', q{SELECT payload FROM sweep.claim('a4', 1, '1 h')}) } 1 .. 2), '1 2', 'and is claimed, after one that was found before');

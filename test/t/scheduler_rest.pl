@@ -34,6 +34,7 @@ sub called
 called('SELECT sweep._wake()', 'who calls it has it look');
 called(q{SELECT sweep.create_job('work', step => 't.note')}, 'so does who creates a job');
 
+soon($node, "SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = $scheduler", 't', 'it sleeps');
 my $before = last_tick();
 my $slept = sleeps();
 ok(kill_process('USR1', $scheduler), 'its latch is set by a signal');

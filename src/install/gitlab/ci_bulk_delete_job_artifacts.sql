@@ -258,6 +258,8 @@ $$;
 COMMENT ON FUNCTION sweep.gitlab_artifacts_step(text) IS 'step function for the table with artifacts; sweep.install_gitlab uses it';
 
 -- ------------------------------------------------------------------ the scheduler
+INSERT INTO sweep.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
+
 -- How many buckets there are just now; 0: nothing is to be done, and nothing is touched.
 CREATE FUNCTION sweep.gitlab_artifact_buckets(b sweep.batch) RETURNS int
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

@@ -6,7 +6,7 @@
 --
 SET client_min_messages = warning;
 SET synchronous_commit = off;
-CREATE OR REPLACE PROCEDURE pg_temp.claims(batch int, refill boolean, INOUT us float8 DEFAULT 0)
+CREATE PROCEDURE pg_temp.claims(batch int, refill boolean, INOUT us float8 DEFAULT 0)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
