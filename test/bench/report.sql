@@ -70,13 +70,14 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 	UNION ALL
 	SELECT c, 'faster than the procedure, defaults, batch 100', nth,
 			pg_temp.time_of(c, 'procedure 100 batch', nth) / pg_temp.time_of(c, 'engine 100 run', nth), target, '>='
-		FROM (VALUES ('fan_out', 1.1), ('purge', 1.5)) AS cases (c, target), (VALUES (0.5), (0)) AS s (nth)
+		FROM (VALUES ('fan_out', 1.1), ('purge', 1.5), ('packed purge', 1.5)) AS cases (c, target), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
 	SELECT c, format('engine / one statement, batch %s', size), nth,
 			pg_temp.time_of(c, format('engine %s run', size), nth) / pg_temp.one_statement(c, nth), target, '<='
 		FROM (VALUES ('fan_out', 100, 1.5), ('fan_out', 1000, 1.35), ('purge', 100, 1.2), ('purge', 1000, 1.05),
 			('distinct', 100, 1.1), ('scattered fan_out', 100, 1.5), ('scattered fan_out', 1000, 1.35),
-			('scattered purge', 100, 1.2), ('scattered purge', 1000, 1.05)) AS cases (c, size, target), (VALUES (0.5), (0)) AS s (nth)
+			('scattered purge', 100, 1.2), ('scattered purge', 1000, 1.05),
+			('packed purge', 100, 1.2), ('packed purge', 1000, 1.05)) AS cases (c, size, target), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
 	SELECT 'artifacts', format('one share / %s shares, time', shares), nth,
 			pg_temp.time_of('artifacts', 'lists 1', nth) / pg_temp.time_of('artifacts', format('lists %s', shares), nth), 1.3, '>='

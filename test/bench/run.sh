@@ -11,6 +11,7 @@
 #	fan_out purge distinct  batches against a procedure and against one statement
 #	long                    the same SQL in longer runs, engine against procedure
 #	scattered               rows that are due in an order unlike that of the table
+#	packed                  the purge of a table without any room in its pages
 #	artifacts               one job, divided into shares that run side by side
 #	items                   stuck builds, against one statement and against a client
 #	fixed_cost              of a batch that does nothing
@@ -23,7 +24,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
 
-all_cases='fan_out purge distinct long scattered items artifacts fixed_cost first_batch flat scheduler'
+all_cases='fan_out purge distinct long scattered packed items artifacts fixed_cost first_batch flat scheduler'
 cases=${CASES-}
 quick=${QUICK-}
 runs=
@@ -94,6 +95,13 @@ make_template()
 		psql_in "$1" -v table="$3" -v every="$4" -v last="$5" -v scattered="${6:-false}" -v rows="$rows" -f "$here/fill.sql"
 	fi
 	psql_in "$1" -f "$here/$2.sql"
+}
+
+# make_machines EVERY [SCATTERED]: the template of a purge, a table that has been in use
+make_machines()
+{
+	make_template bench_compare purge ci_runner_machines "$1" "$rows" "${2:-false}"
+	psql_in bench_compare -f "$here/heartbeats.sql"
 }
 
 drop_database()
@@ -194,6 +202,7 @@ short_methods=('one_statement planner' 'engine 100 run' 'procedure 100 batch' 'e
 long_methods=('engine 100 run' 'procedure 100 run' 'engine 100 batch' 'procedure 100 batch')
 items_methods=('one_statement planner' 'items_engine row' 'items_client' 'items_engine batch')
 scattered_methods=('one_statement planner' 'engine 100 run' 'one_statement index' 'engine 1000 run')
+packed_methods=("${scattered_methods[@]}" 'procedure 100 batch')
 
 # compare TEST ROWS METHOD ...: in turns, on the template bench_compare; a new copy for each where it cannot be restored
 compare()
@@ -231,7 +240,7 @@ case_fan_out()
 
 case_purge()
 {
-	make_template bench_compare purge ci_runner_machines "$every" "$rows"
+	make_machines "$every"
 	compare purge $((rows / every)) "${short_methods[@]}"
 }
 
@@ -245,7 +254,7 @@ case_long()
 {
 	make_template bench_compare fan_out environments 3 "$rows"
 	compare 'long fan_out' $((rows / 3)) "${long_methods[@]}"
-	make_template bench_compare purge ci_runner_machines 3 "$rows"
+	make_machines 3
 	compare 'long purge' $((rows / 3)) "${long_methods[@]}"
 }
 
@@ -253,8 +262,14 @@ case_scattered()
 {
 	make_template bench_compare fan_out environments "$every" "$rows" true
 	compare 'scattered fan_out' $((rows / every)) "${scattered_methods[@]}"
-	make_template bench_compare purge ci_runner_machines "$every" "$rows" true
+	make_machines "$every" true
 	compare 'scattered purge' $((rows / every)) "${scattered_methods[@]}"
+}
+
+case_packed()
+{
+	make_template bench_compare purge ci_runner_machines "$every" "$rows"
+	compare 'packed purge' $((rows / every)) "${packed_methods[@]}"
 }
 
 case_artifacts()
