@@ -401,6 +401,18 @@ DROP FUNCTION item_jobs.pick_wrong;
 SELECT state FROM sweep.jobs WHERE name = 'item_jobs x';
 SELECT sweep.start('item_jobs x');
 
+-- a step in SQL that fails between its statements, and is called again
+CREATE FUNCTION item_jobs.in_sql(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+	UPDATE item_jobs.thing SET handled = handled + 1 WHERE to_jsonb(id) = ANY (b.items);
+	SELECT count(6 / (id % 3)) FROM item_jobs.thing WHERE to_jsonb(id) = ANY (b.items);
+	SELECT ROW(cardinality(b.items), NULL, NULL)::sweep.progress
+$$;
+SELECT sweep.create_job('item_jobs in sql', step => 'item_jobs.in_sql', pick => 'item_jobs.pick', batch_size => 4);
+CALL item_jobs.refill(9);
+CALL sweep.run('item_jobs in sql');
+SELECT batches, rows, quarantined FROM item_jobs.last_run;
+SELECT * FROM item_jobs.outcome;
+
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'item\_jobs%';
 DELETE FROM sweep.run_live WHERE job LIKE 'item\_jobs%';

@@ -41,8 +41,9 @@ struct SweepFunction
 {
 	char	   *name;
 	int			argument_count;
-	Oid			id;
 	uint64		found_at;		/* function_changes when it was looked up; 0 = not yet */
+	FmgrInfo	info;			/* of what was found */
+	MemoryContext info_context; /* what it has compiled or read from the catalogue */
 };
 
 /* Counts what may have changed, moved or renamed a function. */
@@ -65,6 +66,7 @@ sweep_function_find(MemoryContext context, const char *name, int argument_count)
 	}
 	function->name = MemoryContextStrdup(context, name);
 	function->argument_count = argument_count;
+	function->info_context = AllocSetContextCreate(context, "pg_sweep function", ALLOCSET_SMALL_SIZES);
 	find(function);
 	return function;
 }
@@ -72,24 +74,26 @@ sweep_function_find(MemoryContext context, const char *name, int argument_count)
 void
 sweep_function_call(SweepFunction *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context)
 {
-	FmgrInfo	info;
 	LOCAL_FCINFO(call, 2);
 	PgStat_FunctionCallUsage usage;
+	uint64		found_at;
 	Datum		result;
 
 	find(function);
-	sweep_check_execute(function->id, function->name);
-	InvokeFunctionExecuteHook(function->id);
-	/* Anew each time: what a function was compiled to must not outlive its definition. */
-	fmgr_info(function->id, &info);
-	InitFunctionCallInfoData(*call, &info, function->argument_count, InvalidOid, NULL, NULL);
+	sweep_check_execute(function->info.fn_oid, function->name);
+	InvokeFunctionExecuteHook(function->info.fn_oid);
+	InitFunctionCallInfoData(*call, &function->info, function->argument_count, InvalidOid, NULL, NULL);
 	memcpy(call->args, arguments, function->argument_count * sizeof(NullableDatum));
 
 	/* It sees what was done before it in this transaction, and what others have committed until now. */
 	CommandCounterIncrement();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_init_function_usage(call, &usage);
+	/* After an error it is made anew: nobody promises that what it keeps between calls is fit for another one. */
+	found_at = function->found_at;
+	function->found_at = 0;
 	result = FunctionCallInvoke(call);
+	function->found_at = found_at;
 	pgstat_end_function_usage(&usage, true);
 	PopActiveSnapshot();
 	CommandCounterIncrement();
@@ -119,7 +123,8 @@ find(SweepFunction *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("function %s does not return sweep.progress", function->name)));
-	function->id = found;
+	MemoryContextReset(function->info_context);
+	fmgr_info_cxt(found, &function->info, function->info_context);
 	function->found_at = changes;
 }
 
