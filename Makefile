@@ -53,6 +53,7 @@ SOURCES = \
 	src/dispatch.c \
 	src/failure.c \
 	src/items.c \
+	src/gitlab_build.c \
 	src/definition.c \
 	src/run.c \
 	src/call.c \

@@ -353,6 +353,45 @@ SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z
 		SELECT i FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
 	FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_canceling';
 
+-- by hand: what it needs must be there, and settings are as before
+CREATE FUNCTION pg_temp.drop_item(args jsonb, VARIADIC items jsonb[]) RETURNS sweep.progress LANGUAGE sql
+	AS $$ SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, args, '2026-01-01T00:00:00Z', NULL, NULL, items, 1)::sweep.batch) $$;
+SELECT args FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling' \gset
+SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, :'args', '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch);
+SELECT pg_temp.drop_item(NULL, '{}');
+SELECT pg_temp.drop_item('{}', '{"id": 40}');
+SELECT pg_temp.drop_item(:'args', '{"id": 40, "lock_version": 0}');
+SELECT pg_temp.drop_item(:'args', '40');
+SELECT pg_temp.drop_item(:'args', '{"id": "40x", "partition_id": 100, "lock_version": 0}');
+SELECT pg_temp.drop_item(:'args'::jsonb || '{"table": "builds"}', '{"id": 40}');
+SELECT pg_temp.drop_item(:'args'::jsonb || '{"created_older_than": true}', '{"id": 40}');
+SELECT pg_temp.drop_item(:'args', VARIADIC '{}');
+SHOW search_path;
+DROP TRIGGER ignore ON gitlab.p_ci_builds;
+-- args that make no sense are no fault of the builds
+CALL sweep.run('ci_stuck_builds_drop_canceling', '{"final_status": null}');
+SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
+SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gset
+SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :'id', 'partition_id', :'partition_id', 'lock_version', :lock_version));
+SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
+SELECT status, lock_version - :lock_version AS changes FROM gitlab.p_ci_builds WHERE id = 40;
+SHOW search_path;
+
+-- a trigger that drops another build, for another job
+UPDATE gitlab.p_ci_builds SET status = CASE id WHEN 40 THEN 'canceling' ELSE 'running' END, updated_at = '2025-12-01';
+CREATE FUNCTION gitlab.drop_another() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
+			SELECT i FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
+		FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_running';
+	RETURN NEW;
+END $$;
+CREATE TRIGGER drop_another BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW WHEN (OLD.status = 'canceling') EXECUTE FUNCTION gitlab.drop_another();
+SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gset
+SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
+SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY status ORDER BY status;
+DROP TRIGGER drop_another ON gitlab.p_ci_builds;
+
 -- without the table the run fails, and no build is to blame
 DROP TABLE gitlab.p_ci_builds CASCADE;
 CALL pg_temp.run('builds_drop_canceling');

@@ -147,7 +147,7 @@ claim_work(void *arg)
 		return;
 	if (consumer->claim == NULL)
 		consumer->claim = sweep_sql_prepare("SELECT m, m.message_id, m.lease FROM sweep.claim($1, $2, pg_catalog.interval '10 years') AS m",
-										   2, (Oid[]) {TEXTOID, INT4OID});
+										   2, (Oid[]) {TEXTOID, INT4OID}, false);
 	consumer->count = (int) sweep_sql_execute_plan(consumer->claim, values, NULL);
 	consumer->messages = MemoryContextAllocZero(consumer->turn_context, sizeof(SweepClaimed) * (consumer->count + 1));
 	for (int i = 0; i < consumer->count; i++)
@@ -282,7 +282,7 @@ handle_work(void *arg)
 		consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)",
 												   quote_qualified_identifier(get_namespace_name(get_func_namespace(consumer->handler)),
 																			  get_func_name(consumer->handler))),
-										  count, types);
+										  count, types, false);
 	}
 	for (int i = consumer->piece.first; i < consumer->piece.end; i++)
 		call_handler(consumer, &consumer->messages[i]);
@@ -316,7 +316,7 @@ acknowledge(SweepConsumer *consumer)
 	if (GetUserId() != consumer->role)
 		sweep_worker_set("role", "none");
 	if (consumer->ack == NULL)
-		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID});
+		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID}, false);
 	(void) sweep_sql_execute_plan(consumer->ack, values, NULL);
 	if (sweep_sql_int32(1) != count)
 		ereport(ERROR,
@@ -365,7 +365,7 @@ fail_work(void *arg)
 	if (!consumer->present)
 		return;
 	if (consumer->fail == NULL)
-		consumer->fail = sweep_sql_prepare("SELECT sweep.fail($1, $2, $3)", 3, (Oid[]) {UUIDOID, TEXTOID, INT8ARRAYOID});
+		consumer->fail = sweep_sql_prepare("SELECT sweep.fail($1, $2, $3)", 3, (Oid[]) {UUIDOID, TEXTOID, INT8ARRAYOID}, false);
 	(void) sweep_sql_execute_plan(consumer->fail, values, NULL);
 }
 

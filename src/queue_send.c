@@ -20,6 +20,7 @@
 
 #include "compat.h"
 #include "queue_key.h"
+#include "queue_send.h"
 #include "queue_table.h"
 
 static void open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name);

@@ -327,9 +327,9 @@ statement_plan(SweepStatement statement)
 }
 
 SweepPlan *
-sweep_sql_prepare(const char *text, int count, Oid *types)
+sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 {
-	SPIPlanPtr	prepared = SPI_prepare(text, count, types);
+	SPIPlanPtr	prepared = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
 	SweepPlan  *plan;
 
 	if (prepared == NULL || SPI_keepplan(prepared) != 0)

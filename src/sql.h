@@ -82,8 +82,11 @@ extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const c
 extern void sweep_sql_begin_call(void);
 extern void sweep_sql_end_call(void);
 
-/* Prepares a statement of the job, as the current user; kept until it is freed. */
-extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types);
+/*
+ * Prepares a statement of the job, as the current user; kept until it is freed. A generic one is planned once
+ * for all values; otherwise PostgreSQL chooses.
+ */
+extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
 
 extern void sweep_sql_free_plan(SweepPlan *plan);
 

@@ -66,7 +66,7 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 	if (step != NULL)
 		return prepare_progress(context, step, 1);
 	prepared = create_step(context);
-	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_sql_extension()->batch_type});
+	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_sql_extension()->batch_type}, false);
 	return prepared;
 }
 
@@ -79,7 +79,7 @@ sweep_step_prepare_call(MemoryContext context, const char *name)
 	char	   *text = psprintf("SELECT * FROM %s($1)",
 								quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)));
 
-	prepared->plan = sweep_sql_prepare(text, 1, &batch_type);
+	prepared->plan = sweep_sql_prepare(text, 1, &batch_type, false);
 	return prepared;
 }
 

@@ -121,92 +121,59 @@ END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
 
--- One item, of which there are as many as there are builds, has the statement
--- below to itself, with as few expressions around it as can be: PL/pgSQL prepares
--- each of them anew in every transaction. Results that nobody reads are assigned,
--- for PERFORM starts the executor for what an assignment evaluates by itself. The
--- reason is a number there, for the way that suits any column costs as much as all
--- that is saved.
+-- Most batches are of one build, and there are as many as there are builds. What
+-- this needs of them is in C (gitlab_build.c), for PL/pgSQL prepares its
+-- expressions anew in every transaction; the rest is left to the function below.
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_gitlab_drop_builds';
+COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
+
+CREATE FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(b sweep.batch) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
+	retries constant int := 3;
+	stuck_in constant text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	item jsonb := b.items[1];
-	runner bigint;
-	pipeline bigint;
-	path text;
-	message_id bigint;
-	unwritten jsonb[];
+	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
+	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
+	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	unwritten constant jsonb[] := sweep.gitlab_drop_stuck_builds_at_once(b);
+	rows bigint := cardinality(b.items) - cardinality(unwritten);
+	item jsonb;
+	version int;
 BEGIN
-	path := set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	IF b.items[2] IS NULL AND pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid = 'int'::regtype::oid THEN
-		UPDATE p_ci_builds AS p
-			SET status = b.args ->> 'final_status'::text,
-				failure_reason = CASE WHEN b.args ->> 'final_status'::text = 'failed'::text
-					THEN (b.args ->> 'failure_reason'::text)::int ELSE p.failure_reason END,
-				finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
-			WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
-				AND p.lock_version = (item ->> 'lock_version'::text)::int
-				AND p.type::text = 'Ci::Build'::text AND p.status::text = b.args ->> 'status'::text
-				AND (b.args ->> 'created_older_than'::text IS NULL
-					OR p.created_at < at - (b.args ->> 'created_older_than'::text)::interval)
-				AND (b.args ->> 'updated_older_than'::text IS NULL
-					OR p.updated_at < at - (b.args ->> 'updated_older_than'::text)::interval)
-				AND (b.args ->> 'scheduled_older_than'::text IS NULL
-					OR p.scheduled_at < (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC')
-			RETURNING p.runner_id, p.commit_id INTO runner, pipeline;
-		IF FOUND THEN
-			message_id := CASE WHEN pipeline IS NOT NULL
-				THEN sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', pipeline), pipeline::text) END;
-			IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
-				RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', item ->> 'id'::text,
-					coalesce(runner::text, 'none'), b.args ->> 'status'::text, b.args ->> 'failure_reason'::text;
-			END IF;
-			RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
-		END IF;
-		unwritten := b.items;
-	ELSE
-		unwritten := sweep.gitlab_drop_stuck_builds_at_once(b);
-	END IF;
+	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	-- These have changed since they were read. What is still stuck is tried again as it is now.
-	DECLARE
-		retries constant int := 3;
-		stuck_in constant text := b.args ->> 'status'::text;
-		created_before constant timestamp := at - (b.args ->> 'created_older_than'::text)::interval;
-		updated_before constant timestamp := at - (b.args ->> 'updated_older_than'::text)::interval;
-		scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than'::text)::interval) AT TIME ZONE 'UTC';
-		rows bigint := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(unwritten);
-		version int;
-	BEGIN
-		FOREACH item IN ARRAY unwritten LOOP
-			FOR try IN 0 .. retries LOOP
-				SELECT p.lock_version INTO version
-					FROM p_ci_builds AS p
-					WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
-						AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
-						AND (created_before IS NULL OR p.created_at < created_before)
-						AND (updated_before IS NULL OR p.updated_at < updated_before)
-						AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
-				EXIT WHEN NOT FOUND;
-				IF try = retries THEN
-					RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
-						USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
-				END IF;
-				b.items := ARRAY[item || pg_catalog.jsonb_build_object('lock_version', version)];
-				IF pg_catalog.cardinality(sweep.gitlab_drop_stuck_builds_at_once(b)) = 0 THEN
-					rows := rows + 1;
-					EXIT;
-				END IF;
-			END LOOP;
+	FOREACH item IN ARRAY unwritten LOOP
+		FOR try IN 0 .. retries LOOP
+			SELECT p.lock_version INTO version
+				FROM p_ci_builds AS p
+				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
+					AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+					AND (created_before IS NULL OR p.created_at < created_before)
+					AND (updated_before IS NULL OR p.updated_at < updated_before)
+					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
+			EXIT WHEN NOT FOUND;
+			IF try = retries THEN
+				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
+					USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
+			END IF;
+			b.items := ARRAY[item || pg_catalog.jsonb_build_object('lock_version', version)];
+			IF pg_catalog.cardinality(sweep.gitlab_drop_stuck_builds_at_once(b)) = 0 THEN
+				rows := rows + 1;
+				EXIT;
+			END IF;
 		END LOOP;
-		RETURN ROW(rows, NULL::jsonb, NULL::jsonb);
-	END;
+	END LOOP;
+	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
+COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch) IS
+	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch, again if they have changed and are still stuck, and returns how many';
 
 -- The same for any number of items in one statement; returns those that it did not write.
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
@@ -330,7 +297,7 @@ DECLARE
 	copy text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
-			'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
+			'sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)', 'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
 		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
 		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
 			'p_ci_builds', 'ci_builds'), '^CREATE OR \w+', 'CREATE');
