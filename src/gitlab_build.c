@@ -64,7 +64,7 @@ typedef struct Statement
 	Jsonb	   *args;
 	Oid			reason_type;	/* of the column failure_reason; invalid when there is no such column */
 	char	   *search_path;
-	char	   *reason;			/* what is written there; NULL: null, or nothing */
+	char	   *reason;			/* of the job, as the column has it; NULL: none */
 	Datum		stuck_in;		/* status that builds are stuck in; text */
 	SweepPlan  *plan;
 	int			bound_count;
@@ -87,8 +87,7 @@ static void send_pipeline(int64 pipeline_id);
 static void log_build(const Jsonb *item, const char *runner);
 static int64 drop_in_batch(const Jsonb *args, Datum batch);
 static char *member(const Jsonb *object, const char *key);
-static char *needed_of_item(const Jsonb *item, const char *key);
-static char *needed_arg(const Jsonb *args, const char *key);
+static char *needed(const Jsonb *object, const char *key, bool is_args);
 static char *table_name(const Jsonb *args);
 
 PG_FUNCTION_INFO_V1(sweep_gitlab_drop_builds);
@@ -147,9 +146,9 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	char	   *runner;
 
 	choose_statement(args);
-	values[PARAM_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed_of_item(item, "id")));
-	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed_of_item(item, "partition_id")));
-	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed_of_item(item, "lock_version")));
+	values[PARAM_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "id", false)));
+	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "partition_id", false)));
+	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed(item, "lock_version", false)));
 	/* In UTC a timestamp with and one without time zone are the same number. */
 	values[PARAM_AT] = TimestampGetDatum((Timestamp) as_of);
 	values[PARAM_STATUS] = statement.stuck_in;
@@ -200,8 +199,8 @@ begin_statement(const Jsonb *args)
 	statement.context = AllocSetContextCreate(TopMemoryContext, "pg_sweep statement for stuck builds", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(statement.context);
 	statement.args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
-	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed_arg(args, "schema")));
-	statement.stuck_in = CStringGetTextDatum(needed_arg(args, "status"));
+	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed(args, "schema", true)));
+	statement.stuck_in = CStringGetTextDatum(needed(args, "status", true));
 	MemoryContextSwitchTo(old);
 }
 
@@ -209,7 +208,7 @@ begin_statement(const Jsonb *args)
 static Oid
 type_of_reason(const Jsonb *args)
 {
-	Oid			schema = get_namespace_oid(needed_arg(args, "schema"), false);
+	Oid			schema = get_namespace_oid(needed(args, "schema", true), false);
 	Oid			relation = get_relname_relid(table_name(args), schema);
 
 	return OidIsValid(relation) ? get_atttype(relation, get_attnum(relation, "failure_reason")) : InvalidOid;
@@ -219,22 +218,21 @@ static void
 prepare_statement(const Jsonb *args)
 {
 	Oid			types[PARAM_BOUNDS + lengthof(bounds)] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID, TEXTOID};
-	const char *outcome = needed_arg(args, "final_status");
+	const char *outcome = needed(args, "final_status", true);
+	bool		named;
+	char	   *reason;
 	StringInfoData text;
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "UPDATE %s AS p SET status = %s, ",
-					 quote_qualified_identifier(needed_arg(args, "schema"), table_name(args)),
+					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)),
 					 quote_literal_cstr(outcome));
 	statement.reason_type = type_of_reason(args);
+	named = statement.reason_type == TEXTOID || statement.reason_type == VARCHAROID;
+	reason = member(args, named ? "failure_reason_name" : "failure_reason");
+	statement.reason = reason == NULL ? NULL : MemoryContextStrdup(statement.context, reason);
 	if (strcmp(outcome, "failed") == 0)
-	{
-		bool		named = statement.reason_type == TEXTOID || statement.reason_type == VARCHAROID;
-		char	   *reason = member(args, named ? "failure_reason_name" : "failure_reason");
-
-		statement.reason = reason == NULL ? NULL : MemoryContextStrdup(statement.context, reason);
 		appendStringInfo(&text, "failure_reason = %s, ", reason == NULL ? "NULL" : quote_literal_cstr(reason));
-	}
 	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, lock_version = p.lock_version + 1, processed = p.retried IS TRUE "
 						   "WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
 						   "AND p.type::text = 'Ci::Build'::text AND p.status::text = $5");
@@ -289,7 +287,7 @@ static void
 log_build(const Jsonb *item, const char *runner)
 {
 	ereport(LOG,
-			(errmsg("Dropping outdated build: build_id %s, runner_id %s, status %s, failure_reason %s", needed_of_item(item, "id"), runner,
+			(errmsg("Dropping outdated build: build_id %s, runner_id %s, status %s, failure_reason %s", needed(item, "id", false), runner,
 					TextDatumGetCString(statement.stuck_in), statement.reason == NULL ? "none" : statement.reason)));
 }
 
@@ -301,7 +299,7 @@ drop_in_batch(const Jsonb *args, Datum batch)
 	char	   *name = older ? "gitlab_drop_stuck_ci_builds_in_batch" : "gitlab_drop_stuck_builds_in_batch";
 	Oid			function = LookupFuncName(list_make2(makeString("sweep"), makeString(name)), 1, &sweep_sql_extension()->batch_type, false);
 
-	(void) needed_arg(args, "final_status");
+	(void) needed(args, "final_status", true);
 	sweep_check_execute(function, name);
 	return DatumGetInt64(OidFunctionCall1(function, batch));
 }
@@ -330,38 +328,25 @@ member(const Jsonb *object, const char *key)
 	}
 }
 
+/* What is wrong with the args is no fault of a build, as is what is wrong with its item: the run ends. */
 static char *
-needed_of_item(const Jsonb *item, const char *key)
+needed(const Jsonb *object, const char *key, bool is_args)
 {
-	char	   *text = member(item, key);
+	char	   *text = member(object, key);
 
 	if (text == NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("item has no \"%s\"", key),
-				 errdetail("It is %s.", JsonbToCString(NULL, (JsonbContainer *) &item->root, VARSIZE(item)))));
-	return text;
-}
-
-/* What is wrong with the args is no fault of a build: the run ends. */
-static char *
-needed_arg(const Jsonb *args, const char *key)
-{
-	char	   *text = member(args, key);
-
-	if (text == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_PARAMETER),
-				 errmsg("args have no \"%s\"", key),
-				 errdetail("They are %s.", JsonbToCString(NULL, (JsonbContainer *) &args->root, VARSIZE(args))),
-				 errhint("sweep.install_gitlab() creates the job with all that it needs.")));
+				(errcode(is_args ? ERRCODE_UNDEFINED_PARAMETER : ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s no \"%s\"", is_args ? "args have" : "item has", key),
+				 errdetail("Instead there is %s.", JsonbToCString(NULL, (JsonbContainer *) &object->root, VARSIZE(object))),
+				 is_args ? errhint("sweep.install_gitlab() creates the job with all that it needs.") : 0));
 	return text;
 }
 
 static char *
 table_name(const Jsonb *args)
 {
-	char	   *name = needed_arg(args, "table");
+	char	   *name = needed(args, "table", true);
 
 	if (strcmp(name, "p_ci_builds") != 0 && strcmp(name, "ci_builds") != 0)
 		ereport(ERROR,
