@@ -388,7 +388,13 @@ BEGIN
 END $$;
 CREATE TRIGGER drop_another BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW WHEN (OLD.status = 'canceling') EXECUTE FUNCTION gitlab.drop_another();
 SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gset
+-- whose statement must not take the place of the one that is executed: it goes the other way
+SET track_functions = 'pl';
+BEGIN;
 SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
+SELECT pg_stat_get_xact_function_calls('sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)'::regprocedure) AS other_way;
+COMMIT;
+RESET track_functions;
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY status ORDER BY status;
 DROP TRIGGER drop_another ON gitlab.p_ci_builds;
 
