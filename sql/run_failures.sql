@@ -130,7 +130,7 @@ END
 $$;
 SELECT sweep.alter_job('run_failures', '{"step": "run_failures.spin"}');
 TRUNCATE run_failures.done;
-SET statement_timeout = '300 ms';
+SET statement_timeout = '1 s';
 CALL sweep.run('run_failures');
 \echo :LAST_ERROR_SQLSTATE
 RESET statement_timeout;

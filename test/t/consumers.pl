@@ -130,7 +130,7 @@ psql(q{SELECT sweep.drop_queue('late')});
 
 # ---------------------------------------------------------------- the statement timeout of the role
 psql(q{
-	ALTER ROLE jobber SET statement_timeout = '300ms';
+	ALTER ROLE jobber SET statement_timeout = '2s';
 	CREATE FUNCTION t.slow(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep((m.payload ->> ''for'')::float) -- the sleep is the work';
 });
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('slow', max_attempts => 1); SELECT sweep.create_consumer('slow', 't.slow')}, extra_params => [ '-U', 'jobber' ]);

@@ -160,7 +160,8 @@ for my $setting ('default_transaction_read_only = on', q{default_transaction_iso
 	$node->safe_psql('postgres', "ALTER ROLE jobber SET $setting");
 	my $new = $node->safe_psql('postgres', q{SET ROLE admin; SELECT sweep.start('plain')});
 	my $end = ended_run($node, $new);
-	like($end, qr/^(succeeded drained 2 1|failed error 0 0)$/, "$setting: the run has an end ($end)");
+	# a timeout of a millisecond may end either batch, or none
+	like($end, qr/^(succeeded drained 2 1|failed error (0 0|1 1))$/, "$setting: the run has an end ($end)");
 	my $why = $node->safe_psql('postgres', "SELECT coalesce(error, '') FROM sweep.run WHERE run_id = $new");
 	like($why, qr/timeout|cannot execute \w+ in a read-only transaction/, "$setting: and says why")
 	  if $end =~ /failed/;

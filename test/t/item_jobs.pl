@@ -210,7 +210,7 @@ is(quarantined(), '', 'and out of quarantine');
 # ---------------------------------------------------------------- a slow item is a bad item
 # The statement timeout is that of the role, for each call of the step.
 fill(8);
-$node->safe_psql('postgres', q{ALTER ROLE postgres SET statement_timeout = '300 ms'; SELECT sweep.alter_job('items', '{"row_retries": 3}')});
+$node->safe_psql('postgres', q{ALTER ROLE postgres SET statement_timeout = '1s'; SELECT sweep.alter_job('items', '{"row_retries": 3}')});
 my $slow = hold_gate($node, 34);
 like(ended_run($node, start('{"stop": 6, "gate": 34}')), qr/^succeeded drained 2 7/, 'an item that takes too long holds up no other');
 is(handled(), '11111011', 'all but that one');
