@@ -34,3 +34,42 @@ AS $$
 		WHERE contacted_at IS NOT NULL ORDER BY contacted_at OFFSET dead - 1 LIMIT 1);
 	TRUNCATE loose_foreign_keys_deleted_records
 $$;
+
+-- The loop as one writes it by hand: pick the keys of a batch, delete by them, COMMIT. It looks for those that are due
+-- from where the last batch was, else each batch would come to all the dead rows of those before.
+CREATE PROCEDURE bench.by_key(size int, INOUT ms float8 DEFAULT NULL)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+	stale timestamptz := now() - interval '7 days';
+	last_at timestamptz := '-infinity';
+	n bigint;
+BEGIN
+	LOOP
+		WITH due AS MATERIALIZED (
+			SELECT id, runner_type FROM ci_runner_machines
+				WHERE contacted_at IS NULL AND (created_at <= stale) IS TRUE
+				ORDER BY contacted_at, id LIMIT size)
+		DELETE FROM ci_runner_machines AS machine USING due
+			WHERE machine.id = due.id AND machine.runner_type = due.runner_type;
+		GET DIAGNOSTICS n = ROW_COUNT;
+		COMMIT;
+		EXIT WHEN n = 0;
+	END LOOP;
+	LOOP
+		WITH due AS MATERIALIZED (
+			SELECT id, runner_type, contacted_at FROM ci_runner_machines
+				WHERE contacted_at >= last_at AND contacted_at <= stale AND (created_at <= stale) IS TRUE
+				ORDER BY contacted_at, id LIMIT size),
+		gone AS (
+			DELETE FROM ci_runner_machines AS machine USING due
+				WHERE machine.id = due.id AND machine.runner_type = due.runner_type
+				RETURNING due.contacted_at)
+		SELECT count(*), max(contacted_at) INTO n, last_at FROM gone;
+		COMMIT;
+		EXIT WHEN n = 0;
+	END LOOP;
+	ms := extract(epoch FROM clock_timestamp() - began) * 1000;
+END
+$$;

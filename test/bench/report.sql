@@ -70,7 +70,11 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 	UNION ALL
 	SELECT c, 'faster than the procedure, defaults, batch 100', nth,
 			pg_temp.time_of(c, 'procedure 100 batch', nth) / pg_temp.time_of(c, 'engine 100 run', nth), target, '>='
-		FROM (VALUES ('fan_out', 1.1), ('purge', 1.5), ('packed purge', 1.5)) AS cases (c, target), (VALUES (0.5), (0)) AS s (nth)
+		FROM (VALUES ('fan_out', 1.1), ('purge', 1.5), ('packed purge', 1.5), ('long fan_out', 1.1), ('long purge', 1.5)) AS cases (c, target), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT c, 'faster than a loop that deletes by key, defaults, batch 100', nth,
+			pg_temp.time_of(c, 'by key 100 batch', nth) / pg_temp.time_of(c, 'engine 100 run', nth), 1.5, '>='
+		FROM (VALUES ('purge'), ('long purge')) AS cases (c), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
 	SELECT c, format('engine / one statement, batch %s', size), nth,
 			pg_temp.time_of(c, format('engine %s run', size), nth) / pg_temp.one_statement(c, nth), target, '<='

@@ -158,6 +158,18 @@ procedure()
 	note "$1" "procedure $2 $3" "$(PGOPTIONS="-c synchronous_commit=$setting" psql_in bench_run -c "CALL bench.batches($2)")" "$4"
 }
 
+# by_key CASE SIZE ROWS: a loop written by hand, with the plans it should have
+by_key()
+{
+	local options='-c plan_cache_mode=force_generic_plan' way
+
+	for way in seqscan bitmapscan hashjoin mergejoin
+	do
+		options="$options -c enable_$way=off"
+	done
+	note "$1" "by key $2 batch" "$(PGOPTIONS=$options psql_in bench_run -c "CALL bench.by_key($2)")" "$3"
+}
+
 # one_statement CASE PLAN ROWS
 one_statement()
 {
@@ -241,7 +253,7 @@ case_fan_out()
 case_purge()
 {
 	make_machines "$every"
-	compare purge $((rows / every)) "${short_methods[@]}"
+	compare purge $((rows / every)) "${short_methods[@]}" 'by_key 100'
 }
 
 case_distinct()
@@ -255,7 +267,7 @@ case_long()
 	make_template bench_compare fan_out environments 3 "$rows"
 	compare 'long fan_out' $((rows / 3)) "${long_methods[@]}"
 	make_machines 3
-	compare 'long purge' $((rows / 3)) "${long_methods[@]}"
+	compare 'long purge' $((rows / 3)) "${long_methods[@]}" 'by_key 100'
 }
 
 case_scattered()
