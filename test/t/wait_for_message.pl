@@ -55,7 +55,7 @@ my $lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail',
 begin_wait('release', '1 h');
 psql("SELECT sweep.release('$lease')");
 wakes('release');
-$lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10, '300 ms')});
+$lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10, '2 s')});
 
 begin_wait('expired', '1 h');
 wakes('expired');
@@ -117,7 +117,7 @@ is(join(' ', sort map { end_query($_) =~ s/\s//gr } @crowd), '1 1 1 1 1', 'four 
 $_->quit for @crowd;
 
 # ---------------------------------------------------------------- and what does not
-begin_wait('timeout', '200 ms');
+begin_wait('timeout', '2 s');
 wakes('timeout');
 is($waiter->query_safe(q{SELECT count(*) FROM sweep.claim('mail', 10)}), 0, 'timeout: there is nothing');
 
