@@ -13,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_cluster prepare_database soon session begin_query end_query
+our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
   hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of ended_run cpu_seconds);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -113,6 +113,15 @@ sub soon
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok($node->poll_query_until($database // 'postgres', $query, $expected), $name);
+}
+
+# Waits until no full hour is within the next fifty seconds: for what must not become due meanwhile.
+sub not_before_the_hour
+{
+	my ($node) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, 'SELECT extract(epoch FROM now())::int % 3600 < 3550', 't', 'no full hour soon');
 }
 
 # A psql that stays; it goes on after errors.

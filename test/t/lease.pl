@@ -34,8 +34,8 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('one', step => 't.note', lease_key => 'shared', args => '{"job": "one", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('two', step => 't.note', lease_key => 'shared', args => '{"job": "two", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('patient', step => 't.note', lease_key => 'shared', lock_retries => 10000, args => '{"job": "patient", "alone": 72}');
-	SELECT sweep.create_job('slow', step => 't.slow', lease_ttl => '3 s');
-	SELECT sweep.create_job('stubborn', step => 't.stubborn', lease_ttl => '2 s');
+	SELECT sweep.create_job('slow', step => 't.slow', lease_ttl => '6 s');
+	SELECT sweep.create_job('stubborn', step => 't.stubborn', lease_ttl => '5 s');
 });
 
 sub start
@@ -149,16 +149,16 @@ at_gate($node, 21, 'the third batch is in progress');
 is(ended_run($node, $run), 'failed lease_expired 2 2', 'a batch longer than the lease is cancelled, the ones before stay');
 is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 2, 'their rows, too, and no other');
 like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"),
-	qr/^lease_ttl of 3000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a timeout below lease_ttl/,
+	qr/^lease_ttl of 6000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a timeout below lease_ttl/,
 	'the run says what to change');
 $node->safe_psql('postgres', 'DELETE FROM t.todo');
-$node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', lease_ttl => '1 s')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', lease_ttl => '3 s')});
 $run = start('too_big');
 is(ended_run($node, $run), 'failed lease_expired 0 0', 'a job whose single batch is longer never gets on');
 like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"), qr/HINT: Not one batch fits into the lease: lower batch_size/,
 	'and is told to lower batch_size');
 my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
-like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 1000 ms has passed/, 'the same in a session');
+like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 3000 ms has passed/, 'the same in a session');
 open_gate($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('too_big')}), 't', 'its lease is free');
 

@@ -110,8 +110,10 @@ $gate = hold_gate($node, 61);
 $node->safe_psql('postgres', q{
 	SELECT sweep.start('long ' || n, jsonb_build_object('padding', (SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 50) AS i)), '1 day')
 		FROM generate_series(1, 10) AS n;
+	BEGIN;
 	UPDATE sweep.run_live SET due_at = clock_timestamp() WHERE job LIKE 'long%';
 	CREATE TABLE t.place AS SELECT run_id, ctid AS place FROM sweep.run_live WHERE job LIKE 'long%';
+	COMMIT;
 	SELECT sweep._wake();
 });
 soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 61 AND objsubid = 1}, '10', 'ten long rows have been changed');

@@ -9,6 +9,7 @@ use SweepTest;
 
 my $node = new_cluster('scheduler_rest');
 my $scheduler = pid_of($node, 'scheduler', 'postgres');
+soon($node, "SELECT state FROM pg_stat_activity WHERE pid = $scheduler", 'idle', 'its first tick is over');
 
 # A tick ends with a change of the state that pg_stat_activity shows.
 sub last_tick

@@ -16,13 +16,13 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('slow', step => 't.work', batch_size => 10, run_as => 'jobber', args => '{"gate": 30, "gate_at": 3}');
 	CREATE FUNCTION t.short(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM pg_sleep(0.3);  -- the sleep is the work
+		PERFORM pg_sleep(0.6);  -- the sleep is the work
 		RETURN ROW(CASE WHEN b.run_id IS NULL OR coalesce((b.cursor ->> 'n')::int, 0) = 9 THEN 0 ELSE 1 END,
 			jsonb_build_object('n', coalesce((b.cursor ->> 'n')::int, 0) + 1), NULL)::sweep.progress;
 	END $$;
 	SELECT sweep.create_job('short', step => 't.short', run_as => 'jobber');
 	SELECT sweep.create_job('locker', batch_sql => 'UPDATE t.todo SET run_id = 0 WHERE id = 50 AND run_id IS NULL', run_as => 'jobber');
-	ALTER ROLE jobber SET statement_timeout = '1500ms';
+	ALTER ROLE jobber SET statement_timeout = '5s';
 });
 my $gate = hold_gate($node, 30);
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('slow')});
@@ -48,7 +48,7 @@ $locker->quit;
 # In a session it is the time of the whole CALL, and the outcome is recorded all the same.
 $node->safe_psql('postgres', 'INSERT INTO t.todo SELECT i FROM generate_series(101, 200) AS i');
 my $session = session($node, user => 'jobber');
-$session->query_safe(q{SET lock_timeout = 0; SET statement_timeout = '1500ms'});
+$session->query_safe(q{SET lock_timeout = 0; SET statement_timeout = '5s'});
 $session->query(q{CALL sweep.run('slow')});
 like(end_query($session), qr/ERROR:  run \d+ of job "slow" failed: canceling statement due to statement timeout/, 'CALL: the session is told');
 is($node->safe_psql('postgres', q{SELECT status, stop_reason, sqlstate, split_part(error, E'\n', 1) FROM sweep.run WHERE job = 'slow' ORDER BY run_id DESC LIMIT 1}),

@@ -90,6 +90,7 @@ like($log, qr/Dropping outdated build: build_id 2, runner_id none, status cancel
 like($log, qr/Dooming build: build_id 3, runner_id none, status canceling, failure_reason 12\b.*it refuses/s, 'a build that is doomed, and why');
 
 # ---------------------------------------------------------------- the children
+not_before_the_hour($node);
 $node->safe_psql('postgres', q{SELECT sweep.install_gitlab(enabled => true)});
 my $children = q{SELECT r.job, r.trigger, r.status, date_trunc('min', r.due_at - p.at + interval '1 s') AS after
 	FROM sweep.run r, t.parent p WHERE r.trigger = 'parent' ORDER BY r.due_at};
