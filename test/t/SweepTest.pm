@@ -121,7 +121,7 @@ sub not_before_the_hour
 	my ($node) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	soon($node, 'SELECT extract(epoch FROM now())::int % 3600 < 3550', 't', 'no full hour soon');
+	soon($node, 'SELECT floor(extract(epoch FROM now())) % 3600 < 3550', 't', 'no full hour soon');
 }
 
 # A psql that stays; it goes on after errors.
@@ -241,13 +241,15 @@ sub crash_of
 	$node->poll_query_until('postgres', 'SELECT true') or die 'the server did not come back';
 }
 
-# Waits for the end of a run; returns status, stop_reason, batches and rows.
+# Waits for the end of a run, and until its process, which gives back what it has after that, has no more to do with
+# it; returns status, stop_reason, batches and rows.
 sub ended_run
 {
 	my ($node, $run_id, $database) = @_;
 
 	$database //= 'postgres';
-	$node->poll_query_until($database, "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run_id")
+	$node->poll_query_until($database, "SELECT finished_at IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.running WHERE run_id = $run_id)
+		FROM sweep.run WHERE run_id = $run_id")
 	  or return 'not ended';
 	return $node->safe_psql($database,
 		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.run WHERE run_id = $run_id");

@@ -71,7 +71,8 @@ sub quiet
 {
 	my ($job) = @_;
 
-	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM sweep.run WHERE job = '$job' AND finished_at IS NULL")
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running WHERE job = '$job')
+		FROM sweep.run WHERE job = '$job' AND finished_at IS NULL")
 	  or die "runs of $job go on";
 }
 
@@ -244,16 +245,16 @@ sub stopped_process
 	my $gate = hold_gate($node, 42);
 	my $other_gate = hold_gate($node, 43);
 
-	create($job, $store, q{buckets => 1, bucket_recovery => '3 s', timeout => '2 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', timeout => '5 s'});
 	my $slow = start($job, '{"gate": 42}');
 	at_bucket_gate(42, 1, "$name: a share is at work");
 	my $pid = pid_of_run($slow);
 	ok(kill_process('STOP', $pid), "$name: it stands still");
 	my $early = start($job);
 	ended_run($node, $early);
-	is(sql("SELECT status FROM sweep.run WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.run WHERE run_id = $slow) + interval '3 s'"),
+	is(sql("SELECT status FROM sweep.run WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.run WHERE run_id = $slow) + interval '6 s'"),
 		'skipped', "$name: its bucket is not free before the recovery time");
-	until_recovered($slow, '3 s');
+	until_recovered($slow, '6 s');
 	my $next = start($job, '{"gate": 43}');
 	at_bucket_gate(43, 1, "$name: another share has the bucket after it");
 	open_gate($gate);
@@ -279,10 +280,10 @@ sub late_commit
 		BEGIN PERFORM pg_advisory_xact_lock(48, 1); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON t.deleted DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION t.wait_at_commit()});
-	create($job, $store, q{buckets => 1, bucket_recovery => '2 s', timeout => '1 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', timeout => '3 s'});
 	my $run = start($job);
 	at_bucket_gate(48, 1, "$name: a share is about to commit");
-	until_recovered($run, '2 s');
+	until_recovered($run, '4 s');
 	open_gate($gate);
 	is(ended_run($node, $run), 'failed error 0 0', "$name: too late, it fails");
 	like(sql("SELECT error FROM sweep.run WHERE run_id = $run"), qr/^share of job "$job" has lost bucket 0 while it committed/, "$name: and says why");

@@ -82,7 +82,8 @@ sub at_rest
 {
 	my ($job) = @_;
 
-	return $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL});
+	return $node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running) FROM sweep.run WHERE finished_at IS NULL});
 }
 
 sub all_deleted_once
@@ -564,10 +565,10 @@ sub claim_too_late
 		print "reply: $reply\n";
 	};
 	my ($input, $output) = ('', '');
-	my $process = IPC::Run::start([ $^X, '-e', $between, $path, $redis->{socket} ], '<', \$input, '>', \$output, '2>&1');
+	my $process = IPC::Run::start([ $^X, '-e', $between, $path, $redis->{socket} ], '<', \$input, '>', \$output, '2>&1', IPC::Run::timeout(60));
 
 	$process->pump until $output =~ /ready/;
-	configure("pg_sweep.redis_url = 'unix:$path'", 'pg_sweep.redis_timeout = 300');
+	configure("pg_sweep.redis_url = 'unix:$path'", "pg_sweep.redis_timeout = '3 s'");
 	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 10, '{}', 'parent', 0, now(); SELECT sweep._wake()});
 	$process->pump until $output =~ /held/;
 	at_rest();

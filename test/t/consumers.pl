@@ -50,7 +50,7 @@ soon($node, 'SELECT count(*) FROM t.handled', 100, 'what waited when the consume
 is(psql('SELECT count(DISTINCT n), count(DISTINCT xid), max(attempts) FROM t.handled'), '100|10|1', 'once each, ten per transaction');
 is(psql('SELECT array_agg(n ORDER BY xid, n) = array_agg(n ORDER BY n) FROM t.handled'), 't', 'in the order of sending');
 soon($node, q{SELECT depth, in_flight FROM sweep.queues WHERE queue = 'work'}, '0|0', 'and gone from the queue');
-is(psql('SELECT queue, handler, concurrency, batch, state, workers, handled, failed FROM sweep.consumers'),
+soon($node, 'SELECT queue, handler, concurrency, batch, state, workers, handled, failed FROM sweep.consumers',
 	'work|t.handle|1|10|running|1|100|0', 'sweep.consumers says so');
 is(psql(q{SELECT backend_type, application_name, usename FROM pg_stat_activity WHERE backend_type = 'pg_sweep consumer'}),
 	'pg_sweep consumer|pg_sweep: work|postgres', 'so does pg_stat_activity');
@@ -130,7 +130,7 @@ psql(q{SELECT sweep.drop_queue('late')});
 
 # ---------------------------------------------------------------- the statement timeout of the role
 psql(q{
-	ALTER ROLE jobber SET statement_timeout = '2s';
+	ALTER ROLE jobber SET statement_timeout = '5s';
 	CREATE FUNCTION t.slow(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT pg_sleep((m.payload ->> ''for'')::float) -- the sleep is the work';
 });
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('slow', max_attempts => 1); SELECT sweep.create_consumer('slow', 't.slow')}, extra_params => [ '-U', 'jobber' ]);

@@ -111,6 +111,7 @@ is(pid_of($node, 'scheduler', 'two'), $scheduler, 'and the scheduler has stayed'
 # ---------------------------------------------------------------- while a run is in progress
 my $gate = hold_gate($node, 11, 'two');
 $node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"enabled": false}')});
+soon($node, 'SELECT count(*) FROM sweep.running', 0, 'none is in progress', 'two');
 my $run = $node->safe_psql('two', q{SELECT sweep.start('long')});
 at_gate($node, 11, 'a run is in progress', 'two');
 for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO five', 'ALTER DATABASE two SET TABLESPACE pg_default',

@@ -82,7 +82,11 @@ like(end_query($session), qr/ERROR:  (run \d+ of job "many" was cancelled after 
 is($session->query('SELECT 1'), 1, 'DROP: and goes on');
 all_leave('DROP, a session');
 again();
+# by itself it would be in the way once a second
+$node->safe_psql('postgres', q{SELECT sweep.pause('tick')});
+soon($node, 'SELECT count(*) FROM sweep.running', 0, 'DROP, CREATE: the run before is over');
 like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')})), qr/^succeeded/, 'DROP, CREATE: jobs run');
+$node->safe_psql('postgres', q{SELECT sweep.resume('tick')});
 
 # ---------------------------------------------------------------- DROP and CREATE, before a run begins
 # It waits for its lease and has been told where everything is; all of that is another now.
