@@ -1,0 +1,87 @@
+# shellcheck shell=sh
+# debian.sh: a Debian from nothing in a directory, for check-versions and check-bare.
+#
+# Source it after lib.sh, with debian_root set to the directory that has them all.
+# Needs root and debootstrap, which it installs. The mirror, and how to reach it,
+# are what this machine's apt is configured with; elsewhere set MIRROR.
+#
+#	debian_create NAME RELEASE     $debian_root/NAME, with lists of packages; fails with a word why
+#	debian_mount NAME              /proc in it, again after a restart of the machine
+#	debian_inside NAME COMMAND     in it, with an empty environment
+#	debian_copy_sources NAME       this checkout into /build, what was built there before removed
+#	debian_unmount_all
+
+: "${debian_root:?the directory of the releases}"
+
+debian_unmount_all()
+{
+	for mounted in "$debian_root"/*/proc
+	do
+		if mountpoint -q "$mounted" 2>/dev/null
+		then
+			umount "$mounted"
+		fi
+	done
+}
+
+# The first mirror of this Debian (not its security archive).
+debian_mirror()
+{
+	if test -n "${MIRROR-}"
+	then
+		echo "$MIRROR"
+		return
+	fi
+	# shellcheck disable=SC2016 # apt's own placeholders
+	apt-get indextargets --format '$(REPO_URI) $(LABEL)' 'Created-By: Packages' |
+		sed -n 's/ Debian$//p' | head -n 1
+}
+
+# What apt says about proxies and about dates of snapshots holds in there, too.
+debian_copy_network_settings()
+{
+	cp -L /etc/resolv.conf /etc/hosts "$1/etc/"
+	apt-config dump Acquire | grep -E '^Acquire::(http|https|Retries|Check-)' \
+		>"$1/etc/apt/apt.conf.d/90host" || true
+}
+
+debian_mount()
+{
+	mkdir -p "$debian_root/$1/proc"
+	mountpoint -q "$debian_root/$1/proc" || mount -t proc proc "$debian_root/$1/proc"
+}
+
+debian_inside()
+{
+	chroot "$debian_root/$1" env -i HOME=/root TERM=dumb LC_ALL=C.UTF-8 \
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		DEBIAN_FRONTEND=noninteractive sh -euc "$2" </dev/null
+}
+
+debian_create()
+{
+	command -v debootstrap >/dev/null ||
+		{ apt-get update -q && apt-get install -y -q debootstrap; } </dev/null >&2 || return 1
+	sweep_say "installing Debian $2 in $debian_root/$1"
+	if ! test -x "$debian_root/$1/usr/bin/apt-get"
+	then
+		test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
+		rm -rf --one-file-system "${debian_root:?}/$1"
+		# shellcheck disable=SC2086 # several options
+		debootstrap --variant=minbase ${DEBOOTSTRAP_OPTIONS-} "$2" "$debian_root/$1" "$(debian_mirror)" \
+			/usr/share/debootstrap/scripts/sid >"$debian_root/$1.log" 2>&1 ||
+			{ tail "$debian_root/$1.log" >&2; sweep_say "debootstrap $2 failed"; return 1; }
+	fi
+	debian_copy_network_settings "$debian_root/$1"
+	debian_inside "$1" 'apt-get update -q' >>"$debian_root/$1.log" 2>&1 ||
+		{ tail "$debian_root/$1.log" >&2; sweep_say "apt-get update in $1 failed"; return 1; }
+	debian_mount "$1"
+}
+
+debian_copy_sources()
+{
+	mkdir -p "$debian_root/$1/build"
+	find "$debian_root/$1/build" -mindepth 1 -maxdepth 1 ! -name 'tmp_*' -exec rm -rf {} +
+	tar -cf - --exclude='./tmp_*' --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.d' . |
+		tar -xf - -C "$debian_root/$1/build"
+}
