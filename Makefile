@@ -17,20 +17,26 @@ SOURCES = \
 	src/redis_url.c \
 	src/detail.c \
 	src/settings.c \
-	src/secret.c \
+	src/role.c \
+	src/quota.c \
+	src/primary.c \
 	src/shared.c \
 	src/queue_memory.c \
+	src/queue_holder.c \
 	src/queue_shared.c \
 	src/queue_count.c \
 	src/queue_hold.c \
 	src/queue_forget.c \
 	src/consumer_shared.c \
 	src/statements.c \
+	src/door.c \
+	src/elsewhere.c \
 	src/sql.c \
 	src/schedule.c \
 	src/lease.c \
 	src/bucket.c \
 	src/worker.c \
+	src/turns.c \
 	src/function.c \
 	src/step.c \
 	src/run_row.c \
@@ -55,6 +61,7 @@ SOURCES = \
 	src/items.c \
 	src/gitlab_build.c \
 	src/definition.c \
+	src/run_args.c \
 	src/run.c \
 	src/call.c \
 	src/preview.c \
@@ -64,6 +71,7 @@ SOURCES = \
 	src/consumer.c \
 	src/notifier.c \
 	src/consumer_pool.c \
+	src/watchdog.c \
 	src/scheduler.c \
 	src/launcher.c \
 	src/utility.c \
@@ -76,6 +84,8 @@ WITH_REDIS ?= yes
 REDIS_MODULE = pg_sweep_redis
 REDIS_SOURCES = \
 	src/redis/reply_class.c \
+	src/redis/failure.c \
+	src/redis/target.c \
 	src/redis/tls.c \
 	src/redis/socket.c \
 	src/redis/connection.c \
@@ -93,6 +103,7 @@ INSTALL_PARTS = \
 	src/install/job_check.sql \
 	src/install/job_api.sql \
 	src/install/run.sql \
+	src/install/run_due.sql \
 	src/install/run_end.sql \
 	src/install/bucket.sql \
 	src/install/quarantine.sql \
@@ -104,6 +115,7 @@ INSTALL_PARTS = \
 	src/install/once.sql \
 	src/install/monitor.sql \
 	src/install/feature.sql \
+	src/install/gitlab/check_args.sql \
 	src/install/gitlab/environments_auto_stop.sql \
 	src/install/gitlab/ci_stuck_builds.sql \
 	src/install/gitlab/ci_runners_stale_machines_cleanup.sql \
@@ -117,9 +129,11 @@ DATA_built = $(INSTALL_SCRIPT_FILE)
 
 PG_CPPFLAGS = -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
-# WERROR=yes (make check sets it) turns warnings into errors.
+# WERROR=yes (make check sets it) turns warnings into errors, and traps where a
+# function is given NULL that must not be, as memcpy even for nothing.
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
-	-Wno-declaration-after-statement -MMD -MP $(if $(WERROR),-Werror)
+	-Wno-declaration-after-statement -MMD -MP $(if $(WERROR),-Werror \
+	-fsanitize=nonnull-attribute -fsanitize-undefined-trap-on-error)
 
 # For packagers: make install, preload the library, make installcheck.
 REGRESS = $(shell test/bin/list-tests regress)
@@ -131,8 +145,8 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
-CHECK_PARTS = check-lint check-unit check-regress check-isolation check-tap
-HARNESS = help check $(CHECK_PARTS) check-versions lint unit \
+CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
+HARNESS = help check $(CHECK_PARTS) check-fuzz check-versions check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -150,7 +164,12 @@ help:
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
 	@echo 'make check            every test, on private servers; installs what is missing (root)'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
+	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
+	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
+	@echo 'make soak             faults thrown at a busy server for SOAK_SECONDS (120), looking for what is lost, doubled, stuck'
 	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
+	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
+	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
@@ -158,13 +177,21 @@ help:
 
 check $(CHECK_PARTS):
 	@test/bin/prerequisites --with-lint
-	@test/bin/reachable test/bin/check $(patsubst check-%,%,$(filter $@,$(CHECK_PARTS)))
+	@$(if $(filter check-model,$@),MODEL_RUNS=all )test/bin/reachable test/bin/check $(patsubst check-%,%,$(filter $@,$(CHECK_PARTS)))
 
 lint: check-lint
 unit: check-unit
 
-check-versions:
-	@test/bin/check-versions
+# Ten times as many calls as in check, with a seed of its own.
+check-fuzz:
+	@test/bin/prerequisites
+	@TESTS=fuzz FUZZ_CALLS=$${FUZZ_CALLS:-200000} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
+
+check-versions check-bare check-citus:
+	@test/bin/$@
+
+soak: server-root
+	@test/bin/reachable test/bin/soak
 
 demo: server-root
 	@test/bin/reachable test/demo/demo.sh start
@@ -193,7 +220,8 @@ $(filter-out $(HARNESS),$(MAKECMDGOALS)):
 else
 
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
-ifeq (,$(shell test -f '$(PGXS)' && echo found))
+# pgxs.mk alone says little: it comes with Debian's client package.
+ifeq (,$(shell test -f '$(PGXS)' && test -f "$$($(PG_CONFIG) --includedir-server)/postgres.h" && echo found))
 
 .DEFAULT_GOAL := all
 $(sort all $(MAKECMDGOALS)):

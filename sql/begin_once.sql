@@ -41,7 +41,7 @@ SELECT sweep.begin_once(repeat('x', 1001));
 SELECT sweep.begin_once(repeat('x', 1000));
 
 -- forgotten after pg_sweep.once_retention
-UPDATE sweep.once_key SET done_at = now() - interval '1 day' - current_setting('pg_sweep.once_retention')::interval WHERE key IN ('mail:1', 'mail:2') AND role = current_user::regrole;
+UPDATE sweep.once_key SET done_at = now() - interval '1 day' - current_setting('pg_sweep.once_retention')::interval WHERE key IN ('mail:1', 'mail:2') AND role = current_user;
 SELECT sweep._forget_once();
 SELECT sweep.begin_once('mail:1'), sweep.begin_once('mail:3');
 DELETE FROM sweep.once_key;

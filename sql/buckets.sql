@@ -158,7 +158,7 @@ ROLLBACK TO s;
 -- a job that is paused gets none, and is followed by none
 SELECT sweep.pause('buckets');
 SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 3, 10, 3);
-SELECT sweep._follow_share(5000000, 'max_batches', 0, 3, '0');
+SELECT sweep._follow_share(5000000, false, 'max_batches', 0, 3, '0');
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- which ends are followed by another share: where something is left, and where others are to follow
@@ -167,7 +167,7 @@ DECLARE
 	found_share text;
 BEGIN
 	UPDATE sweep.run_live AS r SET rows = follows.rows, batches = (follows.rows > 0)::int, shares_left = follows.shares_left WHERE r.run_id = 5000000;
-	PERFORM sweep._follow_share(5000000, reason, bucket, buckets, '0');
+	PERFORM sweep._follow_share(5000000, false, reason, bucket, buckets, '0');
 	DELETE FROM sweep.run_live AS r WHERE r.status = 'waiting' AND r.run_id > 5000000
 		RETURNING coalesce(r.bucket::text, 'any') || ', then ' || r.shares_left INTO found_share;
 	RETURN found_share;

@@ -62,6 +62,8 @@ SELECT sweep.pause('children a'), sweep.alter_job('children b', '{"enabled": fal
 SELECT sweep.alter_job('children parent', '{"children": {"children a": "1 hour", "children b": "1 hour", "children c": "1 hour", "children no": "1 hour"}}');
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
+-- which the run says as well
+SELECT status, detail -> 'not_started' AS not_started FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"enabled": true}');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
@@ -95,27 +97,36 @@ SELECT sweep.create_job('children own', 'children.step', run_as => 'children_one
 SELECT sweep.create_job('children foreign', 'children.step', run_as => 'children_two');
 SELECT sweep.create_job('children parent one', 'children.step', run_as => 'children_one',
 	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
-SET SESSION AUTHORIZATION children_one;
+SELECT current_user AS superuser \gset
+\c - children_one
 CALL sweep.run('children parent one');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
 SELECT job FROM children.queued;
 GRANT children_two TO children_one;
-SET SESSION AUTHORIZATION children_one;
+\c - children_one
 CALL sweep.run('children parent one');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
 SELECT job FROM children.queued;
 REVOKE children_two FROM children_one;
 CALL children.forget();
 SELECT sweep.create_job('children parent operator', 'children.step', run_as => 'children_operator',
 	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
-SET SESSION AUTHORIZATION children_operator;
+\c - children_operator
 CALL sweep.run('children parent operator');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
 SELECT job FROM children.queued ORDER BY job;
 -- an operator who is no member does not change whom a job starts
-SET SESSION AUTHORIZATION children_operator;
+\c - children_operator
 SELECT sweep.alter_job('children parent one', '{"children": {"children foreign": "0"}}');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
 
 -- ------------------------------------------------------------------ a job may be its own child: one run waits at most
 CALL children.forget();

@@ -47,7 +47,7 @@ $$;
 -- the defaults
 BEGIN;
 SELECT sweep.create_job('create_job', 'create_job.step');
-SELECT jsonb_pretty(to_jsonb(j) - 'run_as') AS job, run_as = current_user::regrole AS as_caller FROM sweep.job j WHERE name = 'create_job' \gx
+SELECT jsonb_pretty(to_jsonb(j) - 'run_as') AS job, run_as = current_user AS as_caller FROM sweep.job j WHERE name = 'create_job' \gx
 SELECT next_due, next_start, paused_at, broken, boot = pg_postmaster_start_time() AS booted
 	FROM sweep.job_state WHERE job = 'create_job';
 ROLLBACK;
@@ -94,7 +94,7 @@ ROLLBACK;
 BEGIN;
 SELECT sweep.create_job('create_job', 'create_job.step', lease_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
 	timeout => NULL, lease_ttl => NULL, description => NULL);
-SELECT lease_key, run_as = current_user::regrole AS as_caller FROM sweep.job WHERE name = 'create_job';
+SELECT lease_key, run_as = current_user AS as_caller FROM sweep.job WHERE name = 'create_job';
 ROLLBACK;
 
 -- what else is a step or a batch_sql
@@ -156,7 +156,6 @@ RESET search_path;
 SELECT r.* FROM (VALUES
 	($$NULL, 'create_job.step'$$),
 	($$'refused', 'create_job.step', args => NULL$$),
-	($$'refused', 'create_job.step', flush => NULL$$),
 	($$'refused', 'create_job.step', batch_size => NULL$$),
 	($$'refused', 'create_job.step', lock_retries => NULL$$),
 	($$'refused', 'create_job.step', lock_retry_delay => NULL$$),
@@ -179,6 +178,9 @@ SELECT r.* FROM (VALUES
 	($$'refused', 'create_job.step', args => '[]'$$),
 	($$'refused', 'create_job.step', args => 'null'$$),
 	($$'refused', 'create_job.step', args => '{"as_of": "yesterday or so"}'$$),
+	($$'refused', 'create_job.step', args => '{"as_of": "infinity"}'$$),
+	($$'refused', 'create_job.step', args => '{"as_of": "300000-01-01"}'$$),
+	($$'refused', 'create_job.step', args => '{"as_of": 20260101}'$$),
 	($$'refused', 'create_job.step', flush => 'never'$$),
 	($$'refused', 'create_job.step', batch_size => 0$$),
 	($$'refused', 'create_job.step', batch_size => 1000001$$),

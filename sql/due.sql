@@ -32,9 +32,9 @@ SELECT * FROM due.runs;
 SELECT * FROM due.state;
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
 SELECT count(*) FROM due.runs;
-SELECT sweep._next_wake();
-SELECT run_id, job, run_as::regrole = current_user::regrole AS as_owner FROM sweep._startable_runs('2026-03-01 11:59:59.999999Z');
-SELECT run_id, job, run_as::regrole = current_user::regrole AS as_owner FROM sweep._startable_runs('2026-03-01 12:00:00Z');
+SELECT sweep._next_wake(clock_timestamp());
+SELECT run_id, job, run_as = current_user AS as_owner FROM sweep._startable_runs('2026-03-01 11:59:59.999999Z');
+SELECT run_id, job, run_as = current_user AS as_owner FROM sweep._startable_runs('2026-03-01 12:00:00Z');
 ROLLBACK;
 
 -- several at once, in the order of their starts; one that cannot be scheduled is no hindrance
@@ -161,7 +161,9 @@ SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z')
 ROLLBACK TO running;
 SELECT sweep.pause_all();
 SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
-UPDATE sweep.control SET database = 1, paused_at = NULL;
+DELETE FROM sweep.control;
+SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
+UPDATE sweep.job_state SET database = 1, all_paused_at = NULL;
 SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job);
 ROLLBACK TO running;
 -- a worker that never came up ends the run; not one that has begun
@@ -177,28 +179,56 @@ SELECT * FROM due.state;
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
 SELECT job FROM due.runs;
 SELECT sweep.pause_all();
-SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake();
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp());
+-- either mark is enough: that of the job, or that of all, which concerns a job that has been created since
+SELECT due.create_job('due since');
+SELECT job, all_paused_at IS NOT NULL AS marked FROM sweep.job_state WHERE job LIKE 'due%' ORDER BY job;
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
+DELETE FROM sweep.job_state WHERE job = 'due since';
+DELETE FROM sweep.control;
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
 SELECT count(*) FROM due.runs;
 SELECT sweep.resume_all();
-SELECT sweep._at_home();
 -- what passed meanwhile is not caught up
 SELECT job, next_due > now() AS ahead FROM due.state;
 ROLLBACK;
 
--- a copy of the database is not at home, nor is one in another cluster, until somebody says so
+-- a copy of the database is not at home, nor is one in another cluster, nor what does not know, until somebody says so
 BEGIN;
-SELECT due.create_job('due');
-UPDATE sweep.control SET system_identifier = system_identifier + 1;
-SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._next_wake();
-SELECT state FROM sweep.jobs WHERE name = 'due';
-UPDATE sweep.control SET system_identifier = system_identifier - 1, database = 1;
-SELECT sweep._at_home(), sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._next_wake();
--- creating a job there does not say so, neither does pause_all
-SELECT due.create_job('due another');
+SELECT due.create_job('due'), due.create_job('due reboot', schedule => '@reboot');
+UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job = 'due reboot';
+INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due', 'manual', '2026-03-01 11:00:00Z'), ('due', 'schedule', '2026-03-01 11:00:00Z');
+CREATE FUNCTION due.started() RETURNS TABLE (enqueued int, startable bigint, wake timestamptz, states text) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM sweep._enqueue_reboot();
+	enqueued := sweep._enqueue_due('2026-03-01 12:00:00Z') + (SELECT count(*) FROM sweep.run_live WHERE job = 'due reboot');
+	startable := (SELECT count(*) FROM sweep._startable_runs('2026-03-01 12:00:00Z'));
+	wake := sweep._next_wake(clock_timestamp());
+	states := (SELECT string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%');
+	RETURN NEXT;
+END
+$$;
+SAVEPOINT home;
+UPDATE sweep.job_state SET system_identifier = system_identifier + 1 WHERE job LIKE 'due%';
+SELECT * FROM due.started();
+SELECT sweep.start('due');
+ROLLBACK TO home;
+UPDATE sweep.job_state SET database = 1 WHERE job LIKE 'due%';
+SELECT * FROM due.started();
+-- pause_all does not say so; what is created there is at home there
 SELECT sweep.pause_all();
-SELECT sweep._at_home();
+SELECT * FROM due.started();
+SELECT due.create_job('due another');
+DELETE FROM sweep.control;
+SELECT job FROM sweep.job_state s WHERE job LIKE 'due%' AND sweep._is_home(s.system_identifier, s.database);
+-- a dump of a version that did not know: the columns are not in it
+UPDATE sweep.job_state SET system_identifier = DEFAULT, database = DEFAULT, all_paused_at = NULL WHERE job LIKE 'due%';
+SELECT * FROM due.started();
+-- what was queued in the original is not started by resume_all
 SELECT sweep.resume_all();
-SELECT sweep._at_home(), (SELECT state FROM sweep.jobs WHERE name = 'due');
+SELECT count(*) AS jobs, bool_and(sweep._is_home(s.system_identifier, s.database)) AS home, bool_and(next_due > now() OR next_due IS NULL) AS ahead
+	FROM sweep.job_state s WHERE job LIKE 'due%';
+SELECT trigger, status FROM sweep.run_live WHERE job = 'due';
 ROLLBACK;
 
 -- a broken job: told once, no run, on it goes; it heals by itself
@@ -246,12 +276,34 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 UPDATE sweep.job_state SET next_start = '2100-01-02 00:00:00Z' WHERE job = 'due';
-SELECT sweep._next_wake();
+SELECT sweep._next_wake(clock_timestamp());
 INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due', 'manual', '2100-01-01 00:00:00Z'), ('due', 'manual', '2000-01-01 00:00:00Z');
-SELECT sweep._next_wake();
+SELECT sweep._next_wake(clock_timestamp());
+-- number 37 of the issue: what fell due after the scheduler has listed what may start
+SELECT sweep._next_wake('1999-12-31 23:59:59Z'), sweep._next_wake('2000-01-01 00:00:00Z');
 DELETE FROM sweep.run_live WHERE job = 'due';
 UPDATE sweep.job_state SET next_start = NULL WHERE job = 'due';
-SELECT sweep._next_wake();
+SELECT sweep._next_wake(clock_timestamp());
+ROLLBACK;
+
+-- runs that are not due yet are not read: that many of them would be 500 blocks
+BEGIN;
+SELECT due.create_job('due late');
+INSERT INTO sweep.run_live (job, trigger, due_at) SELECT 'due late', 'manual', '2100-01-01 00:00:00Z' FROM generate_series(1, 20000);
+ANALYZE sweep.run_live;
+CREATE FUNCTION pg_temp.blocks(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	plan json;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || statement INTO plan;
+	RETURN (plan #>> '{0,Plan,Shared Hit Blocks}')::bigint + (plan #>> '{0,Plan,Shared Read Blocks}')::bigint;
+END
+$$;
+-- the first time the catalogue is read for it
+SELECT statement, pg_temp.blocks(statement) > 0 AS read, pg_temp.blocks(statement) < 200 AS cheap FROM unnest(ARRAY[
+	'SELECT sweep._startable_runs(now())', 'SELECT sweep._mark_lost()', 'SELECT sweep._next_wake(now())', 'SELECT sweep._archive_runs(false)',
+	'SELECT sweep._insert_scheduled(j, now(), $$schedule$$, false) FROM sweep.job j WHERE name = $$due late$$',
+	'SELECT sweep._kept_cursor($$due late$$)']) AS statement;
 ROLLBACK;
 
 -- a run in progress, seen from its own step: its lock is held

@@ -161,6 +161,24 @@ SELECT rows FROM pg_temp.run();
 ROLLBACK;
 TRUNCATE gitlab.p_ci_job_artifacts, plain.ci_job_artifacts;
 
+-- file_location: 1 is a legacy path, in UTC as well; 2, or nothing, a hashed one; where the final path is known, neither
+TRUNCATE gitlab.p_ci_job_artifacts, plain.ci_job_artifacts;
+CALL pg_temp.artifact(7, '2026-01-07 12:00Z', 278964, created_at => '2017-06-30 23:30Z', file => 'legacy.zip');
+CALL pg_temp.artifact(8, '2026-01-07 12:00Z', 278964, created_at => '2017-07-01 00:30+09', file => 'legacy.zip', partition_id => 101);
+CALL pg_temp.artifact(9, '2026-01-07 12:00Z', 1, file => 'hashed.zip');
+CALL pg_temp.artifact(10, '2026-01-07 12:00Z', 1, file => NULL);
+CALL pg_temp.artifact(11, '2026-01-07 12:00Z', 1, final_path => 'b6/9d/b69d/0a/final.zip');
+UPDATE gitlab.p_ci_job_artifacts SET file_location = CASE id WHEN 9 THEN 2 ELSE 1 END;
+UPDATE plain.ci_job_artifacts SET file_location = CASE id WHEN 9 THEN 2 ELSE 1 END;
+BEGIN;
+SET LOCAL timezone = 'Asia/Tokyo';
+SELECT rows FROM pg_temp.run();
+SELECT rows FROM pg_temp.run(schema => 'plain');
+SELECT file, store_dir FROM gitlab.ci_deleted_objects ORDER BY file, store_dir;
+SELECT file, store_dir FROM plain.ci_deleted_objects EXCEPT SELECT file, store_dir FROM gitlab.ci_deleted_objects;
+ROLLBACK;
+TRUNCATE gitlab.p_ci_job_artifacts, plain.ci_job_artifacts;
+
 -- what GitLab gets: paths in UTC, to be picked up when they expired but at most a day ago
 CALL pg_temp.artifact(1, '2026-01-07 12:00Z', 1, created_at => '2025-06-01 23:30Z', file => 'one.zip');
 CALL pg_temp.artifact(2, '2025-01-01Z', 1, created_at => '2025-06-02 00:30+09', file => 'two.zip', partition_id => 101);

@@ -90,8 +90,8 @@ SELECT * FROM pg_temp.run(8);
 -- and neither the moment before nor the one after is forgotten
 TRUNCATE gitlab.environments;
 SELECT sweep.gitlab_keep_environment(15, '2025-12-02 00:00:00Z');
-INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at)
-	SELECT i, 1, i, i, CASE i WHEN 10 THEN '2025-12-03Z'::timestamptz WHEN 20 THEN '2025-12-01Z' ELSE '2025-12-02Z' END
+INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_setting, auto_stop_at)
+	SELECT i, 1, i, i, (i = 15)::int, CASE i WHEN 10 THEN '2025-12-03Z'::timestamptz WHEN 20 THEN '2025-12-01Z' ELSE '2025-12-02Z' END
 	FROM generate_series(29, 10, -1) AS i;
 SELECT * FROM pg_temp.run(4);
 SELECT * FROM pg_temp.run(1) WHERE batch IN (1, 2, 3, 19);

@@ -21,11 +21,21 @@ RESET search_path;
 SELECT * FROM sweep.install_gitlab('Git Lab', enabled => false);
 \x on
 SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key, lease_ttl, lock_retries,
-		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user::regrole AS runs_as_installer, description IS NOT NULL AS described
+		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off
 SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
+
+-- a parent whose child is not enabled does not look as if it worked
+SELECT sweep.enable_feature('bulk_delete_job_artifacts');
+CALL sweep.run('ci_schedule_bulk_delete_job_artifacts');
+CALL sweep.run('ci_stuck_jobs');
+SELECT job, status, detail -> 'not_started' AS not_started FROM sweep.run ORDER BY started_at DESC LIMIT 2;
+SELECT sweep.disable_feature('bulk_delete_job_artifacts');
+
+-- what each run finds again must not pile up in its queue
+SELECT name, key_policy FROM sweep.queue ORDER BY name;
 
 -- again: what an operator has altered stays, schema and enabled are set
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup',

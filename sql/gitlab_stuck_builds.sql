@@ -33,8 +33,12 @@ END
 $$;
 CREATE VIEW pg_temp.last_run AS
 	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.run ORDER BY run_id DESC LIMIT 1;
+CREATE VIEW pg_temp.pipeline AS
+	SELECT m.* FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_pipeline_process';
+CREATE VIEW pg_temp.finished AS
+	SELECT m.* FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_build_finished';
 CREATE VIEW pg_temp.sent AS
-	SELECT string_agg(format('%s:%s', m.key, m.payload), ' ' ORDER BY m.message_id) FROM sweep.queue_message m;
+	SELECT string_agg(format('%s:%s', m.key, m.payload), ' ' ORDER BY m.message_id) FROM pg_temp.pipeline m;
 -- what a job picks at that moment, in the batches of that size
 CREATE FUNCTION pg_temp.picked(name text, size int DEFAULT 100, as_of timestamptz DEFAULT '2026-01-01T00:00:00Z') RETURNS text
 	LANGUAGE plpgsql AS $$
@@ -63,12 +67,13 @@ INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, upda
 	SELECT s.n * 100 + u.n * 10 + c.n, 100 + (u.n + c.n) % 3, s.status, 'Ci::Build', '2025-12-31 23:00'::timestamp + c.ago, '2025-12-31 23:00'::timestamp + u.ago, '2025-12-31 23:00Z'::timestamptz + u.ago, 1, 1, 0
 	FROM (VALUES (1, 'pending'), (2, 'running'), (3, 'scheduled'), (4, 'canceling'), (5, 'created'), (6, 'success'), (7, 'failed'), (8, 'canceled'),
 			(9, 'skipped'), (10, 'manual'), (11, 'preparing'), (12, 'waiting_for_resource'), (13, 'waiting_for_callback')) AS s (n, status),
-		(VALUES (0, '-1 us'::interval), (1, '0'), (2, '1 us'), (3, '-30 days'), (4, NULL)) AS u (n, ago),
+		(VALUES (0, '-1 us'::interval), (1, '0'), (2, '1 us'), (3, '-30 days'), (4, NULL), (5, '-23 hours -1 us'), (6, '-23 hours'), (7, '-22 hours -59 min')) AS u (n, ago),
 		(VALUES (0, '-1 us'::interval), (1, '0'), (2, '1 us'), (3, '-30 days'), (4, NULL), (5, '-23 hours -1 us'), (6, '-23 hours'), (7, '-22 hours -59 min')) AS c (n, ago);
 
 INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, scheduled_at, project_id, commit_id, lock_version)
 	SELECT p.id + t.n, p.partition_id, p.status, t.type, p.created_at, p.updated_at, p.scheduled_at, 1, 1, 0
 	FROM gitlab.p_ci_builds p, (VALUES (10000, 'Ci::Bridge'), (20000, 'GenericCommitStatus'), (30000, NULL)) AS t (n, type);
+-- pending: created and updated 24 hours ago, so that a manual job of last week that became pending a moment ago is left alone
 SELECT pg_temp.picked('jobs') AS pending;
 SELECT pg_temp.picked('builds_drop_running') AS running;
 SELECT pg_temp.picked('builds_drop_scheduled') AS scheduled;
@@ -219,10 +224,14 @@ SELECT count(*) FROM gitlab.p_ci_builds WHERE id > 2000 AND (lock_version, updat
 -- a message per pipeline that has a build that was dropped or doomed
 SELECT count(*), count(DISTINCT key), count(*) FILTER (WHERE payload = jsonb_build_object('pipeline_id', key::bigint)) AS well_formed,
 		count(*) FILTER (WHERE EXISTS (SELECT FROM gitlab.p_ci_builds p WHERE p.commit_id = m.key::bigint AND p.id IN (SELECT t.id FROM gitlab.touched t))) AS right_ones
-	FROM sweep.queue_message m;
--- those doomed have left the queues of the runners, nobody else has
-SELECT count(*), count(*) FILTER (WHERE build_id % 40 = 0 AND build_id / 40 % 5 >= 2 AND build_id <= 2000) AS doomed FROM gitlab.ci_pending_builds;
-SELECT count(*), count(*) FILTER (WHERE build_id % 40 = 0 AND build_id / 40 % 5 >= 2 AND build_id <= 2000) AS doomed FROM gitlab.ci_running_builds;
+	FROM pg_temp.pipeline m;
+-- and one per build
+SELECT count(*), count(DISTINCT key), count(*) FILTER (WHERE payload = jsonb_build_object('build_id', key::bigint, 'project_id', key::bigint % 10)) AS well_formed,
+		count(*) FILTER (WHERE key::bigint IN (SELECT t.id FROM gitlab.touched t)) AS right_ones
+	FROM pg_temp.finished m;
+-- those dropped or doomed have left the queues of the runners, nobody else has
+SELECT count(*), count(*) FILTER (WHERE build_id IN (SELECT t.id FROM gitlab.touched t)) AS ended FROM gitlab.ci_pending_builds;
+SELECT count(*), count(*) FILTER (WHERE build_id IN (SELECT t.id FROM gitlab.touched t)) AS ended FROM gitlab.ci_running_builds;
 -- the others are in quarantine with their error, and still as they were
 SELECT count(*), count(DISTINCT item ->> 'id') AS builds, sqlstate, regexp_replace(split_part(message, E'\n', 1), '\d+', 'n') AS message, attempts, next_try > last_at AS later
 	FROM sweep.quarantine GROUP BY 3, 4, 5, 6;
@@ -244,14 +253,18 @@ CALL pg_temp.run('builds_drop_canceling');
 TABLE pg_temp.last_run;
 TABLE pg_temp.outcome;
 SELECT count(*), count(DISTINCT id), max(id) FROM gitlab.touched;
-SELECT count(*), count(DISTINCT key) FROM sweep.queue_message;
+SELECT count(*), count(DISTINCT key) FROM pg_temp.pipeline;
+SELECT count(*), count(DISTINCT key) FROM pg_temp.finished;
+SELECT (SELECT count(*) FROM gitlab.ci_pending_builds) AS pending, (SELECT count(*) FROM gitlab.ci_running_builds) AS running;
 DROP TRIGGER refuse ON gitlab.p_ci_builds;
 DELETE FROM sweep.quarantine;
 CALL pg_temp.fill();
 CALL pg_temp.run('builds_drop_canceling');
 TABLE pg_temp.last_run;
 TABLE pg_temp.outcome;
-SELECT count(*), count(DISTINCT key) FROM sweep.queue_message;
+SELECT count(*), count(DISTINCT key) FROM pg_temp.pipeline;
+SELECT count(*), count(DISTINCT key) FROM pg_temp.finished;
+SELECT (SELECT count(*) FROM gitlab.ci_pending_builds) AS pending, (SELECT count(*) FROM gitlab.ci_running_builds) AS running;
 SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', '{"transaction": "row"}');
 
 -- one that is still stuck each time it is read, and yet cannot be written, is doomed in the end
@@ -273,6 +286,12 @@ SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
 SELECT id, status, lock_version FROM gitlab.p_ci_builds ORDER BY id;
 SELECT count(*) FROM sweep.quarantine;
 SELECT sweep.create_queue('ci_pipeline_process');
+SELECT sweep.drop_queue('ci_build_finished');
+CALL pg_temp.run('builds_drop_canceling');
+SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
+SELECT id, status, lock_version FROM gitlab.p_ci_builds ORDER BY id;
+SELECT count(*) FROM pg_temp.pipeline;
+SELECT sweep.create_queue('ci_build_finished');
 
 -- ------------------------------------------------------------------ other shapes of the tables
 -- reasons as names, no queues of runners, an older GitLab's table
@@ -285,7 +304,7 @@ INSERT INTO older.ci_builds SELECT * FROM gitlab.p_ci_builds;
 INSERT INTO older.ci_builds (id, partition_id, type, status, scheduled_at, created_at, lock_version, project_id)
 	VALUES (200, 100, 'Ci::Build', 'scheduled', '2025-12-01Z', '2025-12-01', 0, 1), (201, 100, 'Ci::Build', 'pending', NULL, '2025-12-01', 0, 1),
 		(202, 100, 'Ci::Build', 'running', NULL, NULL, 0, 1);
-UPDATE older.ci_builds SET updated_at = '2025-12-01' WHERE id = 202;
+UPDATE older.ci_builds SET updated_at = '2025-12-01' WHERE id IN (201, 202);
 CREATE FUNCTION older.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF NEW.id IN (80, 120) AND NEW.failure_reason <> 'data_integrity_failure' OR NEW.id = 40 THEN
@@ -370,7 +389,7 @@ SHOW search_path;
 DROP TRIGGER ignore ON gitlab.p_ci_builds;
 -- args that make no sense are no fault of the builds
 CALL sweep.run('ci_stuck_builds_drop_canceling', '{"final_status": null}');
-SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
+SELECT rows, rescued, quarantined, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
 SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gset
 SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :'id', 'partition_id', :'partition_id', 'lock_version', :lock_version));
 SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
@@ -404,5 +423,5 @@ CALL pg_temp.run('builds_drop_canceling');
 SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
 SELECT count(*) FROM sweep.quarantine;
 DELETE FROM sweep.queue_message;
-SELECT * FROM sweep.uninstall_gitlab() WHERE name LIKE 'ci\_stuck%' OR name = 'ci_pipeline_process';
+SELECT * FROM sweep.uninstall_gitlab() WHERE name LIKE 'ci\_stuck%' OR name IN ('ci_pipeline_process', 'ci_build_finished');
 DROP SCHEMA gitlab, gitlab_partitions_dynamic, older CASCADE;

@@ -8,7 +8,8 @@ SET timezone = 'UTC';
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 2000000, false);
 RESET client_min_messages;
 
-CREATE TABLE item_jobs.thing (id int PRIMARY KEY, handled int NOT NULL DEFAULT 0, rescued int NOT NULL DEFAULT 0);
+-- Plans are shown below: an ANALYZE that comes by itself would change them.
+CREATE TABLE item_jobs.thing (id int PRIMARY KEY, handled int NOT NULL DEFAULT 0, rescued int NOT NULL DEFAULT 0) WITH (autovacuum_enabled = off);
 CREATE TABLE item_jobs.call (nth int GENERATED ALWAYS AS IDENTITY, batch sweep.batch, error jsonb, xid xid8 DEFAULT pg_current_xact_id(),
 	flush text DEFAULT current_setting('synchronous_commit'));
 CREATE SEQUENCE item_jobs.try;

@@ -50,6 +50,56 @@ ROLLBACK;
 -- of many statements the first 50 are shown
 SELECT notes LIKE '%further statements are left out%' AS some_left_out FROM sweep.preview('preview', '{"many": true}');
 
+-- one text is one plan, however often it is executed; what triggers and foreign keys do has a line for each statement
+CREATE TABLE preview.parent (id int PRIMARY KEY);
+CREATE TABLE preview.child (id int REFERENCES preview.parent ON DELETE CASCADE);
+CREATE TABLE preview.secret (what text);
+INSERT INTO preview.parent SELECT i FROM generate_series(1, 200) AS i;
+INSERT INTO preview.child SELECT i FROM generate_series(1, 200) AS i;
+CREATE FUNCTION preview.note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO preview.log
+		VALUES (old.id::text);
+	RETURN NULL;
+END
+$$;
+CREATE TRIGGER note AFTER DELETE ON preview.parent FOR EACH ROW EXECUTE FUNCTION preview.note();
+CREATE ROLE regress_sweep_preview;
+GRANT USAGE, CREATE ON SCHEMA preview TO regress_sweep_preview;
+GRANT INSERT ON preview.secret TO regress_sweep_preview;
+CREATE FUNCTION preview.hides() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO preview.secret VALUES ('geheim'); END $$;
+ALTER FUNCTION preview.hides() OWNER TO regress_sweep_preview;
+CREATE FUNCTION preview.deletes(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+DECLARE
+	gone bigint;
+BEGIN
+	FOR i IN 1..70 LOOP
+		UPDATE preview.item SET v = i WHERE id = 1;
+	END LOOP;
+	PERFORM preview.hides();
+	DELETE FROM preview.parent WHERE id <= b.size;
+	GET DIAGNOSTICS gone = ROW_COUNT;
+	INSERT INTO preview.log VALUES ('last');
+	RETURN ROW(gone, NULL, NULL)::sweep.progress;
+END
+$$;
+SELECT sweep.create_job('preview deletes', 'preview.deletes', batch_size => 150);
+SELECT rows, plan, notes FROM sweep.preview('preview deletes') \gset
+SELECT :rows AS rows, :'notes' LIKE '%left out%' AS left_out, position('UPDATE preview.item' IN :'plan') < position('DELETE FROM preview.parent' IN :'plan') AS in_order;
+SELECT regexp_replace(line, '  \(cost.*', '') AS line FROM string_to_table(regexp_replace(:'plan', '[0-9.]+ ms', 'N ms', 'g'), E'\n') AS line
+	WHERE line ~ '^(\(executed|Update on|Delete on|Insert on|UPDATE|DELETE|INSERT|SELECT|[0-9]+ call|Within|.*geheim)' AND line !~ '^SELECT \$';
+SELECT :'plan' LIKE E'%\n(executed 70 times in % ms; the slowest:)\nUpdate on item%' AS one_plan;
+-- called from a trigger it is no different
+CREATE TABLE preview.calls (plan text);
+CREATE FUNCTION preview.calls() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.plan := (SELECT p.plan FROM sweep.preview('preview deletes') AS p); RETURN new; END $$;
+CREATE TRIGGER calls BEFORE INSERT ON preview.calls FOR EACH ROW EXECUTE FUNCTION preview.calls();
+INSERT INTO preview.calls VALUES (NULL);
+SELECT plan LIKE E'%\nDelete on parent%\nWithin triggers%\n150 calls, %' AS same FROM preview.calls;
+SELECT sweep.drop_job('preview deletes');
+DROP FUNCTION preview.hides();
+DROP OWNED BY regress_sweep_preview;
+DROP ROLE regress_sweep_preview;
+
 -- nothing was changed, no run recorded, no run number taken
 SELECT count(*) AS items, (SELECT count(*) FROM preview.log) AS logged FROM preview.item;
 SELECT b.last_run = (SELECT last_value FROM sweep.run_live_run_id_seq) AS same_number, b.state = (SELECT to_jsonb(s) FROM sweep.job_state s WHERE job = 'preview') AS same_state

@@ -57,9 +57,9 @@ CREATE FUNCTION privileges.step(b sweep.batch) RETURNS sweep.progress LANGUAGE s
 $$;
 SELECT sweep.create_job('privileges user', 'privileges.step', schedule => '@yearly');
 RESET ROLE;
-INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES ('privileges user', 'regress_sweep_user'::regrole, 'manual', '2100-01-01 00:00:00Z') RETURNING run_id \gset
+INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES ('privileges user', 'regress_sweep_user', 'manual', '2100-01-01 00:00:00Z') RETURNING run_id \gset
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at)
-	VALUES (1900000, 'privileges dropped', 'regress_sweep_user'::regrole, 'manual', '2000-01-01 00:00:00Z', 'cancelled', now()) RETURNING run_id AS dropped_run_id \gset
+	VALUES (1900000, 'privileges dropped', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'cancelled', now()) RETURNING run_id AS dropped_run_id \gset
 
 -- one's own, that of a role one is a member of, another's
 \pset format unaligned
@@ -191,7 +191,7 @@ SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_sweep_other';
 
 -- a job of the same name that belongs to somebody else does not open the runs of the old one
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at, error)
-	VALUES (1900001, 'privileges heir', 'regress_sweep_user'::regrole, 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
+	VALUES (1900001, 'privileges heir', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
 SET ROLE regress_sweep_other;
 SELECT sweep.create_job('privileges heir', batch_sql => 'SELECT 1');
 SELECT count(*) FROM sweep.run WHERE job = 'privileges heir';

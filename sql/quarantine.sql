@@ -206,7 +206,8 @@ GRANT USAGE ON SCHEMA quarantine TO PUBLIC;
 GRANT ALL ON ALL TABLES IN SCHEMA quarantine TO PUBLIC;
 RESET client_min_messages;
 SELECT sweep.create_job('quarantine owned', step => 'quarantine.step', pick => 'quarantine.pick', run_as => 'quarantine_owner');
-SET SESSION AUTHORIZATION quarantine_owner;
+SELECT current_user AS superuser \gset
+\c - quarantine_owner
 CALL sweep.run('quarantine owned', '{"bad": [1, 4]}');
 SELECT job, item FROM sweep.quarantine ORDER BY job, item;
 SELECT sweep.release_quarantine('quarantine owned', '{"id": 1}');
@@ -215,24 +216,26 @@ SELECT sweep.release_quarantine('quarantine');
 \set VERBOSITY default
 DELETE FROM sweep.quarantine;
 UPDATE sweep.quarantine SET next_try = now();
-SELECT sweep._quarantine('quarantine owned', '1', '00000', 'x');
-SET SESSION AUTHORIZATION quarantine_member;
+SELECT sweep._quarantine('quarantine owned', 10, '1', '00000', 'x');
+\c - quarantine_member
 SELECT job, item FROM sweep.quarantine ORDER BY job, item;
 SELECT sweep.release_quarantine('quarantine owned');
-SET SESSION AUTHORIZATION quarantine_other;
+\c - quarantine_other
 SELECT job, item FROM sweep.quarantine ORDER BY job, item;
 SELECT sweep.release_quarantine('quarantine owned');
-SET SESSION AUTHORIZATION quarantine_operator;
+\c - quarantine_operator
 SELECT job, item FROM sweep.quarantine ORDER BY 1, 2;
 SELECT sweep.release_quarantine('quarantine');
 SELECT sweep.release_quarantine('quarantine owned');
-SET SESSION AUTHORIZATION quarantine_monitor;
+\c - quarantine_monitor
 SELECT job, item FROM sweep.quarantine ORDER BY 1, 2;
 SELECT sweep.release_quarantine('quarantine');
-SET SESSION AUTHORIZATION quarantine_nobody;
+\c - quarantine_nobody
 SELECT job, item FROM sweep.quarantine ORDER BY job, item;
 SELECT sweep.release_quarantine('quarantine');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET timezone = 'UTC';
+SET intervalstyle = 'postgres';
 
 -- ------------------------------------------------------------------ a part of dumps
 SELECT array_position(extconfig, 'sweep.quarantine'::regclass::oid) IS NOT NULL AS dumped,

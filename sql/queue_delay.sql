@@ -152,3 +152,14 @@ SELECT now() + interval '1000 years' - due_at < interval '1 year' AS in_a_thousa
 	FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'post';
 SELECT sweep.drop_queue('post');
 DROP TABLE claimed;
+
+-- number 41: more of one due time than a search takes, as only statements of others make them
+SELECT sweep.create_queue('post');
+INSERT INTO sweep.queue_message (queue_id, lane, due_at, payload)
+	SELECT queue_id, 100, '2000-01-01 00:00:00Z', to_jsonb(i) FROM sweep.queue, generate_series(1, 1000) AS i WHERE name = 'post';
+SET statement_timeout = '1 min';
+SELECT count(*) FROM sweep.claim('post', 300);
+SELECT count(*), count(DISTINCT payload) FROM sweep.claim('post', 1000);
+SELECT count(*) FROM sweep.claim('post');
+RESET statement_timeout;
+SELECT sweep.drop_queue('post');

@@ -59,9 +59,9 @@ SELECT sweep.send_many('work', ARRAY['{"n": 1}', '{"n": 2}', '{"n": 3}', '{"n": 
 SELECT sweep.fail(lease, 'timeout', array_agg(message_id)) FROM sweep.claim('work', 3) GROUP BY lease;
 SELECT sweep.fail(lease, 'refused') FROM sweep.claim('work');
 SELECT payload, key, attempts, priority, error FROM sweep.dead('work');
-SELECT sweep.redrive('work', '{"error": "timeout"}', dry_run => true), sweep.redrive('work', '{"payload": {"n": 4}}', dry_run => true);
+SELECT sweep.redrive('work', '{"error": {"message": "timeout"}}', dry_run => true), sweep.redrive('work', '{"payload": {"n": 4}}', dry_run => true);
 SELECT sweep.redrive('work', max => 0);
-SELECT sweep.redrive('work', '{"error": "timeout"}', max => 2);
+SELECT sweep.redrive('work', '{"error": {"message": "timeout"}}', max => 2);
 SELECT depth, ready, delayed, dead FROM sweep.queues WHERE queue = 'work';
 SELECT m.payload, m.key, m.attempts FROM sweep.claim('work', 10) AS m;
 BEGIN;

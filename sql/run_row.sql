@@ -40,7 +40,7 @@ SELECT batches, rows, (cursor ->> 'nth') AS nth, cursor ->> 'text' = run_row.lon
 
 -- every column that a batch does not write is as it was
 SELECT trigger, attempt, due_at <= started_at AS due, started_at < finished_at AS took_time, rescued, quarantined, sqlstate, error,
-	pid = pg_backend_pid() AS my_pid, run_as = current_user::regrole AS my_role, bucket, shares_left FROM run_row.last_run;
+	pid = pg_backend_pid() AS my_pid, run_as = current_user AS my_role, bucket, shares_left FROM run_row.last_run;
 
 -- a trigger that somebody has put on the table sees each of them
 CREATE TABLE run_row.seen (batches int, status text);

@@ -106,9 +106,11 @@ GRANT USAGE ON SCHEMA run_step TO run_step_role;
 CREATE FUNCTION run_step.revoke() RETURNS void LANGUAGE sql SECURITY DEFINER AS
 	'REVOKE EXECUTE ON FUNCTION run_step.step(sweep.batch) FROM PUBLIC, run_step_role';
 SELECT sweep.alter_job('run_step', '{"run_as": "run_step_role"}');
-SET SESSION AUTHORIZATION run_step_role;
+SELECT current_user AS superuser \gset
+\c - run_step_role
 CALL sweep.run('run_step', '{"do": "SELECT run_step.revoke()"}');
-RESET SESSION AUTHORIZATION;
+\c - :superuser
+SET client_min_messages = warning;
 SELECT * FROM run_step.last_run;
 
 -- it cannot end the transaction of its batch

@@ -52,13 +52,16 @@ SELECT nspname FROM pg_namespace, unnest(nspacl) AS acl WHERE nspname = 'sweep' 
 SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
 	LEFT JOIN pg_class c ON c.oid = t.typrelid
 	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND has_type_privilege('public', t.oid, 'USAGE');
+-- nor on the row type of a table, which pg_dump could not dump and says so each time
+SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid JOIN pg_class c ON c.oid = t.typrelid
+	WHERE p.classoid = 'pg_type'::regclass AND c.relkind <> 'c';
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights
-SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_at_home', '_job_problem', '_has_redis_url', '_role_problem', '_functions', '_resolve',
-	'_function_form', '_function_problem', '_next_run', '_consumer_processes', '_consumer_problem', '_find_handler', '_queue_states', '_read_queue')
+SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_missing_worker', '_has_workers', '_is_home', '_last_dispatch', '_job_problem', '_has_redis_url', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_functions', '_resolve',
+	'_function_form', '_function_problem', '_next_run', '_consumer_processes', '_consumer_problem', '_find_handler', '_seen_queues', '_read_queue')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
--- tables can be written by nobody, and read by others only where row level security says which rows; gitlab_kept_environment and feature_flag have none to hide
+-- tables can be written by nobody, and read by others only where row level security says which rows; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
-	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname IN ('gitlab_kept_environment', 'feature_flag')));
+	AND NOT (g.privilege_type = 'SELECT' AND (relrowsecurity OR relname = 'feature_flag'));
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
 
 -- what users put in is dumped: each table but the runs, the buckets and what a job has read ahead, each sequence of a table that is
@@ -83,10 +86,14 @@ SELECT proname FROM function GROUP BY proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('gitlab_args', 'feature_enabled') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('gitlab_args', 'feature_enabled', 'dead', 'done') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE sweep\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v' AND proname !~ '^gitlab_';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';
+-- nor is it safe to begin a subtransaction, which a parallel query cannot, or to call what is not safe
+SELECT signature FROM function WHERE prosrc ~ '\mEXCEPTION\s+WHEN\M' AND proparallel <> 'u';
+SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, 'sweep.' || g.proname || '(') > 0
+	WHERE f.proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
@@ -95,7 +102,8 @@ SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_nex
 	AND provolatile <> 's';
 -- a C function that is not strict looks for NULLs itself: these do
 SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0
-	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_books_end_sql')
+	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_books_end_sql',
+		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_function_is_trusted')
 	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend)$';
 
 -- states: their words are in the comments of the columns, and the columns of both tables of runs are of the same types
@@ -112,7 +120,7 @@ SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid =
 EXCEPT SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_history'::regclass AND attnum > 0;
 
 -- no view shows its reader rows that it hides: a function of the reader is called after the conditions of the view
-SELECT name FROM relation WHERE relkind = 'v' AND pg_get_viewdef(oid) LIKE '%\_may\_see%' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
+SELECT name FROM relation WHERE relkind = 'v' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
 
 -- every table has a primary key
 SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = r.oid AND c.contype = 'p');
@@ -125,6 +133,6 @@ SET pg_sweep.no_such_setting = 1;
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
 SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
 	FULL JOIN unnest('{run_id, job, args, trigger, attempt, due_at, started_at, finished_at, status, stop_reason, batches, rows, rescued, quarantined,
-		cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+		cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
 	WHERE a.attname IS DISTINCT FROM c.name;
 SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);

@@ -24,7 +24,7 @@ CREATE FUNCTION views.ended(status text, stop_reason text, sqlstate text DEFAULT
 $$;
 
 -- idle: never run yet
-SELECT name, schedule, timezone, to_char(next_run, 'MM-DD HH24:MI') AS next_run, enabled, state, last_run_id, last_status, run_as = current_user::regrole AS as_owner, description
+SELECT name, schedule, timezone, to_char(next_run, 'MM-DD HH24:MI') AS next_run, enabled, state, last_run_id, last_status, run_as = current_user AS as_owner, description
 	FROM sweep.jobs WHERE name = 'views';
 -- idle, with each outcome of the last run; one that was skipped is none
 SELECT views.ended('succeeded', 'max_rows');
@@ -50,6 +50,19 @@ SELECT state FROM views.job;
 SELECT views.ended('succeeded', 'drained');
 SELECT state FROM views.job;
 
+-- failing: the last run failed, or was lost
+SELECT views.ended('failed', 'error', '22012', 'division by zero');
+SELECT state FROM views.job;
+SELECT views.ended('lost', 'lost');
+SELECT state FROM views.job;
+-- not when it was cancelled
+SELECT views.ended('cancelled', 'cancelled');
+SELECT state FROM views.job;
+-- disabled
+SELECT sweep.alter_job('views', '{"enabled": false}');
+SELECT state FROM views.job;
+SELECT sweep.alter_job('views', '{"enabled": true}');
+
 -- paused, by name and with all
 SELECT sweep.pause('views');
 SELECT state, (SELECT next_run FROM sweep.jobs WHERE name = 'views') FROM views.job;
@@ -63,6 +76,13 @@ SELECT state FROM views.job;
 -- running
 UPDATE sweep.run_live SET status = 'running', started_at = now(), pid = 1 WHERE job = 'views' AND status = 'waiting' AND due_at < now();
 SELECT state, last_status FROM views.job;
+-- a pause lets it go on to its end
+SELECT sweep.pause('views');
+SELECT state FROM views.job;
+SELECT sweep.resume('views'), sweep.pause_all();
+SELECT state FROM views.job;
+SELECT sweep.resume_all();
+SELECT state FROM views.job;
 -- broken is told before anything else
 ALTER FUNCTION views.step(sweep.batch) RENAME TO renamed;
 SELECT state FROM views.job;

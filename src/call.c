@@ -22,7 +22,10 @@
 #include "call.h"
 #include "definition.h"
 #include "lease.h"
+#include "primary.h"
+#include "report.h"
 #include "run.h"
+#include "run_args.h"
 #include "share.h"
 #include "shared.h"
 #include "sql.h"
@@ -36,6 +39,7 @@ typedef struct CallRequest
 	text	   *name;
 	Jsonb	   *args;
 	int64		expected_rows;
+	bool		unlimited;		/* the role has no share of the slots of sessions */
 } CallRequest;
 
 typedef struct WaitRequest
@@ -46,19 +50,23 @@ typedef struct WaitRequest
 	char	   *status;
 	char	   *stop_reason;
 	char	   *error;
-	int32		batches;
+	int64		batches;
 	int64		rows;
+	int64		decisive;		/* the run that says so: a share of it, or itself */
+	char	   *reason;			/* for which it was skipped */
 	MemoryContext context;
 } WaitRequest;
 
 static void prepare_work(void *arg);
-static SweepSlot *claim_slot(SweepRun *run);
+static SweepSlot *claim_slot(const CallRequest *request);
 static void release_slot(int code, Datum arg);
 static void archive_work(void *arg);
 static void report_outcome(SweepRun *run);
 static void look_work(void *arg);
+static void outcome_work(void *arg);
 static void wait_for_change(long timeout_ms);
 static void report_wait(const WaitRequest *request);
+static void raise_outcome(const WaitRequest *request);
 
 /* The shared slot of the run in progress in this session. */
 static SweepSlot *session_slot = NULL;
@@ -75,6 +83,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
+	sweep_primary_require("sweep.run()");
 	sweep_call_require_no_block(fcinfo, "sweep.run");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -97,7 +106,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	sweep_sql_enter_call();
 	if (!sweep_sql_transaction(prepare_work, &request, PortalContext, &error))
 		ReThrowError(error);
-	request.run->slot = claim_slot(request.run);
+	request.run->slot = claim_slot(&request);
 	request.run->slot->live.estimated_rows = request.expected_rows;
 	sweep_run_perform(request.run);
 	if (session_slot != NULL)
@@ -142,6 +151,7 @@ prepare_work(void *arg)
 	sweep_definition_read(run, 1);
 	sweep_run_fix_clock(run);
 	sweep_run_check_role(run);
+	request->unlimited = sweep_quota_is_unlimited(run->run_as);
 	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
 	run->run_id = sweep_sql_int64(1);
 	request->expected_rows = sweep_sql_int64(2);
@@ -149,9 +159,12 @@ prepare_work(void *arg)
 }
 
 static SweepSlot *
-claim_slot(SweepRun *run)
+claim_slot(const CallRequest *request)
 {
 	static bool registered = false;
+	const SweepRun *run = request->run;
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = request->unlimited, .run_id = run->run_id, .job = run->job};
+	SweepRefusal refusal;
 
 	if (!sweep_shared_exists())
 		return &local_slot;
@@ -159,7 +172,7 @@ claim_slot(SweepRun *run)
 	if (!registered)
 		on_shmem_exit(release_slot, 0);
 	registered = true;
-	session_slot = sweep_shared_claim(MyDatabaseId, run->run_as, run->run_id, run->job, false);
+	session_slot = sweep_shared_claim(&claimant, &refusal);
 	return session_slot != NULL ? session_slot : &local_slot;
 }
 
@@ -190,17 +203,18 @@ report_outcome(SweepRun *run)
 	const char *reason = sweep_loop_stop_name(run->reason);
 
 	if (run->reason == SWEEP_STOP_SKIPPED && run->share != NULL && run->lease_holder == NULL)
-	{
-		ereport(NOTICE, (errmsg("job \"%s\" was skipped: none of its %d buckets is free", run->job, run->share->request.buckets)));
-		return;
-	}
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("job \"%s\" was skipped: %s", run->job,
+						run->share->request.buckets == 1 ? "its only bucket is not free" :
+						psprintf("none of its %d buckets is free", run->share->request.buckets)),
+				 errhint("The runs that have them go on; see sweep.buckets.")));
 	if (run->reason == SWEEP_STOP_SKIPPED)
-	{
-		ereport(NOTICE,
-				(errmsg("job \"%s\" was skipped: its lease \"%s\" is held by process %s", run->job, run->lease_key,
-						run->lease_holder ? run->lease_holder : "(gone)")));
-		return;
-	}
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("job \"%s\" was skipped: its lease \"%s\" is held", run->job, run->lease_key),
+				 run->lease_holder ? errdetail("Process %s holds it.", run->lease_holder) : 0,
+				 errhint("sweep.start() runs it in the background when its turn has come; lock_retries has this call try for longer.")));
 	if (run->error != NULL)
 		ereport(ERROR,
 				(errcode(run->error->sqlerrcode),
@@ -211,11 +225,11 @@ report_outcome(SweepRun *run)
 	if (run->reason == SWEEP_STOP_CANCELLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("run %lld of job \"%s\" was cancelled after %lld batches, %lld rows", (long long) run->run_id,
-						run->job, (long long) run->state.loop.batches, (long long) run->state.loop.rows)));
+				 errmsg("run %lld of job \"%s\" was cancelled after %s, %s", (long long) run->run_id,
+						run->job, sweep_report_batches(run->state.loop.batches), sweep_report_rows(run->state.loop.rows))));
 	ereport(NOTICE,
-			(errmsg("job \"%s\" run %lld: %lld rows in %lld batches, %s", run->job, (long long) run->run_id,
-					(long long) run->state.loop.rows, (long long) run->state.loop.batches, reason)));
+			(errmsg("job \"%s\" run %lld: %s in %s, %s", run->job, (long long) run->run_id,
+					sweep_report_rows(run->state.loop.rows), sweep_report_batches(run->state.loop.batches), reason)));
 }
 
 /* SQL: sweep.wait(run_id bigint, timeout interval) */
@@ -225,7 +239,6 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	WaitRequest request = {0};
 	ErrorData  *error = NULL;
 	int64		deadline_us;
-	Interval   *timeout;
 
 	sweep_call_require_no_block(fcinfo, "sweep.wait");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
@@ -234,8 +247,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 				 errmsg("run_id and timeout of sweep.wait must not be null")));
 	request.run_id = PG_GETARG_INT64(0);
 	request.context = PortalContext;
-	timeout = PG_GETARG_INTERVAL_P(1);
-	deadline_us = sweep_monotonic_us() + timeout->time + (timeout->day + timeout->month * INT64CONST(30)) * USECS_PER_DAY;
+	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 
 	sweep_sql_enter_call();
 	sweep_sql_end_transaction();
@@ -264,14 +276,22 @@ look_work(void *arg)
 
 	if (!sweep_sql_open_gate())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-	(void) sweep_sql_execute(SWEEP_SQL_RUN_OUTCOME, values, NULL);
+	sweep_sql_hide_context(outcome_work, values);
 	request->ended = sweep_sql_bool(7);
 	request->job = sweep_sql_text(1, request->context);
 	request->status = sweep_sql_text(2, request->context);
 	request->stop_reason = sweep_sql_text(3, request->context);
-	request->batches = sweep_sql_int32(4);
+	request->batches = sweep_sql_int64(4);
 	request->rows = sweep_sql_int64(5);
 	request->error = sweep_sql_text(6, request->context);
+	request->decisive = sweep_sql_int64(8);
+	request->reason = sweep_sql_text(9, request->context);
+}
+
+static void
+outcome_work(void *arg)
+{
+	(void) sweep_sql_execute(SWEEP_SQL_RUN_OUTCOME, arg, NULL);
 }
 
 static void
@@ -294,16 +314,44 @@ report_wait(const WaitRequest *request)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("run %lld of job \"%s\" has not ended in time", (long long) request->run_id, request->job),
-				 errdetail("It is %s: %d batches, %lld rows so far.", request->status, request->batches,
-						   (long long) request->rows),
+				 errdetail("It is %s: %s, %s so far.", request->status, sweep_report_batches(request->batches),
+						   sweep_report_rows(request->rows)),
 				 errhint("It goes on; wait again, or stop it with sweep.cancel().")));
-	if (strcmp(request->status, "failed") == 0 || strcmp(request->status, "lost") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->run_id, request->job,
-						strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
-						request->error ? request->error : "its process ended")));
+	if (strcmp(request->status, "succeeded") != 0)
+		raise_outcome(request);
 	ereport(NOTICE,
-			(errmsg("job \"%s\" run %lld: %lld rows in %d batches, %s", request->job, (long long) request->run_id,
-					(long long) request->rows, request->batches, request->stop_reason)));
+			(errmsg("job \"%s\" run %lld: %s in %s, %s", request->job, (long long) request->run_id,
+					sweep_report_rows(request->rows), sweep_report_batches(request->batches), request->stop_reason)));
+}
+
+/* Whoever waits for a run wants what it does: anything but that is an error. */
+static void
+raise_outcome(const WaitRequest *request)
+{
+	bool		share = request->decisive != request->run_id;
+
+	if (strcmp(request->status, "skipped") == 0)
+	{
+		bool		lease = request->reason != NULL && strcmp(request->reason, "lease_held") == 0;
+		bool		bucket = request->reason != NULL && strcmp(request->reason, "no_bucket") == 0;
+
+		ereport(ERROR,
+				(errcode(lease ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
+				 errmsg("run %lld of job \"%s\" was skipped: %s", (long long) request->run_id, request->job,
+						lease ? "its lease was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
+				 errhint("The detail of its row in sweep.run says by whom; sweep.start() runs the job when its turn has come.")));
+	}
+	if (strcmp(request->status, "cancelled") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" was cancelled", (long long) request->decisive, request->job),
+				 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
+				 errhint("What was committed before stays: see sweep.run.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->decisive, request->job,
+					strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
+					request->error ? request->error : "its process ended"),
+			 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
+			 errhint("What was committed before stays: see sweep.run. With max_attempts a job is tried again by itself.")));
 }

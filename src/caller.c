@@ -8,6 +8,9 @@
  * expression of the real caller happens to act for. So the public function is this one. It finds its
  * namesake with a leading underscore in the same schema, switches to the owner of that, and passes the
  * role that called, truly known only here, as the first argument.
+ *
+ * What goes wrong is told in the words of the implementation, without the lines of CONTEXT that would say
+ * where in it: they are of use to nobody who has not written it.
  */
 #include "postgres.h"
 
@@ -15,11 +18,14 @@
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+
+#include "door.h"
+#include "primary.h"
+#include "sql.h"
 
 /* Kept in fn_extra for the calls of one query. */
 typedef struct Implementation
@@ -28,28 +34,34 @@ typedef struct Implementation
 	Oid			owner;
 } Implementation;
 
+/* A call, while an error of it is without context. */
+typedef struct Call
+{
+	FunctionCallInfo fcinfo;
+	Implementation *implementation;
+	Oid			caller;
+	Datum		result;
+} Call;
+
 static Implementation *find_implementation(FmgrInfo *dispatcher);
-static Datum call_implementation(FunctionCallInfo fcinfo, Implementation *implementation, Oid caller);
+static void call_implementation(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_caller_dispatch);
 
 Datum
 sweep_caller_dispatch(PG_FUNCTION_ARGS)
 {
-	Implementation *implementation = fcinfo->flinfo->fn_extra;
-	Oid			caller;
-	int			security_context;
-	Datum		result;
+	Call		call = {.fcinfo = fcinfo, .implementation = fcinfo->flinfo->fn_extra};
+	SweepDoor	door;
 
-	if (implementation == NULL)
-		implementation = fcinfo->flinfo->fn_extra = find_implementation(fcinfo->flinfo);
+	if (call.implementation == NULL)
+		call.implementation = fcinfo->flinfo->fn_extra = find_implementation(fcinfo->flinfo);
 
-	/* An error restores both, with the (sub)transaction that it ends. */
-	GetUserIdAndSecContext(&caller, &security_context);
-	SetUserIdAndSecContext(implementation->owner, security_context | SECURITY_LOCAL_USERID_CHANGE);
-	result = call_implementation(fcinfo, implementation, caller);
-	SetUserIdAndSecContext(caller, security_context);
-	return result;
+	sweep_door_enter_engine(&door, call.implementation->owner);
+	call.caller = door.user;
+	sweep_sql_hide_context(call_implementation, &call);
+	sweep_door_leave_engine(&door);
+	return call.result;
 }
 
 static Implementation *
@@ -65,6 +77,9 @@ find_implementation(FmgrInfo *dispatcher)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", dispatcher->fn_oid);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
+	/* What only reads is declared as stable. */
+	if (form->provolatile == PROVOLATILE_VOLATILE)
+		sweep_primary_require(psprintf("%s.%s()", get_namespace_name(form->pronamespace), NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)
 		elog(ERROR, "function %u has too many arguments", dispatcher->fn_oid);
 	types[0] = OIDOID;
@@ -83,18 +98,19 @@ find_implementation(FmgrInfo *dispatcher)
 	return found;
 }
 
-static Datum
-call_implementation(FunctionCallInfo fcinfo, Implementation *implementation, Oid caller)
+static void
+call_implementation(void *arg)
 {
-	LOCAL_FCINFO(call, FUNC_MAX_ARGS);
-	Datum		result;
+	Call	   *call = arg;
+	FunctionCallInfo fcinfo = call->fcinfo;
 
-	InitFunctionCallInfoData(*call, &implementation->function, fcinfo->nargs + 1, fcinfo->fncollation,
+	LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+
+	InitFunctionCallInfoData(*inner, &call->implementation->function, fcinfo->nargs + 1, fcinfo->fncollation,
 							 NULL, fcinfo->resultinfo);
-	call->args[0].value = ObjectIdGetDatum(caller);
-	call->args[0].isnull = false;
-	memcpy(&call->args[1], fcinfo->args, fcinfo->nargs * sizeof(NullableDatum));
-	result = FunctionCallInvoke(call);
-	fcinfo->isnull = call->isnull;
-	return result;
+	inner->args[0].value = ObjectIdGetDatum(call->caller);
+	inner->args[0].isnull = false;
+	memcpy(&inner->args[1], fcinfo->args, fcinfo->nargs * sizeof(NullableDatum));
+	call->result = FunctionCallInvoke(inner);
+	fcinfo->isnull = inner->isnull;
 }

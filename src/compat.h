@@ -9,6 +9,7 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/wait_event.h"
@@ -84,6 +85,13 @@ sweep_check_execute(Oid function, const char *name)
 		aclcheck_error(result, OBJECT_FUNCTION, name);
 }
 
+/* 16: to have the rights of a role and to become it are granted apart; before, every member may do both. */
+#if PG_VERSION_NUM >= 160000
+#define sweep_member_can_set_role(member, role) member_can_set_role((member), (role))
+#else
+#define sweep_member_can_set_role(member, role) is_member_of_role((member), (role))
+#endif
+
 /* 16: takes a last argument, for updates. Entries in the tolerant indexes may be duplicates. */
 #include "executor/executor.h"
 #if PG_VERSION_NUM >= 160000
@@ -142,5 +150,18 @@ typedef bool SweepUpdateIndexes;
 #else
 #define sweep_primary_key_index(relation) RelationGetPrimaryKeyIndex(relation)
 #endif
+
+/* pg_attribute_noreturn(), behind the declaration, until 17. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn __attribute__((noreturn))
+#endif
+
+/*
+ * The set of events of a session and its client, and whether the client is still there. libpq/libpq.h has
+ * them, but it includes a header of GSSAPI, which the packages of the server's headers do not bring along.
+ */
+#define SWEEP_CLIENT_SOCKET_POS 0	/* FeBeWaitSetSocketPos */
+extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
+extern bool pq_check_connection(void);
 
 #endif							/* SWEEP_COMPAT_H */

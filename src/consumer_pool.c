@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
@@ -18,6 +19,7 @@
 #include "consumer_note.h"
 #include "consumer_pool.h"
 #include "consumer_shared.h"
+#include "settings.h"
 #include "shared.h"
 #include "sql.h"
 #include "worker.h"
@@ -36,6 +38,8 @@ typedef struct Wanted
 	int32		consumer_id;
 	char		queue[NAMEDATALEN];
 	Oid			role;
+	bool		unlimited;		/* see quota.h */
+	char		role_name[NAMEDATALEN];
 	int			concurrency;
 	bool		listed;			/* in the last reading */
 	long		pause_ms;
@@ -46,8 +50,9 @@ typedef struct Wanted
 static List *wanted = NIL;		/* of Wanted, in TopMemoryContext */
 static List *notes = NIL;		/* of SweepConsumerNote, as of this tick */
 static bool notes_read = false;
+static bool notes_left = false; /* some could not be counted in this tick */
 static int64 prune_us = 0;
-static const char *short_of = NULL;
+static SweepRefusal short_of = REFUSED_NOT;
 static long next_ms = -1;
 static BackgroundWorkerHandle **handles = NULL; /* by slot */
 
@@ -56,9 +61,9 @@ static void read_wanted(void);
 static Wanted *find_wanted(int32 consumer_id);
 static void free_orphans(void);
 static void dismiss_unwanted(void);
-static void start_missing(Wanted *consumer, const char **reason);
-static bool start_process(const Wanted *consumer, const char **reason);
-static void note_shortage(const char *reason);
+static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
+static SweepRefusal start_process(const Wanted *consumer);
+static void note_shortage(SweepRefusal refusal, const char *role_name);
 
 void
 sweep_consumer_pool_read(void)
@@ -84,6 +89,7 @@ count_crashes(void)
 	ListCell   *cell;
 
 	notes = NIL;
+	notes_left = false;
 	foreach(cell, sweep_consumer_note_list())
 	{
 		SweepConsumerNote *note = lfirst(cell);
@@ -92,15 +98,22 @@ count_crashes(void)
 
 		if (sweep_consumer_shared_uses(MyDatabaseId, note->slot))
 			continue;
-		notes = lappend(notes, note);
 		if (note->count == 0)
+		{
+			notes = lappend(notes, note);
 			continue;
+		}
 		ids = palloc(sizeof(Datum) * note->count);
 		for (int i = 0; i < note->count; i++)
 			ids[i] = Int64GetDatum(note->message_ids[i]);
 		values[0] = Int32GetDatum(note->queue_id);
 		values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 		(void) sweep_sql_execute(SWEEP_SQL_COUNT_CRASH, values, NULL);
+		/* Somebody is dropping the queue: it is known when he is done. */
+		if (sweep_sql_bool(1))
+			notes = lappend(notes, note);
+		else
+			notes_left = true;
 	}
 }
 
@@ -116,11 +129,15 @@ read_wanted(void)
 	for (uint64 i = 0; i < count; i++)
 	{
 		Wanted	   *consumer;
+		const char *role_name;
 
 		sweep_sql_row(i);
 		consumer = find_wanted(sweep_sql_int32(1));
 		strlcpy(consumer->queue, sweep_sql_text(2, CurrentMemoryContext), sizeof(consumer->queue));
 		consumer->role = sweep_sql_oid(3);
+		consumer->unlimited = sweep_quota_is_unlimited(consumer->role);
+		role_name = GetUserNameFromId(consumer->role, true);
+		strlcpy(consumer->role_name, role_name ? role_name : "", sizeof(consumer->role_name));
 		consumer->concurrency = sweep_sql_int32(4);
 		consumer->listed = true;
 	}
@@ -149,21 +166,22 @@ find_wanted(int32 consumer_id)
 void
 sweep_consumer_pool_adjust(void)
 {
-	const char *reason = NULL;
+	SweepRefusal refusal = REFUSED_NOT;
+	const char *role_name = NULL;
 	ListCell   *cell;
 
 	foreach(cell, notes)
 		sweep_consumer_note_remove(lfirst(cell));
 	notes = NIL;
-	notes_read = true;
+	notes_read = !notes_left;
 	next_ms = -1;
 	if (handles == NULL)
 		handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*handles) * sweep_consumer_shared_count());
 	free_orphans();
 	dismiss_unwanted();
 	foreach(cell, wanted)
-		start_missing(lfirst(cell), &reason);
-	note_shortage(reason);
+		start_missing(lfirst(cell), &refusal, &role_name);
+	note_shortage(refusal, role_name);
 }
 
 /* Slots of workers that ended before they were attached, or never came up. */
@@ -210,7 +228,7 @@ dismiss_unwanted(void)
 }
 
 static void
-start_missing(Wanted *consumer, const char **reason)
+start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 {
 	int64		now_us = sweep_monotonic_us();
 	int			processes = sweep_consumer_shared_processes(consumer->consumer_id);
@@ -226,11 +244,21 @@ start_missing(Wanted *consumer, const char **reason)
 		consumer->pause_ms = soon ? Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : FIRST_PAUSE_MS / 2;
 		consumer->started_us = now_us;
 		consumer->next_us = now_us + consumer->pause_ms * INT64CONST(1000);
-		while (processes < consumer->concurrency && start_process(consumer, reason))
-			processes++;
-		/* One that could not be started has not ended soon. */
-		if (processes < consumer->concurrency)
+		while (processes < consumer->concurrency)
+		{
+			SweepRefusal refused = start_process(consumer);
+
+			if (refused == REFUSED_NOT)
+			{
+				processes++;
+				continue;
+			}
+			/* One that could not be started has not ended soon. */
 			consumer->pause_ms = 0;
+			*refusal = refused;
+			*role_name = consumer->role_name;
+			break;
+		}
 	}
 	if (processes < consumer->concurrency)
 	{
@@ -240,22 +268,20 @@ start_missing(Wanted *consumer, const char **reason)
 	}
 }
 
-static bool
-start_process(const Wanted *consumer, const char **reason)
+static SweepRefusal
+start_process(const Wanted *consumer)
 {
 	bool		notifier = consumer->consumer_id == SWEEP_NOTIFIER_ID;
 	const char *type = notifier ? "pg_sweep notifier" : "pg_sweep consumer";
-	int			index = sweep_consumer_shared_claim(consumer->consumer_id);
+	SweepRefusal refusal;
+	int			index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = index, .run_id = consumer->consumer_id};
 	MemoryContext old;
 	char		name[BGW_MAXLEN];
 	bool		started;
 
 	if (index < 0)
-	{
-		*reason = "pg_sweep.max_consumers";
-		return false;
-	}
+		return refusal;
 	args.generation = sweep_consumer_shared_slot(index)->generation;
 	snprintf(name, sizeof(name), "%s %s", type, notifier ? "" : consumer->queue);
 	if (handles[index] != NULL)
@@ -265,26 +291,21 @@ start_process(const Wanted *consumer, const char **reason)
 	started = sweep_worker_register(type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args, &handles[index]);
 	MemoryContextSwitchTo(old);
 	if (started)
-		return true;
+		return REFUSED_NOT;
 	sweep_consumer_shared_unclaim(index);
-	*reason = "max_worker_processes";
-	return false;
+	return REFUSED_PROCESSES;
 }
 
-/* One line when they begin to wait for a worker, one when they no longer do. */
+/* While one is only not tried again yet, they still wait. */
 static void
-note_shortage(const char *reason)
+note_shortage(SweepRefusal refusal, const char *role_name)
 {
-	if (reason != NULL && (short_of == NULL || strcmp(reason, short_of) != 0))
-		ereport(WARNING,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("pg_sweep consumers are waiting for a background worker"),
-				 errdetail("All of %s are in use.", reason),
-				 errhint("Raise %s, which needs a restart of the server, or lower the concurrency of consumers.", reason)));
-	else if (reason == NULL && short_of != NULL && next_ms < 0)
-		ereport(LOG, (errmsg("pg_sweep consumers no longer wait for a background worker")));
-	if (reason != NULL || next_ms < 0)
-		short_of = reason;
+	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers"};
+
+	if (refusal == REFUSED_NOT && next_ms >= 0)
+		return;
+	sweep_quota_log_shortage(&capacity, refusal, short_of, role_name);
+	short_of = refusal;
 }
 
 long

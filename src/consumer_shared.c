@@ -12,6 +12,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
@@ -21,6 +22,7 @@
 #include "utils/tuplestore.h"
 
 #include "consumer_shared.h"
+#include "role.h"
 #include "settings.h"
 #include "shared.h"
 
@@ -36,6 +38,8 @@ static SharedConsumers *consumers = NULL;
 static LWLock *consumers_lock = NULL;
 
 static Size memory_size(void);
+static bool copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy);
+static void put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot);
 
 PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
 
@@ -76,20 +80,31 @@ sweep_consumer_shared_slot(int index)
 }
 
 int
-sweep_consumer_shared_claim(int32 consumer_id)
+sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal)
 {
 	int			found = -1;
-	int			used = 0;
+	SweepUse	use = {0};
 
+	*refusal = REFUSED_NOT;
 	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		if (consumers->slots[i].state == CONSUMER_FREE)
+		const SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_FREE)
 			found = found < 0 ? i : found;
-		else if (consumers->slots[i].consumer_id != SWEEP_NOTIFIER_ID)
-			used++;
+		else if (slot->consumer_id != SWEEP_NOTIFIER_ID)
+		{
+			use.all++;
+			use.of_role += slot->role == role;
+			use.of_database += slot->database == MyDatabaseId;
+		}
 	}
-	if (consumer_id != SWEEP_NOTIFIER_ID && used >= sweep_max_consumers)
+	if (consumer_id != SWEEP_NOTIFIER_ID)
+		*refusal = sweep_quota_check(&use, sweep_max_consumers, unlimited);
+	if (*refusal == REFUSED_NOT && found < 0)
+		*refusal = REFUSED_ALL;
+	if (*refusal != REFUSED_NOT)
 		found = -1;
 	if (found >= 0)
 	{
@@ -98,6 +113,7 @@ sweep_consumer_shared_claim(int32 consumer_id)
 		slot->state = CONSUMER_STARTING;
 		slot->generation = ++consumers->generation;
 		slot->database = MyDatabaseId;
+		slot->role = role;
 		slot->consumer_id = consumer_id;
 		slot->pid = 0;
 		slot->procno = INVALID_PROC_NUMBER;
@@ -147,7 +163,7 @@ sweep_consumer_shared_release(int index)
 	consumers->slots[index].state = CONSUMER_FREE;
 	LWLockRelease(consumers_lock);
 	ConditionVariableBroadcast(&sweep_shared()->changed);
-	sweep_shared_ask_scheduler(database);
+	(void) sweep_shared_ask_scheduler(database);
 }
 
 SweepConsumerState
@@ -257,43 +273,52 @@ sweep_consumer_shared_note(int index, int64 messages, const char *error)
 	SpinLockRelease(&slot->mutex);
 }
 
-/* SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers */
+/*
+ * SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers. Everybody may call it, and
+ * is shown what that view would show: an error may contain what is in a message.
+ */
 Datum
 sweep_consumer_shared_list(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (consumers == NULL)
-		return (Datum) 0;
-	LWLockAcquire(consumers_lock, LW_SHARED);
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		SweepConsumerSlot *slot = &consumers->slots[i];
-		char		error[SWEEP_CONSUMER_ERROR_SIZE];
-		Datum		values[6];
-		bool		nulls[6] = {0};
-		int64		handled;
-		int64		failed;
+		SweepConsumerSlot slot;
 
-		if (slot->state != CONSUMER_RUNNING || slot->database != MyDatabaseId || slot->consumer_id == SWEEP_NOTIFIER_ID)
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		handled = slot->handled;
-		failed = slot->failed;
-		memcpy(error, slot->last_error, sizeof(error));
-		SpinLockRelease(&slot->mutex);
-		values[0] = Int32GetDatum(slot->consumer_id);
-		values[1] = Int32GetDatum(slot->pid);
-		values[2] = Int64GetDatum(handled);
-		values[3] = Int64GetDatum(failed);
-		values[4] = TimestampTzGetDatum(slot->claimed_at);
-		values[5] = CStringGetTextDatum(error);
-		nulls[5] = error[0] == '\0';
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (copy_process(&consumers->slots[i], &slot) && (sweep_role_acts_for(GetUserId(), slot.role) || sweep_role_sees_all(GetUserId())))
+			put_process(result, &slot);
 	}
-	LWLockRelease(consumers_lock);
 	return (Datum) 0;
+}
+
+/* False unless there is a process of a consumer of this database. */
+static bool
+copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	SpinLockAcquire(&slot->mutex);
+	memcpy(copy, slot, sizeof(*copy));
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(consumers_lock);
+	return copy->state == CONSUMER_RUNNING && copy->database == MyDatabaseId && copy->consumer_id != SWEEP_NOTIFIER_ID;
+}
+
+static void
+put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot)
+{
+	Datum		values[6];
+	bool		nulls[6] = {0};
+
+	values[0] = Int32GetDatum(slot->consumer_id);
+	values[1] = Int32GetDatum(slot->pid);
+	values[2] = Int64GetDatum(slot->handled);
+	values[3] = Int64GetDatum(slot->failed);
+	values[4] = TimestampTzGetDatum(slot->claimed_at);
+	values[5] = CStringGetTextDatum(slot->last_error);
+	nulls[5] = slot->last_error[0] == '\0';
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 static Size

@@ -9,6 +9,7 @@
 
 #include "compat.h"
 #include "datatype/timestamp.h"
+#include "quota.h"
 #include "storage/spin.h"
 
 #define SWEEP_NOTIFIER_ID	0
@@ -27,6 +28,7 @@ typedef struct SweepConsumerSlot
 	SweepConsumerState state;
 	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
 	Oid			database;
+	Oid			role;			/* its process is connected as */
 	int32		consumer_id;
 	int			pid;			/* 0 until the process is attached */
 	ProcNumber	procno;
@@ -47,8 +49,8 @@ extern void sweep_consumer_shared_initialize(void);
 extern int	sweep_consumer_shared_count(void);
 extern SweepConsumerSlot *sweep_consumer_shared_slot(int index);
 
-/* Takes a slot for a worker of this database, or -1 when pg_sweep.max_consumers are in use. */
-extern int	sweep_consumer_shared_claim(int32 consumer_id);
+/* Takes a slot for a worker of this database, or -1, and says what refuses it; unlimited: its role has no share. */
+extern int	sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal);
 
 /* Takes back a claim that came to nothing. */
 extern void sweep_consumer_shared_unclaim(int index);

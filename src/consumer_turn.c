@@ -21,10 +21,13 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/timeout.h"
 
 #include "consumer_note.h"
 #include "consumer_turn.h"
+#include "elsewhere.h"
+#include "failure.h"
 #include "lease.h"
 #include "queue_end.h"
 #include "queue_hold.h"
@@ -33,7 +36,6 @@
 #include "worker.h"
 
 #define MOST_CRASHES 3
-#define SUSPECT_LEASE "pg_sweep: suspected messages"
 
 #define HEARTBEAT_MS 10000
 #define RETRY_MS 1
@@ -48,6 +50,7 @@ static void handle_messages(SweepConsumer *consumer, int first, int count);
 static void handle_suspect(SweepConsumer *consumer, int index);
 static bool handle_piece(SweepConsumer *consumer, ErrorData **error);
 static void handle_work(void *arg);
+static void prepare_call(SweepConsumer *consumer);
 static void call_handler(SweepConsumer *consumer, const SweepClaimed *message);
 static void acknowledge(SweepConsumer *consumer);
 static void fail_message(SweepConsumer *consumer, ErrorData *error);
@@ -89,11 +92,10 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 		return;
 	if (consumer->count == 0)
 	{
-		/* Looked at once more, because statements may have reset the latch. */
-		if (pg_atomic_read_u32(&consumer->slot->leave) == 0)
-			(void) sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS);
+		sweep_queue_wait(consumer->relation, consumer->queue_id, HEARTBEAT_MS, &consumer->slot->leave);
 		return;
 	}
+	sweep_worker_watch_postmaster(true);
 	/* Suspects come last, so that what waits for them is as little as possible. */
 	for (int i = 0; i < consumer->count; i++)
 	{
@@ -107,6 +109,7 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 	handle_messages(consumer, 0, innocent);
 	for (int i = innocent; i < consumer->count && consumer->present; i++)
 		handle_suspect(consumer, i);
+	sweep_worker_watch_postmaster(false);
 }
 
 /* False when it failed; then it has waited. */
@@ -224,7 +227,12 @@ handle_suspect(SweepConsumer *consumer, int index)
 	consumer->piece = (SweepPiece) {index, index + 1};
 	if (message->crashes >= MOST_CRASHES)
 	{
-		consumer->error = psprintf("the server went down %d times while this message was handled", message->crashes);
+		ErrorData	crash = {
+			.sqlerrcode = ERRCODE_CRASH_SHUTDOWN,
+			.message = psprintf("the server went down %d times while this message was handled", message->crashes)
+		};
+
+		consumer->error = sweep_failure_jsonb(&crash);
 		if (!sweep_consumer_transact(consumer, bury_work, &error))
 			ereport(FATAL,
 					(errcode(error->sqlerrcode),
@@ -232,10 +240,10 @@ handle_suspect(SweepConsumer *consumer, int index)
 							(long long) message->message_id, consumer->queue, error->message)));
 		ereport(WARNING,
 				(errmsg("message %lld of queue \"%s\" was put among the dead: %s",
-						(long long) message->message_id, consumer->queue, consumer->error)));
+						(long long) message->message_id, consumer->queue, crash.message)));
 		return;
 	}
-	while (!sweep_lease_acquire(SUSPECT_LEASE, LEASE_ALONE))
+	while (!sweep_lease_acquire_suspects())
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
@@ -243,7 +251,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			return;
 	}
 	handle_messages(consumer, index, 1);
-	sweep_lease_give_back(SUSPECT_LEASE, LEASE_ALONE);
+	sweep_lease_give_back_suspects();
 }
 
 static bool
@@ -271,22 +279,28 @@ static void
 handle_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
+
 	if (!sweep_consumer_open_gate(consumer))
 		return;
 	if (consumer->call == NULL)
-	{
-		Oid		   *types;
-		int			count;
-
-		(void) get_func_signature(consumer->handler, &types, &count);
-		consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)",
-												   quote_qualified_identifier(get_namespace_name(get_func_namespace(consumer->handler)),
-																			  get_func_name(consumer->handler))),
-										  count, types, false);
-	}
+		prepare_call(consumer);
+	sweep_function_check(&consumer->watch);
 	for (int i = consumer->piece.first; i < consumer->piece.end; i++)
 		call_handler(consumer, &consumer->messages[i]);
 	acknowledge(consumer);
+}
+
+static void
+prepare_call(SweepConsumer *consumer)
+{
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_func_namespace(consumer->handler)),
+												  get_func_name(consumer->handler));
+	Oid		   *types;
+	int			count;
+
+	(void) get_func_signature(consumer->handler, &types, &count);
+	consumer->watch = (SweepFunctionWatch) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
+	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, false);
 }
 
 /* The statement timeout of the role is that of one call. */
@@ -321,13 +335,15 @@ acknowledge(SweepConsumer *consumer)
 	if (sweep_sql_int32(1) != count)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lease of queue \"%s\" holds %d of %d messages", consumer->queue, sweep_sql_int32(1), count),
+				 errmsg_plural("lease of queue \"%s\" holds %d of %d message", "lease of queue \"%s\" holds %d of %d messages", count,
+							   consumer->queue, sweep_sql_int32(1), count),
 				 errhint("The consumer acknowledges by itself: a handler must not.")));
 	if (consumer->has_suspects)
 	{
 		values[0] = Int32GetDatum(consumer->queue_id);
 		(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
 	}
+	(void) sweep_elsewhere_prepare_commit();
 }
 
 /*
@@ -340,8 +356,8 @@ fail_message(SweepConsumer *consumer, ErrorData *error)
 	const SweepClaimed *message = &consumer->messages[consumer->piece.first];
 	ErrorData  *second = NULL;
 
-	consumer->error = sweep_report_error_text(error);
-	sweep_consumer_shared_note(consumer->index, 1, consumer->error);
+	consumer->error = sweep_failure_jsonb(error);
+	sweep_consumer_shared_note(consumer->index, 1, sweep_report_error_text(error));
 	if (!sweep_consumer_transact(consumer, fail_work, &second))
 		ereport(FATAL,
 				(errcode(second->sqlerrcode),
@@ -359,14 +375,10 @@ static void
 fail_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
-	Datum		values[] = {UUIDPGetDatum(&consumer->lease), CStringGetTextDatum(consumer->error), piece_ids(consumer)};
 
 	problem_work(consumer);
-	if (!consumer->present)
-		return;
-	if (consumer->fail == NULL)
-		consumer->fail = sweep_sql_prepare("SELECT sweep.fail($1, $2, $3)", 3, (Oid[]) {UUIDOID, TEXTOID, INT8ARRAYOID}, false);
-	(void) sweep_sql_execute_plan(consumer->fail, values, NULL);
+	if (consumer->present)
+		(void) sweep_queue_fail_with(&consumer->lease, consumer->error, piece_ids(consumer));
 }
 
 /* Puts the one message of the piece among the dead, whatever its attempts. */

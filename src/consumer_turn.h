@@ -7,6 +7,7 @@
 
 #include "bisect.h"
 #include "consumer_shared.h"
+#include "function.h"
 #include "sql.h"
 #include "utils/uuid.h"
 
@@ -30,12 +31,12 @@ typedef struct SweepConsumer
 	char	   *queue;
 	char		name[NAMEDATALEN + 32]; /* of the session */
 	Oid			handler;
+	SweepFunctionWatch watch;	/* of the handler, once call is prepared */
 	int			batch;
 	bool		has_suspects;	/* there were crashes before this process began */
 	SweepPlan  *claim;
 	SweepPlan  *call;
 	SweepPlan  *ack;
-	SweepPlan  *fail;
 	MemoryContext turn_context;
 	long		pause_ms;		/* after a claim that failed */
 	/* Of the turn. */
@@ -43,7 +44,7 @@ typedef struct SweepConsumer
 	int			count;
 	pg_uuid_t	lease;
 	SweepPiece	piece;
-	char	   *error;
+	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 
 /*

@@ -11,6 +11,12 @@
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
 /*
+ * The same for another process, when all of it is small enough to be handed over; else nothing of it is
+ * read, and run->unread is set. The args of job and run are not merged.
+ */
+extern void sweep_definition_read_small(SweepRun *run, int first_column);
+
+/*
  * Writes the definition into a buffer, for another process. Returns the number of bytes, or 0 when they
  * are too many.
  */

@@ -15,6 +15,7 @@
 #include "detail.h"
 #include "dispatch.h"
 #include "lease.h"
+#include "run_args.h"
 #include "unit.h"
 
 typedef struct DispatchWork
@@ -163,7 +164,7 @@ queue_work(void *arg)
 	values[1] = CStringGetTextDatum(share->job);
 	values[2] = CStringGetTextDatum(share->delay ? share->delay : "0");
 	values[3] = Int32GetDatum(work->counts.claimable);
-	values[4] = Int32GetDatum(sweep_shared_count_free_workers());
+	values[4] = Int32GetDatum(sweep_shared_count_free_workers(work->run->run_as, sweep_quota_is_unlimited(work->run->run_as)));
 	values[5] = Int32GetDatum(share->request.buckets);
 	(void) sweep_sql_execute(SWEEP_SQL_QUEUE_SHARES, values, NULL);
 	work->shares_left = sweep_sql_int32(1);

@@ -6,16 +6,21 @@
  */
 #include "postgres.h"
 
+#include "mb/pg_wchar.h"
+
 #include "failure.h"
 #include "guard.h"
 #include "lease.h"
 #include "share.h"
 #include "sql.h"
 
+/* Each text of an error that is kept, or handed to a rescue function, has at most so many bytes. */
+#define TEXT_LIMIT 8192
+
 bool
 sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
 {
-	if (run->no_progress || !sweep_lease_is_held(run->lease_key, sweep_run_lease_mode(run)) ||
+	if (run->no_progress || !sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)) ||
 		(run->share != NULL && run->share->lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;
@@ -71,7 +76,7 @@ sweep_failure_jsonb(const ErrorData *error)
 		{
 			value.type = jbvString;
 			value.val.string.val = unconstify(char *, values[i]);
-			value.val.string.len = strlen(values[i]);
+			value.val.string.len = pg_mbcliplen(values[i], strlen(values[i]), TEXT_LIMIT);
 		}
 		pushJsonbValue(&state, WJB_KEY, &key);
 		pushJsonbValue(&state, WJB_VALUE, &value);

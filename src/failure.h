@@ -16,7 +16,7 @@ extern bool sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
 /* An error that may be gone at the next try: a serialization failure, a deadlock, a lock not obtained. */
 extern bool sweep_failure_is_passing(const ErrorData *error);
 
-/* The error as the rescue function gets it; in the current memory context. */
+/* The error as the rescue function gets it and a message keeps it; in the current memory context. */
 extern Jsonb *sweep_failure_jsonb(const ErrorData *error);
 
 #endif							/* SWEEP_FAILURE_H */

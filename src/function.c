@@ -7,6 +7,10 @@
  * first. What a statement does for a function is done here: a snapshot of its own, the right to execute,
  * statistics. It is looked up again whenever some function was changed, so a run notices in its next batch
  * what has become of its step.
+ *
+ * Whoever owns a function decides what it does, and replaces it at will. So the owner of each function that a
+ * job or a consumer names must be somebody who could become its role anyhow. That is looked at here whenever
+ * the function is looked up, and again when functions, roles or memberships have changed; never for each batch.
  */
 #include "postgres.h"
 
@@ -17,8 +21,10 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "parser/parse_func.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -26,6 +32,7 @@
 
 #include "compat.h"
 #include "function.h"
+#include "role.h"
 #include "sql.h"
 
 /* Columns of sweep.progress. */
@@ -46,24 +53,25 @@ struct SweepFunction
 	MemoryContext info_context; /* what it has compiled or read from the catalogue */
 };
 
-/* Counts what may have changed, moved or renamed a function. */
+/* Counts what may have changed, moved or renamed a function, or what its owner is. */
 static uint64 function_changes = 0;
 
+static void watch_changes(void);
 static void note_change(Datum arg, int cache, uint32 hash);
 static void find(SweepFunction *function);
+static Oid	function_owner(Oid function);
+static bool is_trusted(Oid owner, Oid role);
+static void check_owner(Oid function, const char *name);
 static void read_progress(SweepProgress *progress, Datum result, MemoryContext context);
+
+PG_FUNCTION_INFO_V1(sweep_function_is_trusted);
 
 SweepFunction *
 sweep_function_find(MemoryContext context, const char *name, int argument_count)
 {
 	SweepFunction *function = MemoryContextAllocZero(context, sizeof(SweepFunction));
 
-	if (function_changes == 0)
-	{
-		CacheRegisterSyscacheCallback(PROCOID, note_change, 0);
-		CacheRegisterSyscacheCallback(NAMESPACEOID, note_change, 0);
-		function_changes = 1;
-	}
+	watch_changes();
 	function->name = MemoryContextStrdup(context, name);
 	function->argument_count = argument_count;
 	function->info_context = AllocSetContextCreate(context, "pg_sweep function", ALLOCSET_SMALL_SIZES);
@@ -100,6 +108,45 @@ sweep_function_call(SweepFunction *function, const NullableDatum *arguments, Swe
 	read_progress(progress, call->isnull ? (Datum) 0 : result, context);
 }
 
+void
+sweep_function_check(SweepFunctionWatch *watch)
+{
+	uint64		changes;
+	Oid			found;
+
+	watch_changes();
+	changes = function_changes;
+	if (watch->checked_at == changes)
+		return;
+	/* One that is no longer there is left to the statement that calls it. */
+	found = LookupFuncName(sweep_qualified_name_list(watch->name), 1, &watch->argument, true);
+	if (OidIsValid(found))
+		check_owner(found, watch->name);
+	watch->checked_at = changes;
+}
+
+/* SQL: sweep._is_trusted(function regprocedure, role text) RETURNS boolean: never NULL */
+Datum
+sweep_function_is_trusted(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_ARGISNULL(1) ? InvalidOid : sweep_role_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	Oid			owner = PG_ARGISNULL(0) ? InvalidOid : function_owner(PG_GETARG_OID(0));
+
+	PG_RETURN_BOOL(OidIsValid(owner) && sweep_sql_find_extension() && is_trusted(owner, role));
+}
+
+static void
+watch_changes(void)
+{
+	static const int caches[] = {PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM};
+
+	if (function_changes != 0)
+		return;
+	for (size_t i = 0; i < lengthof(caches); i++)
+		CacheRegisterSyscacheCallback(caches[i], note_change, 0);
+	function_changes = 1;
+}
+
 static void
 note_change(Datum arg, int cache, uint32 hash)
 {
@@ -123,9 +170,48 @@ find(SweepFunction *function)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("function %s does not return sweep.progress", function->name)));
+	check_owner(found, function->name);
 	MemoryContextReset(function->info_context);
 	fmgr_info_cxt(found, &function->info, function->info_context);
 	function->found_at = changes;
+}
+
+/* InvalidOid when there is no such function. */
+static Oid
+function_owner(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+/* The owner of the extension could do what he likes in any case. */
+static bool
+is_trusted(Oid owner, Oid role)
+{
+	return owner == sweep_sql_extension()->owner || sweep_role_can_become(owner, role);
+}
+
+static void
+check_owner(Oid function, const char *name)
+{
+	Oid			owner = function_owner(function);
+	const char *role = GetUserNameFromId(GetUserId(), true);
+
+	if (is_trusted(owner, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("function %s belongs to role \"%s\", which could not become role \"%s\"", name,
+					GetUserNameFromId(owner, true), role),
+			 errdetail("Its owner decides what is executed as that role."),
+			 errhint("See ALTER FUNCTION ... OWNER TO, or grant membership in \"%s\" to its owner.", role)));
 }
 
 static void

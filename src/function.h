@@ -22,4 +22,18 @@ extern SweepFunction *sweep_function_find(MemoryContext context, const char *nam
  */
 extern void sweep_function_call(SweepFunction *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context);
 
+/* A function of one argument that a statement calls: its name, quoted and with its schema. */
+typedef struct SweepFunctionWatch
+{
+	const char *name;
+	Oid			argument;		/* its type */
+	uint64		checked_at;		/* 0 = not yet */
+} SweepFunctionWatch;
+
+/*
+ * Before each execution of that statement, as the user who executes it. Raises when the function belongs to
+ * somebody who could not become that user; looks only when a function, a role or a membership has changed.
+ */
+extern void sweep_function_check(SweepFunctionWatch *watch);
+
 #endif							/* SWEEP_FUNCTION_H */

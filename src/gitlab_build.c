@@ -32,7 +32,8 @@
 #include "settings.h"
 #include "sql.h"
 
-#define QUEUE "ci_pipeline_process"
+/* The tables that say which builds wait for a runner, and which have one. */
+static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
 /* Parameters of the statement; those of bounds follow. */
 enum
@@ -63,10 +64,12 @@ typedef struct Statement
 	MemoryContext context;		/* of all that follows; NULL: there is none */
 	Jsonb	   *args;
 	Oid			reason_type;	/* of the column failure_reason; invalid when there is no such column */
+	Oid			queues[lengthof(queue_tables)]; /* invalid where there is no such table */
 	char	   *search_path;
 	char	   *reason;			/* of the job, as the column has it; NULL: none */
 	Datum		stuck_in;		/* status that builds are stuck in; text */
 	SweepPlan  *plan;
+	SweepPlan  *leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
 	int			bound_count;
 	Interval   *older_than[lengthof(bounds)];
 } Statement;
@@ -80,10 +83,17 @@ static Datum needed_attribute(HeapTupleHeader batch, const char *name);
 static bool drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of);
 static void choose_statement(const Jsonb *args);
 static void begin_statement(const Jsonb *args);
+static bool is_as_prepared(const Jsonb *args);
 static Oid	type_of_reason(const Jsonb *args);
+static Oid	find_table(const Jsonb *args, const char *name);
 static void prepare_statement(const Jsonb *args);
+static void append_outcome(StringInfo text, const Jsonb *args);
 static void append_bounds(StringInfo text, const Jsonb *args, Oid *types);
-static void send_pipeline(int64 pipeline_id);
+static void append_queues(StringInfo text, const Jsonb *args);
+static void leave_queues(const Jsonb *args, Datum *values);
+static void free_plans(void);
+static void send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other);
+static void push_number(JsonbParseState **state, const char *name, int64 number);
 static void log_build(const Jsonb *item, const char *runner);
 static int64 drop_in_batch(const Jsonb *args, Datum batch);
 static char *member(const Jsonb *object, const char *key);
@@ -143,6 +153,8 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	Datum		values[PARAM_BOUNDS + lengthof(bounds)];
 	bool		has_pipeline;
 	int64		pipeline_id;
+	bool		has_project;
+	int64		project_id;
 	char	   *runner;
 
 	choose_statement(args);
@@ -162,26 +174,33 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	runner = sweep_sql_is_null(1) ? "none" : psprintf("%lld", (long long) sweep_sql_int64(1));
 	has_pipeline = !sweep_sql_is_null(2);
 	pipeline_id = sweep_sql_int64(2);
+	has_project = !sweep_sql_is_null(3);
+	project_id = sweep_sql_int64(3);
+	if (sweep_sql_bool(4))
+		leave_queues(args, values);
 	AtEOXact_GUC(true, nest_level);
+	/* A pipeline waits once, however many of its builds were dropped. */
 	if (has_pipeline)
-		send_pipeline(pipeline_id);
+		send_message("ci_pipeline_process", "pipeline_id", pipeline_id, NULL, 0);
+	send_message("ci_build_finished", "build_id", DatumGetInt64(values[PARAM_ID]), has_project ? "project_id" : NULL, project_id);
 	if (sweep_log_batches == LOG_BATCHES_ITEMS)
 		log_build(item, runner);
 	return true;
 }
 
-/* Sets the search_path as well, until its caller ends that: triggers of the table may name others without the schema. */
+/*
+ * Sets the search_path as well, until its caller ends that: triggers of the table may name others without the schema.
+ * The tables of queues are small when the statement is planned, and need not stay so.
+ */
 static void
 choose_statement(const Jsonb *args)
 {
 	if (statement.plan == NULL || VARSIZE(args) != VARSIZE(statement.args) || memcmp(args, statement.args, VARSIZE(args)) != 0)
 		begin_statement(args);
 	set_config_option("search_path", statement.search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	if (statement.plan != NULL && type_of_reason(args) != statement.reason_type)
-	{
-		sweep_sql_free_plan(statement.plan);
-		statement.plan = NULL;
-	}
+	set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	if (statement.plan != NULL && !is_as_prepared(args))
+		free_plans();
 	if (statement.plan == NULL)
 		prepare_statement(args);
 }
@@ -191,8 +210,7 @@ begin_statement(const Jsonb *args)
 {
 	MemoryContext old;
 
-	if (statement.plan != NULL)
-		sweep_sql_free_plan(statement.plan);
+	free_plans();
 	if (statement.context != NULL)
 		MemoryContextDelete(statement.context);
 	memset(&statement, 0, sizeof(statement));
@@ -204,41 +222,67 @@ begin_statement(const Jsonb *args)
 	MemoryContextSwitchTo(old);
 }
 
+static bool
+is_as_prepared(const Jsonb *args)
+{
+	for (int i = 0; i < (int) lengthof(queue_tables); i++)
+		if (find_table(args, queue_tables[i]) != statement.queues[i])
+			return false;
+	return type_of_reason(args) == statement.reason_type;
+}
+
 /* A number or a name, as the GitLab has it; invalid when there is no such table or column. */
 static Oid
 type_of_reason(const Jsonb *args)
 {
-	Oid			schema = get_namespace_oid(needed(args, "schema", true), false);
-	Oid			relation = get_relname_relid(table_name(args), schema);
+	Oid			relation = find_table(args, table_name(args));
 
 	return OidIsValid(relation) ? get_atttype(relation, get_attnum(relation, "failure_reason")) : InvalidOid;
 }
 
+static Oid
+find_table(const Jsonb *args, const char *name)
+{
+	return get_relname_relid(name, get_namespace_oid(needed(args, "schema", true), false));
+}
+
+/*
+ * Returns runner, pipeline and project of the build, and whether it is in a table of queues: to look there
+ * costs next to nothing, to delete nothing as much as the rest of the statement.
+ */
 static void
 prepare_statement(const Jsonb *args)
 {
 	Oid			types[PARAM_BOUNDS + lengthof(bounds)] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID, TEXTOID};
-	const char *outcome = needed(args, "final_status", true);
-	bool		named;
-	char	   *reason;
 	StringInfoData text;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "UPDATE %s AS p SET status = %s, ",
-					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)),
-					 quote_literal_cstr(outcome));
+	appendStringInfo(&text, "UPDATE %s AS p SET ",
+					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
+	append_outcome(&text, args);
+	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, lock_version = p.lock_version + 1, "
+						   "processed = p.retried IS TRUE WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
+						   "AND p.type::text = 'Ci::Build'::text AND p.status::text = $5");
+	append_bounds(&text, args, types);
+	appendStringInfoString(&text, " RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, false");
+	append_queues(&text, args);
+	statement.plan = sweep_sql_prepare(text.data, PARAM_BOUNDS + statement.bound_count, types, true);
+}
+
+static void
+append_outcome(StringInfo text, const Jsonb *args)
+{
+	const char *outcome = needed(args, "final_status", true);
+	bool		named;
+	char	   *reason;
+
 	statement.reason_type = type_of_reason(args);
 	named = statement.reason_type == TEXTOID || statement.reason_type == VARCHAROID;
 	reason = member(args, named ? "failure_reason_name" : "failure_reason");
 	statement.reason = reason == NULL ? NULL : MemoryContextStrdup(statement.context, reason);
+	appendStringInfo(text, "status = %s, ", quote_literal_cstr(outcome));
 	if (strcmp(outcome, "failed") == 0)
-		appendStringInfo(&text, "failure_reason = %s, ", reason == NULL ? "NULL" : quote_literal_cstr(reason));
-	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, lock_version = p.lock_version + 1, processed = p.retried IS TRUE "
-						   "WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
-						   "AND p.type::text = 'Ci::Build'::text AND p.status::text = $5");
-	append_bounds(&text, args, types);
-	appendStringInfoString(&text, " RETURNING p.runner_id::bigint, p.commit_id::bigint");
-	statement.plan = sweep_sql_prepare(text.data, PARAM_BOUNDS + statement.bound_count, types, true);
+		appendStringInfo(text, "failure_reason = %s, ", reason == NULL ? "NULL" : quote_literal_cstr(reason));
 }
 
 static void
@@ -262,25 +306,76 @@ append_bounds(StringInfo text, const Jsonb *args, Oid *types)
 	MemoryContextSwitchTo(old);
 }
 
-/* The message says which pipeline, and so does its key: it waits once, however many of its builds were dropped. */
 static void
-send_pipeline(int64 pipeline_id)
+append_queues(StringInfo text, const Jsonb *args)
+{
+	for (int i = 0; i < (int) lengthof(queue_tables); i++)
+	{
+		statement.queues[i] = find_table(args, queue_tables[i]);
+		if (OidIsValid(statement.queues[i]))
+			appendStringInfo(text, " OR EXISTS (SELECT FROM %s AS q WHERE q.build_id = $1 AND q.partition_id = $2)",
+							 quote_qualified_identifier(needed(args, "schema", true), queue_tables[i]));
+	}
+}
+
+/* A build that no longer waits for a runner, or no longer has one, leaves the tables that say so. */
+static void
+leave_queues(const Jsonb *args, Datum *values)
+{
+	for (int i = 0; i < (int) lengthof(queue_tables); i++)
+	{
+		if (!OidIsValid(statement.queues[i]))
+			continue;
+		if (statement.leave[i] == NULL)
+			statement.leave[i] = sweep_sql_prepare(psprintf("DELETE FROM %s AS q WHERE q.build_id = $1 AND q.partition_id = $2",
+															quote_qualified_identifier(needed(args, "schema", true), queue_tables[i])),
+												   2, (Oid[]) {INT8OID, INT8OID}, true);
+		(void) sweep_sql_execute_plan(statement.leave[i], values, NULL);
+	}
+}
+
+static void
+free_plans(void)
+{
+	if (statement.plan != NULL)
+		sweep_sql_free_plan(statement.plan);
+	statement.plan = NULL;
+	for (int i = 0; i < (int) lengthof(queue_tables); i++)
+	{
+		if (statement.leave[i] != NULL)
+			sweep_sql_free_plan(statement.leave[i]);
+		statement.leave[i] = NULL;
+	}
+}
+
+/* The message says what the id is of, and with other_name one thing more; its key is the id. */
+static void
+send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other)
 {
 	LOCAL_FCINFO(call, 6);
 	JsonbParseState *state = NULL;
-	JsonbValue	key = {.type = jbvString, .val.string = {.len = strlen("pipeline_id"), .val = "pipeline_id"}};
-	JsonbValue	value = {.type = jbvNumeric, .val.numeric = int64_to_numeric(pipeline_id)};
 
 	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	(void) pushJsonbValue(&state, WJB_KEY, &key);
-	(void) pushJsonbValue(&state, WJB_VALUE, &value);
+	push_number(&state, name, id);
+	if (other_name != NULL)
+		push_number(&state, other_name, other);
 	InitFunctionCallInfoData(*call, NULL, 6, InvalidOid, NULL, NULL);
 	for (int i = 0; i < 6; i++)
 		call->args[i].isnull = i > 2;
-	call->args[0].value = CStringGetTextDatum(QUEUE);
+	call->args[0].value = CStringGetTextDatum(queue);
 	call->args[1].value = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
-	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) pipeline_id));
+	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) id));
 	(void) sweep_queue_send(call);
+}
+
+static void
+push_number(JsonbParseState **state, const char *name, int64 number)
+{
+	JsonbValue	key = {.type = jbvString, .val.string = {.len = (int) strlen(name), .val = unconstify(char *, name)}};
+	JsonbValue	value = {.type = jbvNumeric, .val.numeric = int64_to_numeric(number)};
+
+	(void) pushJsonbValue(state, WJB_KEY, &key);
+	(void) pushJsonbValue(state, WJB_VALUE, &value);
 }
 
 static void
@@ -328,7 +423,7 @@ member(const Jsonb *object, const char *key)
 	}
 }
 
-/* What is wrong with the args is no fault of a build, as is what is wrong with its item: the run ends. */
+/* What the args lack is no fault of any build: the run ends. What an item lacks ends that item alone. */
 static char *
 needed(const Jsonb *object, const char *key, bool is_args)
 {

@@ -6,8 +6,8 @@
  * with all items, row of the run. Only when that fails are the items tried in pieces, each a transaction
  * of its own: a piece that fails is halved, until the item that fails stands alone. No subtransactions:
  * the normal way costs one transaction id per batch. With transaction 'row' every item is a piece from
- * the start, and the row of the run is written with the last one: written with each, its dead versions
- * would double the time of the run while anybody holds a snapshot.
+ * the start, and the row of the run is written once a second and with the last one: written with each, its
+ * dead versions would double the time of the run while anybody holds a snapshot.
  *
  * A piece that fails for a passing reason is tried again at once, row_retries times. A single item that
  * still fails goes to the job's rescue function, and if that fails as well to sweep.quarantine. The run
@@ -47,7 +47,11 @@ typedef struct ItemBatch
 	SweepPiece	piece;			/* what the transaction in progress handles */
 	ErrorData  *error;			/* of the single item that failed */
 	bool		rescued;		/* the rescue function has handled rows of it */
+	int64		saved_us;		/* when the row of the run was last written, or the batch began */
 } ItemBatch;
+
+/* What a process that is terminated has committed and not written down is no more than of this time. */
+#define SAVE_EVERY_US 1000000
 
 /* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
 #define MOST_SEEN_ITEMS 1000000
@@ -83,6 +87,7 @@ sweep_items_execute(SweepRun *run)
 	ErrorData  *error = NULL;
 
 	batch->run = run;
+	batch->saved_us = sweep_monotonic_us();
 	if (!sweep_unit_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error))
 	{
 		if (run->item_per_transaction || !batch->picked || sweep_failure_is_interruption(run, error))
@@ -354,14 +359,15 @@ quarantine_work(void *arg)
 {
 	ItemBatch  *batch = arg;
 	SweepRun   *run = batch->run;
-	Datum		values[4];
+	Datum		values[5];
 
 	if (!sweep_unit_begin(run))
 		return;
 	values[0] = CStringGetTextDatum(run->job);
-	values[1] = JsonbPGetDatum(batch->items[batch->piece.first]);
-	values[2] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
-	values[3] = CStringGetTextDatum(sweep_report_error_text(batch->error));
+	values[1] = ObjectIdGetDatum(run->run_as);
+	values[2] = JsonbPGetDatum(batch->items[batch->piece.first]);
+	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
+	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
 	sweep_share_hold(run);
 	run->next.quarantined++;
@@ -386,12 +392,13 @@ handle_items(ItemBatch *batch, SweepProgress *progress)
 static void
 release_handled(ItemBatch *batch, Jsonb **items, int count)
 {
-	Datum		values[2];
+	Datum		values[3];
 
 	if (!batch->leaves_quarantine)
 		return;
 	values[0] = CStringGetTextDatum(batch->run->job);
 	values[1] = items_array(items, count);
+	values[2] = ObjectIdGetDatum(batch->run->run_as);
 	(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
 }
 
@@ -405,13 +412,17 @@ finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail)
 
 	run->next.cursor = complete ? batch->last : batch->items[batch->piece.end - 1];
 	run->next.detail = sweep_detail_merge(run->state.detail, detail);
+	sweep_unit_check_size(run);
 	MemoryContextSwitchTo(old);
 	sweep_loop_add_rows(&run->next.loop, rows);
 	if (complete)
 		sweep_unit_end_batch(run, false);
 	sweep_report_phase(run, PHASE_COMMIT);
-	if (complete || !run->item_per_transaction)
+	if (complete || !run->item_per_transaction || sweep_monotonic_us() - batch->saved_us >= SAVE_EVERY_US)
+	{
 		sweep_unit_save(run);
+		batch->saved_us = sweep_monotonic_us();
+	}
 }
 
 /* A transaction is committed, unless it was not begun, or the extension was gone. */

@@ -89,6 +89,8 @@ sweep_launcher_main(Datum arg)
 {
 	sweep_worker_begin();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	/* Nothing here catches an error; who locks the catalogue of databases is waited for. */
+	sweep_worker_set("lock_timeout", "0");
 	sweep_shared_lock(LW_EXCLUSIVE);
 	sweep_shared()->launcher = MyProcNumber;
 	sweep_shared_unlock();
@@ -171,17 +173,21 @@ forget_unlisted(void)
 		if (database->listed)
 			continue;
 		entry = find_entry(database->database, &starting);
-		if (entry.state == DATABASE_RUNNING)
+		if (entry.state == DATABASE_STARTING || entry.state == DATABASE_RUNNING)
 		{
+			ProcNumber	scheduler = INVALID_PROC_NUMBER;
+
 			/* No longer among pg_sweep.databases, or no longer there. */
 			sweep_shared_lock(LW_EXCLUSIVE);
 			for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 			{
-				if (sweep_shared()->databases[i].generation == entry.generation)
-					sweep_shared()->databases[i].leave = true;
+				if (sweep_shared()->databases[i].generation != entry.generation)
+					continue;
+				sweep_shared()->databases[i].leave = true;
+				scheduler = sweep_shared()->databases[i].procno;
 			}
 			sweep_shared_unlock();
-			sweep_shared_wake(entry.procno);
+			sweep_shared_wake(scheduler);
 		}
 		known = foreach_delete_current(known, cell);
 		pfree(database);

@@ -15,6 +15,8 @@
 #define SWEEP_LOCK_DISPATCH 21338
 #define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue_search.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue_key.c */
+#define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
+#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, see consumer_turn.c */
 
 typedef enum SweepLeaseMode
 {
@@ -22,19 +24,35 @@ typedef enum SweepLeaseMode
 	LEASE_SHARED,
 } SweepLeaseMode;
 
-/* The lock tag of a lease; its key is hashed to 64 bits, classid and objid in pg_locks. */
-extern void sweep_lease_tag(LOCKTAG *tag, const char *key);
+/* The lock tag of a lease of a role; its key is hashed to 64 bits, classid and objid in pg_locks. */
+extern void sweep_lease_tag(LOCKTAG *tag, Oid role, const char *key);
 
 /*
- * Takes the lease for this process without waiting; false when another process holds it. Shares of a
+ * Takes the lease of the role of a job for this process without waiting; false when another process holds it. Shares of a
  * divided job hold it together (LEASE_SHARED): they keep others out, not each other.
  */
-extern bool sweep_lease_acquire(const char *key, SweepLeaseMode mode);
-extern void sweep_lease_give_back(const char *key, SweepLeaseMode mode);
-extern bool sweep_lease_is_held(const char *key, SweepLeaseMode mode);
+extern bool sweep_lease_acquire(Oid role, const char *key, SweepLeaseMode mode);
+extern void sweep_lease_give_back(Oid role, const char *key, SweepLeaseMode mode);
+extern bool sweep_lease_is_held(Oid role, const char *key, SweepLeaseMode mode);
+
+/* Whether sweep._lease_is_held() has said yes in this process since this was asked last. */
+extern bool sweep_lease_has_seen_held(void);
 
 /* Until the transaction ends: one dispatcher of a divided job at a time. False when there is another one. */
 extern bool sweep_lease_acquire_dispatch(const char *job);
+
+/*
+ * For this process, without waiting: one suspected message at a time in a database. A class of its own:
+ * sessions take leases.
+ */
+extern bool sweep_lease_acquire_suspects(void);
+extern void sweep_lease_give_back_suspects(void);
+
+/*
+ * Until the transaction ends: who works with a queue shares it (LEASE_SHARED), who drops it is alone. Waits for the
+ * others. False when the transaction has it already.
+ */
+extern bool sweep_lease_acquire_queue(int32 queue_id, SweepLeaseMode mode);
 
 /* The lock that says that a run is alive. */
 extern bool sweep_lease_acquire_run(int64 run_id);

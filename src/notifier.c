@@ -71,10 +71,9 @@ sweep_notifier_main(Datum arg)
 		proc_exit(0);
 	before_shmem_exit(leave, 0);
 	sweep_worker_begin();
-	sweep_worker_connect(args.database, InvalidOid);
+	sweep_worker_connect_engine(args.database);
 	sweep_worker_set("synchronous_commit", "off");
-	sweep_worker_set("default_transaction_read_only", "off");
-	sweep_worker_set("default_transaction_isolation", "read committed");
+	sweep_worker_set("lock_timeout", "1s");
 	sweep_worker_set("application_name", "pg_sweep notifier");
 	turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
 	while (!absent && pg_atomic_read_u32(&slot->leave) == 0)

@@ -14,7 +14,6 @@
 #include "consumer_shared.h"
 #include "launcher.h"
 #include "queue_shared.h"
-#include "secret.h"
 #include "settings.h"
 #include "shared.h"
 #include "utility.h"
@@ -40,7 +39,6 @@ _PG_init(void)
 		return;
 	/* A process of each run would load it anew, a fifth of the time until its first batch. */
 	load_file("$libdir/plpgsql", false);
-	sweep_secret_install_hook();
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_memory;
 	previous_startup_hook = shmem_startup_hook;

@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "lease.h"
 #include "queue_books.h"
 #include "queue_hold.h"
 
@@ -184,6 +185,8 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 Datum
 sweep_books_begin_sql(PG_FUNCTION_ARGS)
 {
+	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
+	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_SHARED);
 	sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_books_begin_statement();
 	PG_RETURN_VOID();
@@ -214,7 +217,7 @@ sweep_books_end_sql(PG_FUNCTION_ARGS)
 	SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
 
 	sweep_books_end_statement();
-	/* Nobody else works with a queue that is dropped: the table is locked. */
+	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
 	settle_prepared();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);

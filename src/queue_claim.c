@@ -31,9 +31,11 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
+#include "primary.h"
 #include "queue_books.h"
 #include "queue_end.h"
 #include "queue_hold.h"
+#include "queue_holder.h"
 #include "queue_search.h"
 #include "sql.h"
 
@@ -54,7 +56,10 @@ typedef struct Claim
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
 	bool		found_low;		/* others will soon find nothing, or not what has fallen due */
-	bool		short_of_holds;
+	Oid			role;			/* that claims */
+	bool		unlimited;		/* see quota.h */
+	int			room;			/* how many more its role may hold; under the lock */
+	SweepRefusal refusal;		/* why it gets no more */
 	ReturnSetInfo *result;
 	/* Taken and not yet delivered. */
 	int			taken;
@@ -65,6 +70,7 @@ typedef struct Claim
 
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static bool take(Claim *claim);
+static bool may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
 static int	take_one(Claim *claim, SweepQueueSlot *slot);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
@@ -73,7 +79,6 @@ static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
 static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
 static void put_off(const Claim *claim, const int *numbers, int count);
 static void log_shortage(void);
-static void refuse_lease(void);
 static void bury(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
 
@@ -104,6 +109,7 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 static void
 open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
+	sweep_primary_require("sweep.claim()");
 	PreventCommandIfReadOnly("sweep.claim()");
 	/* In a parallel worker nobody would tell us how the transaction ends. */
 	PreventCommandIfParallelMode("sweep.claim()");
@@ -119,6 +125,8 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
 				 errhint("max must be greater than zero.")));
 	claim->wanted = PG_GETARG_INT32(1);
+	claim->role = GetUserId();
+	claim->unlimited = sweep_quota_is_unlimited(claim->role);
 	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_interval_us(PG_GETARG_INTERVAL_P(2));
 	if (claim->visibility_us <= 0)
 		ereport(ERROR,
@@ -142,18 +150,18 @@ take(Claim *claim)
 	bool		short_of_slots;
 
 	claim->taken = 0;
-	claim->short_of_holds = false;
+	claim->refusal = REFUSED_NOT;
+	claim->room = 0;
 	sweep_books_make_room(1);
 	if (!pg_strong_random(random, sizeof(random)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
 	now = GetCurrentTimestamp();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
-	if (slot == NULL)
+	if (slot == NULL || !sweep_queue_adopt_slot(slot))
 	{
 		sweep_queue_unlock();
-		sweep_queue_refuse_slot(claim->queue);
-		return false;
+		sweep_queue_refuse_slot(claim->queue->name);
 	}
 	slot->used_at = now;
 	sweep_hold_expire(slot, now);
@@ -162,17 +170,17 @@ take(Claim *claim)
 		claim->lease = -1;
 	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
 	{
-		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
-		if (claim->lease < 0 && sweep_hold_reclaim())
-			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random);
+		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
+		if (claim->lease < 0 && sweep_hold_reclaim(InvalidOid))
+			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
 		new_lease = claim->lease >= 0;
-		claim->short_of_holds = !new_lease;
+		claim->refusal = new_lease ? REFUSED_NOT : REFUSED_ALL;
 		if (new_lease)
 			claim->id = sweep_queue_leases()[claim->lease].id;
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = take_one(claim, slot);
+		int			hold = may_take(claim, slot, now) ? take_one(claim, slot) : -1;
 
 		if (hold < 0)
 			break;
@@ -187,11 +195,30 @@ take(Claim *claim)
 		sweep_books_note_claim(&claim->id);
 	if (short_of_slots)
 		log_shortage();
-	if (claim->short_of_holds && claim->taken == 0 && claim->count == 0)
-		refuse_lease();
-	if (claim->short_of_holds)
+	if (claim->refusal != REFUSED_NOT && claim->taken == 0 && claim->count == 0)
+		sweep_holder_refuse(claim->role, claim->refusal);
+	if (claim->refusal != REFUSED_NOT)
 		claim->wanted = claim->count + claim->taken;
 	return claim->taken > 0;
+}
+
+/* Whether the role may have what there is; asked anew only when what it may hold is used up. */
+static bool
+may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
+{
+	int			holder = sweep_queue_leases()[claim->lease].holder;
+
+	if (claim->room > 0 || (slot->returned_first < 0 && slot->found_count == 0))
+		return true;
+	claim->refusal = sweep_holder_check(holder, claim->unlimited);
+	if (claim->refusal != REFUSED_NOT)
+	{
+		sweep_holder_expire(holder, now);
+		claim->refusal = sweep_holder_check(holder, claim->unlimited);
+	}
+	/* That nothing at all is left sweep_hold_take() says. */
+	claim->room = Max(sweep_holder_room(holder, claim->unlimited), 1);
+	return claim->refusal == REFUSED_NOT;
 }
 
 /* The hold of the next message, or -1. What was given back comes first. */
@@ -200,7 +227,8 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 {
 	int			hold = sweep_hold_take_returned(claim->lease);
 
-	while (hold < 0 && slot->found_count > 0)
+	/* What is blocked by its key counts as well. */
+	while (hold < 0 && slot->found_count > 0 && claim->room > 0)
 	{
 		const SweepFound *message = &slot->found[slot->found_first];
 
@@ -211,11 +239,12 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 			if (hold < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */
-				if (sweep_hold_reclaim())
+				if (sweep_hold_reclaim(InvalidOid))
 					continue;
-				claim->short_of_holds = true;
+				claim->refusal = REFUSED_ALL;
 				return -1;
 			}
+			claim->room--;
 		}
 		slot->found_first++;
 		slot->found_count--;
@@ -240,7 +269,7 @@ close_claim(Claim *claim)
 		SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
 
 		lease->expires_at = GetCurrentTimestamp() + claim->visibility_us;
-		slot->next_expiry = Min(slot->next_expiry, lease->expires_at);
+		sweep_queue_note_expiry(slot, lease->expires_at);
 		sweep_hold_end_lease(claim->lease);
 	}
 	sweep_queue_unlock();
@@ -370,9 +399,9 @@ put_off(const Claim *claim, const int *numbers, int count)
 		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
 		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
 
-		lease = sweep_hold_new_lease(slot, until, random);
-		if (lease < 0 && sweep_hold_reclaim())
-			lease = sweep_hold_new_lease(slot, until, random);
+		lease = sweep_hold_new_lease(slot, until, random, claim->role);
+		if (lease < 0 && sweep_hold_reclaim(InvalidOid))
+			lease = sweep_hold_new_lease(slot, until, random, claim->role);
 		for (int i = 0; i < count && lease >= 0; i++)
 			if (sweep_queue_holds()[claim->holds[numbers[i]]].lease == claim->lease)
 				sweep_hold_put_off(claim->holds[numbers[i]], lease);
@@ -381,7 +410,7 @@ put_off(const Claim *claim, const int *numbers, int count)
 	}
 	sweep_queue_unlock();
 	if (lease < 0)
-		refuse_lease();
+		sweep_holder_refuse(claim->role, REFUSED_ALL);
 }
 
 static void
@@ -395,20 +424,11 @@ log_shortage(void)
 }
 
 static void
-refuse_lease(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many messages are claimed"),
-			 errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.")));
-}
-
-static void
 bury(Claim *claim, int number)
 {
 	if (sweep_queue_begin_ending(&claim->id, claim->holds[number]))
 		(void) sweep_queue_bury(claim->messages, claim->queue, &claim->found[number], claim->attempts[number] - 1,
-								"the lease of its last delivery ran out");
+								sweep_queue_error("the lease of its last delivery ran out"));
 }
 
 /*

@@ -120,7 +120,9 @@ sweep_queue_begin_count(Oid relation, Snapshot snapshot)
 	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
 	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
 	entry->running_count = snapshot->xcnt;
-	memcpy(running_of(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
+	/* Without any there may be no array, and memcpy wants one even to copy nothing. */
+	if (snapshot->xcnt > 0)
+		memcpy(running_of(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
 	/* A snapshot does not list the transaction that took it. */
 	if (TransactionIdIsValid(own))
 		running_of(entry)[entry->running_count++] = own;

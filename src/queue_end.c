@@ -23,11 +23,13 @@
 #include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
 #include "compat.h"
+#include "primary.h"
 #include "queue_books.h"
 #include "queue_done.h"
 #include "queue_end.h"
@@ -54,7 +56,8 @@ static bool open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argumen
 static int	begin_ending(Ending *ending);
 static bool is_meant(const Ending *ending, int64 message_id);
 static bool remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot);
-static bool retry_message(const Ending *ending, const SweepHold *hold, Datum error, bool has_error);
+static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
+static bool retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error);
 static int64 backoff_us(const SweepQueue *queue, int attempts);
 static int	report(const Ending *ending, int done);
 static int	compare_int64(const void *left, const void *right);
@@ -103,28 +106,57 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 Datum
 sweep_queue_fail(PG_FUNCTION_ARGS)
 {
+	return fail(fcinfo, PG_ARGISNULL(1) ? NULL : sweep_queue_error(text_to_cstring(PG_GETARG_TEXT_PP(1))));
+}
+
+int
+sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids)
+{
+	LOCAL_FCINFO(fcinfo, 3);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 3, InvalidOid, NULL, NULL);
+	fcinfo->args[0] = (NullableDatum) {.value = UUIDPGetDatum(lease)};
+	fcinfo->args[1] = (NullableDatum) {.isnull = true};
+	fcinfo->args[2] = (NullableDatum) {.value = message_ids};
+	return DatumGetInt32(fail(fcinfo, error));
+}
+
+/* The arguments are those of sweep.fail, but for the error. */
+static Datum
+fail(FunctionCallInfo fcinfo, Jsonb *error)
+{
 	Ending		ending = {0};
 	int			failed = 0;
 
 	if (open_ending(&ending, fcinfo, 2, "sweep.fail()"))
 	{
 		int			count = begin_ending(&ending);
-		bool		has_error = !PG_ARGISNULL(1);
-		Datum		error = has_error ? PG_GETARG_DATUM(1) : (Datum) 0;
 
 		for (int i = 0; i < count; i++)
 		{
 			const SweepHold *hold = &ending.held[i];
 
 			if (hold->attempts >= ending.queue.max_attempts
-				? sweep_queue_bury(ending.messages, &ending.queue, &hold->message, hold->attempts,
-								   has_error ? TextDatumGetCString(error) : NULL)
-				: retry_message(&ending, hold, error, has_error))
+				? sweep_queue_bury(ending.messages, &ending.queue, &hold->message, hold->attempts, error)
+				: retry_message(&ending, hold, error))
 				failed++;
 		}
 	}
 	sweep_queue_close(ending.messages);
 	PG_RETURN_INT32(report(&ending, failed));
+}
+
+Jsonb *
+sweep_queue_error(char *message)
+{
+	JsonbParseState *state = NULL;
+	JsonbValue	key = {.type = jbvString, .val.string = {.val = "message", .len = strlen("message")}};
+	JsonbValue	value = {.type = jbvString, .val.string = {.val = message, .len = strlen(message)}};
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	pushJsonbValue(&state, WJB_KEY, &key);
+	pushJsonbValue(&state, WJB_VALUE, &value);
+	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
 /* SQL: sweep.release(lease uuid, message_ids bigint[]) RETURNS int */
@@ -179,7 +211,7 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		if (lease != NULL)
 		{
 			lease->expires_at = GetCurrentTimestamp() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
-			sweep_queue_slot(lease->slot)->next_expiry = Min(sweep_queue_slot(lease->slot)->next_expiry, lease->expires_at);
+			sweep_queue_note_expiry(sweep_queue_slot(lease->slot), lease->expires_at);
 			held = lease->hold_count;
 		}
 		sweep_queue_unlock();
@@ -196,6 +228,7 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	const SweepQueue *queue;
 	int32		queue_id = 0;
 
+	sweep_primary_require(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	sweep_queue_require_memory(name);
@@ -326,19 +359,20 @@ remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTa
 
 /* Puts the message off; false when its row is gone. */
 static bool
-retry_message(const Ending *ending, const SweepHold *hold, Datum error, bool has_error)
+retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error)
 {
 	int16		lane = (int16) (SWEEP_LANE_PRIORITY(hold->message.lane) + SWEEP_LANE_DELAYED);
 	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, hold->attempts);
 	Datum		values[] = {
 		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(hold->message.lane), Int64GetDatum(hold->message.message_id),
-		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX)), error
+		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX)),
+		PointerGetDatum(error)
 	};
 	uint64		updated;
 
 	sweep_sql_begin_call();
 	sweep_books_begin_statement();
-	updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, has_error ? "       " : "      n");
+	updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n");
 	sweep_books_end_statement();
 	sweep_sql_end_call();
 	if (updated > 0)
@@ -363,13 +397,13 @@ backoff_us(const SweepQueue *queue, int attempts)
 }
 
 bool
-sweep_queue_bury(Relation messages, const SweepQueue *queue, const SweepFound *message, int attempts, const char *error)
+sweep_queue_bury(Relation messages, const SweepQueue *queue, const SweepFound *message, int attempts, Jsonb *error)
 {
 	SweepQueueChange *change = sweep_books_open(RelationGetRelid(messages), queue->queue_id);
 	Datum		values[] = {
 		Int32GetDatum(queue->queue_id), Int16GetDatum(message->lane), Int64GetDatum(message->message_id),
 		Int16GetDatum((int16) SWEEP_LANE_PRIORITY(message->lane)), Int16GetDatum((int16) Min(attempts, PG_INT16_MAX)),
-		error != NULL ? CStringGetTextDatum(error) : (Datum) 0
+		PointerGetDatum(error)
 	};
 	uint64		buried;
 

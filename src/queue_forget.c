@@ -13,6 +13,8 @@
 #include "queue_hold.h"
 #include "settings.h"
 
+static void hold_again(SweepHold *hold);
+
 void
 sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
 {
@@ -78,7 +80,15 @@ sweep_hold_settle_ending(int number, bool committed)
 	if (committed)
 		sweep_hold_free(number);
 	else
-		hold->state = HOLD_HELD;
+		hold_again(hold);
+}
+
+/* Its lease may have run out, and been stepped over for that, while the message was being ended. */
+static void
+hold_again(SweepHold *hold)
+{
+	hold->state = HOLD_HELD;
+	sweep_queue_note_expiry(sweep_queue_slot(hold->slot), sweep_queue_leases()[hold->lease].expires_at);
 }
 
 void
@@ -100,7 +110,7 @@ sweep_hold_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committ
 			if (committed)
 				sweep_hold_free(number);
 			else
-				hold->state = HOLD_HELD;
+				hold_again(hold);
 		}
 	}
 }

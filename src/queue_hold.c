@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "queue_hold.h"
+#include "queue_holder.h"
 #include "queue_memory.h"
 #include "settings.h"
 
@@ -58,7 +59,7 @@ sweep_hold_initialize(void)
 }
 
 int
-sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random)
+sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role)
 {
 	int			number = sweep_queue_memory()->shared->free_lease;
 	SweepQueueLease *lease = &sweep_queue_leases()[number];
@@ -71,13 +72,15 @@ sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *
 	lease->slot = sweep_queue_slot_number(slot);
 	lease->hold_first = lease->hold_last = -1;
 	lease->hold_count = 0;
+	lease->holder = sweep_holder_find(role);
+	sweep_holder_count_lease(lease->holder, 1);
 	lease->expires_at = expires_at;
 	lease->previous = -1;
 	lease->next = slot->lease_first;
 	if (lease->next >= 0)
 		sweep_queue_leases()[lease->next].previous = number;
 	slot->lease_first = number;
-	slot->next_expiry = Min(slot->next_expiry, expires_at);
+	sweep_queue_note_expiry(slot, expires_at);
 	return number;
 }
 
@@ -110,6 +113,7 @@ sweep_hold_end_lease(int number)
 	if (lease->next >= 0)
 		sweep_queue_leases()[lease->next].previous = lease->previous;
 	lease->slot = -1;
+	sweep_holder_count_lease(lease->holder, -1);
 	lease->next = sweep_queue_memory()->shared->free_lease;
 	sweep_queue_memory()->shared->free_lease = number;
 }
@@ -221,6 +225,7 @@ sweep_hold_block_by_key(int number)
 	SweepHold  *hold = &sweep_queue_holds()[number];
 	SweepQueueSlot *slot = sweep_queue_slot(hold->slot);
 	int			other = *key_bucket_of(hold->slot, hold->message.key_hash);
+	int			holder = hold->holder;
 
 	while (other >= 0 && (other == number || sweep_queue_holds()[other].state == HOLD_BLOCKED ||
 						  sweep_queue_holds()[other].slot != hold->slot ||
@@ -228,7 +233,10 @@ sweep_hold_block_by_key(int number)
 		other = sweep_queue_holds()[other].key_next;
 	if (other < 0)
 		return false;
+	/* It goes on counting as that of whoever has claimed it: nobody else can have its place. */
+	sweep_holder_count_message(holder, 1);
 	unlink_hold(number);
+	hold->holder = holder;
 	hold->state = HOLD_BLOCKED;
 	hold->attempts--;
 	hold->previous = -1;
@@ -281,17 +289,17 @@ sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now)
 		SweepQueueLease *lease = &sweep_queue_leases()[number];
 
 		next = lease->next;
-		/* One that is just being acknowledged is looked at again when that has failed. */
+		/* What is being ended stays with its lease; if that fails it is noted again, see queue_forget.c. */
 		if (lease->expires_at > now)
 			next_expiry = Min(next_expiry, lease->expires_at);
-		else if (sweep_hold_give_back_lease(number) == 0 && lease->slot >= 0)
-			next_expiry = Min(next_expiry, now + USECS_PER_SEC);
+		else
+			(void) sweep_hold_give_back_lease(number);
 	}
 	slot->next_expiry = next_expiry;
 }
 
 bool
-sweep_hold_reclaim(void)
+sweep_hold_reclaim(Oid role)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		reclaimed = false;
@@ -300,7 +308,7 @@ sweep_hold_reclaim(void)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(i);
 
-		if (slot->generation == 0)
+		if (slot->generation == 0 || (OidIsValid(role) && slot->role != role))
 			continue;
 		sweep_hold_expire(slot, now);
 		if (slot->returned_first < 0)
@@ -340,6 +348,8 @@ link_last(SweepQueueLease *lease, int number)
 		lease->hold_first = number;
 	lease->hold_last = number;
 	lease->hold_count++;
+	hold->holder = lease->holder;
+	sweep_holder_count_message(hold->holder, 1);
 	sweep_queue_slot(hold->slot)->held[SWEEP_LANE_IS_DELAYED(hold->message.lane)]++;
 }
 
@@ -369,6 +379,9 @@ unlink_hold(int number)
 	}
 	else if (hold->state == HOLD_RETURNED)
 		slot->returned_count--;
+	if (hold->holder >= 0)
+		sweep_holder_count_message(hold->holder, -1);
+	hold->holder = -1;
 	hold->lease = -1;
 }
 

@@ -12,8 +12,8 @@
 /* Makes the lists of free entries; while the server starts. */
 extern void sweep_hold_initialize(void);
 
-/* A new lease without messages, or -1 when there are too many. random: its name but for four bytes. */
-extern int	sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random);
+/* A new lease without messages, or -1 when there are too many. random: its name but for four bytes; role: who claims. */
+extern int	sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role);
 
 /* The lease of this name in this database, or NULL; a shared lock is enough. */
 extern SweepQueueLease *sweep_hold_find_lease(const pg_uuid_t *id);
@@ -50,9 +50,10 @@ extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
 
 /*
  * Makes room: what was given back, and what leases held that have run out, of whatever queue and
- * database, is forgotten, and those queues are looked at from their start. False when there was nothing.
+ * database, is forgotten, and those queues are looked at from their start. Only of queues in whose slots this
+ * role is, if one is given. False when there was nothing.
  */
-extern bool sweep_hold_reclaim(void);
+extern bool sweep_hold_reclaim(Oid role);
 
 /* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
 extern void sweep_hold_drop_all(SweepQueueSlot *slot, bool ending);

@@ -31,6 +31,21 @@ typedef struct SweepPreparedChange
 	SweepQueueChange change;
 } SweepPreparedChange;
 
+/* Who has claimed how many messages, see queue_holder.c. */
+typedef struct SweepQueueHolder
+{
+	Oid			database;		/* InvalidOid = of the role, in all of them */
+	Oid			role;			/* InvalidOid = of the database, all of them */
+	int			of_role;		/* of a role in a database: the entry of the role */
+	int			of_database;	/* ... and that of the database */
+	int			leases;
+	int			messages;		/* held, or blocked by another one with their key */
+	TimestampTz expired_at;		/* when leases were last looked at for it */
+} SweepQueueHolder;
+
+/* Roles that hold messages at a time and are told apart. */
+#define SWEEP_HOLDERS 1024
+
 typedef struct SweepQueueShared
 {
 	uint32		generation;
@@ -40,6 +55,9 @@ typedef struct SweepQueueShared
 	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
 	TimestampTz shortage_noted_at;
 	pg_atomic_uint32 prepared_count;
+	int			held_count;		/* sum of the messages of all holders */
+	int			holder_count;	/* the last entry that was ever used */
+	SweepQueueHolder holders[SWEEP_HOLDERS];
 	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];
 } SweepQueueShared;
 

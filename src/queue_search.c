@@ -81,9 +81,10 @@ static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQu
 static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(Search *search);
-static void drop_held(Search *search, SweepQueueSlot *slot);
+static void drop_held(Search *search, const SweepQueueSlot *slot);
 static void append_found(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
+static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
 static void search_lane(Search *search, int lane);
 static void add_found(Search *search, HeapTuple tuple);
 static bool can_be_claimed(HeapTuple tuple, bool frees_key, bool freed);
@@ -217,8 +218,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 	if (slot == NULL)
 	{
 		sweep_queue_unlock();
-		sweep_queue_refuse_slot(search->queue);
-		return false;
+		sweep_queue_refuse_slot(search->queue->name);
 	}
 	search->generation = slot->generation;
 	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
@@ -276,7 +276,7 @@ end_search(Search *search)
 
 /* Not what is held already, or was. All at once, not when each is read: that would take the lock for each. */
 static void
-drop_held(Search *search, SweepQueueSlot *slot)
+drop_held(Search *search, const SweepQueueSlot *slot)
 {
 	int			kept = 0;
 
@@ -318,6 +318,7 @@ search_due(Search *search)
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;
+	TimestampTz first_due = search->due_from;
 
 	search->next_due = SWEEP_NOTHING_DUE;
 	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(search->queue->queue_id));
@@ -328,13 +329,7 @@ search_due(Search *search)
 		TimestampTz due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
 
 		CHECK_FOR_INTERRUPTS();
-		if (due_at > search->now)
-		{
-			search->next_due = search->due_from = due_at;
-			break;
-		}
-		/* Half of the room, so that delayed messages cannot hold up those of a higher priority. */
-		if (search->count >= search->room / 2)
+		if (due_at > search->now || has_enough_due(search, due_at, first_due))
 		{
 			search->next_due = search->due_from = due_at;
 			break;
@@ -344,6 +339,28 @@ search_due(Search *search)
 	}
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
+}
+
+/*
+ * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
+ * at the due time that this one came to. If that is where it began, all that it has found are due at the same
+ * moment, and the next search would find the same: so what is held already does not count then.
+ */
+static bool
+has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
+{
+	const SweepQueueSlot *slot;
+
+	if (search->count < search->room / 2)
+		return false;
+	if (due_at > first_due)
+		return true;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL)
+		drop_held(search, slot);
+	sweep_queue_unlock();
+	return search->count > 0;
 }
 
 static void
@@ -455,13 +472,4 @@ column_int64(Relation messages, HeapTuple tuple, int column)
 	bool		is_null;
 
 	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
-}
-
-void
-sweep_queue_refuse_slot(const SweepQueue *queue)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("queue \"%s\" cannot be claimed from: too many queues are in use", queue->name),
-			 errhint("Increase pg_sweep.max_queues and restart the server.")));
 }

@@ -21,7 +21,4 @@ extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int w
  */
 extern void sweep_queue_note_prepared_transactions(Oid relation);
 
-/* Raises an error: a queue found no place in shared memory. */
-extern void sweep_queue_refuse_slot(const SweepQueue *queue);
-
 #endif							/* SWEEP_QUEUE_SEARCH_H */

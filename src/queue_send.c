@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "primary.h"
 #include "queue_key.h"
 #include "queue_send.h"
 #include "queue_table.h"
@@ -81,7 +82,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 	if (keys != NULL && count_elements(keys) != count_elements(payloads))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%d keys for %d payloads", count_elements(keys), count_elements(payloads)),
+				 errmsg("number of keys (%d) differs from number of payloads (%d)", count_elements(keys), count_elements(payloads)),
 				 errhint("Give one key for each payload, NULL where a message has none, or no keys at all.")));
 	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &shipment.payloads, &nulls, &shipment.count);
 	for (int i = 0; i < shipment.count; i++)
@@ -111,6 +112,7 @@ open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argume
 	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
 
+	sweep_primary_require(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	if (PG_ARGISNULL(0))

@@ -20,6 +20,7 @@
 #include "consumer_shared.h"
 #include "queue_hold.h"
 #include "queue_memory.h"
+#include "quota.h"
 #include "settings.h"
 #include "shared.h"
 
@@ -31,10 +32,14 @@
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
-static SweepQueueSlot *find_free_slot(void);
+static SweepQueueSlot *get_slot(Oid relation, int32 queue_id, Oid role);
+static SweepQueueSlot *find_free_slot(Oid role, SweepRefusal *refusal);
+static SweepRefusal check_slots(Oid role);
+static void count_slots(Oid role, SweepUse *use);
 static void drop_slot(SweepQueueSlot *slot);
+static void tell_waiting(const SweepQueueSlot *slot);
 static void flush_found(SweepQueueSlot *slot);
-static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id);
+static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role);
 static void apply_foreign_change(const SweepQueueChange *change);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
 
@@ -62,13 +67,37 @@ sweep_queue_find_slot(Oid relation, int32 queue_id)
 SweepQueueSlot *
 sweep_queue_get_slot(Oid relation, int32 queue_id)
 {
+	return get_slot(relation, queue_id, GetUserId());
+}
+
+SweepQueueSlot *
+sweep_queue_get_slot_of_nobody(Oid relation, int32 queue_id)
+{
+	return get_slot(relation, queue_id, InvalidOid);
+}
+
+bool
+sweep_queue_adopt_slot(SweepQueueSlot *slot)
+{
+	if (!OidIsValid(slot->role) && check_slots(GetUserId()) == REFUSED_ROLE)
+		return false;
+	if (!OidIsValid(slot->role))
+		slot->role = GetUserId();
+	return true;
+}
+
+static SweepQueueSlot *
+get_slot(Oid relation, int32 queue_id, Oid role)
+{
 	SweepQueueSlot *slot = sweep_queue_find_slot(relation, queue_id);
+	SweepRefusal refusal;
 
 	if (slot != NULL)
 		return slot;
-	slot = find_free_slot();
-	if (slot == NULL && sweep_hold_reclaim())
-		slot = find_free_slot();
+	slot = find_free_slot(role, &refusal);
+	/* Who has his share makes room among his own: the others' queues need not be looked at from their start. */
+	if (slot == NULL && sweep_hold_reclaim(refusal == REFUSED_ROLE ? role : InvalidOid))
+		slot = find_free_slot(role, &refusal);
 	if (slot != NULL)
 	{
 		/* The counters of the queue that was there are lost. */
@@ -78,7 +107,7 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 			if (slot->used_at > GetCurrentTimestamp() - IN_USE_US)
 				sweep_queue_memory()->shared->short_of_slots = true;
 		}
-		initialize_slot(slot, relation, queue_id);
+		initialize_slot(slot, relation, queue_id, role);
 	}
 	return slot;
 }
@@ -95,26 +124,81 @@ sweep_queue_take_shortage(TimestampTz now)
 	return true;
 }
 
-/* A free one, or that of an idle queue that was not used for the longest time. */
+/*
+ * A free one, or that of an idle queue that was not used for the longest time. Who has his share of them
+ * gets one of his own, so that nobody can take more than that from the others. Nothing can be looked up here,
+ * for a commit may be what needs it; whoever uses queues was asked about before.
+ */
 static SweepQueueSlot *
-find_free_slot(void)
+find_free_slot(Oid role, SweepRefusal *refusal)
 {
 	SweepQueueSlot *slot = NULL;
 
+	*refusal = check_slots(role);
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
 		SweepQueueSlot *candidate = sweep_queue_slot(i);
 
-		if (candidate->generation == 0)
-		{
-			slot = candidate;
-			break;
-		}
-		if (candidate->lease_first < 0 && candidate->returned_first < 0 && candidate->blocked_first < 0 &&
-			candidate->waiters == 0 && (slot == NULL || candidate->used_at < slot->used_at))
+		if (candidate->generation == 0 && *refusal == REFUSED_NOT)
+			return candidate;
+		if (candidate->generation == 0 || candidate->lease_first >= 0 || candidate->returned_first >= 0 ||
+			candidate->blocked_first >= 0 || candidate->waiters > 0 ||
+			(*refusal == REFUSED_ROLE && candidate->role != role) ||
+			(*refusal == REFUSED_DATABASE && candidate->database != MyDatabaseId))
+			continue;
+		if (slot == NULL || candidate->used_at < slot->used_at)
 			slot = candidate;
 	}
 	return slot;
+}
+
+/* Who only counts has no share. */
+static SweepRefusal
+check_slots(Oid role)
+{
+	SweepUse	use;
+
+	count_slots(role, &use);
+	return sweep_quota_check(&use, sweep_max_queues, !OidIsValid(role) || sweep_quota_is_known_unlimited(role));
+}
+
+static void
+count_slots(Oid role, SweepUse *use)
+{
+	memset(use, 0, sizeof(*use));
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		const SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation == 0)
+			continue;
+		use->all++;
+		use->of_role += slot->role == role;
+		use->of_database += slot->database == MyDatabaseId;
+	}
+}
+
+void
+sweep_queue_refuse_slot(const char *name)
+{
+	Oid			role = GetUserId();
+	char	   *role_name = GetUserNameFromId(role, true);
+	bool		unlimited = sweep_quota_is_unlimited(role);
+	SweepUse	use;
+	SweepRefusal refusal;
+
+	sweep_queue_lock(LW_SHARED);
+	count_slots(role, &use);
+	sweep_queue_unlock();
+	refusal = sweep_quota_check(&use, sweep_max_queues, unlimited);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("queue \"%s\" cannot be claimed from: too many queues are in use", name),
+			 errdetail("Role \"%s\" uses %d and this database %d of %d queues; %d are in use in all.",
+					   role_name ? role_name : "", use.of_role, use.of_database, sweep_max_queues, use.all),
+			 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
+			 errhint("Acknowledge what is claimed from another queue, or raise %s.", sweep_quota_setting(refusal, NULL)) :
+			 errhint("Increase pg_sweep.max_queues and restart the server.")));
 }
 
 /* The queue is gone; those who wait for its messages are told so when they look. */
@@ -140,13 +224,14 @@ sweep_queue_forget_database(Oid database)
 }
 
 static void
-initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id)
+initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role)
 {
 	memset(slot, 0, sizeof(*slot));
 	slot->generation = ++sweep_queue_memory()->shared->generation;
 	slot->database = MyDatabaseId;
 	slot->relation = relation;
 	slot->queue_id = queue_id;
+	slot->role = role;
 	slot->used_at = GetCurrentTimestamp();
 	slot->lease_first = slot->returned_first = slot->returned_last = slot->blocked_first = -1;
 	slot->next_expiry = SWEEP_NOTHING_DUE;
@@ -186,6 +271,7 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 		slot->position[i] = slot->low[i] = PG_INT64_MIN;
 	slot->due_from = slot->due_low = slot->next_due = PG_INT64_MIN;
 	slot->found_count = 0;
+	tell_waiting(slot);
 }
 
 /* Puts what was found and not claimed back behind the positions. */
@@ -214,9 +300,31 @@ flush_found(SweepQueueSlot *slot)
 void
 sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 {
+	bool		earlier = due_at < Min(slot->next_due, slot->next_expiry);
+
 	slot->due_from = Min(slot->due_from, due_at);
 	slot->due_low = Min(slot->due_low, due_at);
 	slot->next_due = Min(slot->next_due, due_at);
+	if (earlier)
+		tell_waiting(slot);
+}
+
+void
+sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at)
+{
+	bool		earlier = expires_at < Min(slot->next_due, slot->next_expiry);
+
+	slot->next_expiry = Min(slot->next_expiry, expires_at);
+	if (earlier)
+		tell_waiting(slot);
+}
+
+/* They stay in the list: they look, and sleep on until there is something. */
+static void
+tell_waiting(const SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+		sweep_shared_wake(slot->waiting[i]);
 }
 
 bool
@@ -233,7 +341,6 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	SweepQueueSlot *slot;
 	int			last_lane;
 	int64		arrived = change->sent;
-	bool		due_earlier;
 
 	if (change->queue_id == 0)
 	{
@@ -271,7 +378,6 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 		slot->low[lane] = Min(slot->low[lane], change->low[lane]);
 	}
 	slot->pending |= change->lanes;
-	due_earlier = change->first_due < slot->next_due;
 	sweep_queue_note_due(slot, change->first_due);
 	if (sweep_queue_count_wants(change->relation, xid))
 	{
@@ -290,8 +396,7 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 		slot->news = true;
 		sweep_consumer_shared_wake_notifier(slot->database);
 	}
-	/* Somebody must know when it is due. */
-	sweep_queue_wake(slot, Max(arrived, due_earlier ? 1 : 0));
+	sweep_queue_wake(slot, arrived);
 }
 
 /* Somebody else has written to the table, or dropped it: nothing is known of any queue of the database. */
@@ -332,22 +437,32 @@ sweep_queue_wake(SweepQueueSlot *slot, int64 count)
 static void
 add_to_rate(SweepRate *rate, int64 count, TimestampTz now)
 {
-	rate->total += count;
-	if (now - rate->since >= RATE_PERIOD_US)
+	TimestampTz elapsed = now - rate->since;
+
+	if (elapsed >= 2 * RATE_PERIOD_US)
 	{
-		rate->per_second = sweep_queue_rate(rate, now);
 		rate->since = now;
-		rate->total_since = rate->total;
+		rate->count = rate->count_before = 0;
 	}
+	else if (elapsed >= RATE_PERIOD_US)
+	{
+		rate->since += RATE_PERIOD_US;
+		rate->count_before = rate->count;
+		rate->count = 0;
+	}
+	rate->count += count;
 }
 
 double
 sweep_queue_rate(const SweepRate *rate, TimestampTz now)
 {
-	double		seconds = (double) (now - rate->since) / USECS_PER_SEC;
+	double		periods = (double) (now - rate->since) / RATE_PERIOD_US;
+	double		count = 0;
 
-	/* A period that has just begun says little: then the one before it. */
-	if (seconds < 2 && rate->per_second > 0)
-		return rate->per_second;
-	return (double) (rate->total - rate->total_since) / Max(seconds, 0.1);
+	/* What remains of a period within the last ten seconds, as if it had been spread evenly. */
+	if (periods < 1)
+		count = (double) rate->count + (double) rate->count_before * (1 - Max(periods, 0));
+	else if (periods < 2)
+		count = (double) rate->count * (2 - periods);
+	return count * USECS_PER_SEC / RATE_PERIOD_US;
 }

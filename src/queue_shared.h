@@ -50,13 +50,12 @@ typedef struct SweepFound
 	uint32		key_hash;		/* 0 = no key */
 } SweepFound;
 
-/* Counts, and how many per second over the last while. */
+/* Counts of the present period and of the one before it, see sweep_queue_rate. */
 typedef struct SweepRate
 {
-	int64		total;
-	int64		total_since;	/* at since */
-	TimestampTz since;
-	double		per_second;		/* in the period before since */
+	TimestampTz since;			/* begin of the present period */
+	int64		count;
+	int64		count_before;
 } SweepRate;
 
 /*
@@ -71,6 +70,7 @@ typedef struct SweepQueueSlot
 	Oid			database;
 	Oid			relation;		/* sweep.queue_message: another one after DROP EXTENSION */
 	int32		queue_id;
+	Oid			role;			/* that used the queue when it was given the slot; InvalidOid = nobody yet */
 	TimestampTz used_at;
 	uint32		pending;		/* bit per lane: there may be messages from its position on */
 	int64		position[SWEEP_LANES];
@@ -83,7 +83,7 @@ typedef struct SweepQueueSlot
 	int			found_count;
 	SweepFound	found[SWEEP_QUEUE_FOUND];
 	int			lease_first;	/* list of its leases; -1 = none */
-	TimestampTz next_expiry;	/* no lease ends before */
+	TimestampTz next_expiry;	/* no lease that holds something ends before, but for what is being ended */
 	int			returned_first; /* list of holds without lease; -1 = none */
 	int			returned_last;
 	int			returned_count;
@@ -120,6 +120,7 @@ typedef struct SweepHold
 	SweepHoldState state;
 	int			slot;
 	int			lease;			/* -1 = none */
+	int			holder;			/* whose it is, while it is held or blocked; else -1 */
 	int			previous;		/* of the lease, or of the list of returned ones */
 	int			next;
 	int			hash_next;
@@ -139,6 +140,7 @@ typedef struct SweepQueueLease
 	int			hold_first;
 	int			hold_last;
 	int			hold_count;
+	int			holder;			/* who has claimed, see queue_holder.h */
 	TimestampTz expires_at;
 } SweepQueueLease;
 
@@ -177,8 +179,18 @@ extern void sweep_queue_unlock(void);
 /* The slot of a queue of this database, or NULL; a shared lock is enough. */
 extern SweepQueueSlot *sweep_queue_find_slot(Oid relation, int32 queue_id);
 
-/* The same; takes a free slot, or that of an idle queue, when it has none. NULL when all are busy. */
+/*
+ * The same; takes a free slot, or that of an idle queue, when it has none. NULL when all are busy, or those
+ * that the current user or the database may use.
+ */
 extern SweepQueueSlot *sweep_queue_get_slot(Oid relation, int32 queue_id);
+
+/* The same for whoever only counts: the slot is nobody's until a claim makes it that of its role. False when that has its share. */
+extern SweepQueueSlot *sweep_queue_get_slot_of_nobody(Oid relation, int32 queue_id);
+extern bool sweep_queue_adopt_slot(SweepQueueSlot *slot);
+
+/* Raises the error that says who uses how many slots; name is that of the queue. Do not hold the lock. */
+pg_noreturn extern void sweep_queue_refuse_slot(const char *name);
 
 /* Whether queues in use had to give way to others: once, and once a minute at most. */
 extern bool sweep_queue_take_shortage(TimestampTz now);
@@ -192,7 +204,7 @@ extern ConditionVariable *sweep_queue_searched(const SweepQueueSlot *slot);
 /* A database that was dropped: forgets its queues and prepared transactions. */
 extern void sweep_queue_forget_database(Oid database);
 
-/* Has the next search begin at the start; what is held stays held. */
+/* Has the next search begin at the start, and those who wait look; what is held stays held. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
 
 /*
@@ -201,8 +213,12 @@ extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
  */
 extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now);
 
-/* Something is due at that time. */
+/*
+ * Something is due at that time; a lease ends. Those who wait for messages sleep no longer than that: each of
+ * them knows, so that it does not matter who of them goes away.
+ */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
+extern void sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at);
 
 /* Applies what the transaction xid of this database did; xid as of now, not yet recycled. */
 extern void sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
@@ -210,6 +226,7 @@ extern void sweep_queue_apply_change(const SweepQueueChange *change, FullTransac
 /* Wakes up to count processes that wait for messages of the queue: each once, those that wait longest first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
+/* How many per second, over the last ten seconds. */
 extern double sweep_queue_rate(const SweepRate *rate, TimestampTz now);
 
 /*

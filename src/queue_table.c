@@ -4,8 +4,9 @@
  *
  * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
  * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
- * drops a queue takes a lock on sweep.queue_message that conflicts with that of senders, and the
- * invalidation arrives with the lock, so no message is sent to a queue that is gone.
+ * works with a queue shares a lock of that queue until his transaction ends, and who drops it has that lock
+ * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
+ * lock of a table: who drops a queue and does not commit keeps nobody from another one.
  *
  * The table of messages is read and written without SQL (queue_insert.c, queue_search.c, queue_end.c): a
  * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
@@ -20,18 +21,24 @@
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "lease.h"
 #include "queue_table.h"
+#include "quota.h"
+#include "role.h"
 #include "sql.h"
+
+/* Looks at a queue that is changed again and again, before we give up. */
+#define MOST_REFUSALS 10
 
 static HTAB *queues = NULL;
 static MemoryContext queues_context = NULL;
@@ -39,12 +46,16 @@ static bool queues_valid = false;
 static Oid	queues_relation = InvalidOid;	/* sweep.queue */
 
 static void forget_queues(Datum arg, Oid relation);
+static void forget_roles(Datum arg, int cache, uint32 hash);
 static void prepare_cache(void);
 static SweepQueue *load_queue(text *name);
+static bool keep_queue(int32 queue_id);
 static bool may(const SweepQueue *queue, SweepQueueRight right);
-static void refuse(text *name, SweepQueueRight right);
+static void ask_again(text *name, SweepQueueRight right, int refusals);
+static void refuse_work(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_queue_note_change);
+PG_FUNCTION_INFO_V1(sweep_queue_lock_to_drop);
 
 Oid
 sweep_queue_relation(void)
@@ -70,27 +81,36 @@ sweep_queue_open(void)
 void
 sweep_queue_close(Relation messages)
 {
-	/* The lock is kept: it is what sweep.drop_queue waits for. */
 	table_close(messages, NoLock);
 }
 
 const SweepQueue *
 sweep_queue_find(text *name, SweepQueueRight right)
 {
-	SweepQueue *queue = NULL;
+	SweepQueue *queue;
+	int			refusals = 0;
 
-	prepare_cache();
-	if (VARSIZE_ANY_EXHDR(name) < NAMEDATALEN)
+	/* The commit may have to know, and cannot ask. */
+	(void) sweep_quota_is_unlimited(GetUserId());
+	do
 	{
-		char		key[NAMEDATALEN] = {0};
+		queue = NULL;
+		prepare_cache();
+		if (VARSIZE_ANY_EXHDR(name) < NAMEDATALEN)
+		{
+			char		key[NAMEDATALEN] = {0};
 
-		memcpy(key, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
-		queue = hash_search(queues, key, HASH_FIND, NULL);
-		if (queue == NULL)
-			queue = load_queue(name);
-	}
-	if (queue == NULL || !may(queue, right))
-		refuse(name, right);
+			memcpy(key, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+			queue = hash_search(queues, key, HASH_FIND, NULL);
+			if (queue == NULL)
+				queue = load_queue(name);
+		}
+		if (queue == NULL || !may(queue, right))
+		{
+			ask_again(name, right, ++refusals);
+			queue = NULL;
+		}
+	} while (queue == NULL || !keep_queue(queue->queue_id));
 	return queue;
 }
 
@@ -114,13 +134,30 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 			break;
 		}
 	}
-	if (queue != NULL && may(queue, right))
+	if (queue != NULL && may(queue, right) && keep_queue(queue_id))
 		return queue;
 	sweep_sql_begin_call();
 	if (sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0)
 		name = sweep_sql_text(1, context);
 	sweep_sql_end_call();
 	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
+}
+
+/* Keeps the queue from being dropped until the transaction ends. False when what is known of it is no longer true. */
+static bool
+keep_queue(int32 queue_id)
+{
+	if (sweep_lease_acquire_queue(queue_id, LEASE_SHARED))
+		AcceptInvalidationMessages();
+	return queues_valid;
+}
+
+/* SQL: sweep._lock_queue(queue_id) RETURNS void: waits until nobody works with the queue, and keeps everybody from it */
+Datum
+sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
+{
+	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_ALONE);
+	PG_RETURN_VOID();
 }
 
 /* SQL: a trigger after every statement that changes sweep.queue */
@@ -143,6 +180,12 @@ forget_queues(Datum arg, Oid relation)
 }
 
 static void
+forget_roles(Datum arg, int cache, uint32 hash)
+{
+	queues_valid = false;
+}
+
+static void
 prepare_cache(void)
 {
 	HASHCTL		control = {0};
@@ -150,6 +193,8 @@ prepare_cache(void)
 	if (queues_context == NULL)
 	{
 		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
+		/* The names of roles were resolved. */
+		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
 		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
 	}
 	if (queues_valid)
@@ -172,11 +217,17 @@ load_queue(text *name)
 	SweepQueue *queue = NULL;
 	char	   *key = text_to_cstring(name);
 
+	uint64		count;
+
 	sweep_sql_begin_call();
-	if (sweep_sql_execute(SWEEP_SQL_READ_QUEUE, &value, NULL) > 0)
+	/* Executing it may have read invalidations, and what was read may be from before them. */
+	do
 	{
-		/* Executing it may have read invalidations. */
 		prepare_cache();
+		count = sweep_sql_execute(SWEEP_SQL_READ_QUEUE, &value, NULL);
+	} while (!queues_valid);
+	if (count > 0)
+	{
 		read.queue_id = sweep_sql_int32(1);
 		read.owner = sweep_sql_oid(2);
 		read.visibility_us = sweep_sql_interval_us(3, 0);
@@ -199,29 +250,43 @@ may(const SweepQueue *queue, SweepQueueRight right)
 	Oid			user = GetUserId();
 	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
 	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
-	Oid			admin;
 
-	if (is_member_of_role(user, queue->owner))
+	if (sweep_role_acts_for(user, queue->owner))
 		return true;
 	for (int i = 0; i < count; i++)
-		if (is_member_of_role(user, roles[i]))
+		if (sweep_role_acts_for(user, roles[i]))
 			return true;
-	admin = get_role_oid("sweep_admin", true);
-	return OidIsValid(admin) && is_member_of_role(user, admin);
+	return sweep_role_is(user, "sweep_admin");
 }
 
-/* The error is that of the SQL function that everything but sending and claiming asks. */
+/*
+ * Asks the SQL function that everything but sending and claiming asks; the
+ * error is its own. When it finds nothing wrong, the queue, the grant or the
+ * role has come since we looked, and what is known of it is read again.
+ */
 static void
-refuse(text *name, SweepQueueRight right)
+ask_again(text *name, SweepQueueRight right, int refusals)
 {
 	Datum		values[] = {
 		ObjectIdGetDatum(GetUserId()), PointerGetDatum(name),
 		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
 	};
 
+	sweep_sql_hide_context(refuse_work, values);
+	if (refusals >= MOST_REFUSALS)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
+				 errhint("Try it again.")));
+	queues_valid = false;
+}
+
+static void
+refuse_work(void *arg)
+{
 	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, values, NULL);
-	elog(ERROR, "queue \"%s\" could not be found", text_to_cstring(name));
+	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, arg, NULL);
+	sweep_sql_end_call();
 }
 
 bool

@@ -41,14 +41,14 @@ typedef struct SweepQueue
 {
 	char		name[NAMEDATALEN];	/* key of the hash table */
 	int32		queue_id;
-	Oid			owner;
+	Oid			owner;			/* InvalidOid: the role is gone */
 	int64		visibility_us;
 	int32		max_attempts;
 	int64		backoff_us;		/* or SWEEP_BACKOFF_SIDEKIQ */
 	int64		keep_done_us;
 	SweepKeyPolicy key_policy;
 	int			sender_count;
-	Oid		   *senders;		/* roles that may send */
+	Oid		   *senders;		/* roles that may send, as far as they exist */
 	int			consumer_count;
 	Oid		   *consumers;		/* roles that may claim */
 } SweepQueue;
@@ -67,9 +67,8 @@ extern void sweep_queue_close(Relation messages);
 extern Oid	sweep_queue_relation(void);
 
 /*
- * The queue of that name; raises an error when there is none or the current user lacks the right. Open
- * the table before: a queue that is found then is not dropped until the transaction has ended. Valid
- * until the next call.
+ * The queue of that name; raises an error when there is none or the current user lacks the right. It is not
+ * dropped until the transaction has ended. Valid until the next call.
  */
 extern const SweepQueue *sweep_queue_find(text *name, SweepQueueRight right);
 extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right);

@@ -156,7 +156,7 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < counts->count; i++)
 	{
-		SweepQueueSlot *slot = sweep_queue_get_slot(relation, counts->of[i].queue_id);
+		SweepQueueSlot *slot = sweep_queue_get_slot_of_nobody(relation, counts->of[i].queue_id);
 
 		if (slot == NULL)
 		{

@@ -2,13 +2,16 @@
  * redis_url.c
  *		Parser of Redis URLs.
  *
- *	redis://[[user]:password@]host[:port][/db]
- *	rediss://...[?ca_file=/path]			the same over TLS
- *	unix:[//[[user]:password@]]/path[?db=n]		also with one slash, as GitLab writes it
+ *	redis://host[:port][/db][?db=n]
+ *	rediss://...							the same over TLS
+ *	unix:[//]/path[?db=n]					also with one slash, as GitLab writes it
  *
- * User, password, path and parameters are percent-decoded. A user without a colon is the password, as
- * for redis-cli: a user alone could not authenticate. Everything is copied into places of fixed size, and
- * what does not fit is an error, never cut off.
+ * Host and path are percent-decoded. Everything is copied into places of fixed size, and what does not fit
+ * is an error, never cut off.
+ *
+ * There is no user and no password in it: the server logs settings and shows them. Whatever has an @ is
+ * taken for an attempt to give them, wherever it stands, so that a URL that is mistyped around its password
+ * is not accepted as something else; an @ in a path is written %40.
  */
 #include "redis_url.h"
 
@@ -25,7 +28,6 @@ typedef struct Piece
 
 static const char *parse_tcp(const char *text, SweepRedisUrl *url);
 static const char *parse_unix(const char *text, SweepRedisUrl *url);
-static const char *parse_user(Piece authority, Piece *rest, SweepRedisUrl *url);
 static const char *parse_host(Piece host, SweepRedisUrl *url);
 static const char *parse_parameters(const char *text, SweepRedisUrl *url);
 static Piece piece_until(const char *start, const char *ends);
@@ -39,6 +41,8 @@ const char *
 sweep_redis_url_parse(const char *text, SweepRedisUrl *url)
 {
 	memset(url, 0, sizeof(*url));
+	if (sweep_redis_url_has_login(text))
+		return "It must have neither a user nor a password.";
 	if (strncmp(text, "redis://", 8) == 0)
 		return parse_tcp(text + 8, url);
 	if (strncmp(text, "rediss://", 9) == 0)
@@ -51,30 +55,18 @@ sweep_redis_url_parse(const char *text, SweepRedisUrl *url)
 	return "It must begin with redis://, rediss:// or unix://.";
 }
 
-void
-sweep_redis_url_describe(const SweepRedisUrl *url, char *text)
+bool
+sweep_redis_url_has_login(const char *text)
 {
-	const char *password = url->password[0] ? ":***@" : "";
-	bool		is_address6 = strchr(url->host, ':') != NULL;
-
-	if (url->path[0])
-		(void) snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "unix://%s%s%s?db=%d",
-						url->user, password, url->path, url->database);
-	else
-		(void) snprintf(text, SWEEP_REDIS_DESCRIPTION_SIZE, "%s://%s%s%s%s%s:%d/%d",
-						url->tls ? "rediss" : "redis", url->user, password,
-						is_address6 ? "[" : "", url->host, is_address6 ? "]" : "", url->port, url->database);
+	return strchr(text, '@') != NULL;
 }
 
 static const char *
 parse_tcp(const char *text, SweepRedisUrl *url)
 {
 	Piece		authority = piece_until(text, "/?#");
-	Piece		host;
-	const char *error = parse_user(authority, &host, url);
+	const char *error = parse_host(authority, url);
 
-	if (error == NULL)
-		error = parse_host(host, url);
 	if (error != NULL)
 		return error;
 	text += authority.length;
@@ -95,56 +87,13 @@ parse_unix(const char *text, SweepRedisUrl *url)
 	Piece		path;
 
 	if (strncmp(text, "//", 2) == 0)
-	{
-		Piece		authority = piece_until(text + 2, "/?#");
-		Piece		rest;
-		const char *error = parse_user(authority, &rest, url);
-
-		if (error != NULL)
-			return error;
-		if (rest.length > 0)
-			return "The path of a unix socket must begin with a slash.";
-		text += 2 + authority.length;
-	}
+		text += 2;
 	path = piece_until(text, "?#");
 	if (path.length < 2 || path.start[0] != '/')
 		return "The path of a unix socket must begin with a slash.";
 	if (!decode(path, url->path, sizeof(url->path)))
 		return "The path of the unix socket is too long or not well-formed.";
 	return parse_parameters(text + path.length, url);
-}
-
-/* What stands before the last @ of the authority; the rest is what follows it. */
-static const char *
-parse_user(Piece authority, Piece *rest, SweepRedisUrl *url)
-{
-	Piece		user = {authority.start, 0};
-	Piece		password = {authority.start, authority.length};
-	size_t		colon = 0;
-
-	*rest = authority;
-	while (password.length > 0 && authority.start[password.length - 1] != '@')
-		password.length--;
-	if (password.length == 0)
-		return NULL;
-	rest->start += password.length;
-	rest->length -= password.length;
-	password.length--;
-	while (colon < password.length && password.start[colon] != ':')
-		colon++;
-	if (colon < password.length)
-	{
-		user.length = colon;
-		password.start += colon + 1;
-		password.length -= colon + 1;
-	}
-	if (!decode(user, url->user, sizeof(url->user)))
-		return "The user is too long or not well-formed.";
-	if (!decode(password, url->password, sizeof(url->password)))
-		return "The password is too long or not well-formed.";
-	if (url->user[0] && !url->password[0])
-		return "There is a user but no password.";
-	return NULL;
 }
 
 static const char *
@@ -180,7 +129,8 @@ parse_host(Piece host, SweepRedisUrl *url)
 	}
 	if (name.length == 0)
 		return "The host is missing.";
-	if (!decode(name, url->host, sizeof(url->host)))
+	/* An @ that was encoded. */
+	if (!decode(name, url->host, sizeof(url->host)) || sweep_redis_url_has_login(url->host))
 		return "The host is too long or not well-formed.";
 	return NULL;
 }
@@ -205,13 +155,8 @@ parse_parameters(const char *text, SweepRedisUrl *url)
 			if (!parse_number(value, 65535, &url->database))
 				return bad_number;
 		}
-		else if (name.length == 7 && strncmp(name.start, "ca_file", 7) == 0)
-		{
-			if (!decode(value, url->ca_file, sizeof(url->ca_file)))
-				return "The name of the ca_file is too long or not well-formed.";
-		}
 		else
-			return "The parameters that it may have are db and ca_file.";
+			return "The only parameter that it may have is db.";
 	}
 	return *text == '\0' ? NULL : "It must not have a fragment.";
 }

@@ -56,8 +56,8 @@ sweep_report_batch(SweepRun *run)
 	SpinLockRelease(&run->slot->mutex);
 	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
-				(errmsg("job \"%s\" run %lld: batch %lld, %lld rows so far, %.1f ms", run->job, (long long) run->run_id,
-						(long long) run->state.loop.batches, (long long) run->state.loop.rows, run->last_batch_us / 1000.0)));
+				(errmsg("job \"%s\" run %lld: batch %lld, %s so far, %.1f ms", run->job, (long long) run->run_id,
+						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->last_batch_us / 1000.0)));
 }
 
 void
@@ -69,9 +69,21 @@ sweep_report_activity(SweepRun *run)
 
 	if (run->limits.max_batches > 0)
 		snprintf(limit, sizeof(limit), " of %d", run->limits.max_batches);
-	snprintf(text, sizeof(text), "%s: batch %lld%s, %lld rows, %lld s", run->job,
-			 (long long) run->state.loop.batches + 1, limit, (long long) run->state.loop.rows, (long long) seconds);
+	snprintf(text, sizeof(text), "%s: batch %lld%s, %lld %s, %lld s", run->job, (long long) run->state.loop.batches + 1,
+			 limit, (long long) run->state.loop.rows, run->state.loop.rows == 1 ? "row" : "rows", (long long) seconds);
 	pgstat_report_activity(STATE_RUNNING, text);
+}
+
+char *
+sweep_report_batches(int64 batches)
+{
+	return psprintf("%lld %s", (long long) batches, batches == 1 ? "batch" : "batches");
+}
+
+char *
+sweep_report_rows(int64 rows)
+{
+	return psprintf("%lld %s", (long long) rows, rows == 1 ? "row" : "rows");
 }
 
 char *
@@ -106,7 +118,8 @@ sweep_report_lease_error(SweepRun *run)
 	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
 	error->message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
 	error->detail = run->begun ?
-		psprintf("%lld batches were committed, the one in flight was rolled back.", (long long) run->state.loop.batches) :
+		psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(run->state.loop.batches),
+				 run->state.loop.batches == 1 ? "was" : "were") :
 		pstrdup("The run had not begun: it was still busy with its buckets, or those of its children.");
 	error->hint = !run->begun ?
 		pstrdup("Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.") :

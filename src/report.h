@@ -12,6 +12,10 @@ extern void sweep_report_begin(SweepRun *run);
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
 
+/* "1 batch", "2 batches"; in the current memory context. */
+extern char *sweep_report_batches(int64 batches);
+extern char *sweep_report_rows(int64 rows);
+
 /* The query of pg_stat_activity while a worker is between the statements of a run. */
 extern void sweep_report_activity(SweepRun *run);
 

@@ -25,13 +25,18 @@
 #include "lease.h"
 #include "report.h"
 #include "run.h"
+#include "run_args.h"
 #include "run_row.h"
 #include "share.h"
 #include "sql.h"
 #include "unit.h"
 #include "worker.h"
 
+/* Who waits for long looks this often whether he is to stop. */
+#define LOOK_AGAIN_MS 1000L
+
 static bool begin_run(SweepRun *run);
+static void queue_children(SweepRun *run);
 static bool is_stopped(const SweepRun *run);
 static void children_work(void *arg);
 static void end_unbegun(SweepRun *run, SweepWork skip);
@@ -60,18 +65,6 @@ sweep_run_create(MemoryContext parent, SweepSlot *slot)
 	return run;
 }
 
-void
-sweep_run_fix_clock(SweepRun *run)
-{
-	JsonbValue	buffer;
-	JsonbValue *value = getKeyJsonValueFromContainer(&run->args->root, "as_of", strlen("as_of"), &buffer);
-
-	if (value != NULL && value->type == jbvString)
-		run->as_of = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
-															 CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
-															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
-}
-
 SweepLeaseMode
 sweep_run_lease_mode(const SweepRun *run)
 {
@@ -79,30 +72,9 @@ sweep_run_lease_mode(const SweepRun *run)
 }
 
 void
-sweep_run_check_args(Jsonb *args, const char *job)
-{
-	if (!JB_ROOT_IS_OBJECT(args))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid args %s for job \"%s\"", JsonbToCString(NULL, &args->root, VARSIZE(args)), job),
-				 errhint("The args must be a JSON object.")));
-}
-
-void
-sweep_run_check_role(const SweepRun *run)
-{
-	if (GetUserId() == run->run_as && GetSessionUserId() == run->run_as)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("job \"%s\" can be run in a session of its role only", run->job),
-			 errdetail("The job runs as role \"%s\".", GetUserNameFromId(run->run_as, true)),
-			 errhint("Use sweep.start(), which runs it in the background as that role.")));
-}
-
-void
 sweep_run_perform(SweepRun *run)
 {
+	sweep_worker_watch_postmaster(true);
 	if (begin_run(run))
 	{
 		if (!sweep_sql_in_call())
@@ -122,8 +94,9 @@ sweep_run_perform(SweepRun *run)
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
-	sweep_lease_give_back(run->lease_key, sweep_run_lease_mode(run));
+	sweep_lease_give_back(run->run_as, run->lease_key, sweep_run_lease_mode(run));
 	sweep_lease_give_back_run(run->run_id);
+	sweep_worker_watch_postmaster(false);
 }
 
 /* The lease, a bucket, then the row that says that the run is in progress, in a commit of its own. */
@@ -132,15 +105,19 @@ begin_run(SweepRun *run)
 {
 	ErrorData  *error = NULL;
 
-	if (run->has_children && !sweep_unit_transact(run, children_work, run, &error))
-		ereport(WARNING,
-				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
+	/* Children of what is due do not depend on what becomes of it. What waits for its turn has them when that comes. */
+	if (!run->waits_for_lease)
+		queue_children(run);
 	if (!take_lease(run))
 	{
 		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
-		end_unbegun(run, skip_work);
+		run->put_back = run->waits_for_lease && run->reason == SWEEP_STOP_SKIPPED;
+		if (!run->put_back)
+			end_unbegun(run, skip_work);
 		return false;
 	}
+	if (run->waits_for_lease)
+		queue_children(run);
 	sweep_guard_arm_lease(run);
 	if (!sweep_share_open(run, &error) || !sweep_unit_transact(run, start_work, run, &error))
 	{
@@ -180,15 +157,26 @@ end_unbegun(SweepRun *run, SweepWork skip)
 		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 }
 
+static void
+queue_children(SweepRun *run)
+{
+	ErrorData  *error = NULL;
+
+	if (run->has_children && !sweep_unit_transact(run, children_work, run, &error))
+		ereport(WARNING,
+				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
+}
+
 static bool
 take_lease(SweepRun *run)
 {
 	sweep_report_phase(run, PHASE_LEASE);
 	for (int tries = 0;; tries++)
 	{
-		if (sweep_lease_acquire(run->lease_key, sweep_run_lease_mode(run)))
+		if (sweep_lease_acquire(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
 			return true;
-		if (tries >= run->lock_retries || is_stopped(run))
+		/* The scheduler looks when it is free, which takes no process meanwhile. */
+		if (tries >= run->lock_retries || run->waits_for_lease || is_stopped(run))
 			return false;
 		sweep_run_pause(run, (long) run->lock_retry_delay_ms);
 	}
@@ -201,15 +189,27 @@ is_stopped(const SweepRun *run)
 	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
 }
 
-/* Children do not depend on what becomes of their parent: they come before its lease. */
 static void
 children_work(void *arg)
 {
 	SweepRun   *run = arg;
 	Datum		run_id = Int64GetDatum(run->run_id);
 
+	/* No timeout of the job's role keeps the engine from recording what is to be done. */
+	HOLD_CANCEL_INTERRUPTS();
 	if (sweep_unit_begin(run))
+	{
 		(void) sweep_sql_execute(SWEEP_SQL_START_CHILDREN, &run_id, NULL);
+		if (!sweep_sql_is_null(1))
+		{
+			Jsonb	   *not_started = sweep_sql_jsonb(1, run->context);
+			MemoryContext old = MemoryContextSwitchTo(run->context);
+
+			run->state.detail = sweep_detail_merge(run->state.detail, not_started);
+			MemoryContextSwitchTo(old);
+		}
+	}
+	RESUME_CANCEL_INTERRUPTS();
 }
 
 static void
@@ -221,14 +221,14 @@ skip_work(void *arg)
 
 	if (!sweep_unit_begin(run))
 		return;
-	sweep_lease_tag(&tag, run->lease_key);
+	sweep_lease_tag(&tag, run->run_as, run->lease_key);
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = Int32GetDatum(MyProcPid);
 	values[2] = ObjectIdGetDatum(tag.locktag_field1);
 	values[3] = ObjectIdGetDatum(tag.locktag_field2);
 	values[4] = ObjectIdGetDatum(tag.locktag_field3);
 	values[5] = Int16GetDatum((int16) tag.locktag_field4);
-	if (sweep_sql_execute(SWEEP_SQL_SKIP_RUN, values, NULL) == 1)
+	if (!sweep_unit_is_locked(run) && sweep_sql_execute(SWEEP_SQL_SKIP_RUN, values, NULL) == 1)
 		run->lease_holder = sweep_sql_text(1, run->context);
 	run->begun = true;
 }
@@ -252,9 +252,9 @@ start_row(SweepRun *run)
 {
 	Datum		job;
 
-	if (!change_row(run) && !update_row(run))
+	if (!change_row(run) && (sweep_unit_is_locked(run) || !update_row(run)))
 	{
-		/* Cancelled, or dropped with its job, before it began. */
+		/* Cancelled, or dropped with its job, before it began; or somebody is just doing that, and it waits on. */
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
 		return;
@@ -374,6 +374,7 @@ batch_work(void *arg)
 	run->next.cursor = progress.cursor;
 	run->next.detail = sweep_detail_merge(run->state.detail, progress.detail);
 	MemoryContextSwitchTo(old);
+	sweep_unit_check_size(run);
 	sweep_loop_add_rows(&run->next.loop, progress.rows);
 	sweep_unit_end_batch(run, progress.rows == 0);
 	sweep_report_phase(run, PHASE_COMMIT);
@@ -417,14 +418,24 @@ end_work(void *arg)
 	QueryCancelPending = false;
 }
 
+/*
+ * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
+ * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
+ */
 void
 sweep_run_pause(SweepRun *run, long timeout_ms)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
-	ResetLatch(MyLatch);
-	HOLD_CANCEL_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
-	RESUME_CANCEL_INTERRUPTS();
+	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
+	int64		left_us;
+
+	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !is_stopped(run))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
+		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+	}
 	if (QueryCancelPending)
 	{
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
@@ -441,4 +452,3 @@ sweep_run_set_environment(void)
 	(void) set_config_option("max_parallel_workers_per_gather", "0",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
-

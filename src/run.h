@@ -30,15 +30,19 @@ typedef struct SweepRun
 	char	   *job;
 	char	   *step_name;
 	char	   *batch_sql;
-	Jsonb	   *args;
+	Jsonb	   *args;			/* of the job, with those of the run merged over them */
+	Jsonb	   *run_args;		/* on the way from the scheduler: not merged yet */
+	bool		unread;			/* in the scheduler: too large for it, the run reads its definition itself */
 	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
 	Oid			run_as;
 	SweepLimits limits;
 	char	   *lease_key;
 	int64		lease_ttl_us;	/* 0 = no hard limit */
+	bool		waits_for_lease;	/* it was started, not due: put back while somebody else has the lease */
 	int32		lock_retries;
 	int64		lock_retry_delay_ms;
-	bool		flush_batch;
+	bool		flush_batch;	/* each commit waits for the disk */
+	bool		flush_may_wait; /* those that other servers take part in do */
 	bool		keep_cursor;
 	char	   *pick_name;		/* item jobs; NULL = the step finds its rows itself */
 	char	   *rescue_name;
@@ -58,6 +62,7 @@ typedef struct SweepRun
 	SweepRunState state;
 	SweepRunState next;
 	bool		begun;
+	bool		put_back;		/* somebody else has its lease: it waits on, without this process */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	bool		gate_closed;	/* the extension was being altered when the last transaction began */
 	int64		batch_started_us;
@@ -87,17 +92,8 @@ typedef struct SweepRun
 
 extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
-/* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
-extern void sweep_run_fix_clock(SweepRun *run);
-
 /* How the run holds its lease: alone, or together with the other shares of its job. */
 extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
-
-/* Raises unless the args of a run are an object. */
-extern void sweep_run_check_args(Jsonb *args, const char *job);
-
-/* Raises unless current and session user are the job's role: nobody runs another's code with his own rights. */
-extern void sweep_run_check_role(const SweepRun *run);
 
 /*
  * Performs the run, whose lock the process holds: takes the lease, executes its batches, records the

@@ -34,39 +34,55 @@ static void give_slot_back(int code, Datum arg);
 
 static RunnerContext runner;
 
-bool
-sweep_runner_start(const SweepRun *run, int64 expected_rows, int *slot_index,
-				   BackgroundWorkerHandle **handle, const char **reason)
+SweepRefusal
+sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index, BackgroundWorkerHandle **handle)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .worker = true, .run_id = run->run_id, .job = run->job};
+	SweepRefusal refusal;
 	SweepShared *shared = sweep_shared();
 	SweepSlot  *slot;
 	char		name[BGW_MAXLEN];
 
 	*slot_index = -1;
-	sweep_shared_lock(LW_SHARED);
-	slot = sweep_shared_find(MyDatabaseId, run->run_id);
-	sweep_shared_unlock();
-	if (slot != NULL)
-		return true;
-	slot = sweep_shared_claim(MyDatabaseId, run->run_as, run->run_id, run->job, true);
+	slot = sweep_shared_claim(&claimant, &refusal);
 	if (slot == NULL)
+		return refusal;
+	/* The role of its job is gone: ended like a run whose process could not begin, which says why. */
+	if (!OidIsValid(run->run_as))
 	{
-		*reason = "pg_sweep.max_running_jobs";
-		return false;
+		sweep_shared_release(slot, false);
+		return REFUSED_NOT;
 	}
 	slot->live.estimated_rows = expected_rows;
-	slot->definition_size = sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
+	slot->definition_size = run->unread ? 0 : sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
 	args.index = slot - shared->slots;
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
 	if (!sweep_worker_register("pg_sweep runner", name, "sweep_runner_main", &args, handle))
 	{
 		sweep_shared_unclaim(slot);
-		*reason = "max_worker_processes";
-		return false;
+		return REFUSED_PROCESSES;
 	}
 	*slot_index = args.index;
+	return REFUSED_NOT;
+}
+
+bool
+sweep_runner_is_next(const SweepRun *run, const List *before)
+{
+	ListCell   *cell;
+
+	/* What the scheduler has not read is started, and put back if it comes too early. */
+	if (run->unread || !run->waits_for_lease || sweep_run_lease_mode(run) == LEASE_SHARED)
+		return true;
+	foreach(cell, before)
+	{
+		const SweepRun *other = lfirst(cell);
+
+		if (!other->unread && other->run_as == run->run_as && strcmp(other->lease_key, run->lease_key) == 0)
+			return false;
+	}
 	return true;
 }
 
@@ -100,6 +116,7 @@ sweep_runner_main(Datum arg)
 	{
 		name_session(runner.run);
 		sweep_run_perform(runner.run);
+		runner.slot->put_back = runner.run->put_back;
 	}
 	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
 	pgstat_report_activity(STATE_IDLE, NULL);

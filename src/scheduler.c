@@ -15,8 +15,6 @@
  */
 #include "postgres.h"
 
-#include <signal.h>
-
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -30,7 +28,10 @@
 #include "lease.h"
 #include "runner.h"
 #include "scheduler.h"
+#include "settings.h"
 #include "sql.h"
+#include "turns.h"
+#include "watchdog.h"
 #include "worker.h"
 
 #define HEARTBEAT_MS 60000
@@ -39,21 +40,26 @@
 /* So long the rest of a tick waits when runs were started. */
 #define START_PAUSE_MS 5
 
+/* So often runs that wait for a lease are looked at: a session that gives it back by ending tells nobody. */
+#define LEASE_PAUSE_MS 1000
+
 /* Pauses between tries to get a worker, and after a tick that failed. */
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000
 
-/* A run that is past its lease is asked again after this, and its process ended after so many times. */
-#define WATCHDOG_STEP_MS 1000
-#define WATCHDOG_PATIENCE 5
-
 /* A worker that was registered by an earlier scheduler and never came up is given up after this. */
 #define ORPHAN_AGE_MS 60000
 
+/* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
+#define MANY_ENDED 100
+
 typedef struct StartableRun
 {
-	SweepRun	run;			/* its id and definition */
+	SweepRun	run;			/* its id and definition; first, see sweep_runner_is_next */
 	int64		expected_rows;
+	char	   *role_name;
+	bool		unlimited;		/* see quota.h */
+	SweepTurn	turn;
 } StartableRun;
 
 typedef struct Scheduler
@@ -62,14 +68,15 @@ typedef struct Scheduler
 	uint64		generation;
 	MemoryContext tick_context;
 	BackgroundWorkerHandle **handles;	/* by slot: the runners that we registered */
-	int		   *reminders;		/* by slot: how often the watchdog has asked */
 	bool		absent;			/* the extension is not, or no longer, there */
 	bool		booted;			/* @reboot jobs are queued */
 	bool		news;			/* runs may start that could not when the tick began */
+	TimestampTz now;			/* the one clock of the tick */
 	List	   *startable;		/* of StartableRun */
+	bool		lease_held;		/* a run waits for the lease that somebody has */
 	bool		history_locked;
 	bool		tick_failed;
-	const char *short_of;		/* the setting that keeps runs waiting, NULL when none waits */
+	SweepRefusal short_of;		/* what keeps runs waiting */
 	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
 	int64		age_out_us;		/* monotonic: when to look for history that is too old */
@@ -83,10 +90,9 @@ static bool transact(SweepWork work);
 static void startable_work(void *arg);
 static void due_work(void *arg);
 static void start_runs(void);
-static void note_shortage(const char *reason);
+static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
 static List *collect_unopened(void);
-static void watch_leases(long *wait_ms);
 static long time_to_wait(void);
 static void rest(long timeout_ms);
 static bool is_called(void);
@@ -149,22 +155,20 @@ sweep_scheduler_main(Datum arg)
 	else if (scheduler.entry->generation == args.generation)
 		scheduler.entry->state = DATABASE_FREE;
 	sweep_shared_unlock();
+	/* It starts so many at a time, and waits for one of them to be up. */
+	sweep_shared_wake_launcher(false);
 	if (!meant)
 		proc_exit(0);
 	before_shmem_exit(leave, 0);
 	sweep_worker_begin();
-	sweep_worker_connect(args.database, InvalidOid);
+	sweep_worker_connect_engine(args.database);
 	sweep_worker_set("synchronous_commit", "off");
 	sweep_worker_set("lock_timeout", LOCK_TIMEOUT);
-	sweep_worker_set("default_transaction_read_only", "off");
-	sweep_worker_set("default_transaction_isolation", "read committed");
-	sweep_worker_set("default_transaction_deferrable", "off");
-	sweep_worker_set("row_security", "on");
 	sweep_worker_set("application_name", "pg_sweep scheduler");
 
 	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);
 	scheduler.handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*scheduler.handles) * sweep_shared()->slot_count);
-	scheduler.reminders = MemoryContextAllocZero(TopMemoryContext, sizeof(int) * sweep_shared()->slot_count);
+	sweep_watchdog_begin();
 	for (;;)
 	{
 		MemoryContextReset(scheduler.tick_context);
@@ -184,10 +188,18 @@ static void
 scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
+	scheduler.lease_held = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
 	sweep_shared_lock(LW_EXCLUSIVE);
 	scheduler.entry->asked = false;
 	sweep_shared_unlock();
+
+	/*
+	 * Read once, and after the flag: whoever queues a run that is due later than this sets the flag again or
+	 * is seen when the tick asks when to wake. With a later clock there, what fell due in between would be
+	 * neither started nor waited for.
+	 */
+	scheduler.now = GetCurrentTimestamp();
 	/* What waits already comes first: somebody may be waiting for it. */
 	if (transact(startable_work) && !scheduler.absent)
 	{
@@ -197,7 +209,7 @@ scheduler_tick(void)
 		if (transact(end_work) && !scheduler.absent)
 			sweep_consumer_pool_adjust();
 	}
-	if (scheduler.tick_failed || scheduler.short_of != NULL)
+	if (scheduler.tick_failed || scheduler.short_of != REFUSED_NOT)
 		scheduler.pause_ms = Min(Max(scheduler.pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
 	else
 		scheduler.pause_ms = 0;
@@ -224,10 +236,11 @@ transact(SweepWork work)
 static void
 startable_work(void *arg)
 {
-	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
+	Datum		now = TimestampTzGetDatum(scheduler.now);
 	uint64		count;
 
 	scheduler.startable = NIL;
+	sweep_turns_begin();
 	scheduler.absent = !sweep_sql_open_gate();
 	if (scheduler.absent)
 		return;
@@ -243,75 +256,96 @@ startable_work(void *arg)
 		startable->expected_rows = sweep_sql_int64(2);
 		startable->run.extension = *sweep_sql_extension();
 		startable->run.state.tid = sweep_sql_tid(3);
-		sweep_definition_read(&startable->run, 4);
-		scheduler.startable = lappend(scheduler.startable, startable);
+		startable->run.job = sweep_sql_text(4, scheduler.tick_context);
+		startable->run.run_as = sweep_sql_oid(5);
+		startable->unlimited = sweep_quota_is_unlimited(startable->run.run_as);
+		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
+		sweep_definition_read_small(&startable->run, 6);
+		startable->turn = sweep_turns_next(startable->run.run_as);
+		if (sweep_runner_is_next(&startable->run, scheduler.startable))
+			scheduler.startable = lappend(scheduler.startable, startable);
+		else
+			scheduler.lease_held = true;
 		MemoryContextSwitchTo(old);
 	}
+	scheduler.lease_held |= sweep_lease_has_seen_held();
 }
 
 /* Ends the records of lost runs and queues what is due: either may let runs start. */
 static void
 due_work(void *arg)
 {
-	Datum		now = TimestampTzGetDatum(GetCurrentTimestamp());
+	Datum		now = TimestampTzGetDatum(scheduler.now);
 
 	scheduler.news = false;
 	scheduler.absent = !sweep_sql_open_gate();
 	if (scheduler.absent)
 		return;
 	if (!scheduler.booted)
+	{
 		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
+		scheduler.news = true;
+		scheduler.booted = sweep_sql_bool(1);
+	}
 	(void) sweep_sql_execute(SWEEP_SQL_TICK, &now, NULL);
-	scheduler.news = !scheduler.booted || sweep_sql_int32(1) > 0 || sweep_sql_int32(2) > 0;
-	scheduler.booted = true;
+	scheduler.news |= sweep_sql_int32(1) > 0 || sweep_sql_int32(2) > 0;
 }
 
+/* A role that has its share keeps none of those behind it from being started. */
 static void
 start_runs(void)
 {
-	const char *reason = NULL;
+	SweepRefusal shortage = REFUSED_NOT;
+	const char *role_name = NULL;
+	List	   *refused = NIL;	/* roles */
 	bool		any = false;
 	ListCell   *cell;
 
+	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
 	foreach(cell, scheduler.startable)
 	{
 		StartableRun *startable = lfirst(cell);
 		BackgroundWorkerHandle *handle = NULL;
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		MemoryContext old;
+		SweepRefusal refusal;
 		int			slot;
-		bool		started = sweep_runner_start(&startable->run, startable->expected_rows, &slot, &handle, &reason);
 
+		if (list_member_oid(refused, startable->run.run_as))
+			continue;
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		refusal = sweep_runner_start(&startable->run, startable->expected_rows, startable->unlimited, &slot, &handle);
 		MemoryContextSwitchTo(old);
-		if (!started)
-			break;
+		if (refusal != REFUSED_NOT)
+		{
+			shortage = refusal;
+			role_name = startable->role_name;
+			if (refusal != REFUSED_ROLE)
+				break;
+			refused = lappend_oid(refused, startable->run.run_as);
+			continue;
+		}
 		if (slot < 0)
 			continue;
 		if (scheduler.handles[slot] != NULL)
 			pfree(scheduler.handles[slot]);
 		scheduler.handles[slot] = handle;
-		scheduler.reminders[slot] = 0;
+		sweep_turns_note(startable->run.run_as);
+		sweep_watchdog_forget(slot);
 		any = true;
 	}
-	note_shortage(reason);
+	note_shortage(shortage, role_name);
 	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
 	if (any)
 		rest(START_PAUSE_MS);
 }
 
-/* One line when runs begin to wait for a worker, one when they no longer do. */
 static void
-note_shortage(const char *reason)
+note_shortage(SweepRefusal refusal, const char *role_name)
 {
-	if (reason != NULL && (scheduler.short_of == NULL || strcmp(reason, scheduler.short_of) != 0))
-		ereport(WARNING,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("pg_sweep runs are waiting for a background worker"),
-				 errdetail("All of %s are in use.", reason),
-				 errhint("Raise %s, which needs a restart of the server, or spread the schedules.", reason)));
-	else if (reason == NULL && scheduler.short_of != NULL)
-		ereport(LOG, (errmsg("pg_sweep runs no longer wait for a background worker")));
-	scheduler.short_of = reason;
-	scheduler.entry->short_of_workers = reason != NULL;
+	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
+
+	sweep_quota_log_shortage(&capacity, refusal, scheduler.short_of, role_name);
+	scheduler.short_of = scheduler.entry->short_of = refusal;
 }
 
 /* Records what has ended, keeps the history, and asks when to look again. */
@@ -321,7 +355,9 @@ end_work(void *arg)
 	List	   *unopened = collect_unopened();
 	ListCell   *cell;
 	Datum		age_out;
-	Datum		now;
+	Datum		now = TimestampTzGetDatum(scheduler.now);
+	int64		due_in_us = PG_INT64_MAX;	/* counted from the clock of the tick */
+	bool		more;
 
 	scheduler.absent = !sweep_sql_open_gate();
 	if (scheduler.absent)
@@ -347,13 +383,18 @@ end_work(void *arg)
 		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
 	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
+	more = sweep_sql_int32(2) >= MANY_ENDED;
 	sweep_consumer_pool_read();
-	now = TimestampTzGetDatum(GetCurrentTimestamp());
 	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);
 	if (!sweep_sql_is_null(1))
-		scheduler.wake_in_us = sweep_sql_int64(1);
+	{
+		due_in_us = sweep_sql_int64(1);
+		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
+	}
+	if (more)
+		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
-	scheduler.behind_ms = scheduler.wake_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
+	scheduler.behind_ms = due_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
 }
 
 /* Slots of runs whose process ended before it began, or never came up. */
@@ -383,37 +424,6 @@ collect_unopened(void)
 	return unopened;
 }
 
-/*
- * The watchdog: a run stops itself when its lease ends, unless its own timer or its SQL fails to. It is
- * asked again each second and at last its process is ended, never killed.
- */
-static void
-watch_leases(long *wait_ms)
-{
-	SweepShared *shared = sweep_shared();
-	int64		now_us = sweep_monotonic_us();
-
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->lease_deadline_us);
-
-		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
-			continue;
-		deadline_us += (int64) scheduler.reminders[i] * WATCHDOG_STEP_MS * 1000;
-		if (now_us >= deadline_us && slot->pid != 0)
-		{
-			scheduler.reminders[i]++;
-			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
-			kill(slot->pid, slot->worker && scheduler.reminders[i] > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
-			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
-		}
-		*wait_ms = Min(*wait_ms, (long) ((deadline_us - now_us) / 1000 + 1));
-	}
-	sweep_shared_unlock();
-}
-
 static long
 time_to_wait(void)
 {
@@ -421,6 +431,8 @@ time_to_wait(void)
 
 	if (scheduler.wake_in_us < (int64) HEARTBEAT_MS * 1000)
 		wait_ms = Max((long) (scheduler.wake_in_us / 1000 + 1), scheduler.behind_ms);
+	if (scheduler.lease_held)
+		wait_ms = Min(wait_ms, LEASE_PAUSE_MS);
 	if (scheduler.pause_ms > 0)
 		wait_ms = Min(wait_ms, scheduler.pause_ms);
 	if (scheduler.tick_failed)
@@ -447,7 +459,7 @@ rest(long timeout_ms)
 	{
 		long		wait_ms = is_called() ? 0 : Max((long) ((end_us - sweep_monotonic_us()) / 1000 + 1), 0);
 
-		watch_leases(&wait_ms);
+		sweep_watchdog_look(&wait_ms);
 		if (sweep_worker_wait(wait_ms))
 			return;
 	} while (!waits_for_worker && !is_called() && sweep_monotonic_us() < end_us);
@@ -473,12 +485,13 @@ is_called(void)
 	return called;
 }
 
+/* Who has asked since we looked may have created the extension: then the launcher starts another one, which looks again. */
 static void
 leave(int code, Datum arg)
 {
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (scheduler.entry->generation == scheduler.generation)
-		scheduler.entry->state = scheduler.absent ? DATABASE_ABSENT : DATABASE_FREE;
+		scheduler.entry->state = scheduler.absent && !scheduler.entry->asked ? DATABASE_ABSENT : DATABASE_FREE;
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&sweep_shared()->changed);
 	sweep_shared_wake_launcher(false);

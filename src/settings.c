@@ -20,10 +20,13 @@ char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_args_size = 64;
 int			sweep_max_consumers = 4;
 int			sweep_max_leases = 65536;
 int			sweep_max_queues = 256;
 int			sweep_max_running_jobs = 4;
+double		sweep_max_share_per_database = 1;
+double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
 int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
@@ -31,8 +34,13 @@ int			sweep_once_retention = 30 * 24 * 60;
 
 /* Read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
+static char *redis_password_file = NULL;
 static int	redis_timeout = 5000;
+static char *redis_tls_ca_file = NULL;
+static char *redis_tls_cert_file = NULL;
+static char *redis_tls_key_file = NULL;
 static char *redis_url = NULL;
+static char *redis_user = NULL;
 
 static const struct config_enum_entry log_batches_options[] = {
 	{"off", LOG_BATCHES_OFF, false},
@@ -47,8 +55,8 @@ static void define_queue_settings(void);
 static void define_redis_settings(void);
 static bool check_databases(char **newval, void **extra, GucSource source);
 static bool check_redis_key_prefix(char **newval, void **extra, GucSource source);
+static bool check_redis_text(char **newval, void **extra, GucSource source);
 static bool check_redis_url(char **newval, void **extra, GucSource source);
-static const char *show_redis_url(void);
 
 PG_FUNCTION_INFO_V1(sweep_settings_has_redis_url);
 
@@ -85,6 +93,21 @@ define_job_settings(void)
 							 "Logs the progress of runs.",
 							 NULL,
 							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_args_size",
+							"Sets how large the args of a job or a run may be.",
+							NULL,
+							&sweep_max_args_size, 64, 1, 256 * 1024, PGC_SIGHUP, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.max_share_per_database",
+							 "Sets how much of what all databases share one of them may use.",
+							 "A fraction of the background runs, processes of consumers, claimed messages and queues in use.",
+							 &sweep_max_share_per_database, 1, 0.01, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.max_share_per_role",
+							 "Sets how much of what all roles share one of them may use.",
+							 "The same fraction for a role; superusers and members of sweep_admin may use everything.",
+							 &sweep_max_share_per_role, 0.75, 0.01, 1, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.min_interval",
 							"Sets the shortest interval that a schedule may have.",
@@ -139,6 +162,7 @@ define_queue_settings(void)
 							NULL, NULL, NULL);
 }
 
+/* None holds a secret; but where in the network Redis is, and by which files one gets there, is not for everybody. */
 static void
 define_redis_settings(void)
 {
@@ -147,21 +171,41 @@ define_redis_settings(void)
 							   "Needed to share buckets with a GitLab whose keys have a namespace.",
 							   &redis_key_prefix, "", PGC_SIGHUP, 0,
 							   check_redis_key_prefix, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_password_file",
+							   "Sets the file that holds the password for Redis.",
+							   "Read for each connection; only the server's user may have access to it. Empty means no password.",
+							   &redis_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.redis_timeout",
 							"Sets how long Redis may take to be connected, to be written to, and to reply.",
 							NULL,
 							&redis_timeout, 5000, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
-	/*
-	 * It may hold a password. Not to be set for a database or role: pg_db_role_setting can be read by
-	 * everybody.
-	 */
+	DefineCustomStringVariable("pg_sweep.redis_tls_ca_file",
+							   "Sets the file of the certificates that the one of Redis must be signed by.",
+							   "Used with rediss://. Empty means those that OpenSSL is configured to trust.",
+							   &redis_tls_ca_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_tls_cert_file",
+							   "Sets the file of the certificate that is shown to Redis.",
+							   "Used with rediss://, together with redis_tls_key_file.",
+							   &redis_tls_cert_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_tls_key_file",
+							   "Sets the file of the private key of redis_tls_cert_file.",
+							   "Without a passphrase; only the server's user may have access to it.",
+							   &redis_tls_key_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
 	DefineCustomStringVariable("pg_sweep.redis_url",
-							   "Sets where Redis is, and the password for it.",
-							   "redis://user:password@host:port/db, rediss:// with TLS, or unix:///path?db=n.",
-							   &redis_url, "", PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							   check_redis_url, NULL, show_redis_url);
+							   "Sets where Redis is.",
+							   "redis://host:port/db, rediss:// with TLS, or unix:///path?db=n.",
+							   &redis_url, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_url, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_user",
+							   "Sets the user as whom to log in to Redis.",
+							   "Empty means Redis's own default user.",
+							   &redis_user, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
 }
 
 bool
@@ -202,18 +246,29 @@ check_redis_key_prefix(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* The message is ours, since that of the server would show the value. */
+/* Whoever uses it has places of MAXPGPATH for files and for the user. */
+static bool
+check_redis_text(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) < MAXPGPATH)
+		return true;
+	GUC_check_errdetail("It must have at most %d bytes.", MAXPGPATH - 1);
+	return false;
+}
+
+/* The message is ours, since that of the server would show the value, and somebody may have put a password into it. */
 static bool
 check_redis_url(char **newval, void **extra, GucSource source)
 {
 	SweepRedisUrl url;
 	const char *error = (*newval)[0] ? sweep_redis_url_parse(*newval, &url) : NULL;
 
-	explicit_bzero(&url, sizeof(url));
 	if (error == NULL)
 		return true;
 	GUC_check_errmsg("invalid value for parameter \"pg_sweep.redis_url\"");
 	GUC_check_errdetail("%s", error);
+	if (sweep_redis_url_has_login(*newval))
+		GUC_check_errhint("Put the password into a file, name that in pg_sweep.redis_password_file, and the user in pg_sweep.redis_user.");
 	return false;
 }
 
@@ -222,18 +277,4 @@ Datum
 sweep_settings_has_redis_url(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(redis_url != NULL && redis_url[0] != '\0');
-}
-
-/* Not even a superuser is shown the password. */
-static const char *
-show_redis_url(void)
-{
-	static char text[SWEEP_REDIS_DESCRIPTION_SIZE];
-	SweepRedisUrl url;
-
-	text[0] = '\0';
-	if (redis_url && redis_url[0] && sweep_redis_url_parse(redis_url, &url) == NULL)
-		sweep_redis_url_describe(&url, text);
-	explicit_bzero(&url, sizeof(url));
-	return text;
 }

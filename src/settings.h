@@ -16,10 +16,13 @@ extern char *sweep_databases;	/* names separated by commas; empty = all */
 extern int	sweep_history_max_age;	/* minutes */
 extern int	sweep_history_per_job;
 extern int	sweep_log_batches;	/* SweepLogBatches */
+extern int	sweep_max_args_size;	/* kB */
 extern int	sweep_max_consumers;
 extern int	sweep_max_leases;	/* messages claimed at a time */
 extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
+extern double sweep_max_share_per_database;
+extern double sweep_max_share_per_role;
 extern int	sweep_min_interval; /* milliseconds */
 extern int	sweep_notify_interval;	/* milliseconds */
 extern double sweep_notify_queue_limit;	/* a fraction */

@@ -74,9 +74,10 @@ open_share(SweepRun *run, ErrorData **error)
 	share->key = run->bucket_key;
 	share->function_name = run->buckets_function;
 	share->args = run->args;
+	share->divides = run->shares_left < 0;
 	if (!sweep_dispatch_look(run, share, error))
 		return false;
-	if (run->shares_left < 0 && !sweep_dispatch_shares(run, share, error))
+	if (share->divides && !sweep_dispatch_shares(run, share, error))
 		return false;
 	return claim_bucket(run, share, error);
 }
@@ -119,7 +120,7 @@ sweep_share_skip_work(void *arg)
 		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason))
 	};
 
-	if (sweep_unit_begin(run))
+	if (sweep_unit_begin(run) && !sweep_unit_is_locked(run))
 		(void) sweep_sql_execute(SWEEP_SQL_SKIP_SHARE, values, NULL);
 	run->begun = true;
 }
@@ -384,13 +385,14 @@ follow_work(void *arg)
 static void
 follow(SweepRun *run, int64 delay_us)
 {
-	Datum		values[5];
+	Datum		values[6];
 
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(sweep_loop_stop_name(run->reason));
 	values[2] = Int32GetDatum(run->share->claim.bucket);
 	values[3] = Int32GetDatum(run->share->buckets_now);
 	values[4] = Int64GetDatum(delay_us);
+	values[5] = BoolGetDatum(run->share->divides);
 	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_SHARE, values, NULL);
 	run->share->follower = sweep_sql_int64(1);
 	if (sweep_sql_in_call())

@@ -24,6 +24,7 @@ typedef struct SweepShare
 	SweepBucketRequest request; /* its buckets: how many there were when last asked and not 0 */
 	SweepBucketClaim claim;
 	bool		held;
+	bool		divides;		/* the run was not begun as a share: it queues the others */
 	/* Of the transaction that ends the run: */
 	bool		given_back;
 	bool		followed;

@@ -7,7 +7,8 @@
  * a process is named by its pid and its proc number, a recycled slot is told by its generation.
  *
  * The table of slots has room for pg_sweep.max_running_jobs background runs and for some sessions that
- * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown.
+ * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Which slot is whose
+ * does not matter, but neither kind can have more than its number.
  */
 #include "postgres.h"
 
@@ -20,11 +21,11 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "role.h"
 #include "settings.h"
 #include "shared.h"
 
@@ -35,15 +36,29 @@ const char *const sweep_phase_names[] = {"starting", "lease", "step", "commit", 
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
+/* What is shown of a run in progress. */
+typedef struct RunningRun
+{
+	Oid			role;
+	int64		run_id;
+	pid_t		pid;
+	char		job[SWEEP_JOB_NAME_SIZE];
+	SweepLiveProgress live;
+} RunningRun;
+
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
 
-static void wake_scheduler(Oid database, bool asked);
-static bool sees_all_runs(void);
+static bool find_free_slot(int64 run_id, SweepSlot **slot);
+static void count_slots(bool worker, Oid role, SweepUse *use);
+static bool wake_scheduler(Oid database, bool asked);
+static bool copy_run(SweepSlot *slot, RunningRun *run);
+static void put_run(ReturnSetInfo *result, const RunningRun *run);
 static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
 PG_FUNCTION_INFO_V1(sweep_shared_running);
+PG_FUNCTION_INFO_V1(sweep_shared_missing);
 
 void
 sweep_shared_request(void)
@@ -98,48 +113,73 @@ sweep_shared_unlock(void)
 }
 
 SweepSlot *
-sweep_shared_claim(Oid database, Oid role, int64 run_id, const char *job, bool worker)
+sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 {
-	SweepSlot  *slot = NULL;
-	int			workers = 0;
+	bool		worker = claimant->worker;
+	SweepSlot  *slot;
+	SweepUse	use;
 
+	*refusal = REFUSED_NOT;
 	sweep_shared_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < shared->slot_count; i++)
+	if (find_free_slot(claimant->run_id, &slot))
 	{
-		SweepSlot  *candidate = &shared->slots[i];
-
-		if (candidate->state == SLOT_FREE)
-		{
-			if (slot == NULL)
-				slot = candidate;
-		}
-		else if (candidate->database == database && candidate->run_id == run_id)
-		{
-			sweep_shared_unlock();
-			return NULL;
-		}
-		else if (candidate->worker && candidate->state != SLOT_UNOPENED)
-			workers++;
+		count_slots(worker, claimant->role, &use);
+		*refusal = sweep_quota_check(&use, worker ? sweep_max_running_jobs : SESSION_SLOTS, claimant->unlimited);
+		if (*refusal == REFUSED_NOT && slot == NULL)
+			*refusal = REFUSED_ALL;
+		if (*refusal != REFUSED_NOT)
+			slot = NULL;
 	}
-	if (worker && workers >= sweep_max_running_jobs)
-		slot = NULL;
 	if (slot != NULL)
 	{
 		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
 		slot->worker = worker;
 		slot->generation = ++shared->generation;
-		slot->database = database;
-		slot->role = role;
-		slot->run_id = run_id;
+		slot->database = MyDatabaseId;
+		slot->role = claimant->role;
+		slot->run_id = claimant->run_id;
 		slot->pid = worker ? 0 : MyProcPid;
+		slot->put_back = false;
 		slot->claimed_at = GetCurrentTimestamp();
-		strlcpy(slot->job, job, sizeof(slot->job));
+		strlcpy(slot->job, claimant->job, sizeof(slot->job));
 		pg_atomic_write_u32(&slot->stop_request, 0);
 		pg_atomic_write_u64(&slot->lease_deadline_us, 0);
 		memset(&slot->live, 0, sizeof(slot->live));
 	}
 	sweep_shared_unlock();
 	return slot;
+}
+
+/* False when the run has a slot already. */
+static bool
+find_free_slot(int64 run_id, SweepSlot **slot)
+{
+	*slot = NULL;
+	if (sweep_shared_find(MyDatabaseId, run_id) != NULL)
+		return false;
+	for (int i = 0; i < shared->slot_count && *slot == NULL; i++)
+		if (shared->slots[i].state == SLOT_FREE)
+			*slot = &shared->slots[i];
+	return true;
+}
+
+/* Of background runs, or of sessions. */
+static void
+count_slots(bool worker, Oid role, SweepUse *use)
+{
+	memset(use, 0, sizeof(*use));
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		const SweepSlot *slot = &shared->slots[i];
+
+		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->worker != worker)
+			continue;
+		use->all++;
+		if (slot->role == role)
+			use->of_role++;
+		if (slot->database == MyDatabaseId)
+			use->of_database++;
+	}
 }
 
 void
@@ -173,13 +213,16 @@ sweep_shared_release(SweepSlot *slot, bool opened)
 	int			count = 0;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
+	/* Who has just cancelled a run that waits on was told that it has a process: then it is recorded as one that has not begun. */
+	if (slot->put_back)
+		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
 	slot->state = slot->worker && !opened ? SLOT_UNOPENED : SLOT_FREE;
 	slot->pid = 0;
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
 		SweepDatabase *entry = &shared->databases[i];
 
-		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of_workers))
+		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of != REFUSED_NOT))
 		{
 			entry->asked = true;
 			schedulers[count++] = entry->procno;
@@ -222,22 +265,46 @@ sweep_shared_count_runs(Oid database)
 }
 
 int
-sweep_shared_count_free_workers(void)
+sweep_shared_count_free_workers(Oid role, bool unlimited)
 {
-	int			count = sweep_max_running_jobs;
+	SweepUse	use;
 
 	if (shared == NULL)
 		return 0;
 	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
+	count_slots(true, role, &use);
+	sweep_shared_unlock();
+	return sweep_quota_room(&use, sweep_max_running_jobs, unlimited);
+}
 
-		if (slot->worker && (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING))
-			count--;
+/* SQL: sweep._missing_worker(role oid) RETURNS text: the setting that keeps runs of the role in this database waiting */
+Datum
+sweep_shared_missing(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	bool		unlimited = sweep_quota_is_unlimited(role);
+	SweepUse	use;
+	SweepRefusal refusal;
+	const char *setting;
+
+	if (shared == NULL)
+		PG_RETURN_NULL();
+	sweep_shared_lock(LW_SHARED);
+	count_slots(true, role, &use);
+	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
+	for (int i = 0; i < SWEEP_MAX_DATABASES && refusal == REFUSED_NOT; i++)
+	{
+		const SweepDatabase *entry = &shared->databases[i];
+
+		/* The scheduler alone has learnt that. */
+		if (entry->state == DATABASE_RUNNING && entry->database == MyDatabaseId && entry->short_of == REFUSED_PROCESSES)
+			refusal = REFUSED_PROCESSES;
 	}
 	sweep_shared_unlock();
-	return Max(count, 0);
+	setting = sweep_quota_setting(refusal, "pg_sweep.max_running_jobs");
+	if (setting == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(setting));
 }
 
 void
@@ -260,35 +327,42 @@ sweep_shared_wake_launcher(bool rescan)
 	sweep_shared_wake(launcher);
 }
 
-void
+bool
 sweep_shared_ask_scheduler(Oid database)
 {
-	wake_scheduler(database, true);
+	return wake_scheduler(database, true);
 }
 
 void
 sweep_shared_wake_scheduler(Oid database)
 {
-	wake_scheduler(database, false);
+	(void) wake_scheduler(database, false);
 }
 
-static void
+/*
+ * False when there is none. One that is starting has no process to wake yet; it is told all the same, for it
+ * may be about to leave. Looking and telling is one section: in between it could have left.
+ */
+static bool
 wake_scheduler(Oid database, bool asked)
 {
 	ProcNumber	scheduler = INVALID_PROC_NUMBER;
+	bool		found = false;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
 		SweepDatabase *entry = &shared->databases[i];
 
-		if (entry->state != DATABASE_RUNNING || entry->database != database)
+		if ((entry->state != DATABASE_STARTING && entry->state != DATABASE_RUNNING) || entry->database != database)
 			continue;
 		entry->asked |= asked;
 		scheduler = entry->procno;
+		found = true;
 	}
 	sweep_shared_unlock();
 	sweep_shared_wake(scheduler);
+	return found;
 }
 
 int64
@@ -347,61 +421,64 @@ Datum
 sweep_shared_running(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		sees_all = sees_all_runs();
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (shared == NULL)
-		return (Datum) 0;
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < shared->slot_count; i++)
+	for (int i = 0; shared != NULL && i < shared->slot_count; i++)
 	{
-		SweepSlot  *slot = &shared->slots[i];
-		SweepLiveProgress live;
-		Datum		values[11];
-		bool		nulls[11] = {0};
+		RunningRun	run;
 
-		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->database != MyDatabaseId ||
-			!(sees_all || is_member_of_role(GetUserId(), slot->role)))
-			continue;
-		SpinLockAcquire(&slot->mutex);
-		live = slot->live;
-		SpinLockRelease(&slot->mutex);
-		values[0] = Int64GetDatum(slot->run_id);
-		values[1] = CStringGetTextDatum(slot->job);
-		values[2] = Int32GetDatum(slot->pid);
-		nulls[2] = slot->pid == 0;
-		values[3] = CStringGetTextDatum(sweep_phase_names[live.phase]);
-		values[4] = Int64GetDatum(live.batches);
-		values[5] = Int64GetDatum(live.rows);
-		values[6] = Float8GetDatum(live.last_batch_us / 1000.0);
-		nulls[6] = live.batches == 0;
-		values[7] = Int32GetDatum(live.batch_size);
-		values[8] = Int64GetDatum(live.estimated_rows);
-		nulls[8] = live.estimated_rows == 0;
-		values[9] = TimestampTzGetDatum(live.started_at);
-		nulls[9] = live.started_at == 0;
-		values[10] = TimestampTzGetDatum(live.deadline);
-		nulls[10] = live.deadline == 0;
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		if (copy_run(&shared->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
+			put_run(result, &run);
 	}
-	sweep_shared_unlock();
 	return (Datum) 0;
 }
 
-/* Whether the current user may see the runs of all roles, as in sweep._may_see(). */
+/*
+ * False unless a run of this database has it. Who may see it is asked without the lock: that reads tables, which
+ * somebody may have locked, and everybody else would wait as well.
+ */
 static bool
-sees_all_runs(void)
+copy_run(SweepSlot *slot, RunningRun *run)
 {
-	static const char *const roles[] = {"sweep_monitor", "sweep_operator", "sweep_admin"};
+	bool		found;
 
-	for (size_t i = 0; i < lengthof(roles); i++)
-	{
-		Oid			role = get_role_oid(roles[i], true);
+	sweep_shared_lock(LW_SHARED);
+	found = (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == MyDatabaseId;
+	run->role = slot->role;
+	run->run_id = slot->run_id;
+	run->pid = slot->pid;
+	memcpy(run->job, slot->job, sizeof(run->job));
+	SpinLockAcquire(&slot->mutex);
+	run->live = slot->live;
+	SpinLockRelease(&slot->mutex);
+	sweep_shared_unlock();
+	return found;
+}
 
-		if (OidIsValid(role) && is_member_of_role(GetUserId(), role))
-			return true;
-	}
-	return false;
+static void
+put_run(ReturnSetInfo *result, const RunningRun *run)
+{
+	const SweepLiveProgress *live = &run->live;
+	Datum		values[11];
+	bool		nulls[11] = {0};
+
+	values[0] = Int64GetDatum(run->run_id);
+	values[1] = CStringGetTextDatum(run->job);
+	values[2] = Int32GetDatum(run->pid);
+	nulls[2] = run->pid == 0;
+	values[3] = CStringGetTextDatum(sweep_phase_names[live->phase]);
+	values[4] = Int64GetDatum(live->batches);
+	values[5] = Int64GetDatum(live->rows);
+	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);
+	nulls[6] = live->batches == 0;
+	values[7] = Int32GetDatum(live->batch_size);
+	values[8] = Int64GetDatum(live->estimated_rows);
+	nulls[8] = live->estimated_rows == 0;
+	values[9] = TimestampTzGetDatum(live->started_at);
+	nulls[9] = live->started_at == 0;
+	values[10] = TimestampTzGetDatum(live->deadline);
+	nulls[10] = live->deadline == 0;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 static Size

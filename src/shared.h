@@ -10,6 +10,7 @@
 
 #include "compat.h"
 #include "datatype/timestamp.h"
+#include "quota.h"
 #include "storage/condition_variable.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"
@@ -62,6 +63,7 @@ typedef struct SweepSlot
 	Oid			role;			/* of the job */
 	int64		run_id;
 	int			pid;			/* 0 until the process is attached */
+	bool		put_back;		/* written by the run: it has not begun, and waits on */
 	TimestampTz claimed_at;
 	char		job[SWEEP_JOB_NAME_SIZE];
 	/* Set by anybody, read by the run. */
@@ -80,7 +82,7 @@ typedef enum SweepDatabaseState
 	DATABASE_FREE,				/* entry not used; next: STARTING (launcher) */
 	DATABASE_STARTING,			/* scheduler registered; next: RUNNING, FREE */
 	DATABASE_RUNNING,			/* scheduler attached; next: FREE, ABSENT */
-	DATABASE_ABSENT,			/* scheduler found no extension there; next: FREE (launcher) */
+	DATABASE_ABSENT,			/* it found no extension there, and nobody has asked since; next: FREE (launcher) */
 } SweepDatabaseState;
 
 typedef struct SweepDatabase
@@ -92,7 +94,7 @@ typedef struct SweepDatabase
 	ProcNumber	procno;
 	bool		asked;			/* there is something for the scheduler to look at; taken back when it looks */
 	bool		leave;			/* the scheduler is asked to end */
-	bool		short_of_workers;	/* runs wait there for a worker that ends anywhere; written by the scheduler */
+	SweepRefusal short_of;		/* what runs there wait for, which may end anywhere; written by the scheduler */
 	TimestampTz claimed_at;
 } SweepDatabase;
 
@@ -118,11 +120,22 @@ extern SweepShared *sweep_shared(void);
 extern void sweep_shared_lock(LWLockMode mode);
 extern void sweep_shared_unlock(void);
 
+/* The run that a slot is claimed for. */
+typedef struct SweepClaimant
+{
+	Oid			role;			/* of the job */
+	bool		unlimited;		/* see sweep_quota_is_unlimited */
+	bool		worker;			/* in the background, not in a session */
+	int64		run_id;
+	const char *job;
+} SweepClaimant;
+
 /*
- * Claims a slot for a run. Background runs are bounded by pg_sweep.max_running_jobs. Returns NULL
- * when none is free or the run has one already.
+ * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
+ * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
+ * left, and says why, or when the run has one already.
  */
-extern SweepSlot *sweep_shared_claim(Oid database, Oid role, int64 run_id, const char *job, bool worker);
+extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
 /* Takes back a claim that came to nothing; nobody is woken, for nothing has become free. */
 extern void sweep_shared_unclaim(SweepSlot *slot);
@@ -139,15 +152,15 @@ extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
-/* How many more background runs pg_sweep.max_running_jobs has room for. */
-extern int	sweep_shared_count_free_workers(void);
+/* How many more background runs there is room for, of this role in this database. */
+extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
 
 /* Wakes a process by its number; harmless when it has ended. */
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);
 
-/* Has the scheduler look for work; or only see how long it may sleep, when leases have changed. */
-extern void sweep_shared_ask_scheduler(Oid database);
+/* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when leases have changed. */
+extern bool sweep_shared_ask_scheduler(Oid database);
 extern void sweep_shared_wake_scheduler(Oid database);
 
 /* CLOCK_MONOTONIC in microseconds. */

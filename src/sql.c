@@ -8,11 +8,11 @@
  *
  * The statements of the engine are constants with parameters. They run as the owner of the extension,
  * within the transaction of the job's own work and whatever that left behind in the session, so user,
- * security context and search_path are set around each of them; an error restores them, as it does for
- * every function that switches its user.
+ * security context, search_path and what else changes their meaning are set around each of them (door.c).
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
@@ -20,23 +20,22 @@
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "pgstat.h"
-#include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "door.h"
 #include "shared.h"
 #include "sql.h"
 
-#define SAFE_PATH "pg_catalog, pg_temp"
 struct SweepPlan
 {
 	SPIPlanPtr	plan;
@@ -54,13 +53,12 @@ static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_c
 static bool find_extension(void);
 static SPIPlanPtr statement_plan(SweepStatement statement);
 static uint64 check_result(int code);
-static Datum column_value(int column, bool *is_null);
+static Datum column_value(int column);
 
 void
 sweep_sql_enter_call(void)
 {
-	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to SPI");
+	(void) SPI_connect_ext(SPI_OPT_NONATOMIC);
 	in_call = true;
 }
 
@@ -97,18 +95,27 @@ sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, Er
 		abort_transaction(error_context, error);
 	}
 	PG_END_TRY();
+	/* One that fired when the lock was just got means nothing to what comes next. */
+	if (get_timeout_indicator(LOCK_TIMEOUT, true))
+		QueryCancelPending = false;
 	MemoryContextSwitchTo(caller_context);
 	pgstat_report_stat(false);
 	return done;
 }
 
+/*
+ * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
+ * committed with the statement, and not with us: Citus does so where one worker is enough.
+ */
 static void
 begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to SPI");
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	(void) SPI_connect();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
@@ -117,6 +124,7 @@ commit_transaction(void)
 {
 	PopActiveSnapshot();
 	SPI_finish();
+	(void) EndTransactionBlock(false);
 	CommitTransactionCommand();
 }
 
@@ -144,8 +152,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		if (SPI_connect() != SPI_OK_CONNECT)
-			elog(ERROR, "could not connect to SPI");
+		(void) SPI_connect();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		work(arg);
 		PopActiveSnapshot();
@@ -183,8 +190,7 @@ sweep_sql_rehearse(SweepWork work, void *arg)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		if (SPI_connect() != SPI_OK_CONNECT)
-			elog(ERROR, "could not connect to SPI");
+		(void) SPI_connect();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		work(arg);
 		PopActiveSnapshot();
@@ -201,6 +207,25 @@ sweep_sql_rehearse(SweepWork work, void *arg)
 	MemoryContextSwitchTo(caller_context);
 	CurrentResourceOwner = caller_owner;
 	return error;
+}
+
+/* PG_END_TRY and PG_CATCH restore error_context_stack, so that what is raised again has the lines of the caller. */
+void
+sweep_sql_hide_context(SweepWork work, void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		error_context_stack = NULL;
+		work(arg);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller_context);
+		sweep_door_raise_for_user(CopyErrorData());
+	}
+	PG_END_TRY();
 }
 
 void
@@ -222,9 +247,7 @@ sweep_sql_open_gate(void)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("extension pg_sweep is being altered or dropped")));
 	AcceptInvalidationMessages();
-	if (SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type)))
-		return true;
-	return find_extension();
+	return sweep_sql_find_extension();
 }
 
 static bool
@@ -251,6 +274,12 @@ find_extension(void)
 	return true;
 }
 
+bool
+sweep_sql_find_extension(void)
+{
+	return (OidIsValid(extension.id) && SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) || find_extension();
+}
+
 const SweepExtension *
 sweep_sql_extension(void)
 {
@@ -266,10 +295,9 @@ sweep_sql_assume_extension(const SweepExtension *found)
 void
 sweep_sql_begin_call(void)
 {
-	if ((!OidIsValid(extension.id) || !SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) && !find_extension())
+	if (!sweep_sql_find_extension())
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "could not connect to SPI");
+	(void) SPI_connect();
 }
 
 void
@@ -281,20 +309,12 @@ sweep_sql_end_call(void)
 uint64
 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 {
-	Oid			user;
-	int			security_context;
-	int			nest_level = 0;
+	SweepDoor	door;
 	bool		read_only = XactReadOnly;
 	Snapshot	latest = InvalidSnapshot;
 	uint64		count;
 
-	GetUserIdAndSecContext(&user, &security_context);
-	SetUserIdAndSecContext(extension.owner, security_context | SECURITY_LOCAL_USERID_CHANGE);
-	if (strcmp(namespace_search_path, SAFE_PATH) != 0)
-	{
-		nest_level = NewGUCNestLevel();
-		set_config_option("search_path", SAFE_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	}
+	sweep_door_enter_statement(&door, extension.owner);
 	/* Queues are as they are, whatever the transaction may see. */
 	if (statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot())
 		latest = GetLatestSnapshot();
@@ -303,9 +323,7 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 		XactReadOnly = false;
 	count = check_result(SPI_execute_snapshot(statement_plan(statement), values, nulls, latest, InvalidSnapshot, false, true, 0));
 	XactReadOnly = read_only;
-	if (nest_level != 0)
-		AtEOXact_GUC(true, nest_level);
-	SetUserIdAndSecContext(user, security_context);
+	sweep_door_leave_statement(&door);
 	return count;
 }
 
@@ -316,8 +334,7 @@ statement_plan(SweepStatement statement)
 	if (plans[statement] == NULL)
 	{
 		const SweepStatementText *source = sweep_statement_text(statement);
-		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types,
-											  CURSOR_OPT_GENERIC_PLAN);
+		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types, CURSOR_OPT_GENERIC_PLAN);
 
 		if (plan == NULL || SPI_keepplan(plan) != 0)
 			elog(ERROR, "could not prepare \"%s\": %s", source->text, SPI_result_code_string(SPI_result));
@@ -372,10 +389,13 @@ sweep_sql_row(uint64 row)
 	current_row = row;
 }
 
+/* 0 when it is null. */
 static Datum
-column_value(int column, bool *is_null)
+column_value(int column)
 {
-	return SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, is_null);
+	bool		is_null;
+
+	return SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, &is_null);
 }
 
 bool
@@ -383,66 +403,49 @@ sweep_sql_is_null(int column)
 {
 	bool		is_null;
 
-	(void) column_value(column, &is_null);
+	(void) SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, &is_null);
 	return is_null;
 }
 
 int64
 sweep_sql_int64(int column)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-
-	return is_null ? 0 : DatumGetInt64(value);
+	return DatumGetInt64(column_value(column));
 }
 
 int32
 sweep_sql_int32(int column)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-
-	return is_null ? 0 : DatumGetInt32(value);
+	return DatumGetInt32(column_value(column));
 }
 
 bool
 sweep_sql_bool(int column)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-
-	return !is_null && DatumGetBool(value);
+	return DatumGetBool(column_value(column));
 }
 
 int64
 sweep_sql_interval_us(int column, int64 if_null)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-
-	return is_null ? if_null : sweep_interval_us(DatumGetIntervalP(value));
+	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(column_value(column)));
 }
 
 Oid
 sweep_sql_oid(int column)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-
-	return is_null ? InvalidOid : DatumGetObjectId(value);
+	return DatumGetObjectId(column_value(column));
 }
 
 Oid *
 sweep_sql_oids(int column, MemoryContext context, int *count)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
 	Datum	   *elements = NULL;
 	Oid		   *oids;
 
 	*count = 0;
-	if (!is_null)
-		deconstruct_array(DatumGetArrayTypeP(value), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
+	if (!sweep_sql_is_null(column))
+		deconstruct_array(DatumGetArrayTypeP(column_value(column)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
 	oids = MemoryContextAlloc(context, (*count + 1) * sizeof(Oid));
 	for (int i = 0; i < *count; i++)
 		oids[i] = DatumGetObjectId(elements[i]);
@@ -454,10 +457,9 @@ sweep_sql_copy(int column, MemoryContext context)
 {
 	Form_pg_attribute attribute = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
+	Datum		value = column_value(column);
 
-	if (!is_null)
+	if (!sweep_sql_is_null(column))
 		value = datumCopy(value, attribute->attbyval, attribute->attlen);
 	MemoryContextSwitchTo(old);
 	return value;
@@ -467,9 +469,7 @@ char *
 sweep_sql_text(int column, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-	char	   *string = is_null ? NULL : TextDatumGetCString(value);
+	char	   *string = sweep_sql_is_null(column) ? NULL : TextDatumGetCString(column_value(column));
 
 	MemoryContextSwitchTo(old);
 	return string;
@@ -479,9 +479,7 @@ Jsonb *
 sweep_sql_jsonb(int column, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
-	Jsonb	   *json = is_null ? NULL : DatumGetJsonbPCopy(value);
+	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(column_value(column));
 
 	MemoryContextSwitchTo(old);
 	return json;
@@ -490,8 +488,13 @@ sweep_sql_jsonb(int column, MemoryContext context)
 ItemPointerData
 sweep_sql_tid(int column)
 {
-	bool		is_null;
-	Datum		value = column_value(column, &is_null);
+	return *(ItemPointer) DatumGetPointer(column_value(column));
+}
 
-	return *(ItemPointer) DatumGetPointer(value);
+Size
+sweep_sql_raw_size(int column)
+{
+	bool		varies = TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1;
+
+	return varies && !sweep_sql_is_null(column) ? toast_raw_datum_size(column_value(column)) : 0;
 }

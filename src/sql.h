@@ -35,6 +35,12 @@ extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error
  */
 extern ErrorData *sweep_sql_rehearse(SweepWork work, void *arg);
 
+/*
+ * Does work of the engine that a user has asked for. What it raises is raised without the lines of CONTEXT
+ * that tell of the engine, but with those of whoever called and of code of the user that it has executed.
+ */
+extern void sweep_sql_hide_context(SweepWork work, void *arg);
+
 /* Only within CALL: ends the transaction, so that a wait holds no snapshot, and begins another. */
 extern void sweep_sql_end_transaction(void);
 
@@ -60,7 +66,10 @@ typedef struct SweepExtension
 	Oid			run_table;		/* sweep.run_live */
 } SweepExtension;
 
-/* The gate must have been opened. */
+/* Finds it without a gate, in a function that a session calls; false when this database has none. */
+extern bool sweep_sql_find_extension(void);
+
+/* What one of the two has found. */
 extern const SweepExtension *sweep_sql_extension(void);
 
 /*
@@ -106,5 +115,8 @@ extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
 extern ItemPointerData sweep_sql_tid(int column);
+
+/* How many bytes a value takes that is stored elsewhere or compressed, which is not read for that; 0 of null, or of a fixed size. */
+extern Size sweep_sql_raw_size(int column);
 
 #endif							/* SWEEP_SQL_H */

@@ -14,7 +14,6 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
@@ -25,6 +24,7 @@
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "door.h"
 #include "function.h"
 #include "sql.h"
 #include "step.h"
@@ -48,12 +48,21 @@ struct SweepStep
 	TupleDesc	batch_desc;
 	SweepFunction *function;	/* returns one sweep.progress; NULL = anything else, by a plan */
 	SweepPlan  *plan;
+	SweepFunctionWatch watch;	/* the function that the plan calls; NULL as name = it is a batch_sql */
 };
+
+/* A batch_sql that is to be analysed. */
+typedef struct Analysis
+{
+	const char *source;
+	RawStmt    *raw;
+} Analysis;
 
 static SweepStep *prepare_progress(MemoryContext context, const char *name, int count);
 static SweepStep *create_step(MemoryContext context);
 static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
+static void analyse_work(void *arg);
 static void place_error(void *source);
 
 PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
@@ -76,10 +85,11 @@ sweep_step_prepare_call(MemoryContext context, const char *name)
 	SweepStep  *prepared = create_step(context);
 	Oid			batch_type = sweep_sql_extension()->batch_type;
 	Oid			function = LookupFuncName(sweep_qualified_name_list(name), 1, &batch_type, false);
-	char	   *text = psprintf("SELECT * FROM %s($1)",
-								quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function)));
+	char	   *found = quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function));
 
-	prepared->plan = sweep_sql_prepare(text, 1, &batch_type, false);
+	prepared->watch = (SweepFunctionWatch) {.name = MemoryContextStrdup(context, found), .argument = batch_type};
+	sweep_function_check(&prepared->watch);
+	prepared->plan = sweep_sql_prepare(psprintf("SELECT * FROM %s($1)", found), 1, &batch_type, false);
 	return prepared;
 }
 
@@ -93,7 +103,10 @@ int32
 sweep_step_count(SweepStep *count, const SweepBatch *batch)
 {
 	Datum		datum = batch_datum(count, batch);
-	uint64		rows = sweep_sql_execute_plan(count->plan, &datum, NULL);
+	uint64		rows;
+
+	sweep_function_check(&count->watch);
+	rows = sweep_sql_execute_plan(count->plan, &datum, NULL);
 
 	if (rows != 1 || sweep_sql_is_null(1) || sweep_sql_int32(1) < 0)
 		ereport(ERROR,
@@ -107,7 +120,10 @@ int
 sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context)
 {
 	Datum		datum = batch_datum(pick, batch);
-	uint64		count = sweep_sql_execute_plan(pick->plan, &datum, NULL);
+	uint64		count;
+
+	sweep_function_check(&pick->watch);
+	count = sweep_sql_execute_plan(pick->plan, &datum, NULL);
 
 	if (count > (uint64) batch->size)
 		ereport(ERROR,
@@ -231,8 +247,8 @@ items_datum(const SweepBatch *batch)
 /*
  * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
  *
- * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, so
- * it must be done as the role of the job and never as the owner of the extension.
+ * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
+ * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
 Datum
 sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
@@ -241,30 +257,32 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	ErrorContextCallback callback = {error_context_stack, place_error, source};
 	List	   *statements;
-	RawStmt    *raw;
-	Oid			types[2] = {INT4OID, InvalidOid};
-	Oid			user;
-	int			security_context;
+	Analysis	analysis = {source, NULL};
 
 	error_context_stack = &callback;
 	statements = pg_parse_query(source);
-	raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
-	if (raw == NULL ||
-		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
-		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
+	analysis.raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
+	if (analysis.raw == NULL ||
+		!(IsA(analysis.raw->stmt, SelectStmt) || IsA(analysis.raw->stmt, InsertStmt) || IsA(analysis.raw->stmt, UpdateStmt) ||
+		  IsA(analysis.raw->stmt, DeleteStmt) || IsA(analysis.raw->stmt, MergeStmt)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
 	if (!sweep_sql_open_gate())
 		elog(ERROR, "extension pg_sweep does not exist");
-	types[1] = sweep_sql_extension()->batch_type;
-	GetUserIdAndSecContext(&user, &security_context);
-	SetUserIdAndSecContext(role, security_context | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	(void) parse_analyze_fixedparams(raw, source, types, 2, NULL);
-	SetUserIdAndSecContext(user, security_context);
+	sweep_door_visit_user(role, analyse_work, &analysis);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
+}
+
+static void
+analyse_work(void *arg)
+{
+	const Analysis *analysis = arg;
+	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
+
+	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
 }
 
 /* The position of a syntax error is one in the text of the job, not in the statement that creates it. */

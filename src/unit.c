@@ -12,11 +12,13 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "elsewhere.h"
 #include "guard.h"
 #include "lease.h"
 #include "report.h"
@@ -76,6 +78,18 @@ sweep_unit_begin(SweepRun *run)
 	if (sweep_sql_in_call())
 		sweep_run_set_environment();
 	return true;
+}
+
+/*
+ * Whoever keeps the row locked must not keep our worker: the scheduler starts another one once it is free. In a
+ * session nobody but that waits for it.
+ */
+bool
+sweep_unit_is_locked(const SweepRun *run)
+{
+	Datum		run_id = Int64GetDatum(run->run_id);
+
+	return !sweep_sql_in_call() && sweep_sql_execute(SWEEP_SQL_LOCK_RUN, &run_id, NULL) == 1 && sweep_sql_is_null(1);
 }
 
 void
@@ -158,11 +172,14 @@ static void
 leave_job_code(SweepRun *run)
 {
 	sweep_guard_disarm_statement(run);
-	if (!sweep_lease_is_held(run->lease_key, sweep_run_lease_mode(run)))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("job \"%s\" has released its own lease", run->job),
-				 errhint("A step must not call pg_advisory_unlock_all().")));
+	if (sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
+		return;
+	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
+	(void) sweep_lease_acquire_run(run->run_id);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job \"%s\" has released its own lease", run->job),
+			 errhint("A step must not call pg_advisory_unlock_all().")));
 }
 
 void
@@ -200,6 +217,25 @@ sweep_unit_save(SweepRun *run)
 		save_by_statement(run);
 	if (run->reason != SWEEP_STOP_NONE)
 		sweep_share_end(run);
+	/* A crash of this server would undo its part alone. */
+	if (sweep_elsewhere_prepare_commit() && run->flush_may_wait)
+		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
+}
+
+/* They are kept in the row of the run, which others read: the history, the views, the next run. */
+void
+sweep_unit_check_size(const SweepRun *run)
+{
+	bool		cursor = run->next.cursor != NULL && VARSIZE(run->next.cursor) > SWEEP_PROGRESS_SIZE;
+
+	if (!cursor && (run->next.detail == NULL || VARSIZE(run->next.detail) <= SWEEP_PROGRESS_SIZE))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("%s of job \"%s\" is too large: %zu bytes", cursor ? "cursor" : "detail", run->job,
+					(Size) VARSIZE(cursor ? run->next.cursor : run->next.detail)),
+			 errdetail("It may have %d bytes.", SWEEP_PROGRESS_SIZE),
+			 errhint("Keep the data in a table and return a key.")));
 }
 
 static int32
@@ -292,6 +328,10 @@ sweep_unit_fail(SweepRun *run, ErrorData *error)
 	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
 	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
 	bool		timed_out = sweep_guard_statement_timed_out(run);
+
+	/* One that fired as its call ended takes effect a moment later, when it is no longer timed. */
+	if (error != NULL && StatementTimeout > 0 && !sweep_sql_in_call() && (request & SWEEP_STOP_REQUEST_CANCEL) == 0)
+		timed_out = true;
 
 	QueryCancelPending = false;
 	run->status = "failed";

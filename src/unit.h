@@ -24,6 +24,9 @@ extern bool sweep_unit_begin(SweepRun *run);
 /* This transaction is the last one of the run: its commit waits for the disk, and all before with it. */
 extern void sweep_unit_is_last(SweepRun *run);
 
+/* Whether somebody else has locked the row of the run, which still waits. Waits for nobody. */
+extern bool sweep_unit_is_locked(const SweepRun *run);
+
 /* Calls a function of the job, guarded by its timers, and checks that the lease, and the bucket of a share, are still held after it. */
 extern void sweep_unit_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, SweepProgress *progress);
 
@@ -40,6 +43,10 @@ extern void sweep_unit_end_batch(SweepRun *run, bool drained);
 
 /* Writes the row of the run. */
 extern void sweep_unit_save(SweepRun *run);
+
+/* Raises when a batch has left a cursor or detail of more than this. */
+#define SWEEP_PROGRESS_SIZE (1024 * 1024)
+extern void sweep_unit_check_size(const SweepRun *run);
 
 /* The transaction is committed: what it came to is now the state of the run. */
 extern void sweep_unit_accept(SweepRun *run);

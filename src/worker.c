@@ -7,17 +7,23 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "pgstat.h"
+#include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/pmsignal.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #include "settings.h"
 #include "shared.h"
@@ -25,15 +31,49 @@
 
 StaticAssertDecl(sizeof(SweepWorkerArgs) <= BGW_EXTRALEN, "the arguments of a worker fit into bgw_extra");
 
-static bool wake_at_commit = false;
+#define POSTMASTER_WATCH_MS 1000
+/*
+ * What changes the meaning of the engine's statements, or ends them, and could be set for the database or for
+ * the bootstrap superuser. What a process needs beyond these it sets itself.
+ */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			engine_settings[] = {
+	{"default_transaction_read_only", "off"},
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_deferrable", "off"},
+	{"row_security", "on"},
+	{"session_replication_role", "origin"},
+	{"restrict_nonsystem_relation_kind", ""},
+	{"exit_on_error", "off"},
+	{"statement_timeout", "0"},
+	{"transaction_timeout", "0"},
+	{"standard_conforming_strings", "on"},
+	{"transform_null_equals", "off"},
+	{"array_nulls", "on"},
+	{"DateStyle", "ISO, MDY"},
+	{"IntervalStyle", "postgres"},
+	{"plpgsql.variable_conflict", "error"},
+	{"plpgsql.extra_warnings", "none"},
+	{"plpgsql.extra_errors", "none"},
+};
 
+static bool wake_at_commit = false;
+static volatile sig_atomic_t cancel_allowed = false;
+
+static void postmaster_timer_fired(void);
+static void handle_cancel(SIGNAL_ARGS);
 static void wake_after_commit(XactEvent event, void *arg);
 static void wake_now(void);
+static void restore_identity(void);
 static void set_session(void);
 
 PG_FUNCTION_INFO_V1(sweep_worker_wake);
 PG_FUNCTION_INFO_V1(sweep_worker_available);
 PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
+PG_FUNCTION_INFO_V1(sweep_worker_is_home);
 PG_FUNCTION_INFO_V1(sweep_worker_require);
 
 bool
@@ -65,23 +105,96 @@ sweep_worker_begin(void)
 {
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
-	/* A request to cancel means something while SQL of a job is executed, see sweep_worker_allow_cancel(). */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, handle_cancel);
 	BackgroundWorkerUnblockSignals();
 }
 
 void
 sweep_worker_allow_cancel(bool allow)
 {
-	pqsignal(SIGINT, allow ? StatementCancelHandler : SIG_IGN);
+	cancel_allowed = allow;
 	QueryCancelPending = false;
+}
+
+/*
+ * PostgreSQL looks for its postmaster only where it waits. A run that commits batch after batch, or one long
+ * statement, would go on without one, and no server could be started while it does.
+ */
+void
+sweep_worker_watch_postmaster(bool on)
+{
+	static TimeoutId timer = MAX_TIMEOUTS;
+
+	if (timer == MAX_TIMEOUTS && !on)
+		return;
+	if (timer == MAX_TIMEOUTS)
+		timer = RegisterTimeout(USER_TIMEOUT, postmaster_timer_fired);
+	if (on)
+		enable_timeout_every(timer, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), POSTMASTER_WATCH_MS), POSTMASTER_WATCH_MS);
+	else
+		disable_timeout(timer, false);
+}
+
+/* In a signal handler. */
+static void
+postmaster_timer_fired(void)
+{
+	if (!PostmasterIsAlive())
+		kill(MyProcPid, SIGTERM);
+}
+
+/*
+ * A request to cancel means something while SQL of a job is executed. The timeouts of a lock and of a statement work
+ * by the same signal, sent by the process to itself; they count at any time.
+ */
+static void
+handle_cancel(SIGNAL_ARGS)
+{
+	if (cancel_allowed || get_timeout_indicator(LOCK_TIMEOUT, false) || get_timeout_indicator(STATEMENT_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
 }
 
 void
 sweep_worker_connect(Oid database, Oid role)
 {
+	/* For PostgreSQL no role is the bootstrap superuser. */
+	if (!OidIsValid(role))
+		ereport(FATAL, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("role of a pg_sweep process does not exist")));
 	BackgroundWorkerInitializeConnectionByOid(database, role, SWEEP_CONNECT_FLAGS);
+	restore_identity();
 	set_session();
+}
+
+void
+sweep_worker_connect_engine(Oid database)
+{
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	restore_identity();
+	set_session();
+	for (size_t i = 0; i < lengthof(engine_settings); i++)
+	{
+		/* Not every version and not every server has all of them. */
+		if (GetConfigOption(engine_settings[i].name, true, false) != NULL)
+			SetConfigOption(engine_settings[i].name, engine_settings[i].value, PGC_SUSET, PGC_S_SESSION);
+	}
+}
+
+/*
+ * ALTER DATABASE and ALTER ROLE set role and session_authorization like any other setting. But a process is who
+ * it was connected as: a scheduler that is somebody else could not do its work, and a job would run as another
+ * role than it says.
+ */
+static void
+restore_identity(void)
+{
+	if (GetSessionUserId() != GetAuthenticatedUserId())
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		sweep_worker_set("session_authorization", GetUserNameFromId(GetAuthenticatedUserId(), false));
+		CommitTransactionCommand();
+	}
+	sweep_worker_set("role", "none");
 }
 
 void
@@ -112,7 +225,11 @@ sweep_worker_wait(long timeout_ms)
 
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
 	ResetLatch(MyLatch);
+	/* Nothing is executed that could be cancelled: as an error it would end the process. */
+	HOLD_CANCEL_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
+	RESUME_CANCEL_INTERRUPTS();
+	QueryCancelPending = false;
 	reload = ConfigReloadPending;
 	ConfigReloadPending = false;
 	if (reload)
@@ -158,21 +275,7 @@ wake_after_commit(XactEvent event, void *arg)
 static void
 wake_now(void)
 {
-	SweepShared *shared = sweep_shared();
-	bool		running = false;
-
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		SweepDatabaseState state = shared->databases[i].state;
-
-		if (shared->databases[i].database == MyDatabaseId && (state == DATABASE_STARTING || state == DATABASE_RUNNING))
-			running = true;
-	}
-	sweep_shared_unlock();
-	if (running)
-		sweep_shared_ask_scheduler(MyDatabaseId);
-	else
+	if (!sweep_shared_ask_scheduler(MyDatabaseId))
 		sweep_shared_wake_launcher(true);
 }
 
@@ -188,6 +291,13 @@ Datum
 sweep_worker_system_identifier(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64((int64) GetSystemIdentifier());
+}
+
+/* SQL: sweep._is_home(system_identifier bigint, database oid) RETURNS boolean */
+Datum
+sweep_worker_is_home(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(PG_GETARG_INT64(0) == (int64) GetSystemIdentifier() && PG_GETARG_OID(1) == MyDatabaseId);
 }
 
 /* SQL: sweep._require_workers() RETURNS void */

@@ -29,11 +29,20 @@ extern void sweep_worker_args(SweepWorkerArgs *args);
 /* Signal handlers, first thing in a process. */
 extern void sweep_worker_begin(void);
 
-/* Whether a request to cancel interrupts this worker; not at first. */
+/* Whether a request to cancel interrupts this worker; not at first. Its own timeouts do in any case. */
 extern void sweep_worker_allow_cancel(bool allow);
 
-/* Connects and sets up the session; role InvalidOid = the bootstrap superuser. */
+/*
+ * While it is on, the process ends soon after the postmaster has, also in the middle of a statement; to be
+ * turned off before a long wait, which looks itself.
+ */
+extern void sweep_worker_watch_postmaster(bool on);
+
+/* Connects as a role, with the settings of that role, and sets up the session. */
 extern void sweep_worker_connect(Oid database, Oid role);
+
+/* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
+extern void sweep_worker_connect_engine(Oid database);
 
 /* Undoes what SQL of a user has set for the session. */
 extern void sweep_worker_reset_session(void);

@@ -45,15 +45,15 @@ BEGIN
 	UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = at
 		FROM old WHERE b.job = _maintain_buckets.job AND b.bucket = old.bucket;
 	GET DIAGNOSTICS stale = ROW_COUNT;
-	SELECT count(*) FILTER (WHERE b.state = 'available'), count(*) FILTER (WHERE b.state = 'occupied') INTO available, occupied
+	SELECT pg_catalog.count(*) FILTER (WHERE b.state = 'available'), pg_catalog.count(*) FILTER (WHERE b.state = 'occupied') INTO available, occupied
 		FROM sweep.bucket b WHERE b.job = _maintain_buckets.job;
 	WITH surplus AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'available'
 			AND b.bucket >= buckets FOR UPDATE SKIP LOCKED)
 	DELETE FROM sweep.bucket AS b USING surplus WHERE b.job = _maintain_buckets.job AND b.bucket = surplus.bucket;
-	INSERT INTO sweep.bucket (job, bucket, since) SELECT _maintain_buckets.job, n, at FROM generate_series(0, buckets - 1) AS n
+	INSERT INTO sweep.bucket (job, bucket, since) SELECT _maintain_buckets.job, n, at FROM pg_catalog.generate_series(0, buckets - 1) AS n
 		ON CONFLICT DO NOTHING;
 	GET DIAGNOSTICS missing = ROW_COUNT;
-	SELECT count(*) INTO claimable FROM sweep.bucket b
+	SELECT pg_catalog.count(*) INTO claimable FROM sweep.bucket b
 		WHERE b.job = _maintain_buckets.job AND b.state = 'available' AND b.bucket < buckets;
 END
 $$;
@@ -67,8 +67,8 @@ DECLARE
 BEGIN
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
-		ORDER BY b.bucket <> wanted, b.since, random() LIMIT 1 FOR UPDATE SKIP LOCKED;
-	UPDATE sweep.bucket AS b SET state = 'occupied', run_id = _claim_bucket.run_id, pid = _claim_bucket.pid, since = clock_timestamp()
+		ORDER BY b.bucket <> wanted, b.since, pg_catalog.random() LIMIT 1 FOR UPDATE SKIP LOCKED;
+	UPDATE sweep.bucket AS b SET state = 'occupied', run_id = _claim_bucket.run_id, pid = _claim_bucket.pid, since = pg_catalog.clock_timestamp()
 		WHERE b.job = _claim_bucket.job AND b.bucket = free;
 	RETURN free;
 END
@@ -80,7 +80,7 @@ CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, buck
 AS $$
 BEGIN
 	IF bucket < buckets THEN
-		UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = clock_timestamp()
+		UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = pg_catalog.clock_timestamp()
 			WHERE b.job = _release_bucket.job AND b.bucket = _release_bucket.bucket AND b.run_id = _release_bucket.run_id;
 	ELSE
 		DELETE FROM sweep.bucket AS b
@@ -99,10 +99,10 @@ AS $$
 	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
-			AND parent.run_as = role AND child.run_as = role AND child.name <> parent.name AND child.enabled
+			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name AND child.enabled
 			AND s.paused_at IS NULL AND sweep._has_workers()
 		ORDER BY child.name
 $$;
@@ -129,8 +129,8 @@ BEGIN
 		RETURN;
 	END IF;
 	own := (dispatcher.job = job)::int;
-	shares := claimable - (SELECT count(*) FROM sweep.run_live w
-		WHERE w.job = _queue_shares.job AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= clock_timestamp() + delay
+	shares := claimable - (SELECT pg_catalog.count(*) FROM sweep.run_live w
+		WHERE w.job = _queue_shares.job AND w.run_as = dispatcher.run_as AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= pg_catalog.clock_timestamp() + delay
 			AND NOT EXISTS (SELECT FROM sweep.bucket b WHERE b.job = w.job AND b.run_id = w.run_id));
 	-- The worker of the dispatcher counts: it becomes a share itself, or is free in a moment.
 	chains := greatest(least(shares, workers + 1), own);
@@ -139,39 +139,39 @@ BEGIN
 	END IF;
 	-- Each chain of shares has numbers of its own, one after the other and beginning anywhere. Which of
 	-- them are free in Redis is not known here.
-	first := floor(random() * buckets);
-	wishes := ARRAY(SELECT n FROM generate_series(0, buckets - 1) AS n
+	first := pg_catalog.floor(pg_catalog.random() * buckets);
+	wishes := ARRAY(SELECT n FROM pg_catalog.generate_series(0, buckets - 1) AS n
 		WHERE divided.bucket_store = 'redis'
 			OR EXISTS (SELECT FROM sweep.bucket b WHERE b.job = _queue_shares.job AND b.bucket = n AND b.state = 'available')
-				AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = _queue_shares.job AND w.status = 'waiting' AND w.bucket = n)
+				AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = _queue_shares.job AND w.run_as = dispatcher.run_as AND w.status = 'waiting' AND w.bucket = n)
 		ORDER BY (n - first + buckets) % buckets);
 	shares := greatest(shares - chains, 0);
 	shares_left := shares / chains + (0 < shares % chains)::int;
 	wanted := wishes[1];
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
-		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent',
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, bucket, shares_left, due_at)
+		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent', run_id,
 			wishes[1 + n + n * (shares / chains) + least(n, shares % chains)],
-			shares / chains + (n < shares % chains)::int, clock_timestamp() + delay
-		FROM generate_series(own, chains - 1) AS n;
+			shares / chains + (n < shares % chains)::int, pg_catalog.clock_timestamp() + delay
+		FROM pg_catalog.generate_series(own, chains - 1) AS n;
 	PERFORM sweep._wake();
 END
 $$;
 COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int, int) IS 'queues shares up to the free buckets and workers; returns how many follow that of the dispatcher, and the bucket it would have';
 
-CREATE FUNCTION sweep._follow_share(run_id bigint, stop_reason text, bucket int, buckets int, delay interval) RETURNS bigint
+CREATE FUNCTION sweep._follow_share(run_id bigint, divides boolean, stop_reason text, bucket int, buckets int, delay interval) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	share record;
-	bucket_store text;
+	share pg_catalog.record;
+	bucket_store pg_catalog.text;
 	goes_on boolean;
 	wish int := bucket;
 	follower bigint;
 BEGIN
-	SELECT r.job, r.run_as, r.args, r.shares_left, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
 		FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
 	IF NOT FOUND THEN
-		SELECT r.job, r.run_as, r.args, r.shares_left, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
@@ -188,14 +188,14 @@ BEGIN
 					ORDER BY (b.bucket - wish + buckets) % buckets LIMIT 1);
 			END IF;
 		END IF;
-		INSERT INTO sweep.run_live (job, run_as, args, trigger, bucket, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent', wish, share.shares_left - (NOT goes_on)::int, clock_timestamp() + delay)
+		INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, bucket, shares_left, due_at)
+			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN divides THEN run_id ELSE share.parent_run_id END, wish, share.shares_left - (NOT goes_on)::int, pg_catalog.clock_timestamp() + delay)
 			RETURNING run_live.run_id INTO follower;
 	END IF;
 	RETURN follower;
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_share(bigint, text, int, int, interval) IS 'queues the share that follows one which has ended, if there is to be one, and returns it';
+COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interval) IS 'queues the share that follows one which has ended, if there is to be one, and returns it; divides: that one has divided the job itself';
 
 -- ------------------------------------------------------------------ what an operator reads
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
@@ -204,7 +204,7 @@ CREATE VIEW sweep.buckets WITH (security_barrier) AS
 		WHERE sweep._may_see(j.run_as)
 	UNION ALL
 	SELECT r.job, r.bucket, 'occupied', r.run_id, r.pid, r.started_at
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.bucket_store = 'redis'
+		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as AND j.bucket_store = 'redis'
 		WHERE r.status = 'running' AND r.bucket IS NOT NULL AND sweep._may_see(j.run_as);
 COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; of those in redis the ones that runs of this database hold';
 COMMENT ON COLUMN sweep.buckets.job IS 'name of the job';

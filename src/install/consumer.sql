@@ -11,10 +11,14 @@ CREATE TABLE sweep.consumer (
 	consumer_id int GENERATED ALWAYS AS IDENTITY,
 	queue_id    int NOT NULL REFERENCES sweep.queue (queue_id) ON DELETE CASCADE,
 	handler     text NOT NULL,
-	run_as      regrole NOT NULL,
+	run_as      text NOT NULL,
 	concurrency int NOT NULL,
 	batch       int NOT NULL,
 	paused_at   timestamptz,
+	-- as in sweep.job_state
+	system_identifier bigint NOT NULL DEFAULT 0,
+	database          oid NOT NULL DEFAULT 0,
+	all_paused_at     timestamptz,
 	CONSTRAINT consumer_pkey PRIMARY KEY (consumer_id),
 	CONSTRAINT consumer_queue_key UNIQUE (queue_id),
 	CONSTRAINT consumer_concurrency_check CHECK (concurrency BETWEEN 1 AND 1000),
@@ -24,10 +28,13 @@ COMMENT ON TABLE sweep.consumer IS 'the consumers in the database; sweep.create_
 COMMENT ON COLUMN sweep.consumer.consumer_id IS 'never used again, so that a process knows whether it is still meant';
 COMMENT ON COLUMN sweep.consumer.queue_id IS 'the queue it empties';
 COMMENT ON COLUMN sweep.consumer.handler IS 'the function that is called with each message, by name';
-COMMENT ON COLUMN sweep.consumer.run_as IS 'the role its processes are connected as';
+COMMENT ON COLUMN sweep.consumer.run_as IS 'name of the role its processes are connected as';
 COMMENT ON COLUMN sweep.consumer.concurrency IS 'how many processes';
 COMMENT ON COLUMN sweep.consumer.batch IS 'how many messages a process handles in one transaction';
 COMMENT ON COLUMN sweep.consumer.paused_at IS 'since when it is paused; NULL: it is not';
+COMMENT ON COLUMN sweep.consumer.system_identifier IS 'cluster it is meant for';
+COMMENT ON COLUMN sweep.consumer.database IS 'database it is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
+COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
 -- A message in whose handling the server went down may be the reason for it,
 -- so it is counted apart from its attempts: see src/consumer_note.c.
@@ -65,18 +72,18 @@ CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE ON sweep.queue
 
 -- ------------------------------------------------------------------ is it right?
 CREATE FUNCTION sweep._find_handler(name text) RETURNS regprocedure
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	parts text[];
+	parts pg_catalog.text[];
 BEGIN
-	parts := parse_ident(name);
-	IF cardinality(parts) IS DISTINCT FROM 2 THEN
+	parts := pg_catalog.parse_ident(name);
+	IF pg_catalog.cardinality(parts) IS DISTINCT FROM 2 THEN
 		RETURN NULL;
 	END IF;
-	RETURN (SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+	RETURN (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f'
-			AND p.pronargs = 1 AND p.proargtypes[0] = 'sweep.message'::regtype);
+			AND p.pronargs = 1 AND p.proargtypes[0] = 'sweep.message'::pg_catalog.regtype);
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN NULL;
 END
@@ -84,79 +91,89 @@ $$;
 COMMENT ON FUNCTION sweep._find_handler(text) IS 'the function of one sweep.message that a text names; NULL when there is none';
 
 CREATE FUNCTION sweep._consumer_problem(consumer sweep.consumer) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	role    constant oid := consumer.run_as;
-	problem constant text := sweep._role_problem(role);
-	handler constant regprocedure := sweep._find_handler(consumer.handler);
+	role    constant pg_catalog.oid := sweep._role_oid(consumer.run_as);
+	problem constant pg_catalog.text := sweep._role_problem(consumer.run_as);
+	handler constant pg_catalog.regprocedure := sweep._find_handler(consumer.handler);
 BEGIN
 	IF problem IS NOT NULL THEN
 		RETURN problem;
 	END IF;
-	IF NOT (pg_has_role(role, 'sweep_user', 'USAGE') OR pg_has_role(role, 'sweep_admin', 'USAGE')) THEN
-		RETURN format('role "%s" is not a member of sweep_user', pg_get_userbyid(role));
+	IF NOT (sweep._acts_for(role, 'sweep_user') OR sweep._acts_for(role, 'sweep_admin')) THEN
+		RETURN pg_catalog.format('role "%s" is not a member of sweep_user', consumer.run_as);
 	END IF;
 	IF handler IS NULL THEN
-		RETURN format('function %s(sweep.message) does not exist', consumer.handler);
+		RETURN pg_catalog.format('function %s(sweep.message) does not exist', consumer.handler);
 	END IF;
-	IF NOT has_function_privilege(role, handler, 'EXECUTE') OR NOT has_schema_privilege(role,
-			(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = handler), 'USAGE') THEN
-		RETURN format('role "%s" may not execute function %s', pg_get_userbyid(role), handler);
-	END IF;
-	RETURN NULL;
+	RETURN sweep._execute_problem(consumer.run_as, handler);
 END
 $$;
 COMMENT ON FUNCTION sweep._consumer_problem(sweep.consumer) IS 'why the consumer cannot work; NULL when nothing is known to stand in the way';
 
-CREATE FUNCTION sweep._find_consumer(caller oid, queue text, operators boolean) RETURNS sweep.consumer
+CREATE FUNCTION sweep._check_consumer_right(caller oid, queue text, consumer sweep.consumer, operators boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	consumer sweep.consumer;
-	owner    regrole;
+	owner pg_catalog.text := (SELECT q.owner FROM sweep.queue q WHERE q.queue_id = consumer.queue_id);
 BEGIN
-	SELECT c.* INTO consumer FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE q.name = _find_consumer.queue;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'queue "%" has no consumer', _find_consumer.queue
+	IF consumer.consumer_id IS NULL THEN
+		RAISE EXCEPTION 'queue "%" has no consumer', _check_consumer_right.queue
 			USING ERRCODE = 'undefined_object', HINT = 'The view sweep.consumers lists the consumers of this database.';
 	END IF;
-	SELECT q.owner INTO owner FROM sweep.queue q WHERE q.queue_id = consumer.queue_id;
-	IF NOT (pg_has_role(caller, consumer.run_as, 'MEMBER') OR pg_has_role(caller, owner, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-			OR operators AND pg_has_role(caller, 'sweep_operator', 'MEMBER')) THEN
-		RAISE EXCEPTION 'permission denied for the consumer of queue "%"', _find_consumer.queue
+	IF NOT (sweep._may_act_on(caller, consumer.run_as, operators) OR sweep._acts_for(caller, owner)) THEN
+		RAISE EXCEPTION 'permission denied for the consumer of queue "%"', _check_consumer_right.queue
 			USING ERRCODE = 'insufficient_privilege',
-				HINT = format('Members of %s%s and sweep_admin may do this.', concat_ws(', ', consumer.run_as, nullif(owner, consumer.run_as)),
+				HINT = pg_catalog.format('Members of %s%s and sweep_admin may do this.',
+					pg_catalog.concat_ws(', ', pg_catalog.quote_ident(consumer.run_as), pg_catalog.quote_ident(nullif(owner, consumer.run_as))),
 					CASE WHEN operators THEN ', sweep_operator' ELSE '' END);
 	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_consumer_right(oid, text, sweep.consumer, boolean) IS 'raises unless there is the consumer and the caller may act on it';
+
+-- Rights are those on the consumer as it is once it is locked, as in sweep._lock_job().
+CREATE FUNCTION sweep._lock_consumer(caller oid, queue text, operators boolean) RETURNS sweep.consumer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	consumer sweep.consumer;
+BEGIN
+	SELECT c.* INTO consumer FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE q.name = _lock_consumer.queue;
+	PERFORM sweep._check_consumer_right(caller, queue, consumer, operators);
+	SELECT c.* INTO consumer FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE q.name = _lock_consumer.queue FOR UPDATE OF c;
+	PERFORM sweep._check_consumer_right(caller, queue, consumer, operators);
 	RETURN consumer;
 END
 $$;
-COMMENT ON FUNCTION sweep._find_consumer(oid, text, boolean) IS 'the consumer of the queue, if the caller may act on it';
+COMMENT ON FUNCTION sweep._lock_consumer(oid, text, boolean) IS 'locks the consumer of the queue and returns it, if the caller may act on it then';
 
 -- ------------------------------------------------------------------ create, drop, pause
 CREATE FUNCTION sweep._create_consumer(caller oid, queue text, handler text, concurrency int, batch int, run_as regrole) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	role     oid := coalesce(run_as, caller::regrole);
+	role     pg_catalog.oid := coalesce(run_as, caller);
+	name     pg_catalog.text := sweep._role_name(role);
 	id       int := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
 	consumer sweep.consumer;
-	problem  text;
+	problem  pg_catalog.text;
+	owned_by pg_catalog.text;
 	-- as in the CHECK constraints
 	most_processes constant int := 1000;
 	most_messages  constant int := 10000;
 BEGIN
 	PERFORM sweep._require_workers();
-	IF NOT sweep._can_become(caller, role) THEN
-		RAISE EXCEPTION 'permission denied to consume queue "%" as role %', _create_consumer.queue, role::regrole
+	IF NOT sweep._can_become(caller, name) THEN
+		RAISE EXCEPTION 'permission denied to consume queue "%" as role %', _create_consumer.queue, pg_catalog.quote_ident(name)
 			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
 	END IF;
 	IF (concurrency BETWEEN 1 AND most_processes) IS NOT TRUE OR (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN
 		RAISE EXCEPTION 'invalid % %', CASE WHEN (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN 'batch' ELSE 'concurrency' END,
 				CASE WHEN (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN batch ELSE concurrency END
 			USING ERRCODE = 'invalid_parameter_value',
-				HINT = format('concurrency is a number of processes from 1 to %s, batch one of messages from 1 to %s.', most_processes, most_messages);
+				HINT = pg_catalog.format('concurrency is a number of processes from 1 to %s, batch one of messages from 1 to %s.', most_processes, most_messages);
 	END IF;
 	IF sweep._find_handler(handler) IS NULL THEN
 		RAISE EXCEPTION 'function %(sweep.message) does not exist', handler
@@ -164,24 +181,28 @@ BEGIN
 				HINT = 'A handler is named with its schema and is a function(sweep.message); what it returns is ignored.';
 	END IF;
 	PERFORM sweep._find_queue(role, _create_consumer.queue, 'consume');
-	consumer := ROW(0, id, handler, role, concurrency, batch, NULL);
+	owned_by := sweep._owner_problem(name, sweep._find_handler(handler));
+	IF owned_by IS NOT NULL THEN
+		RAISE EXCEPTION 'queue "%" could not be consumed: %', _create_consumer.queue, owned_by
+			USING ERRCODE = 'insufficient_privilege', DETAIL = 'Its owner decides what is executed as that role.',
+				HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the consumer.', sweep._find_handler(handler), name);
+	END IF;
+	consumer := ROW(0, id, handler, name, concurrency, batch, NULL, 0, 0, NULL);
 	problem := sweep._consumer_problem(consumer);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION 'queue "%" could not be consumed: %', _create_consumer.queue, problem
 			USING ERRCODE = 'insufficient_privilege',
-				HINT = format('The role needs LOGIN (before version 17), CONNECT on the database, membership in sweep_user '
-					'and EXECUTE on the handler: see ALTER ROLE %s LOGIN and GRANT.', role::regrole);
+				HINT = pg_catalog.format('The role needs LOGIN (before version 17), CONNECT on the database, membership in sweep_user '
+					'and EXECUTE on the handler: see ALTER ROLE %I LOGIN and GRANT.', name);
 	END IF;
-	INSERT INTO sweep.consumer (queue_id, handler, run_as, concurrency, batch)
-		VALUES (id, _create_consumer.handler, role, _create_consumer.concurrency, _create_consumer.batch)
+	INSERT INTO sweep.consumer (queue_id, handler, run_as, concurrency, batch, system_identifier, database)
+		SELECT id, _create_consumer.handler, name, _create_consumer.concurrency, _create_consumer.batch, sweep._system_identifier(), d.oid
+			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
 		ON CONFLICT ON CONSTRAINT consumer_queue_key DO NOTHING;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'queue "%" already has a consumer', _create_consumer.queue
 			USING ERRCODE = 'duplicate_object', HINT = 'More processes are its concurrency: sweep.drop_consumer removes it, then create it anew.';
 	END IF;
-	INSERT INTO sweep.control (system_identifier, database)
-		SELECT sweep._system_identifier(), d.oid FROM pg_database d WHERE d.datname = current_database()
-		ON CONFLICT DO NOTHING;
 END
 $$;
 COMMENT ON FUNCTION sweep._create_consumer(oid, text, text, int, int, regrole) IS 'implements sweep.create_consumer';
@@ -194,7 +215,7 @@ CREATE FUNCTION sweep._drop_consumer(caller oid, queue text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	id int := (sweep._find_consumer(caller, queue, false)).consumer_id;
+	id int := (sweep._lock_consumer(caller, queue, false)).consumer_id;
 BEGIN
 	DELETE FROM sweep.consumer c WHERE c.consumer_id = id;
 END
@@ -209,9 +230,9 @@ CREATE FUNCTION sweep._pause_consumer(caller oid, queue text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	id int := (sweep._find_consumer(caller, queue, true)).consumer_id;
+	id int := (sweep._lock_consumer(caller, queue, true)).consumer_id;
 BEGIN
-	UPDATE sweep.consumer AS c SET paused_at = coalesce(c.paused_at, now()) WHERE c.consumer_id = id;
+	UPDATE sweep.consumer AS c SET paused_at = coalesce(c.paused_at, pg_catalog.now()) WHERE c.consumer_id = id;
 END
 $$;
 COMMENT ON FUNCTION sweep._pause_consumer(oid, text) IS 'implements sweep.pause_consumer';
@@ -224,7 +245,7 @@ CREATE FUNCTION sweep._resume_consumer(caller oid, queue text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	id int := (sweep._find_consumer(caller, queue, true)).consumer_id;
+	id int := (sweep._lock_consumer(caller, queue, true)).consumer_id;
 BEGIN
 	UPDATE sweep.consumer AS c SET paused_at = NULL WHERE c.consumer_id = id;
 END
@@ -242,14 +263,13 @@ AS $$
 BEGIN
 	-- Told apart by 0: the process that sends the notifications of this database.
 	IF EXISTS (SELECT FROM sweep.queue q WHERE q.notify) THEN
-		RETURN QUERY SELECT 0, 'notifier', 0::oid, 1;
+		RETURN QUERY SELECT 0, 'notifier', 0::pg_catalog.oid, 1;
 	END IF;
-	IF EXISTS (SELECT FROM sweep.consumer c WHERE c.paused_at IS NULL) AND sweep._at_home() THEN
-		RETURN QUERY SELECT c.consumer_id, q.name, c.run_as::oid, c.concurrency
-			FROM sweep.consumer c JOIN sweep.queue q USING (queue_id)
-			WHERE c.paused_at IS NULL AND sweep._consumer_problem(c) IS NULL
-			ORDER BY c.consumer_id;
-	END IF;
+	RETURN QUERY SELECT c.consumer_id, q.name, sweep._role_oid(c.run_as), c.concurrency
+		FROM sweep.consumer c JOIN sweep.queue q USING (queue_id)
+		WHERE c.paused_at IS NULL AND c.all_paused_at IS NULL AND sweep._is_home(c.system_identifier, c.database)
+			AND NOT EXISTS (SELECT FROM sweep.control) AND sweep._consumer_problem(c) IS NULL
+		ORDER BY c.consumer_id;
 END
 $$;
 COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that should have processes, and how many';
@@ -257,20 +277,33 @@ COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that should have
 -- Commits with a wait for the disk: the next crash may be a moment away. The
 -- server may have gone down between the commit of a message and the note that
 -- it is done: what is no longer in the queue is no suspect.
-CREATE FUNCTION sweep._count_crash(queue_id int, message_ids bigint[]) RETURNS void
+CREATE FUNCTION sweep._count_crash(queue_id int, message_ids bigint[]) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
+DECLARE
+	known int := (SELECT pg_catalog.count(*) FROM sweep.consumer_crash c WHERE c.queue_id = _count_crash.queue_id AND c.message_id = ANY (message_ids));
+	free int;
 BEGIN
-	PERFORM set_config('synchronous_commit', 'local', true);
-	DELETE FROM sweep.consumer_crash AS c WHERE c.last_at < now() - interval '30 days';
+	PERFORM pg_catalog.set_config('synchronous_commit', 'local', true);
+	DELETE FROM sweep.consumer_crash AS c USING (SELECT o.queue_id, o.message_id FROM sweep.consumer_crash o
+			WHERE o.last_at < pg_catalog.now() - interval '30 days' FOR UPDATE SKIP LOCKED) AS old
+		WHERE c.queue_id = old.queue_id AND c.message_id = old.message_id;
+	-- Who is just dropping the queue, or working with these messages in a prepared transaction, is not waited for.
+	PERFORM FROM sweep.consumer_crash c WHERE c.queue_id = _count_crash.queue_id AND c.message_id = ANY (message_ids) FOR UPDATE SKIP LOCKED;
+	GET DIAGNOSTICS free = ROW_COUNT;
+	PERFORM FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id FOR KEY SHARE SKIP LOCKED;
+	IF NOT FOUND OR free < known THEN
+		RETURN NOT EXISTS (SELECT FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id);
+	END IF;
 	INSERT INTO sweep.consumer_crash AS c (queue_id, message_id, crashes, last_at)
-		SELECT m.queue_id, m.message_id, 1, now() FROM sweep.queue_message m
+		SELECT m.queue_id, m.message_id, 1, pg_catalog.now() FROM sweep.queue_message m
 		WHERE m.queue_id = _count_crash.queue_id AND m.message_id = ANY (message_ids)
 		ON CONFLICT (queue_id, message_id) DO UPDATE SET crashes = c.crashes + 1, last_at = excluded.last_at;
+	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._count_crash(int, bigint[]) IS 'the server went down while a consumer handled these';
+COMMENT ON FUNCTION sweep._count_crash(int, bigint[]) IS 'the server went down while a consumer handled these; false when that could not be written down because somebody has them locked';
 
 -- ------------------------------------------------------------------ what an operator reads
 CREATE FUNCTION sweep._consumer_processes(OUT consumer_id int, OUT pid int, OUT handled bigint, OUT failed bigint,
@@ -282,17 +315,17 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	SELECT q.name AS queue, c.handler, c.run_as, c.concurrency, c.batch,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
-			WHEN c.paused_at IS NOT NULL OR NOT home.here THEN 'paused'
+			WHEN c.paused_at IS NOT NULL OR c.all_paused_at IS NOT NULL OR NOT sweep._is_home(c.system_identifier, c.database)
+				OR EXISTS (SELECT FROM sweep.control) THEN 'paused'
 			WHEN p.workers >= c.concurrency THEN 'running'
 			ELSE 'waiting_for_slot'
 		END AS state,
 		p.workers, p.handled, p.failed, p.last_error
 	FROM sweep.consumer c
 		JOIN sweep.queue q USING (queue_id)
-		CROSS JOIN (SELECT sweep._at_home() AS here) AS home
 		CROSS JOIN LATERAL (SELECT sweep._consumer_problem(c) AS reason) AS problem
-		CROSS JOIN LATERAL (SELECT count(*)::int AS workers, coalesce(sum(l.handled), 0)::bigint AS handled,
-				coalesce(sum(l.failed), 0)::bigint AS failed, max(l.last_error) AS last_error
+		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, coalesce(pg_catalog.sum(l.handled), 0)::bigint AS handled,
+				coalesce(pg_catalog.sum(l.failed), 0)::bigint AS failed, pg_catalog.max(l.last_error) AS last_error
 			FROM sweep._consumer_processes() l WHERE l.consumer_id = c.consumer_id) AS p
 	WHERE sweep._may_see(c.run_as);
 COMMENT ON VIEW sweep.consumers IS 'consumers in the database with their processes';

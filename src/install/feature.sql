@@ -32,7 +32,7 @@ AS $$
 BEGIN
 	RAISE EXCEPTION 'feature "%" does not exist', name
 		USING ERRCODE = 'undefined_object',
-			HINT = format('There are: %s.', (SELECT string_agg(f.name, ', ' ORDER BY f.name) FROM sweep.feature_flag AS f));
+			HINT = pg_catalog.format('There are: %s.', (SELECT pg_catalog.string_agg(f.name, ', ' ORDER BY f.name) FROM sweep.feature_flag AS f));
 END
 $$;
 COMMENT ON FUNCTION sweep._no_such_feature(text) IS 'raises the error for a name that no feature flag has';

@@ -15,7 +15,7 @@ CREATE TABLE sweep.job (
 	pick             text,
 	rescue           text,
 	transaction      text NOT NULL,
-	flush            text NOT NULL,
+	flush            text,
 	batch_size       int NOT NULL,
 	max_batches      int,
 	max_rows         bigint,
@@ -31,7 +31,7 @@ CREATE TABLE sweep.job (
 	jitter           interval NOT NULL,
 	keep_cursor      boolean NOT NULL,
 	enabled          boolean NOT NULL,
-	run_as           regrole NOT NULL,
+	run_as           text NOT NULL,
 	description      text,
 	children         jsonb,
 	buckets          int,
@@ -45,6 +45,8 @@ CREATE TABLE sweep.job (
 	CONSTRAINT job_overlap_check CHECK (overlap IN ('skip', 'queue_one', 'cancel_previous')),
 	CONSTRAINT job_catch_up_check CHECK (catch_up IN ('once', 'skip', 'all'))
 );
+CREATE INDEX job_lease_key_idx ON sweep.job (lease_key);
+COMMENT ON INDEX sweep.job_lease_key_idx IS 'for sweep.try_lease';
 COMMENT ON TABLE sweep.job IS 'jobs: what runs, when, within which limits, as whom';
 COMMENT ON COLUMN sweep.job.name IS 'name of the job';
 COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when batch_sql is set';
@@ -56,12 +58,12 @@ COMMENT ON COLUMN sweep.job.pick IS 'function(sweep.batch) RETURNS SETOF jsonb t
 COMMENT ON COLUMN sweep.job.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';
 COMMENT ON COLUMN sweep.job.transaction IS 'batch: the items of a batch are committed together; row: each by itself';
 COMMENT ON COLUMN sweep.job.row_retries IS 'further tries, at once, when items fail for a passing reason';
-COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does';
+COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does; NULL: the last one does, and those that other servers take part in';
 COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
 COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.timeout IS 'no new batch begins after this time; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lease_key IS 'name of the lease that a run holds; jobs that share it exclude each other';
+COMMENT ON COLUMN sweep.job.lease_key IS 'name of the lease that a run holds; jobs of a role that share it exclude each other';
 COMMENT ON COLUMN sweep.job.lease_ttl IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
 COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lease';
 COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lease';
@@ -71,7 +73,7 @@ COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job.keep_cursor IS 'the next run goes on where the last one stopped, unless that one drained';
 COMMENT ON COLUMN sweep.job.enabled IS 'whether the schedule applies';
-COMMENT ON COLUMN sweep.job.run_as IS 'role the job runs as';
+COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
 COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
@@ -91,7 +93,12 @@ CREATE TABLE sweep.job_state (
 	boot         timestamptz,
 	drained_rows bigint,
 	kept_cursor  jsonb,
-	last_start   timestamptz
+	last_start   timestamptz,
+	-- Where the job is at home. It is in the row that says when the job is due, so that whoever reads one reads
+	-- both, whatever else of a dump has arrived. What was never said is nowhere at home.
+	system_identifier bigint NOT NULL DEFAULT 0,
+	database          oid NOT NULL DEFAULT 0,
+	all_paused_at     timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX job_state_next_start_idx ON sweep.job_state (next_start) WHERE next_start IS NOT NULL;
 COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps it from running';
@@ -104,20 +111,19 @@ COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that dra
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained';
 COMMENT ON COLUMN sweep.job_state.last_start IS 'start of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
+COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
+COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
+COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
--- One row or none. It says for which cluster and database the schedules are meant: a restored copy
--- elsewhere comes up paused until somebody calls sweep.resume_all() there.
+-- A row while all jobs are paused. It holds for jobs that are created meanwhile too, and for those whose rows somebody
+-- had locked: sweep.pause_all() waits for nobody. A row that is missing never makes a job start that is not at home.
 CREATE TABLE sweep.control (
-	only_row          boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-	paused_at         timestamptz,
-	system_identifier bigint NOT NULL,
-	database          oid NOT NULL
+	only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+	paused_at timestamptz NOT NULL
 );
-COMMENT ON TABLE sweep.control IS 'whether the schedules of this database apply, and where they are at home';
+COMMENT ON TABLE sweep.control IS 'whether all jobs and consumers of this database are paused';
 COMMENT ON COLUMN sweep.control.only_row IS 'always true';
-COMMENT ON COLUMN sweep.control.paused_at IS 'since when all jobs are paused; NULL: they are not';
-COMMENT ON COLUMN sweep.control.system_identifier IS 'cluster the schedules are meant for';
-COMMENT ON COLUMN sweep.control.database IS 'database the schedules are meant for';
+COMMENT ON COLUMN sweep.control.paused_at IS 'since when all are paused';
 
 SELECT pg_catalog.pg_extension_config_dump('sweep.job', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.job_state', '');
@@ -141,51 +147,73 @@ CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 COMMENT ON FUNCTION sweep._signal_cancel(bigint) IS 'asks the process of a run to stop; false when there is none';
 
 -- ------------------------------------------------------------------ rights
-CREATE FUNCTION sweep._can_become(caller oid, role oid) RETURNS boolean
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT CASE WHEN current_setting('server_version_num')::int >= 160000
-		THEN pg_has_role(caller, role, 'SET') ELSE pg_has_role(caller, role, 'MEMBER') END
-$$;
-COMMENT ON FUNCTION sweep._can_become(oid, oid) IS 'whether the caller may SET ROLE to the role';
+-- A role is stored by its name; what asks is an OID. Decided in src/role.c, which says what the two rights are.
+CREATE FUNCTION sweep._role_oid(role text) RETURNS oid
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_oid';
+COMMENT ON FUNCTION sweep._role_oid(text) IS 'the role of that name; NULL when there is none';
 
-CREATE FUNCTION sweep._find_job(caller oid, name text, operators boolean) RETURNS sweep.job
+CREATE FUNCTION sweep._role_name(role oid) RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_name';
+COMMENT ON FUNCTION sweep._role_name(oid) IS 'the name of a role, as it is stored; raises when there is none';
+
+CREATE FUNCTION sweep._acts_for(caller oid, role text) RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_act';
+COMMENT ON FUNCTION sweep._acts_for(oid, text) IS 'whether the caller has the rights of the role, which exists';
+
+CREATE FUNCTION sweep._can_become(caller oid, role text) RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_become';
+COMMENT ON FUNCTION sweep._can_become(oid, text) IS 'whether the caller may SET ROLE to the role, which exists';
+
+CREATE FUNCTION sweep._is_trusted(function regprocedure, role text) RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_function_is_trusted';
+COMMENT ON FUNCTION sweep._is_trusted(regprocedure, text) IS 'whether the owner of the function could become the role, or is that of the extension';
+
+CREATE FUNCTION sweep._may_act_on(caller oid, role text, operators boolean) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep._acts_for(caller, role) OR sweep._acts_for(caller, 'sweep_admin') OR operators AND sweep._acts_for(caller, 'sweep_operator')
+$$;
+COMMENT ON FUNCTION sweep._may_act_on(oid, text, boolean) IS 'whether the caller may act on what belongs to the role, as its member, sweep_admin, or sweep_operator if these may';
+
+CREATE FUNCTION sweep._check_job_right(caller oid, name text, job sweep.job, operators boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	found_job sweep.job;
 BEGIN
-	SELECT * INTO found_job FROM sweep.job j WHERE j.name = _find_job.name;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'job "%" does not exist', _find_job.name
+	IF job.name IS NULL THEN
+		RAISE EXCEPTION 'job "%" does not exist', _check_job_right.name
 			USING ERRCODE = 'undefined_object', HINT = 'The view sweep.jobs lists the jobs of this database.';
 	END IF;
-	IF NOT (pg_has_role(caller, found_job.run_as, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-			OR operators AND pg_has_role(caller, 'sweep_operator', 'MEMBER')) THEN
-		RAISE EXCEPTION 'permission denied for job "%"', _find_job.name
+	IF NOT sweep._may_act_on(caller, job.run_as, operators) THEN
+		RAISE EXCEPTION 'permission denied for job "%"', job.name
 			USING ERRCODE = 'insufficient_privilege',
-				HINT = format('Members of %s%s and sweep_admin may do this.', found_job.run_as,
+				HINT = pg_catalog.format('Members of %s%s and sweep_admin may do this.', pg_catalog.quote_ident(job.run_as),
 					CASE WHEN operators THEN ', sweep_operator' ELSE '' END);
 	END IF;
-	RETURN found_job;
 END
 $$;
-COMMENT ON FUNCTION sweep._find_job(oid, text, boolean) IS 'the job, if the caller may act on it';
+COMMENT ON FUNCTION sweep._check_job_right(oid, text, sweep.job, boolean) IS 'raises unless there is the job and the caller may act on it';
 
-CREATE FUNCTION sweep._lock_job(name text) RETURNS sweep.job
+-- Rights are those on the job as it is once it is locked: whoever held it may have given it to another role,
+-- or dropped it and somebody else has taken its name. Who has no right to begin with waits for nobody.
+CREATE FUNCTION sweep._lock_job(caller oid, name text, operators boolean, shared boolean) RETURNS sweep.job
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	locked sweep.job;
+	job sweep.job;
 BEGIN
-	SELECT * INTO locked FROM sweep.job j WHERE j.name = _lock_job.name FOR UPDATE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'job "%" does not exist', name USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
+	SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name;
+	PERFORM sweep._check_job_right(caller, name, job, operators);
+	IF shared THEN
+		SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name FOR KEY SHARE;
+	ELSE
+		SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name FOR UPDATE;
 	END IF;
-	RETURN locked;
+	PERFORM sweep._check_job_right(caller, name, job, operators);
+	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._lock_job(text) IS 'the job as it is once whoever else changes it is done';
+COMMENT ON FUNCTION sweep._lock_job(oid, text, boolean, boolean) IS
+	'locks the job, for changing it or (shared) to keep others from that, and returns it, if the caller may act on it then';
 
 -- ------------------------------------------------------------------ time
 CREATE FUNCTION sweep._reschedule(job text, after timestamptz) RETURNS void
@@ -193,14 +221,14 @@ CREATE FUNCTION sweep._reschedule(job text, after timestamptz) RETURNS void
 AS $$
 DECLARE
 	j sweep.job;
-	due timestamptz;
+	due pg_catalog.timestamptz;
 BEGIN
 	SELECT * INTO j FROM sweep.job WHERE name = _reschedule.job;
 	IF j.schedule IS NOT NULL AND j.enabled THEN
 		due := sweep._next_run(j.schedule, j.timezone, after, j.name);
 	END IF;
 	UPDATE sweep.job_state AS s SET next_due = CASE WHEN s.paused_at IS NULL THEN due END,
-			next_start = CASE WHEN s.paused_at IS NULL THEN due + random() * j.jitter END
+			next_start = CASE WHEN s.paused_at IS NULL THEN due + pg_catalog.random() * j.jitter END
 		WHERE s.job = _reschedule.job;
 EXCEPTION WHEN invalid_parameter_value THEN
 	-- A zone that this server does not know: looked at again in a minute, so that it heals by itself.
@@ -214,32 +242,6 @@ CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';
 COMMENT ON FUNCTION sweep._system_identifier() IS 'identifies the cluster; pg_control_system() would read a file each time';
 
-CREATE FUNCTION sweep._is_copy() RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN EXISTS (SELECT FROM sweep.control c WHERE c.system_identifier <> sweep._system_identifier()
-		OR c.database <> (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
-END
-$$;
-COMMENT ON FUNCTION sweep._is_copy() IS 'whether the database is a copy of the one its schedules are meant for';
-
-CREATE FUNCTION sweep._at_home() RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN NOT sweep._is_copy() AND NOT EXISTS (SELECT FROM sweep.control c WHERE c.paused_at IS NOT NULL);
-END
-$$;
-COMMENT ON FUNCTION sweep._at_home() IS 'whether schedules apply: not all jobs are paused, and the database is no copy';
-
-CREATE FUNCTION sweep._settle(paused timestamptz, move boolean) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	INSERT INTO sweep.control AS c (paused_at, system_identifier, database)
-		SELECT paused, sweep._system_identifier(), d.oid FROM pg_database d WHERE d.datname = current_database()
-		ON CONFLICT (only_row) DO UPDATE SET paused_at = excluded.paused_at,
-			system_identifier = CASE WHEN move THEN excluded.system_identifier ELSE c.system_identifier END,
-			database = CASE WHEN move THEN excluded.database ELSE c.database END
-$$;
-COMMENT ON FUNCTION sweep._settle(timestamptz, boolean) IS 'records that all jobs are paused, or that they are at home here';
+CREATE FUNCTION sweep._is_home(system_identifier bigint, database oid) RETURNS boolean
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_is_home';
+COMMENT ON FUNCTION sweep._is_home(bigint, oid) IS 'whether this is that cluster and that database: asked in the statement that reads what is to be started';

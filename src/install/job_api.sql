@@ -13,12 +13,12 @@ DECLARE
 	job sweep.job;
 BEGIN
 	job := ROW(name, step, batch_sql, schedule,
-		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, current_setting('TimeZone')) ELSE timezone END, args,
+		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, pg_catalog.current_setting('TimeZone')) ELSE timezone END, args,
 		pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
 		lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
-		coalesce(run_as, caller::regrole), description, children,
+		sweep._role_name(coalesce(run_as::pg_catalog.oid, caller)), description, children,
 		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function);
-	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job),
+	PERFORM sweep._check_limits(job), sweep._check_sizes(job, NULL), sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job),
 		sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
@@ -26,11 +26,9 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it.';
 	END;
-	INSERT INTO sweep.job_state (job, boot) VALUES (name, pg_postmaster_start_time());
-	INSERT INTO sweep.control (system_identifier, database)
-		SELECT sweep._system_identifier(), d.oid FROM pg_database d WHERE d.datname = current_database()
-		ON CONFLICT DO NOTHING;
-	PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
+	INSERT INTO sweep.job_state (job, boot, system_identifier, database)
+		SELECT name, pg_catalog.pg_postmaster_start_time(), sweep._system_identifier(), d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
+	PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
 END
 $$;
 COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
@@ -38,7 +36,7 @@ COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, 
 
 CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql text DEFAULT NULL, schedule text DEFAULT NULL,
 	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
-	transaction text DEFAULT 'batch', flush text DEFAULT 'run', batch_size int DEFAULT 1000,
+	transaction text DEFAULT 'batch', flush text DEFAULT NULL, batch_size int DEFAULT 1000,
 	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_key text DEFAULT NULL,
 	lease_ttl interval DEFAULT NULL, lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms',
 	row_retries int DEFAULT 3, max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
@@ -53,27 +51,29 @@ CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS v
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	old sweep.job := sweep._find_job(caller, name, false);
+	old sweep.job := sweep._lock_job(caller, name, false, false);
 	job sweep.job;
-	known text[];
-	word text;
+	known pg_catalog.text[];
+	word pg_catalog.text;
 BEGIN
-	IF jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
+	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
 		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
 	END IF;
-	SELECT array_agg(a.attname ORDER BY a.attnum) INTO known FROM pg_attribute a
-		WHERE a.attrelid = 'sweep.job'::regclass AND a.attnum > 1 AND NOT a.attisdropped;
-	SELECT k INTO word FROM jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
+	SELECT pg_catalog.array_agg(a.attname ORDER BY a.attnum) INTO known FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attnum > 1 AND NOT a.attisdropped;
+	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
-			HINT = format('The keys are %s.', array_to_string(known, ', '));
+			HINT = pg_catalog.format('The keys are %s.', pg_catalog.array_to_string(known, ', '));
 	END IF;
-	old := sweep._lock_job(name);
 	job := old;
-	FOR word IN SELECT jsonb_object_keys(changes) LOOP
+	FOR word IN SELECT pg_catalog.jsonb_object_keys(changes) LOOP
 		BEGIN
-			job := jsonb_populate_record(job, jsonb_build_object(word, changes -> word));
+			job := pg_catalog.jsonb_populate_record(job, pg_catalog.jsonb_build_object(word, changes -> word));
+			IF word = 'run_as' THEN
+				job.run_as := sweep._role_name(job.run_as::pg_catalog.regrole);
+			END IF;
 		EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation THEN
 			RAISE EXCEPTION 'invalid value % for key "%"', changes -> word, word USING ERRCODE = 'invalid_parameter_value',
 				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_job would take for the argument of that name.';
@@ -82,16 +82,18 @@ BEGIN
 	job.lease_key := coalesce(job.lease_key, job.name);
 	job.bucket_key := coalesce(job.bucket_key, job.name);
 	IF job.schedule IS NOT NULL THEN
-		job.timezone := coalesce(job.timezone, current_setting('TimeZone'));
+		job.timezone := coalesce(job.timezone, pg_catalog.current_setting('TimeZone'));
 	ELSIF NOT changes ? 'timezone' THEN
 		job.timezone := NULL;
 	END IF;
+	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	-- What the job's role executes may be changed only by those who could be that role.
 	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.buckets_function, job.run_as)
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.buckets_function, old.run_as) THEN
-		PERFORM sweep._check_role(caller, old), sweep._check_role(caller, job);
+		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
+		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
+		PERFORM sweep._check_role(caller, job);
 	END IF;
-	PERFORM sweep._check_limits(job);
 	IF (job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
 			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
 		PERFORM sweep._check_bucket_store(caller, job);
@@ -115,7 +117,7 @@ BEGIN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = _alter_job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 	END IF;
 	IF (job.schedule, job.timezone, job.jitter, job.enabled) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter, old.enabled) THEN
-		PERFORM sweep._check_schedule(job), sweep._reschedule(name, clock_timestamp()), sweep._wake();
+		PERFORM sweep._check_schedule(job), sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
 	END IF;
 END
 $$;
@@ -129,12 +131,12 @@ CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, false), sweep._lock_job(name);
+	PERFORM sweep._lock_job(caller, name, false, false);
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
 	DELETE FROM sweep.bucket b WHERE b.job = _drop_job.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';
 	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';
 	PERFORM sweep._wake();
@@ -151,10 +153,10 @@ CREATE FUNCTION sweep._pause(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, true), sweep._lock_job(name);
-	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, now()), next_due = NULL, next_start = NULL
+	PERFORM sweep._lock_job(caller, name, true, false);
+	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, pg_catalog.now()), next_due = NULL, next_start = NULL
 		WHERE s.job = _pause.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
 		WHERE r.job = _pause.name AND r.status = 'waiting' AND r.trigger <> 'manual' AND r.pid IS NULL;
 	PERFORM sweep._wake();
 END
@@ -169,10 +171,10 @@ CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_job(caller, name, true), sweep._lock_job(name);
+	PERFORM sweep._lock_job(caller, name, true, false);
 	UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _resume.name AND s.paused_at IS NOT NULL;
 	IF FOUND THEN
-		PERFORM sweep._reschedule(name, clock_timestamp()), sweep._wake();
+		PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
 	END IF;
 END
 $$;
@@ -186,7 +188,7 @@ CREATE FUNCTION sweep._check_operator(caller oid) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT (pg_has_role(caller, 'sweep_operator', 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')) THEN
+	IF NOT (sweep._acts_for(caller, 'sweep_operator') OR sweep._acts_for(caller, 'sweep_admin')) THEN
 		RAISE EXCEPTION 'permission denied to act on all jobs' USING ERRCODE = 'insufficient_privilege',
 			HINT = 'Members of sweep_operator and sweep_admin may do this.';
 	END IF;
@@ -198,7 +200,15 @@ CREATE FUNCTION sweep._pause_all(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._check_operator(caller), sweep._settle(now(), false), sweep._wake();
+	PERFORM sweep._check_operator(caller);
+	INSERT INTO sweep.control (paused_at) VALUES (pg_catalog.now()) ON CONFLICT DO NOTHING;
+	-- In each row as well, so that it arrives with the row where a dump is restored. Nobody who has a row locked
+	-- keeps all others from being paused; for that one sweep.control has to do.
+	UPDATE sweep.job_state AS s SET all_paused_at = pg_catalog.now() FROM (SELECT o.job FROM sweep.job_state o
+		WHERE o.all_paused_at IS NULL FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
+	UPDATE sweep.consumer AS c SET all_paused_at = pg_catalog.now() FROM (SELECT o.consumer_id FROM sweep.consumer o
+		WHERE o.all_paused_at IS NULL FOR UPDATE SKIP LOCKED) AS free WHERE c.consumer_id = free.consumer_id;
+	PERFORM sweep._wake();
 END
 $$;
 COMMENT ON FUNCTION sweep._pause_all(oid) IS 'implements sweep.pause_all';
@@ -212,13 +222,16 @@ CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
-	IF sweep._is_copy() THEN
-		-- They were queued where this database was copied from, and belong there.
-		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
-			WHERE r.status = 'waiting' AND r.pid IS NULL;
-	END IF;
-	PERFORM sweep._settle(NULL, true);
-	PERFORM sweep._reschedule(j.name, clock_timestamp()) FROM sweep.job j;
+	-- They were queued where this database was copied from, and belong there.
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
+			AND r.status = 'waiting' AND r.pid IS NULL;
+	DELETE FROM sweep.control;
+	UPDATE sweep.job_state AS s SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
+		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
+	UPDATE sweep.consumer AS c SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
+		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
+	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp()) FROM sweep.job j;
 	PERFORM sweep._wake();
 END
 $$;

@@ -3,24 +3,24 @@
 -- created or changed; what turns out later makes the job broken, with a reason, until it heals.
 --
 CREATE FUNCTION sweep._resolve(kind text, name text) RETURNS regprocedure
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	parts text[];
+	parts pg_catalog.text[];
 BEGIN
-	parts := parse_ident(name);
-	IF cardinality(parts) <> 2 THEN
+	parts := pg_catalog.parse_ident(name);
+	IF pg_catalog.cardinality(parts) <> 2 THEN
 		RETURN NULL;
 	END IF;
 	-- By name through the indexes: this is asked each time a job is due, of each job that sweep.jobs shows.
-	RETURN (SELECT p.oid FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::regtype
+	RETURN (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::pg_catalog.regtype
 			AND CASE kind
-				WHEN 'step' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'sweep.progress'::regtype
-				WHEN 'buckets_function' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'int'::regtype
-				WHEN 'pick' THEN p.pronargs = 1 AND p.proretset AND p.prorettype = 'jsonb'::regtype
-				WHEN 'rescue' THEN p.pronargs = 2 AND p.proargtypes[1] = 'jsonb'::regtype AND NOT p.proretset
-					AND p.prorettype = 'sweep.progress'::regtype END);
+				WHEN 'step' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'sweep.progress'::pg_catalog.regtype
+				WHEN 'buckets_function' THEN p.pronargs = 1 AND NOT p.proretset AND p.prorettype = 'int'::pg_catalog.regtype
+				WHEN 'pick' THEN p.pronargs = 1 AND p.proretset AND p.prorettype = 'pg_catalog.jsonb'::pg_catalog.regtype
+				WHEN 'rescue' THEN p.pronargs = 2 AND p.proargtypes[1] = 'pg_catalog.jsonb'::pg_catalog.regtype AND NOT p.proretset
+					AND p.prorettype = 'sweep.progress'::pg_catalog.regtype END);
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN NULL;
 END
@@ -31,61 +31,80 @@ CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE kind
-		WHEN 'pick' THEN format('function %s(sweep.batch) returning setof jsonb', name)
-		WHEN 'buckets_function' THEN format('function %s(sweep.batch) returning int', name)
-		WHEN 'rescue' THEN format('function %s(sweep.batch, jsonb) returning sweep.progress', name)
-		ELSE format('function %s(sweep.batch) returning sweep.progress', name) END
+		WHEN 'pick' THEN pg_catalog.format('function %s(sweep.batch) returning setof jsonb', name)
+		WHEN 'buckets_function' THEN pg_catalog.format('function %s(sweep.batch) returning int', name)
+		WHEN 'rescue' THEN pg_catalog.format('function %s(sweep.batch, jsonb) returning sweep.progress', name)
+		ELSE pg_catalog.format('function %s(sweep.batch) returning sweep.progress', name) END
 $$;
 COMMENT ON FUNCTION sweep._function_form(text, text) IS 'how a function of that kind is declared';
 
-CREATE FUNCTION sweep._function_problem(run_as oid, kind text, name text) RETURNS text
+CREATE FUNCTION sweep._owner_problem(role text, function regprocedure) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('function %s belongs to role "%s", which could not become role "%s"', function, pg_catalog.pg_get_userbyid(p.proowner), role)
+		FROM pg_catalog.pg_proc p WHERE p.oid = function AND NOT sweep._is_trusted(function, role)
+$$;
+COMMENT ON FUNCTION sweep._owner_problem(text, regprocedure) IS 'why the function must not be executed as the role: whoever owns it decides what it does; NULL when it may';
+
+CREATE FUNCTION sweep._execute_problem(role text, function regprocedure) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found regprocedure := sweep._resolve(kind, name);
+	id constant pg_catalog.oid := sweep._role_oid(role);
+BEGIN
+	IF NOT pg_catalog.has_function_privilege(id, function, 'EXECUTE') OR NOT pg_catalog.has_schema_privilege(id,
+			(SELECT p.pronamespace FROM pg_catalog.pg_proc p WHERE p.oid = function), 'USAGE') THEN
+		RETURN pg_catalog.format('role "%s" may not execute function %s', role, function);
+	END IF;
+	RETURN sweep._owner_problem(role, function);
+END
+$$;
+COMMENT ON FUNCTION sweep._execute_problem(text, regprocedure) IS 'why a function is not executed as the role, which exists; NULL when it is';
+
+CREATE FUNCTION sweep._function_problem(role text, kind text, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found pg_catalog.regprocedure := sweep._resolve(kind, name);
 BEGIN
 	IF found IS NULL THEN
 		RETURN sweep._function_form(kind, name) || ' does not exist';
 	END IF;
-	IF NOT has_function_privilege(run_as, found, 'EXECUTE') OR NOT has_schema_privilege(run_as,
-			(SELECT p.pronamespace FROM pg_proc p WHERE p.oid = found), 'USAGE') THEN
-		RETURN format('role "%s" may not execute function %s', pg_get_userbyid(run_as), found);
-	END IF;
-	RETURN NULL;
+	RETURN sweep._execute_problem(role, found);
 END
 $$;
-COMMENT ON FUNCTION sweep._function_problem(oid, text, text) IS 'why the role cannot execute the function; NULL when it can';
+COMMENT ON FUNCTION sweep._function_problem(text, text, text) IS 'why the role, which exists, cannot execute the function; NULL when it can';
 
-CREATE FUNCTION sweep._role_problem(role oid) RETURNS text
+CREATE FUNCTION sweep._role_problem(role text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	owner pg_roles;
+	known pg_catalog.pg_roles;
 BEGIN
-	SELECT * INTO owner FROM pg_roles r WHERE r.oid = role;
+	SELECT * INTO known FROM pg_catalog.pg_roles r WHERE r.oid = sweep._role_oid(role);
 	IF NOT FOUND THEN
-		RETURN format('role with OID %s does not exist', role);
+		RETURN pg_catalog.format('role "%s" does not exist', role);
 	END IF;
-	IF NOT owner.rolcanlogin AND current_setting('server_version_num')::int < 170000 THEN
-		RETURN format('role "%s" is not permitted to log in', owner.rolname);
+	IF NOT known.rolcanlogin AND pg_catalog.current_setting('server_version_num')::int < 170000 THEN
+		RETURN pg_catalog.format('role "%s" is not permitted to log in', role);
 	END IF;
-	IF NOT has_database_privilege(role, current_database(), 'CONNECT') THEN
-		RETURN format('role "%s" may not connect to the database', owner.rolname);
+	IF NOT pg_catalog.has_database_privilege(known.oid, pg_catalog.current_database(), 'CONNECT') THEN
+		RETURN pg_catalog.format('role "%s" may not connect to the database', role);
 	END IF;
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._role_problem(oid) IS 'why no process can connect as the role; NULL when one can';
+COMMENT ON FUNCTION sweep._role_problem(text) IS 'why no process can connect as the role; NULL when one can';
 
 CREATE FUNCTION sweep._has_redis_url() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_settings_has_redis_url';
 COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; its value is shown to few';
 
 CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problem text := sweep._role_problem(job.run_as);
+	problem pg_catalog.text := sweep._role_problem(job.run_as);
 BEGIN
 	IF problem IS NOT NULL THEN
 		RETURN problem;
@@ -98,7 +117,7 @@ BEGIN
 		RETURN problem;
 	END IF;
 	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
-		PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
+		PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
 	END IF;
 	IF job.buckets IS NOT NULL AND job.bucket_store = 'redis' AND NOT sweep._has_redis_url() THEN
 		RETURN 'pg_sweep.redis_url is not set';
@@ -110,24 +129,45 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
+-- Who knows cron.schedule writes name, schedule and command in this order.
+CREATE FUNCTION sweep._positional_hint(job sweep.job) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF job.step IS NULL OR sweep._resolve('step', job.step) IS NOT NULL THEN
+		RETURN NULL;
+	END IF;
+	IF job.step ~ E'^\\s*\\w+\\s' AND job.step ~* E'^\\s*[a-z]' AND job.step !~* E'^\\s*every\\s' THEN
+		RETURN 'The second argument is the step, a function. A statement is passed by name: batch_sql => ''...''.';
+	END IF;
+	PERFORM sweep._next_run(job.step, 'UTC', pg_catalog.now(), job.name);
+	RETURN pg_catalog.format('The second argument is the step, a function. Write sweep.create_job(%L, schedule => %L, %s => %s).', job.name, job.step,
+		CASE WHEN sweep._resolve('step', job.batch_sql) IS NOT NULL THEN 'step' ELSE 'batch_sql' END,
+		pg_catalog.quote_literal(CASE WHEN pg_catalog.length(job.batch_sql) <= 60 THEN job.batch_sql ELSE '...' END));
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._positional_hint(sweep.job) IS 'what to write where a schedule or a statement was passed as the step; NULL when it is neither';
+
 CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	candidates text;
+	candidates pg_catalog.text;
 BEGIN
 	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
 		RETURN;
 	END IF;
-	SELECT string_agg(c.name, ', ' ORDER BY c.name) INTO candidates
-		FROM (SELECT DISTINCT format('%I.%I', n.nspname, p.proname) AS name
-			FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.proname = regexp_replace(_check_function.name, '^.*\.', '')) AS c
+	SELECT pg_catalog.string_agg(c.name, ', ' ORDER BY c.name) INTO candidates
+		FROM (SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, p.proname) AS name
+			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.proname = pg_catalog.regexp_replace(_check_function.name, E'^.*\\.', '')) AS c
 		WHERE sweep._resolve(kind, c.name) IS NOT NULL;
 	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, name)
 		USING ERRCODE = 'undefined_function',
 			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
-				format('A %s is named with its schema and is a %s.', kind,
-					replace(replace(replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS'), 'setof', 'SETOF')));
+				pg_catalog.format('A %s is named with its schema and is a %s.', kind,
+					pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS'), 'setof', 'SETOF')));
 END
 $$;
 COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';
@@ -136,8 +176,13 @@ CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problem text;
+	problem pg_catalog.text;
+	untrusted pg_catalog.regprocedure;
+	hint constant pg_catalog.text := sweep._positional_hint(job);
 BEGIN
+	IF hint IS NOT NULL THEN
+		RAISE EXCEPTION 'step "%" of job "%" is no function', job.step, job.name USING ERRCODE = 'undefined_function', HINT = hint;
+	END IF;
 	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
 		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
@@ -152,11 +197,21 @@ BEGIN
 		sweep._check_function('buckets_function', job.buckets_function);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
-			PERFORM sweep._check_batch_sql(job.run_as, job.batch_sql);
+			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql);
 		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
 				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
 		END;
+	END IF;
+	SELECT f.problem, f.found INTO problem, untrusted FROM (SELECT p.problem, r.found
+		FROM (VALUES ('step', job.step), ('pick', job.pick), ('rescue', job.rescue), ('buckets_function', job.buckets_function)) AS n (kind, name)
+			CROSS JOIN LATERAL (SELECT sweep._resolve(n.kind, n.name) AS found) AS r
+			CROSS JOIN LATERAL (SELECT sweep._owner_problem(job.run_as, r.found) AS problem) AS p
+		WHERE n.name IS NOT NULL) AS f WHERE f.problem IS NOT NULL LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'job "%" could not run: %', job.name, problem USING ERRCODE = 'insufficient_privilege',
+			DETAIL = 'Its owner decides what is executed as that role.',
+			HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the job.', untrusted, job.run_as);
 	END IF;
 	-- The server may be told of its Redis later; until then the job is broken.
 	job.bucket_store := 'table';
@@ -164,9 +219,9 @@ BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION 'job "%" could not run: %', job.name, problem
 			USING ERRCODE = 'insufficient_privilege',
-				HINT = format('Before version 17, PostgreSQL lets a background worker connect only as a role with LOGIN; '
+				HINT = pg_catalog.format('Before version 17, PostgreSQL lets a background worker connect only as a role with LOGIN; '
 					'the role needs CONNECT on the database, USAGE on the schema of the step and EXECUTE on the step: '
-					'see ALTER ROLE %s LOGIN and GRANT.', job.run_as);
+					'see ALTER ROLE %I LOGIN and GRANT.', job.run_as);
 	END IF;
 END
 $$;
@@ -176,11 +231,13 @@ CREATE FUNCTION sweep._check_args(name text, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
-		RAISE EXCEPTION 'invalid args % for job "%"', coalesce(args::text, 'NULL'), name
+	IF pg_catalog.jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
+		RAISE EXCEPTION 'invalid args % for job "%"', coalesce(args::pg_catalog.text, 'NULL'), name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'The args must be a JSON object.';
 	END IF;
-	PERFORM (args ->> 'as_of')::timestamptz;
+	IF pg_catalog.jsonb_typeof(args -> 'as_of') NOT IN ('string', 'null') OR NOT pg_catalog.isfinite((args ->> 'as_of')::pg_catalog.timestamptz) THEN
+		RAISE invalid_datetime_format;
+	END IF;
 EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR invalid_text_representation THEN
 	RAISE EXCEPTION 'invalid as_of "%" in the args of job "%"', args ->> 'as_of', name
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write a timestamp with its zone: "2026-01-01T00:00:00Z".';
@@ -188,17 +245,46 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_args(text, jsonb) IS 'raises unless the args are an object, and its as_of, if any, a timestamp';
 
+CREATE FUNCTION sweep._check_args_size(name text, args jsonb) RETURNS void
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_run_check_args_size';
+COMMENT ON FUNCTION sweep._check_args_size(text, jsonb) IS 'raises when the args are larger than pg_sweep.max_args_size';
+
+-- Only of what is new: a limit that was lowered keeps nobody from changing something else.
+CREATE FUNCTION sweep._check_sizes(job sweep.job, old sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wrong pg_catalog.record;
+BEGIN
+	SELECT c.* INTO wrong FROM (VALUES
+		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
+		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
+		('children', pg_catalog.octet_length(job.children::pg_catalog.text), 64 * 1024, job.children IS DISTINCT FROM old.children),
+		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
+		('lease_key', pg_catalog.octet_length(job.lease_key), 1024, job.lease_key IS DISTINCT FROM old.lease_key)
+	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION '% of job "%" is too large: % bytes', wrong.what, job.name, wrong.size
+			USING ERRCODE = 'program_limit_exceeded', HINT = pg_catalog.format('It may have %s bytes.', wrong.most);
+	END IF;
+	IF job.args IS DISTINCT FROM old.args THEN
+		PERFORM sweep._check_args_size(job.name, job.args);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
+
 CREATE FUNCTION sweep._check_children(children jsonb) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	child record;
+	child pg_catalog.record;
 BEGIN
-	IF jsonb_typeof(children) <> 'object' THEN
+	IF pg_catalog.jsonb_typeof(children) <> 'object' THEN
 		RAISE EXCEPTION 'invalid children %', children USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 	END IF;
-	FOR child IN SELECT c.key, c.value FROM jsonb_each_text(children) AS c LOOP
+	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(children) AS c LOOP
 		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
 			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
 				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
@@ -215,17 +301,17 @@ CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	wrong text;
-	wanted text;
+	wrong pg_catalog.text;
+	wanted pg_catalog.text;
 BEGIN
-	SELECT a.attname INTO wrong FROM pg_attribute a WHERE a.attrelid = 'sweep.job'::regclass AND a.attnotnull
-		AND to_jsonb(job) -> a.attname = 'null'::jsonb ORDER BY a.attnum LIMIT 1;
+	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attnotnull
+		AND pg_catalog.to_jsonb(job) -> a.attname = 'null'::pg_catalog.jsonb ORDER BY a.attnum LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
 			HINT = 'Leave it out to get its default, or to keep what it is.';
 	END IF;
 	SELECT c.message, c.hint INTO wrong, wanted FROM (VALUES
-		(job.name = '' OR octet_length(job.name) > 63, 'job name "' || job.name || '"', 'A name has 1 to 63 bytes.'),
+		(job.name = '' OR pg_catalog.octet_length(job.name) > 63, 'job name "' || job.name || '"', 'A name has 1 to 63 bytes.'),
 		(job.name ~ '[[:cntrl:]]', 'job name with a control character', 'Use printable characters.'),
 		(job.batch_size < 1 OR job.batch_size > 1000000, 'batch_size ' || job.batch_size, 'It must be between 1 and 1000000.'),
 		(job.max_batches < 1, 'max_batches ' || job.max_batches, 'It must be greater than zero, or NULL for no limit.'),
@@ -241,7 +327,7 @@ BEGIN
 		(job.max_attempts < 1 OR job.max_attempts > 25, 'max_attempts ' || job.max_attempts, 'It must be between 1 and 25.'),
 		(job.row_retries < 0 OR job.row_retries > 100, 'row_retries ' || job.row_retries, 'It must be between 0 and 100.'),
 		(job.transaction NOT IN ('batch', 'row'), 'transaction "' || job.transaction || '"', 'It must be "batch" or "row".'),
-		(job.flush NOT IN ('run', 'batch'), 'flush "' || job.flush || '"', 'It must be "run" or "batch".'),
+		(job.flush NOT IN ('run', 'batch'), 'flush "' || job.flush || '"', 'It must be "run" or "batch", or NULL: "batch" where other servers commit, too.'),
 		(job.overlap NOT IN ('skip', 'queue_one', 'cancel_previous'), 'overlap "' || job.overlap || '"',
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
@@ -253,7 +339,7 @@ BEGIN
 		(job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
 		(job.buckets IS NOT NULL AND job.timeout >= job.bucket_recovery, 'timeout ' || job.timeout || ' of a divided job',
-			format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
+			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.buckets IS NOT NULL AND job.keep_cursor, 'keep_cursor of a divided job', 'Each share begins at the start: leave it out.'),
 		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
 			'A time zone belongs to a schedule.')
@@ -270,18 +356,18 @@ CREATE FUNCTION sweep._check_schedule(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	smallest interval := current_setting('pg_sweep.min_interval')::interval;
+	smallest interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
 	IF job.schedule IS NULL THEN
 		RETURN;
 	END IF;
-	PERFORM sweep._next_run(job.schedule, job.timezone, now(), job.name);
-	SELECT min(n.gap) INTO shortest FROM (SELECT r.moment - lag(r.moment) OVER (ORDER BY r.moment) AS gap
-		FROM sweep.next_runs(job.schedule, job.timezone, now(), 100, job.name) AS r (moment)) AS n;
+	PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
+	SELECT pg_catalog.min(n.gap) INTO shortest FROM (SELECT r.moment - pg_catalog.lag(r.moment) OVER (ORDER BY r.moment) AS gap
+		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 100, job.name) AS r (moment)) AS n;
 	IF shortest < smallest THEN
 		RAISE EXCEPTION 'schedule "%" is due every %, more often than pg_sweep.min_interval allows', job.schedule, shortest
-			USING ERRCODE = 'invalid_parameter_value', DETAIL = format('The setting is %s.', smallest),
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The setting is %s.', smallest),
 				HINT = 'Choose a longer interval, or lower pg_sweep.min_interval.';
 	END IF;
 	IF NOT sweep._has_workers() THEN
@@ -301,6 +387,10 @@ CREATE FUNCTION sweep._check_role(caller oid, job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF sweep._role_oid(job.run_as) IS NULL THEN
+		RAISE EXCEPTION 'role "%" does not exist', job.run_as USING ERRCODE = 'undefined_object',
+			HINT = pg_catalog.format('Name another role as run_as, or create it again: CREATE ROLE %I.', job.run_as);
+	END IF;
 	IF NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to run job "%" as role %', job.name, job.run_as
 			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
@@ -314,7 +404,7 @@ CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job) RETURNS voi
 AS $$
 BEGIN
 	-- The keys in Redis are shared with others, and the connection is that of the superuser who set it up.
-	IF job.bucket_store = 'redis' AND NOT pg_has_role(caller, 'sweep_admin', 'MEMBER') THEN
+	IF job.bucket_store = 'redis' AND NOT sweep._acts_for(caller, 'sweep_admin') THEN
 		RAISE EXCEPTION 'permission denied to keep the buckets of job "%" in Redis', job.name
 			USING ERRCODE = 'insufficient_privilege', HINT = 'Members of sweep_admin may do this; the store "table" is open to all.';
 	END IF;

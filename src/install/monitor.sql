@@ -8,46 +8,101 @@ COMMENT ON FUNCTION sweep._running() IS 'the runs in progress in this database, 
 
 CREATE VIEW sweep.running WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
-		round((r.rows / nullif(extract(epoch FROM clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
-		round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
-		CASE WHEN r.estimated_rows > 0 THEN round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
+		pg_catalog.round((r.rows / nullif(extract(epoch FROM pg_catalog.clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
+		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
+		CASE WHEN r.estimated_rows > 0 THEN pg_catalog.round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
 	FROM sweep._running() r
 	WHERE sweep._may_see((SELECT j.run_as FROM sweep.job j WHERE j.name = r.job));
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
+
+CREATE FUNCTION sweep._missing_worker(role oid) RETURNS text
+	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_missing';
+COMMENT ON FUNCTION sweep._missing_worker(oid) IS 'the setting that keeps runs of the role in this database waiting just now; NULL when there is room for one';
+
+-- Of a divided job all shares of a dispatch are one run to the reader. A function for the sake of its settings: the
+-- planner takes this for a large query and would have it compiled. It reads what its reader may see.
+CREATE FUNCTION sweep._last_dispatch(job text, newest bigint) RETURNS TABLE (run_id bigint, status sweep.run_status, stop_reason sweep.run_stop_reason,
+	started_at timestamptz, finished_at timestamptz, rows bigint, sqlstate text, error text)
+	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+#variable_conflict use_variable
+DECLARE
+	first bigint := newest;
+	parent bigint;
+	shares bigint[];
+	added bigint[];
+	tried_again bigint[];
+BEGIN
+	-- One look after the other, each by a key: the view sweep.run cannot be joined by one.
+	LOOP
+		parent := (SELECT r.parent_run_id FROM sweep.run r WHERE r.run_id = first);
+		EXIT WHEN NOT EXISTS (SELECT FROM sweep.run r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
+		first := parent;
+	END LOOP;
+	-- What has divided it is a run of it, or the run of a parent.
+	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
+	added := shares;
+	WHILE pg_catalog.cardinality(added) > 0 LOOP
+		added := ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
+		shares := shares || added;
+	END LOOP;
+	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.run r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
+	RETURN QUERY SELECT pg_catalog.min(a.run_id), (pg_catalog.array_agg(a.status ORDER BY a.rank, a.finished_at DESC, a.run_id))[1],
+			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at), pg_catalog.sum(a.rows)::bigint,
+			(pg_catalog.array_agg(a.sqlstate ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], (pg_catalog.array_agg(a.error ORDER BY a.rank, a.finished_at DESC, a.run_id))[1]
+		-- What was skipped, has not ended or was tried again does not count; its rows do.
+		FROM (SELECT r.*, CASE WHEN r.finished_at IS NOT NULL AND r.run_id <> ALL (tried_again)
+				THEN pg_catalog.array_position('{failed,lost,cancelled,succeeded}'::pg_catalog.text[], r.status::pg_catalog.text) END AS rank
+			FROM sweep.run r WHERE r.run_id = ANY (shares)) AS a;
+END
+$$;
+COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
 
 CREATE VIEW sweep.jobs WITH (security_barrier) AS
 	SELECT j.name, j.schedule, j.timezone, s.next_due AS next_run, j.enabled,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
-			WHEN live.running THEN 'running'
-			WHEN live.waiting THEN 'waiting_for_slot'
-			WHEN s.paused_at IS NOT NULL OR NOT home.here THEN 'paused'
-			WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || split_part(last.error, E'\n', 1)
+			WHEN live.running THEN CASE WHEN held.back THEN 'paused (running)' ELSE 'running' END
+			WHEN live.waiting THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(j.run_as)), '')
+			WHEN held.back THEN 'paused'
+			WHEN NOT j.enabled THEN 'disabled'
+			WHEN j.schedule IS NOT NULL AND NOT sweep._has_workers() THEN 'broken: pg_sweep is not in shared_preload_libraries'
+			WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
+			WHEN last.status IN ('failed', 'lost') THEN 'failing'
 			ELSE 'idle'
 		END AS state,
 		last.run_id AS last_run_id, last.status AS last_status, last.stop_reason AS last_stop_reason, last.started_at AS last_started_at,
 		last.rows AS last_rows, last.finished_at - last.started_at AS last_duration, last.error AS last_error, j.run_as, j.description
 	FROM sweep.job j
 		JOIN sweep.job_state s ON s.job = j.name
-		CROSS JOIN (SELECT sweep._at_home() AS here) AS home
+		CROSS JOIN LATERAL (SELECT s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT sweep._is_home(s.system_identifier, s.database)
+			OR EXISTS (SELECT FROM sweep.control) AS back) AS held
 		CROSS JOIN LATERAL (SELECT coalesce(sweep._job_problem(j), s.broken) AS reason) AS problem
 		CROSS JOIN LATERAL (SELECT
-				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running') AS running,
-				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'waiting' AND r.pid IS NULL
-					AND r.due_at < clock_timestamp() - interval '1 s'
-					AND (r.trigger = 'manual' OR home.here AND s.paused_at IS NULL)) AS waiting) AS live
+				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running') AS running,
+				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.status = 'waiting' AND r.pid IS NULL
+					AND r.trigger IN ('schedule', 'catch_up', 'retry', 'parent', 'manual') AND r.due_at < pg_catalog.statement_timestamp() - interval '1 s'
+					AND (r.trigger = 'manual' AND sweep._is_home(s.system_identifier, s.database) OR NOT held.back)) AS waiting) AS live
+		-- Of this role: a job of the same name that belonged to another one has nothing to do with it.
 		LEFT JOIN LATERAL (SELECT * FROM (
-				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.finished_at IS NOT NULL AND r.status <> 'skipped'
-					ORDER BY r.run_id DESC LIMIT 1)
+				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.finished_at IS NOT NULL
+					AND r.status <> 'skipped' ORDER BY r.run_id DESC LIMIT 1)
 				UNION ALL
-				(SELECT * FROM sweep.run_history h WHERE h.job = j.name AND h.status <> 'skipped' ORDER BY h.run_id DESC LIMIT 1)) AS ended
-			ORDER BY ended.run_id DESC LIMIT 1) AS last ON true
+				(SELECT * FROM sweep.run_history h WHERE h.job = j.name AND h.run_as = j.run_as AND h.status <> 'skipped'
+					ORDER BY h.run_id DESC LIMIT 1)) AS ended
+			ORDER BY ended.run_id DESC LIMIT 1) AS newest ON true
+		LEFT JOIN LATERAL (
+			SELECT newest.run_id, newest.status, newest.stop_reason, newest.started_at, newest.finished_at, newest.rows, newest.sqlstate, newest.error
+				WHERE j.buckets IS NULL
+			UNION ALL
+			SELECT d.* FROM sweep._last_dispatch(j.name, newest.run_id) d WHERE j.buckets IS NOT NULL AND newest.run_id IS NOT NULL
+		) AS last ON true
 	WHERE sweep._may_see(j.run_as);
 COMMENT ON VIEW sweep.jobs IS 'jobs with their state and what came of their last run';
 
 DO $$
 DECLARE
-	note text[];
+	note pg_catalog.text[];
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
@@ -61,12 +116,13 @@ BEGIN
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
 		['jobs', 'enabled', 'whether the schedule applies'],
-		['jobs', 'state', 'idle, running, waiting_for_slot, paused, or broken: and why'],
-		['jobs', 'last_run_id', 'the last run that ended and was not skipped'], ['jobs', 'last_status', 'how it ended'],
+		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, disabled, failing: the last run did, broken: and why, or idle'],
+		['jobs', 'last_run_id', 'the last run that ended and was not skipped; of a divided job its last dispatch, by the run that made it: all of its shares are meant in what follows'],
+		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lease'],
-		['jobs', 'last_rows', 'rows it handled'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
+		['jobs', 'last_rows', 'rows it handled, all shares together'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
 		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'a word to the reader']] LOOP
-		EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
 	END LOOP;
 END
 $$;

@@ -6,13 +6,13 @@
 -- begins the transaction of its effect with sweep.begin_once is told so.
 --
 CREATE TABLE sweep.once_key (
-	role    regrole NOT NULL,
+	role    text COLLATE "C" NOT NULL,
 	key     text COLLATE "C" NOT NULL,
 	done_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
 	CONSTRAINT once_key_pkey PRIMARY KEY (role, key)
 );
 COMMENT ON TABLE sweep.once_key IS 'what was begun with sweep.begin_once and committed, for pg_sweep.once_retention';
-COMMENT ON COLUMN sweep.once_key.role IS 'each role has keys of its own';
+COMMENT ON COLUMN sweep.once_key.role IS 'each role, by its name, has keys of its own';
 COMMENT ON COLUMN sweep.once_key.key IS 'the key, at most 1000 bytes';
 COMMENT ON COLUMN sweep.once_key.done_at IS 'when the transaction began';
 CREATE INDEX once_key_done_at ON sweep.once_key (done_at);
@@ -23,13 +23,13 @@ CREATE FUNCTION sweep._begin_once(caller oid, key text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF key IS NULL OR octet_length(key) > 1000 THEN
-		RAISE EXCEPTION 'key %', CASE WHEN key IS NULL THEN 'must not be null' ELSE format('"%s..." is too long', left(key, 40)) END
+	IF key IS NULL OR pg_catalog.octet_length(key) > 1000 THEN
+		RAISE EXCEPTION 'key %', CASE WHEN key IS NULL THEN 'must not be null' ELSE pg_catalog.format('"%s..." is too long', pg_catalog.left(key, 40)) END
 			USING ERRCODE = CASE WHEN key IS NULL THEN 'null_value_not_allowed' ELSE 'string_data_right_truncation' END,
 				HINT = 'A key is at most 1000 bytes, for example the name of the queue and the id of the message.';
 	END IF;
 	-- Of two at once the second waits: only the end of the first tells.
-	INSERT INTO sweep.once_key (role, key) VALUES (caller::regrole, _begin_once.key)
+	INSERT INTO sweep.once_key (role, key) VALUES (sweep._role_name(caller), _begin_once.key)
 		ON CONFLICT ON CONSTRAINT once_key_pkey DO NOTHING;
 	RETURN FOUND;
 END
@@ -48,7 +48,7 @@ DECLARE
 	forgotten bigint;
 BEGIN
 	DELETE FROM sweep.once_key WHERE ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.once_key o
-		WHERE o.done_at < now() - current_setting('pg_sweep.once_retention')::interval ORDER BY o.done_at LIMIT 10000));
+		WHERE o.done_at < pg_catalog.now() - pg_catalog.current_setting('pg_sweep.once_retention')::interval ORDER BY o.done_at LIMIT 10000 FOR UPDATE SKIP LOCKED));
 	GET DIAGNOSTICS forgotten = ROW_COUNT;
 	RETURN forgotten;
 END

@@ -3,9 +3,9 @@
 --
 DO $$
 DECLARE
-	wanted text;
+	wanted pg_catalog.text;
 BEGIN
-	FOREACH wanted IN ARRAY ARRAY['sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor'] LOOP
+	FOREACH wanted IN ARRAY ARRAY['sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor', 'sweep_client'] LOOP
 		IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = wanted) THEN
 			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
 		END IF;
@@ -17,13 +17,14 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM PUBLIC;
 REVOKE ALL ON ALL PROCEDURES IN SCHEMA sweep FROM PUBLIC;
 REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message, sweep.run_trigger, sweep.run_status, sweep.run_stop_reason FROM PUBLIC;
 
-GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT USAGE ON TYPE sweep.batch, sweep.progress, sweep.message TO sweep_admin, sweep_user;
+GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor, sweep_client;
+GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;
+GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._may_see(oid), sweep._running(), sweep._queue_states(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._at_home(), sweep._job_problem(sweep.job), sweep._has_redis_url(), sweep._role_problem(oid),
-	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(oid, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._missing_worker(oid), sweep._has_workers(), sweep._seen_queues(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._is_home(bigint, oid), sweep._last_dispatch(text, bigint), sweep._job_problem(sweep.job), sweep._has_redis_url(), sweep._role_problem(text), sweep._role_oid(text), sweep._is_trusted(regprocedure, text), sweep._acts_for(oid, text), sweep._owner_problem(text, regprocedure), sweep._execute_problem(text, regprocedure),
+	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(text, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- The table of jobs shows its own to everybody who may see them.
@@ -52,12 +53,13 @@ COMMENT ON POLICY quarantine_select ON sweep.quarantine IS 'one sees the items o
 
 -- Queues.
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text), sweep.drop_queue(text), sweep.purge_queue(text),
-	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]),
-	sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
+	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]) TO sweep_admin, sweep_user;
+-- What sweep.grant_queue lets an application do, by making its role a member of sweep_client.
+GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
-	sweep.extend(uuid, interval) TO sweep_admin, sweep_user;
-GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
-GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user;
+	sweep.extend(uuid, interval) TO sweep_admin, sweep_user, sweep_client;
+GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user, sweep_client;
 
 -- Consumers in the database, and keys for those outside.
 GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), sweep.drop_consumer(text),
@@ -72,13 +74,15 @@ GRANT EXECUTE ON FUNCTION sweep.feature_enabled(text) TO sweep_admin, sweep_oper
 GRANT EXECUTE ON FUNCTION sweep.enable_feature(text), sweep.disable_feature(text) TO sweep_admin, sweep_operator;
 
 -- GitLab: everything acts with the rights of its caller, who needs those on the tables as well.
-GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
+GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.gitlab_key_policy(text), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
 	sweep.gitlab_create_environments_auto_stop(jsonb, boolean), sweep.gitlab_environments_auto_stop(sweep.batch),
-	sweep.gitlab_keep_environment(bigint, timestamptz), sweep.gitlab_stop_environment(sweep.message),
+	sweep.gitlab_keep_environment(bigint, timestamptz), sweep.gitlab_forget_environments(bigint[]),
+	sweep.gitlab_review_kept_environments(sweep.batch), sweep.gitlab_may_have_stop_action(text, bigint), sweep.gitlab_stop_environment(sweep.message),
+	sweep.gitlab_check_args(text, jsonb), sweep.gitlab_arg_rules(text, jsonb), sweep.gitlab_arg_fits(jsonb, text, text[]),
 	sweep.gitlab_stuck_builds_functions(text), sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb),
 	sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean),
 	sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean),
-	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch), sweep.gitlab_drop_stuck_builds_at_once(sweep.batch), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
+	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch), sweep.gitlab_drop_stuck_builds_at_once(sweep.batch), sweep.gitlab_follow_builds(text, bigint[], bigint[], bigint[], bigint[]), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
 	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_in_batch(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_at_once(sweep.batch), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
 	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
 	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
@@ -92,8 +96,10 @@ GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.install_gitlab(text, boolea
 	sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]), sweep.gitlab_read_plain_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]),
 	sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean), sweep.gitlab_delete_plain_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)
 	TO sweep_admin, sweep_user;
-GRANT USAGE ON TYPE sweep.gitlab_artifact_list TO sweep_admin, sweep_user;
 GRANT SELECT ON sweep.gitlab_kept_environment TO sweep_admin, sweep_user;
+ALTER TABLE sweep.gitlab_kept_environment ENABLE ROW LEVEL SECURITY;
+CREATE POLICY kept_environment_select ON sweep.gitlab_kept_environment FOR SELECT USING (EXISTS (SELECT FROM sweep.job j WHERE j.name = job));
+COMMENT ON POLICY kept_environment_select ON sweep.gitlab_kept_environment IS 'one sees the environments of the job if one sees the job';
 
 -- The launcher has a scheduler started here once this is committed.
 SELECT sweep._wake();

@@ -5,12 +5,12 @@
 CREATE TABLE sweep.quarantine (
 	job       text NOT NULL,
 	item      jsonb NOT NULL,
-	item_hash text NOT NULL GENERATED ALWAYS AS (md5(item::text)) STORED,
+	item_hash text NOT NULL GENERATED ALWAYS AS (pg_catalog.md5(item::pg_catalog.text)) STORED,
 	sqlstate  text NOT NULL,
 	message   text NOT NULL,
 	attempts  int NOT NULL DEFAULT 1,
-	first_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-	last_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+	first_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+	last_at   timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
 	next_try  timestamptz NOT NULL,
 	PRIMARY KEY (job, item_hash)
 );
@@ -26,17 +26,20 @@ COMMENT ON COLUMN sweep.quarantine.last_at IS 'when it failed last';
 COMMENT ON COLUMN sweep.quarantine.next_try IS 'it is left alone until then';
 SELECT pg_catalog.pg_extension_config_dump('sweep.quarantine', '');
 
-CREATE FUNCTION sweep._quarantine(job text, item jsonb, sqlstate text, message text) RETURNS void
+CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text, message text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+	-- A run may still be in progress when its job is dropped and another role creates one of that name,
+	-- which must not get to see the items.
 	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, first_at, last_at, next_try)
 		SELECT job, item, sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
-			FROM (SELECT clock_timestamp() AS now OFFSET 0) AS moment
+			FROM (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) AS moment
+			WHERE EXISTS (SELECT FROM sweep.job j WHERE j.name = _quarantine.job AND sweep._role_oid(j.run_as) = _quarantine.role)
 		ON CONFLICT ON CONSTRAINT quarantine_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
 			attempts = q.attempts + 1, last_at = excluded.last_at,
 			next_try = excluded.last_at + interval '10 min' * 2 ^ least(q.attempts, 10)
 $$;
-COMMENT ON FUNCTION sweep._quarantine(text, jsonb, text, text) IS
+COMMENT ON FUNCTION sweep._quarantine(text, oid, jsonb, text, text) IS
 	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most';
 
 CREATE FUNCTION sweep._release_quarantine(caller oid, name text, item jsonb) RETURNS bigint
@@ -45,10 +48,10 @@ AS $$
 DECLARE
 	released bigint;
 BEGIN
-	PERFORM sweep._find_job(caller, name, true);
-	UPDATE sweep.quarantine AS q SET next_try = clock_timestamp()
-		WHERE q.job = _release_quarantine.name AND q.next_try > clock_timestamp()
-			AND (_release_quarantine.item IS NULL OR q.item_hash = md5(_release_quarantine.item::text));
+	PERFORM sweep._lock_job(caller, name, true, true);
+	UPDATE sweep.quarantine AS q SET next_try = pg_catalog.clock_timestamp()
+		WHERE q.job = _release_quarantine.name AND q.next_try > pg_catalog.clock_timestamp()
+			AND (_release_quarantine.item IS NULL OR q.item_hash = pg_catalog.md5(_release_quarantine.item::pg_catalog.text));
 	GET DIAGNOSTICS released = ROW_COUNT;
 	RETURN released;
 END

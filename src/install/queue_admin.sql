@@ -2,6 +2,16 @@
 -- Queues: creating, sharing, emptying and dropping them; dead messages.
 --
 
+CREATE FUNCTION sweep._sees_queue(caller oid, q sweep.queue)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep._acts_for(caller, 'sweep_monitor')
+		OR EXISTS (SELECT FROM pg_catalog.unnest(q.owner || q.senders || q.consumers) AS g (role) WHERE sweep._may_act_on(caller, g.role, true))
+$$;
+COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, whom it was granted to, and those who watch or act on all';
+
 -- The queue of that name, when the caller has the right: 'send', 'consume',
 -- 'redrive' or 'own'.  Members of the owner and of sweep_admin have all of them.
 CREATE FUNCTION sweep._find_queue(caller oid, queue text, wanted text)
@@ -11,33 +21,32 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found_queue sweep.queue;
-	closest     text;
+	closest     pg_catalog.text;
 BEGIN
 	SELECT * INTO found_queue FROM sweep.queue q WHERE q.name = _find_queue.queue;
 	IF NOT FOUND THEN
 		-- the closest name is right at its beginning and end for at least half
 		SELECT q.name INTO closest
 			FROM sweep.queue q,
-				LATERAL (SELECT count(*) FILTER (WHERE left(q.name, i) = left(_find_queue.queue, i))
-						+ count(*) FILTER (WHERE right(q.name, i) = right(_find_queue.queue, i)) AS right_letters
-					FROM generate_series(1, least(length(q.name), length(_find_queue.queue))) AS i) AS alike
-			WHERE right_letters * 2 >= greatest(length(q.name), length(_find_queue.queue))
+				LATERAL (SELECT pg_catalog.count(*) FILTER (WHERE pg_catalog.left(q.name, i) = pg_catalog.left(_find_queue.queue, i))
+						+ pg_catalog.count(*) FILTER (WHERE pg_catalog.right(q.name, i) = pg_catalog.right(_find_queue.queue, i)) AS right_letters
+					FROM pg_catalog.generate_series(1, least(pg_catalog.length(q.name), pg_catalog.length(_find_queue.queue))) AS i) AS alike
+			WHERE right_letters * 2 >= greatest(pg_catalog.length(q.name), pg_catalog.length(_find_queue.queue)) AND sweep._sees_queue(caller, q)
 			ORDER BY right_letters DESC, q.name
 			LIMIT 1;
 		RAISE EXCEPTION 'queue "%" does not exist', _find_queue.queue
 			USING ERRCODE = 'undefined_object',
 				HINT = coalesce('Perhaps you meant "' || closest || '".', 'sweep.create_queue creates a queue.');
 	END IF;
-	IF NOT (pg_has_role(caller, found_queue.owner, 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-		OR wanted = 'redrive' AND pg_has_role(caller, 'sweep_operator', 'MEMBER')
-		OR EXISTS (SELECT FROM unnest(CASE wanted WHEN 'send' THEN found_queue.senders WHEN 'consume' THEN found_queue.consumers END) AS r (role)
-			JOIN pg_roles AS k ON k.oid = r.role WHERE pg_has_role(caller, r.role, 'MEMBER')))
+	IF NOT (sweep._may_act_on(caller, found_queue.owner, wanted = 'redrive')
+		OR EXISTS (SELECT FROM pg_catalog.unnest(CASE wanted WHEN 'send' THEN found_queue.senders WHEN 'consume' THEN found_queue.consumers END) AS r (role)
+			WHERE sweep._acts_for(caller, r.role)))
 	THEN
 		RAISE EXCEPTION 'permission denied for queue "%"', found_queue.name
 			USING ERRCODE = 'insufficient_privilege',
 				HINT = CASE WHEN wanted IN ('send', 'consume')
-					THEN format('Members of %s and sweep_admin may use it, and grant it with sweep.grant_queue.', found_queue.owner)
-					ELSE format('Members of %s and sweep_admin may do this.', found_queue.owner) END;
+					THEN pg_catalog.format('Members of %s and sweep_admin may use it, and grant it with sweep.grant_queue.', pg_catalog.quote_ident(found_queue.owner))
+					ELSE pg_catalog.format('Members of %s and sweep_admin may do this.', pg_catalog.quote_ident(found_queue.owner)) END;
 	END IF;
 	RETURN found_queue;
 END
@@ -105,8 +114,8 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'A key_policy is while_queued, while_queued_or_running or once_more_if_running.';
 	END IF;
 	INSERT INTO sweep.queue (name, owner, visibility, max_attempts, backoff, keep_done, notify, key_policy)
-	VALUES (_create_queue.name, caller, _create_queue.visibility, _create_queue.max_attempts,
-		coalesce(pause::text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy)
+	VALUES (_create_queue.name, sweep._role_name(caller), _create_queue.visibility, _create_queue.max_attempts,
+		coalesce(pause::pg_catalog.text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy)
 	ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION 'queue "%" already exists', _create_queue.name
@@ -123,11 +132,17 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text) IS 'creates a queue of the caller: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
 
--- First a lock that lets open senders and consumers finish, so that what they
--- sent goes too.  A sender looks for the queue after it got its own lock on the
--- table, so none can slip in behind.  To delete anything before would have
+CREATE FUNCTION sweep._lock_queue(queue_id int)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_queue_lock_to_drop';
+COMMENT ON FUNCTION sweep._lock_queue(int) IS 'internal: waits until nobody works with the queue, and keeps everybody from it until the transaction ends';
+
+-- First a lock of this queue that lets its open senders and consumers finish, so
+-- that what they sent goes too.  A sender looks for the queue again after it got
+-- its own, so none can slip in behind.  To delete anything before would have
 -- consumers wait for us, whose locks we wait for.  Waiting for the lock is given
--- up soon: other queues wait behind it.
+-- up soon: the others who work with the queue wait behind it.
 CREATE FUNCTION sweep._drop_queue(caller oid, name text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -137,8 +152,7 @@ AS $$
 DECLARE
 	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 BEGIN
-	PERFORM sweep._begin_queue_statement(id);
-	LOCK TABLE sweep.queue_message IN SHARE ROW EXCLUSIVE MODE;
+	PERFORM sweep._lock_queue(id), sweep._begin_queue_statement(id);
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
 	DELETE FROM sweep.queue_done d WHERE d.queue_id = id;
@@ -172,7 +186,7 @@ BEGIN
 		WHERE m.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_message o WHERE o.queue_id = id FOR UPDATE SKIP LOCKED))
 		RETURNING m.lane, sweep._note_purged(m.queue_id, m.lane, m.message_id)
 	)
-	SELECT count(*) FILTER (WHERE g.lane < 50), count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
+	SELECT pg_catalog.count(*) FILTER (WHERE g.lane < 50), pg_catalog.count(*) FILTER (WHERE g.lane > 50) INTO ready, delayed FROM gone AS g;
 	PERFORM sweep._end_queue_statement(id, -ready, -delayed, 0, NULL, true, false);
 	RETURN ready + delayed;
 END
@@ -191,32 +205,73 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	id    int := (sweep._find_queue(caller, _change_queue_grants.queue, 'own')).queue_id;
-	wrong text;
+	id      int := (sweep._find_queue(caller, _change_queue_grants.queue, 'own')).queue_id;
+	grantee pg_catalog.text;
+	wrong   pg_catalog.text;
 BEGIN
 	SELECT coalesce(p.privilege, 'NULL') INTO wrong
-	FROM unnest(privileges) AS p (privilege)
+	FROM pg_catalog.unnest(privileges) AS p (privilege)
 	WHERE (p.privilege IN ('send', 'consume')) IS NOT TRUE
 	LIMIT 1;
-	IF FOUND OR coalesce(cardinality(privileges), 0) = 0 THEN
+	IF FOUND OR coalesce(pg_catalog.cardinality(privileges), 0) = 0 THEN
 		RAISE EXCEPTION 'invalid privilege "%" for queue "%"', coalesce(wrong, ''), _change_queue_grants.queue
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'The privileges of a queue are ''send'' and ''consume'', for example ''{send,consume}''.';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.oid = _change_queue_grants.role) THEN
-		RAISE EXCEPTION 'role "%" does not exist', coalesce(_change_queue_grants.role::text, 'NULL')
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = _change_queue_grants.role) THEN
+		RAISE EXCEPTION 'role "%" does not exist', coalesce(_change_queue_grants.role::pg_catalog.text, 'NULL')
 			USING ERRCODE = 'undefined_object';
 	END IF;
+	grantee := sweep._role_name(_change_queue_grants.role);
+	-- The owner of a queue never changes: who may own it now may when it is locked, unless it is another one by then.
 	UPDATE sweep.queue q
 	SET senders = CASE WHEN 'send' = ANY (privileges)
-			THEN array_remove(q.senders, _change_queue_grants.role) || CASE WHEN granted THEN ARRAY[_change_queue_grants.role] ELSE '{}' END
+			THEN pg_catalog.array_remove(q.senders, grantee) || CASE WHEN granted THEN ARRAY[grantee] ELSE '{}' END
 			ELSE q.senders END,
 		consumers = CASE WHEN 'consume' = ANY (privileges)
-			THEN array_remove(q.consumers, _change_queue_grants.role) || CASE WHEN granted THEN ARRAY[_change_queue_grants.role] ELSE '{}' END
+			THEN pg_catalog.array_remove(q.consumers, grantee) || CASE WHEN granted THEN ARRAY[grantee] ELSE '{}' END
 			ELSE q.consumers END
 	WHERE q.queue_id = id;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'queue "%" does not exist', _change_queue_grants.queue
+			USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION sweep._change_queue_grants(oid, text, regrole, text[], boolean) IS 'internal: grants or revokes';
+
+-- Execution of the message functions is what sweep_client has; each of them checks the right on its queue.  The
+-- membership is one of the whole cluster, and is made by the owner of the extension.
+CREATE FUNCTION sweep._make_client(role regrole)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	grantee pg_catalog.text := sweep._role_name(role);
+BEGIN
+	IF pg_catalog.pg_has_role(role, 'sweep_client', 'USAGE') THEN
+		RETURN;
+	END IF;
+	BEGIN
+		-- Before version 16, whether a role inherits is for the role to say.
+		EXECUTE pg_catalog.format('GRANT sweep_client TO %I', grantee)
+			|| CASE WHEN pg_catalog.current_setting('server_version_num')::int >= 160000 THEN ' WITH INHERIT TRUE' ELSE '' END;
+	EXCEPTION
+		WHEN unique_violation THEN
+			NULL; -- somebody else has just made it a member
+		WHEN insufficient_privilege THEN
+			RAISE EXCEPTION 'role "%" cannot be made a member of sweep_client', grantee
+				USING ERRCODE = 'insufficient_privilege',
+					DETAIL = pg_catalog.format('The extension belongs to %I, which may not grant this membership.', current_user),
+					HINT = pg_catalog.format('Have GRANT sweep_client TO %I executed by a role that may; then repeat this call.', grantee);
+	END;
+	IF NOT pg_catalog.pg_has_role(role, 'sweep_client', 'USAGE') THEN
+		RAISE WARNING 'role "%" does not inherit the rights of sweep_client', grantee
+			USING HINT = pg_catalog.format('ALTER ROLE %I INHERIT lets it call sweep.send and the other functions of messages.', grantee);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._make_client(regrole) IS 'internal: makes the role a member of sweep_client unless it has its rights';
 
 CREATE FUNCTION sweep._grant_queue(caller oid, queue text, role regrole, privileges text[])
 RETURNS void
@@ -225,6 +280,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM sweep._change_queue_grants(caller, _grant_queue.queue, _grant_queue.role, _grant_queue.privileges, true);
+	PERFORM sweep._make_client(_grant_queue.role);
 END
 $$;
 COMMENT ON FUNCTION sweep._grant_queue(oid, text, regrole, text[]) IS 'internal: implements sweep.grant_queue';
@@ -233,7 +289,7 @@ CREATE FUNCTION sweep.grant_queue(queue text, role regrole, privileges text[])
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.grant_queue(text, regrole, text[]) IS 'lets a role and its members send to a queue, or consume from it: {send,consume}';
+COMMENT ON FUNCTION sweep.grant_queue(text, regrole, text[]) IS 'lets a role and its members send to a queue, or consume from it: {send,consume}; makes the role a member of sweep_client, so that nothing else is needed';
 
 CREATE FUNCTION sweep._revoke_queue(caller oid, queue text, role regrole, privileges text[])
 RETURNS void
@@ -250,12 +306,12 @@ CREATE FUNCTION sweep.revoke_queue(queue text, role regrole, privileges text[])
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given';
+COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given on this queue; the role remains a member of sweep_client';
 
 CREATE FUNCTION sweep._dead(caller oid, queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error text)
+	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
 RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -271,11 +327,36 @@ $$;
 COMMENT ON FUNCTION sweep._dead(oid, text) IS 'internal: implements sweep.dead';
 
 CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error text)
+	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
 RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL UNSAFE
+LANGUAGE c STABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error';
+COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that sweep.fail was told';
+
+CREATE FUNCTION sweep._done(caller oid, queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
+	OUT sent_at timestamptz, OUT done_at timestamptz)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id int := (sweep._find_queue(caller, _done.queue, 'redrive')).queue_id;
+BEGIN
+	RETURN QUERY
+	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.sent_at, d.done_at
+	FROM sweep.queue_done d
+	WHERE d.queue_id = id
+	ORDER BY d.done_at, d.message_id;
+END
+$$;
+COMMENT ON FUNCTION sweep._done(oid, text) IS 'internal: implements sweep.done';
+
+CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
+	OUT sent_at timestamptz, OUT done_at timestamptz)
+RETURNS SETOF record
+LANGUAGE c STABLE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
 
 -- They come back with their ids, due at once, a microsecond apart so that their
 -- order stays. One whose key is waiting stays where it is.
@@ -286,7 +367,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	q      sweep.queue := sweep._find_queue(caller, _redrive.queue, 'redrive');
-	moment timestamptz := clock_timestamp();
+	moment pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 	moved  bigint;
 BEGIN
 	IF _redrive.max <= 0 THEN
@@ -294,9 +375,9 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'max must be greater than zero, or NULL for all.';
 	END IF;
 	IF _redrive.dry_run THEN
-		SELECT count(*) INTO moved FROM (
+		SELECT pg_catalog.count(*) INTO moved FROM (
 			SELECT FROM sweep.queue_dead d
-			WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR to_jsonb(d) @> _redrive.filter)
+			WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR pg_catalog.to_jsonb(d) @> _redrive.filter)
 			LIMIT _redrive.max) AS meant;
 		RETURN moved;
 	END IF;
@@ -304,13 +385,13 @@ BEGIN
 	WITH meant AS (
 		SELECT d.*
 		FROM sweep.queue_dead d
-		WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR to_jsonb(d) @> _redrive.filter)
+		WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR pg_catalog.to_jsonb(d) @> _redrive.filter)
 		ORDER BY d.message_id
 		LIMIT _redrive.max
 		FOR UPDATE SKIP LOCKED
 	), returned AS (
 		INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, sent_at, claimed, key, headers, error, payload)
-		SELECT m.message_id, m.queue_id, m.priority + 100, moment + row_number() OVER (ORDER BY m.message_id) * interval '1 microsecond', m.sent_at,
+		SELECT m.message_id, m.queue_id, m.priority + 100, moment + pg_catalog.row_number() OVER (ORDER BY m.message_id) * interval '1 microsecond', m.sent_at,
 			q.key_policy <> 'while_queued_or_running', m.key, m.headers, m.error, m.payload
 		FROM meant AS m
 		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING
@@ -329,4 +410,4 @@ CREATE FUNCTION sweep.redrive(queue text, filter jsonb DEFAULT NULL, max int DEF
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with all their attempts before them, and returns how many; filter is what they must contain, for example {"error": "timeout"}';
+COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with all their attempts before them, and returns how many; filter is what they must contain, for example {"error": {"message": "timeout"}}';

@@ -54,40 +54,77 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 50
 AS 'MODULE_PATHNAME', 'sweep_queue_states';
 COMMENT ON FUNCTION sweep._queue_states() IS 'internal: counters and positions of the queues of this database';
 
+-- A view calls functions with the rights of its reader, so everybody may call these two directly: they know who
+-- asks and tell of no queue but those that sweep.queues shows.
+CREATE FUNCTION sweep.__seen_queues(caller oid, OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint,
+	OUT ready_held int, OUT delayed_held int, OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[],
+	OUT positions bigint[], OUT sent_per_second double precision, OUT acked_per_second double precision)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	RETURN QUERY SELECT q.queue_id, s.ready_rows, s.delayed_rows, s.dead, s.ready_held, s.delayed_held, s.due_from, s.due_known, s.due_inside,
+			s.lanes, s.positions, s.sent_per_second, s.acked_per_second
+		FROM sweep.queue AS q LEFT JOIN sweep._queue_states() AS s ON s.queue_id = q.queue_id
+		WHERE sweep._sees_queue(caller, q);
+END
+$$;
+COMMENT ON FUNCTION sweep.__seen_queues(oid) IS 'internal: implements sweep._seen_queues';
+
+CREATE FUNCTION sweep._seen_queues(OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint,
+	OUT ready_held int, OUT delayed_held int, OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[],
+	OUT positions bigint[], OUT sent_per_second double precision, OUT acked_per_second double precision)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 50
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep._seen_queues() IS 'internal: the queues that the caller may see, with their counters and positions';
+
 -- What must be read of a queue: how many delayed messages are due and not found
 -- yet, ten thousand at most, and how long the oldest has been waiting.  A function
 -- for the sake of its settings: the planner takes this for a large query, and
 -- compiling it would take a hundred times as long as executing it.
-CREATE FUNCTION sweep._read_queue(queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[], positions bigint[],
-	OUT due bigint, OUT oldest_age interval)
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER
+CREATE FUNCTION sweep.__read_queue(caller oid, queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[],
+	positions bigint[], OUT due bigint, OUT oldest_age interval)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
-	id int := _read_queue.queue_id;
+	id int := __read_queue.queue_id;
 BEGIN
-	SELECT coalesce(greatest(count(*) - _read_queue.due_inside, 0) + _read_queue.due_known, 0) INTO _read_queue.due
+	IF NOT EXISTS (SELECT FROM sweep.queue AS q WHERE q.queue_id = id AND sweep._sees_queue(caller, q)) THEN
+		RETURN;
+	END IF;
+	SELECT coalesce(greatest(pg_catalog.count(*) - __read_queue.due_inside, 0) + __read_queue.due_known, 0) INTO __read_queue.due
 	FROM (SELECT FROM sweep.queue_message AS m
-		WHERE m.queue_id = id AND m.due_at >= _read_queue.due_from AND m.due_at <= clock_timestamp()
-			AND _read_queue.delayed_rows > 0
+		WHERE m.queue_id = id AND m.due_at >= __read_queue.due_from AND m.due_at <= pg_catalog.clock_timestamp()
+			AND __read_queue.delayed_rows > 0
 		LIMIT 10000) AS found;
-	SELECT greatest(clock_timestamp() - min(w.waits_from), interval '0') INTO _read_queue.oldest_age
+	SELECT greatest(pg_catalog.clock_timestamp() - pg_catalog.min(w.waits_from), interval '0') INTO __read_queue.oldest_age
 	FROM (
 		SELECT (SELECT m.sent_at FROM sweep.queue_message AS m
 			WHERE m.queue_id = id AND m.lane = l.lane AND m.message_id >= l.from_id
 			ORDER BY m.message_id LIMIT 1)
-		FROM unnest(_read_queue.lanes, _read_queue.positions) AS l (lane, from_id)
+		FROM unnest(__read_queue.lanes, __read_queue.positions) AS l (lane, from_id)
 		UNION ALL
 		(SELECT m.due_at FROM sweep.queue_message AS m
-			WHERE m.queue_id = id AND m.due_at >= _read_queue.due_from AND m.due_at <= clock_timestamp()
+			WHERE m.queue_id = id AND m.due_at >= __read_queue.due_from AND m.due_at <= pg_catalog.clock_timestamp()
 			ORDER BY m.due_at LIMIT 1)) AS w (waits_from);
 END
 $$;
-COMMENT ON FUNCTION sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: what sweep.queues reads from the messages of a queue';
+COMMENT ON FUNCTION sweep.__read_queue(oid, int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: implements sweep._read_queue';
 
-CREATE VIEW sweep.queues AS
+CREATE FUNCTION sweep._read_queue(queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[],
+	positions bigint[], OUT due bigint, OUT oldest_age interval)
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: what sweep.queues reads from the messages of a queue that the caller may see';
+
+-- A barrier: no function of the reader sees a queue that the reader may not see.
+CREATE VIEW sweep.queues WITH (security_barrier) AS
 	SELECT q.name AS queue,
 		coalesce(s.ready_rows + s.delayed_rows, 0) AS depth,
 		greatest(s.ready_rows - s.ready_held + r.due, 0) AS ready,
@@ -99,9 +136,9 @@ CREATE VIEW sweep.queues AS
 		coalesce(s.acked_per_second, 0) AS acked_per_second,
 		q.owner
 	FROM sweep.queue AS q
-	LEFT JOIN sweep._queue_states() AS s ON s.queue_id = q.queue_id
+	JOIN sweep._seen_queues() AS s ON s.queue_id = q.queue_id
 	CROSS JOIN LATERAL sweep._read_queue(q.queue_id, s.delayed_rows, s.due_from, s.due_known, s.due_inside, s.lanes, s.positions) AS r;
-COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number';
+COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number; one sees those one may use, or all of them as sweep_monitor';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';
 COMMENT ON COLUMN sweep.queues.ready IS 'can be claimed now';
@@ -109,6 +146,6 @@ COMMENT ON COLUMN sweep.queues.delayed IS 'to be delivered later: sent with a de
 COMMENT ON COLUMN sweep.queues.in_flight IS 'held by a claim that has not run out';
 COMMENT ON COLUMN sweep.queues.dead IS 'failed as often as the queue allows; see sweep.dead';
 COMMENT ON COLUMN sweep.queues.oldest_age IS 'how long the oldest of the ready ones has been waiting';
-COMMENT ON COLUMN sweep.queues.sent_per_second IS 'messages sent, over the last ten seconds or so';
-COMMENT ON COLUMN sweep.queues.acked_per_second IS 'messages acknowledged, over the last ten seconds or so';
+COMMENT ON COLUMN sweep.queues.sent_per_second IS 'messages sent, over the last ten seconds';
+COMMENT ON COLUMN sweep.queues.acked_per_second IS 'messages acknowledged, over the last ten seconds';
 COMMENT ON COLUMN sweep.queues.owner IS 'role the queue belongs to';

@@ -39,10 +39,21 @@ CREATE TABLE sweep.run_live (
 	sqlstate    text,
 	error       text,
 	pid         int,
-	run_as      oid NOT NULL DEFAULT current_user::regrole,
+	run_as      text NOT NULL DEFAULT current_user,
 	bucket      int,
-	shares_left int
+	shares_left int,
+	parent_run_id bigint
 ) WITH (fillfactor = 50);
+-- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
+-- batch, which would cost an entry in each index for each batch.
+CREATE INDEX run_live_due_idx ON sweep.run_live (due_at);
+CREATE INDEX run_live_job_idx ON sweep.run_live (job, trigger, due_at);
+CREATE INDEX run_live_begun_idx ON sweep.run_live (job, run_id) WHERE pid IS NOT NULL OR finished_at IS NOT NULL;
+COMMENT ON INDEX sweep.run_live_due_idx IS 'what is due';
+COMMENT ON INDEX sweep.run_live_job_idx IS 'what waits of a job';
+COMMENT ON INDEX sweep.run_live_begun_idx IS 'what runs or has ended';
+CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_run_id IS NOT NULL;
+COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
@@ -51,29 +62,26 @@ CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY 
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
+CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
 
-CREATE FUNCTION sweep._may_see(run_as oid) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT pg_has_role('sweep_monitor', 'MEMBER') OR pg_has_role('sweep_operator', 'MEMBER') OR pg_has_role('sweep_admin', 'MEMBER')
-		OR coalesce(pg_has_role(run_as, 'MEMBER'), false)
-$$;
-COMMENT ON FUNCTION sweep._may_see(oid) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
+CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
+COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
 
 -- A barrier: no function of the reader sees a row that the reader may not see.
 CREATE VIEW sweep.run WITH (security_barrier) AS
-	WITH roles AS MATERIALIZED (SELECT r.oid FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.oid)),
+	WITH roles AS MATERIALIZED (SELECT r.rolname::pg_catalog.text AS name FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.rolname)),
 		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
-	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.oid FROM roles m)
+	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m)
 	UNION ALL
-	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.oid FROM roles m);
+	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
 COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
 DECLARE
-	target text;
-	note text[];
+	target pg_catalog.text;
+	note pg_catalog.text[];
 BEGIN
 	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'run'] LOOP
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
@@ -88,8 +96,9 @@ BEGIN
 			['pid', 'process that runs it, or ran it'],
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
 			['bucket', 'share of a divided job that it has or had; while it waits the one it would have'],
-			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share']] LOOP
-			EXECUTE format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
+			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share'],
+			['parent_run_id', 'run that has queued it: of a share the one that divided the job, of a retry the one that is tried again, of a child that of the parent']] LOOP
+			EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
 		END LOOP;
 	END LOOP;
 END
@@ -100,180 +109,132 @@ CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_run_is_alive';
 COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the lock of the run';
 
+-- As costly as it is so that it is asked last: the scheduler looks again soon when it has said yes.
+CREATE FUNCTION sweep._lease_is_held(role oid, key text, shared boolean) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lease_probe';
+COMMENT ON FUNCTION sweep._lease_is_held(oid, text, boolean) IS 'whether a run of the role with this lease_key could not take its lease now, alone or (a share of a divided job) together with others';
+
 CREATE FUNCTION sweep.try_lease(key text) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_try';
-COMMENT ON FUNCTION sweep.try_lease(text) IS 'takes the lease of that key for this session, if it is free; runs with this lease_key then wait or are skipped';
+COMMENT ON FUNCTION sweep.try_lease(text) IS 'takes the lease of that key for this session, if it is free; runs with this lease_key, of the roles one may act for, then wait or are skipped';
 
 CREATE FUNCTION sweep.release_lease(key text) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_release';
 COMMENT ON FUNCTION sweep.release_lease(text) IS 'gives back a lease that this session took with sweep.try_lease; false when it had none';
 
--- ------------------------------------------------------------------ due moments
-CREATE FUNCTION sweep._insert_scheduled(j sweep.job, due timestamptz, trigger text, always boolean) RETURNS void
+-- ------------------------------------------------------------------ rows that somebody has locked
+-- The scheduler and the processes of runs wait for no row that a session may have locked: one open transaction would
+-- stop all jobs. What is locked is left alone until it no longer is.
+CREATE FUNCTION sweep._lock_waiting_run(run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	in_the_way bigint;
 BEGIN
-	IF NOT always THEN
-		SELECT min(r.run_id) INTO in_the_way FROM sweep.run_live r WHERE r.job = j.name
-			AND (r.status = 'waiting' AND r.due_at <= due AND r.pid IS NULL AND r.trigger <> 'manual'
-				-- Of a divided job a run in progress is one share: the buckets say whether there is room for more.
-				OR r.status = 'running' AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id));
-		IF j.overlap = 'cancel_previous' THEN
-			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
-				WHERE r.run_id = in_the_way;
-			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.status = 'running';
-		ELSIF in_the_way IS NOT NULL THEN
-			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, status, stop_reason, detail)
-				VALUES (j.name, j.run_as, trigger, due, clock_timestamp(), 'skipped', 'skipped',
-					jsonb_build_object('reason', 'overlap', 'run_id', in_the_way));
-			RETURN;
-		END IF;
-	END IF;
-	INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES (j.name, j.run_as, trigger, due);
+	PERFORM FROM sweep.run_live r WHERE r.run_id = _lock_waiting_run.run_id AND r.status = 'waiting' FOR UPDATE SKIP LOCKED;
+	RETURN CASE WHEN FOUND THEN true
+		WHEN NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _lock_waiting_run.run_id AND r.status = 'waiting') THEN false END;
 END
 $$;
-COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
-
-CREATE FUNCTION sweep._enqueue_job(j sweep.job, s sweep.job_state, at timestamptz) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	-- A start that the scheduler sees later than this counts as missed.
-	grace constant interval := '1 min';
-	most constant int := 100;
-	problem text := sweep._job_problem(j);
-	late boolean := at - s.next_start > grace;
-	due timestamptz := s.next_due;
-	counted int := 0;
-BEGIN
-	IF problem IS DISTINCT FROM s.broken THEN
-		UPDATE sweep.job_state AS t SET broken = problem WHERE t.job = j.name;
-		IF problem IS NOT NULL THEN
-			RAISE WARNING 'job "%" is broken: %', j.name, problem;
-		END IF;
-	END IF;
-	IF problem IS NULL AND due IS NOT NULL THEN
-		IF j.catch_up = 'all' THEN
-			WHILE due <= at AND counted < most LOOP
-				PERFORM sweep._insert_scheduled(j, due, CASE WHEN at - due > grace THEN 'catch_up' ELSE 'schedule' END, counted > 0);
-				due := sweep._next_run(j.schedule, j.timezone, due, j.name);
-				counted := counted + 1;
-			END LOOP;
-		ELSIF j.catch_up = 'once' OR NOT late THEN
-			PERFORM sweep._insert_scheduled(j, due, CASE WHEN late THEN 'catch_up' ELSE 'schedule' END, false);
-		END IF;
-	END IF;
-	PERFORM sweep._reschedule(j.name, at);
-END
-$$;
-COMMENT ON FUNCTION sweep._enqueue_job(sweep.job, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
-
-CREATE FUNCTION sweep._enqueue_due(at timestamptz) RETURNS int
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	due record;
-	counted int := 0;
-BEGIN
-	IF NOT sweep._at_home() THEN
-		RETURN 0;
-	END IF;
-	FOR due IN SELECT j, s FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
-			WHERE s.next_start <= at ORDER BY s.next_start LIMIT 1000 FOR UPDATE OF s SKIP LOCKED LOOP
-		-- One job that cannot be scheduled must not keep the others from it.
-		BEGIN
-			PERFORM sweep._enqueue_job(due.j, due.s, at);
-			counted := counted + 1;
-		EXCEPTION WHEN OTHERS THEN
-			RAISE WARNING 'job "%" could not be scheduled: %', (due.j).name, SQLERRM;
-			UPDATE sweep.job_state AS t SET broken = SQLERRM, next_start = at + interval '1 min' WHERE t.job = (due.j).name;
-		END;
-	END LOOP;
-	RETURN counted;
-END
-$$;
-COMMENT ON FUNCTION sweep._enqueue_due(timestamptz) IS 'queues a run for every job that is due at the moment; returns how many jobs were';
-
-CREATE FUNCTION sweep._enqueue_reboot() RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	due record;
-BEGIN
-	IF NOT sweep._at_home() THEN
-		RETURN;
-	END IF;
-	FOR due IN UPDATE sweep.job_state AS s SET boot = pg_postmaster_start_time() FROM sweep.job j
-			WHERE j.name = s.job AND s.boot IS DISTINCT FROM pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
-				AND j.enabled AND s.paused_at IS NULL RETURNING j LOOP
-		PERFORM sweep._insert_scheduled(due.j, clock_timestamp(), 'schedule', false);
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server';
+COMMENT ON FUNCTION sweep._lock_waiting_run(bigint) IS 'locks the row of a run that waits; false when it does not wait any more, NULL when somebody else has locked it';
 
 -- ------------------------------------------------------------------ starts
 CREATE FUNCTION sweep._startable_runs(at timestamptz)
-	RETURNS TABLE (run_id bigint, job text, run_as oid, place tid, expected_rows bigint, definition sweep.job, args jsonb, shares_left int, bucket int)
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	RETURNS TABLE (run_id bigint, job text, run_as text, expected_rows bigint)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
+DECLARE
+	most int := pg_catalog.current_setting('pg_sweep.max_running_jobs', true);
 BEGIN
-	IF sweep._is_copy() THEN
-		RETURN;
-	END IF;
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY SELECT r.run_id, r.job, j.run_as::oid, r.ctid, s.drained_rows, j, j.args || r.args, r.shares_left, r.bucket
+	-- No more of a role than could start, and one that cannot, so that thousands of them keep none of another from being seen; and
+	-- nothing of what their owners have written.
+	RETURN QUERY SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows,
+			pg_catalog.row_number() OVER (PARTITION BY r.run_as ORDER BY r.due_at, r.run_id) AS nth
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
-		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL
-			AND (r.trigger = 'manual' OR (SELECT sweep._at_home()) AND s.paused_at IS NULL
-				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job
-					AND (o.status = 'running' OR o.status = 'waiting' AND o.due_at <= at AND o.pid IS NULL
-						AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.trigger NOT IN ('manual', 'parent')))))
-		ORDER BY r.due_at, r.run_id;
+		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
+			AND (r.trigger = 'manual' OR NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL
+				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL
+					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
+						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
+							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
+			-- What was started waits for its turn; what is due tries to take the lease at its moment.
+			AND (r.trigger IN ('schedule', 'catch_up') OR sweep._lease_is_held(sweep._role_oid(j.run_as), j.lease_key, j.buckets IS NOT NULL) IS NOT TRUE)
+			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for him. Hardly any row
+			-- has ever been locked, so that is looked at first.
+			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id))) AS w
+		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, oldest first';
+COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each role the oldest ones';
 
-CREATE FUNCTION sweep._next_wake() RETURNS timestamptz
-	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._next_wake(listed_at timestamptz) RETURNS timestamptz
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
-	SELECT least((SELECT min(s.next_start) FROM sweep.job_state s WHERE isfinite(s.next_start) AND sweep._at_home()),
-		(SELECT min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > clock_timestamp() AND isfinite(r.due_at)))
+	SELECT least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
+			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
+		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
+		-- Whoever has locked a run says nothing when he rolls back.
+		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
+			AND r.xmax <> 0 LIMIT 1))
 $$;
-COMMENT ON FUNCTION sweep._next_wake() IS 'when the scheduler has to look again';
+COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when the scheduler has to look again that has listed what may start at the given time';
 
-CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	idle pg_catalog.record;
+	not_started pg_catalog.jsonb;
+BEGIN
 	-- Only jobs that the role of the parent may start; one that waits already is not queued twice.
-	INSERT INTO sweep.run_live (job, run_as, trigger, due_at)
-		SELECT child.name, child.run_as, 'parent', clock_timestamp() + c.value::interval
-		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-			CROSS JOIN LATERAL jsonb_each_text(parent.children) AS c
+	INSERT INTO sweep.run_live (job, run_as, trigger, due_at, parent_run_id)
+		SELECT child.name, child.run_as, 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
+		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job AND parent.run_as = r.run_as
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		-- A child queues no children: a circle of definitions would go round for ever.
 		-- The shares of a divided one are queued by sweep._queue_shares.
-		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND child.enabled AND s.paused_at IS NULL AND sweep._has_workers()
-			AND (pg_has_role(parent.run_as, child.run_as, 'MEMBER') OR pg_has_role(parent.run_as, 'sweep_operator', 'MEMBER'))
-			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.status = 'waiting' AND w.trigger = 'parent');
-	SELECT sweep._wake()
+		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND child.enabled AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND sweep._has_workers()
+			AND sweep._may_act_on(sweep._role_oid(parent.run_as), child.run_as, true)
+			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.run_as = child.run_as AND w.status = 'waiting' AND w.trigger = 'parent');
+	PERFORM sweep._wake();
+	-- A run that succeeds while the work is left to nobody has to say so.
+	FOR idle IN SELECT parent.name AS parent, c.key AS name, n.reason
+			FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
+				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+				LEFT JOIN sweep.job child ON child.name = c.key LEFT JOIN sweep.job_state s ON s.job = child.name
+				CROSS JOIN LATERAL (SELECT CASE
+					WHEN child.name IS NULL THEN 'it does not exist'
+					WHEN NOT child.enabled THEN 'it is not enabled'
+					WHEN s.paused_at IS NOT NULL THEN 'it is paused'
+					WHEN NOT sweep._has_workers() THEN 'pg_sweep is not loaded at server start'
+					WHEN (child.buckets IS NULL OR child.run_as <> parent.run_as)
+							AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.run_as = child.run_as AND w.status = 'waiting' AND w.trigger = 'parent')
+						THEN 'the role of its parent may not start it' END AS reason) AS n
+			WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND n.reason IS NOT NULL ORDER BY c.key LOOP
+		RAISE NOTICE 'child "%" of job "%" is not started: %', idle.name, idle.parent, idle.reason;
+		not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(idle.name, idle.reason);
+	END LOOP;
+	RETURN CASE WHEN not_started IS NOT NULL THEN pg_catalog.jsonb_build_object('not_started', not_started) END;
+END
 $$;
-COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself';
+COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself; returns detail for it when some are not started';
 
 CREATE FUNCTION sweep._fail_start(run_id bigint, stop_reason text, sqlstate text, error text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problem text;
+	problem pg_catalog.text;
 BEGIN
+	-- Of one that somebody has locked it is tried again when it is free: it still waits.
+	IF sweep._lock_waiting_run(run_id) IS NULL THEN
+		RETURN;
+	END IF;
 	-- What is known to be wrong with the job says more than that its process ended.
-	SELECT sweep._job_problem(j) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job
+	SELECT sweep._job_problem(sweep._job_frame(j.name)) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
 	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
-			stop_reason = _fail_start.stop_reason, finished_at = clock_timestamp(),
+			stop_reason = _fail_start.stop_reason, finished_at = pg_catalog.clock_timestamp(),
 			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
 			error = coalesce(problem, _fail_start.error), bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
@@ -283,14 +244,14 @@ $$;
 COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, lease_expired, or cancelled';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
 	last sweep.run_live;
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
-		AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
+		AND (r.pid IS NOT NULL OR r.finished_at IS NOT NULL) AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
 	END IF;
@@ -313,43 +274,37 @@ BEGIN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
 			HINT = 'The view sweep.run lists the runs of this database.';
 	END IF;
-	IF NOT (pg_has_role(caller, 'sweep_monitor', 'MEMBER') OR pg_has_role(caller, 'sweep_operator', 'MEMBER')
-			OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-			OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = found_run.run_as AND pg_has_role(caller, r.oid, 'MEMBER'))) THEN
+	IF NOT (sweep._may_act_on(caller, found_run.run_as, true) OR sweep._acts_for(caller, 'sweep_monitor')) THEN
 		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
 			HINT = 'Members of the role of its job and of sweep_monitor may see it.';
 	END IF;
 	RETURN found_run;
 END
 $$;
-COMMENT ON FUNCTION sweep._run_outcome(oid, bigint) IS 'a run, if the caller may see it; for sweep.wait';
+COMMENT ON FUNCTION sweep._run_outcome(oid, bigint) IS 'a run, if the caller may see it';
 
 -- ------------------------------------------------------------------ public
 CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	job sweep.job := sweep._find_job(caller, name, true);
-	problem text := sweep._job_problem(job);
+	-- Whoever drops the job or gives it to another role waits for us, or we for him.
+	job sweep.job := sweep._lock_job(caller, name, true, true);
+	problem pg_catalog.text := sweep._job_problem(job);
 	new_id bigint;
 BEGIN
 	PERFORM sweep._require_workers();
-	-- Whoever drops the job or gives it to another role waits for us, or we for him.
-	PERFORM FROM sweep.job j WHERE j.name = _start.name AND j.run_as = job.run_as FOR KEY SHARE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'job "%" does not exist', name USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
-	END IF;
-	PERFORM sweep._check_args(name, args);
+	PERFORM sweep._check_args(name, args), sweep._check_args_size(name, args);
 	IF delay IS NULL OR delay < interval '0' OR delay > interval '100 years' THEN
-		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::text, 'NULL'), name
+		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::pg_catalog.text, 'NULL'), name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
-			HINT = format('Whoever could SET ROLE to %s may pass args; start it without.', job.run_as);
+			HINT = pg_catalog.format('Whoever could SET ROLE to %s may pass args; start it without.', job.run_as);
 	END IF;
-	IF sweep._is_copy() THEN
-		RAISE EXCEPTION 'database "%" is a copy: its jobs are paused', current_database()
+	IF NOT EXISTS (SELECT FROM sweep.job_state s WHERE s.job = name AND sweep._is_home(s.system_identifier, s.database)) THEN
+		RAISE EXCEPTION 'database "%" is a copy: its jobs are paused', pg_catalog.current_database()
 			USING ERRCODE = 'object_not_in_prerequisite_state',
 				HINT = 'If they are meant to run here, call sweep.resume_all(); CALL sweep.run() works without.';
 	END IF;
@@ -358,7 +313,7 @@ BEGIN
 			HINT = 'Mend what the message names, or change the job with sweep.alter_job.';
 	END IF;
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
-		VALUES (name, job.run_as, args, 'manual', clock_timestamp() + delay)
+		VALUES (name, job.run_as, args, 'manual', pg_catalog.clock_timestamp() + delay)
 		RETURNING run_id INTO new_id;
 	PERFORM sweep._wake();
 	RETURN new_id;
@@ -377,27 +332,30 @@ DECLARE
 	target sweep.run_live;
 	was_waiting boolean;
 BEGIN
-	SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel.run_id;
-	IF NOT FOUND THEN
-		IF EXISTS (SELECT FROM sweep.run_history h WHERE h.run_id = _cancel.run_id) THEN
-			RETURN false;
+	LOOP
+		SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel.run_id;
+		IF NOT FOUND THEN
+			IF EXISTS (SELECT FROM sweep.run_history h WHERE h.run_id = _cancel.run_id) THEN
+				RETURN false;
+			END IF;
+			RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
+				HINT = 'The view sweep.run lists the runs of this database.';
 		END IF;
-		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
-			HINT = 'The view sweep.run lists the runs of this database.';
-	END IF;
-	IF NOT (pg_has_role(caller, 'sweep_operator', 'MEMBER') OR pg_has_role(caller, 'sweep_admin', 'MEMBER')
-			OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = target.run_as AND pg_has_role(caller, r.oid, 'MEMBER'))) THEN
-		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
-			HINT = format('Members of %s, sweep_operator and sweep_admin may do this.', target.run_as::regrole);
-	END IF;
-	IF target.status = 'waiting' AND NOT sweep._signal_cancel(run_id) THEN
-		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
-			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting';
+		IF NOT sweep._may_act_on(caller, target.run_as, true) THEN
+			RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
+				HINT = pg_catalog.format('Members of %s, sweep_operator and sweep_admin may do this.', pg_catalog.quote_ident(target.run_as));
+		END IF;
+		IF target.status <> 'waiting' OR sweep._signal_cancel(run_id) THEN
+			RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
+		END IF;
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
 		was_waiting := FOUND;
-		PERFORM sweep._wake();
-		RETURN was_waiting;
-	END IF;
-	RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
+		-- While we waited it may have got another role, with its job: then the right is another one.
+		EXIT WHEN was_waiting OR NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _cancel.run_id AND r.status = 'waiting');
+	END LOOP;
+	PERFORM sweep._wake();
+	RETURN was_waiting;
 END
 $$;
 COMMENT ON FUNCTION sweep._cancel(oid, bigint) IS 'implements sweep.cancel';
@@ -408,11 +366,11 @@ COMMENT ON FUNCTION sweep.cancel(bigint) IS 'stops a run: between batches at the
 
 CREATE PROCEDURE sweep.run(name text, args jsonb DEFAULT '{}')
 	LANGUAGE c AS 'MODULE_PATHNAME', 'sweep_run_call';
-COMMENT ON PROCEDURE sweep.run(text, jsonb) IS 'runs a job in this session, one commit per batch; raises when the run failed';
+COMMENT ON PROCEDURE sweep.run(text, jsonb) IS 'runs a job in this session, one commit per batch; raises unless the run succeeded';
 
 CREATE PROCEDURE sweep.wait(run_id bigint, timeout interval DEFAULT '1 min')
 	LANGUAGE c AS 'MODULE_PATHNAME', 'sweep_run_wait';
-COMMENT ON PROCEDURE sweep.wait(bigint, interval) IS 'ends the transaction and waits until a run has ended; raises when it failed or the time is over';
+COMMENT ON PROCEDURE sweep.wait(bigint, interval) IS 'ends the transaction and waits until a run and all its shares have ended; raises unless they succeeded, or when the time is over';
 
 CREATE FUNCTION sweep.preview(name text, args jsonb DEFAULT '{}', OUT rows bigint, OUT cursor jsonb, OUT plan text, OUT notes text)
 	RETURNS record LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_preview';

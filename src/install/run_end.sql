@@ -5,28 +5,36 @@ CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- A share that failed has queued those that follow it; one that was lost has not.
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, due_at)
-		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int,
-			clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + floor(random() * 10 * (r.attempt + 1)))
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, parent_run_id, due_at)
+		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int, r.run_id,
+			pg_catalog.clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + pg_catalog.floor(pg_catalog.random() * 10 * (r.attempt + 1)))
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _retry.run_id AND r.status IN ('failed', 'lost') AND r.attempt < j.max_attempts
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
 
+CREATE FUNCTION sweep._cancel_orphans(due timestamptz) RETURNS bigint
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
+			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED),
+		ended AS (UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+			FROM orphan WHERE r.run_id = orphan.run_id RETURNING r.run_id)
+	SELECT pg_catalog.count(*) FROM ended
+$$;
+COMMENT ON FUNCTION sweep._cancel_orphans(timestamptz) IS 'ends what was queued while its job was dropped or given to another role, as far as it is due; returns how many';
+
 CREATE FUNCTION sweep._mark_lost() RETURNS int
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
-	gone record;
+	gone pg_catalog.record;
 	counted int := 0;
 BEGIN
-	-- Queued while the job was dropped, or given to another role.
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp()
-		WHERE r.status = 'waiting' AND r.pid IS NULL
-			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = r.job AND j.run_as = r.run_as);
+	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
 	FOR gone IN SELECT r.run_id, r.status FROM sweep.run_live r
-			WHERE r.status IN ('waiting', 'running') AND r.pid IS NOT NULL AND NOT sweep._run_is_alive(r.run_id) LOOP
-		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = clock_timestamp()
+			WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE SKIP LOCKED LOOP
+		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = pg_catalog.clock_timestamp()
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
 			PERFORM sweep._retry(gone.run_id);
@@ -43,7 +51,7 @@ CREATE FUNCTION sweep._prune(job text, status text) RETURNS void
 AS $$
 	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
 			WHERE k.job = _prune.job AND k.status = _prune.status ORDER BY k.run_id DESC
-			OFFSET current_setting('pg_sweep.history_per_job')::int LIMIT 1000) AS old
+			OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
 		WHERE h.run_id = old.run_id
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text) IS 'deletes the oldest runs of a job and outcome beyond pg_sweep.history_per_job';
@@ -53,21 +61,47 @@ CREATE FUNCTION sweep._mend_clock(at timestamptz) RETURNS void
 AS $$
 BEGIN
 	-- A clock that ran ahead and was set back leaves moments that are too far off.
-	PERFORM sweep._reschedule(j.name, at) FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
-		WHERE s.next_due > at AND s.broken IS NULL AND s.next_due > sweep._next_run(j.schedule, j.timezone, at, j.name);
+	PERFORM sweep._reschedule(late.name, at) FROM (SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+		WHERE s.next_due > at AND s.broken IS NULL AND s.next_due > sweep._next_run(j.schedule, j.timezone, at, j.name)
+		FOR UPDATE OF s SKIP LOCKED) AS late;
 EXCEPTION WHEN invalid_parameter_value THEN
 	RAISE WARNING 'the next moments of jobs could not be checked: %', SQLERRM;
 END
 $$;
 COMMENT ON FUNCTION sweep._mend_clock(timestamptz) IS 'brings forward what is due later than its schedule says';
 
-CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._archivable_jobs(OUT free text[], OUT locked boolean)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
+	ended pg_catalog.text[];
+BEGIN
+	-- From one job to the next in the index, however many runs of it there are; those that wait for longest first.
+	WITH RECURSIVE step AS (
+		(SELECT r.job, r.run_id FROM sweep.run_live r WHERE r.finished_at IS NOT NULL ORDER BY r.job, r.run_id LIMIT 1)
+		UNION ALL
+		SELECT n.job, n.run_id FROM step s CROSS JOIN LATERAL (SELECT r.job, r.run_id FROM sweep.run_live r
+			WHERE r.finished_at IS NOT NULL AND r.job > s.job ORDER BY r.job, r.run_id LIMIT 1) AS n)
+	SELECT pg_catalog.array_agg(s.job ORDER BY s.run_id) INTO ended FROM step s;
+	-- Somebody who changes a job just now may wait for us: its runs are left to the next time.
+	SELECT pg_catalog.array_agg(e.job ORDER BY e.n) INTO free FROM pg_catalog.unnest(ended) WITH ORDINALITY AS e (job, n)
+		LEFT JOIN (SELECT s.job FROM sweep.job_state s WHERE s.job = ANY (ended) FOR UPDATE SKIP LOCKED) AS ours ON ours.job = e.job
+		WHERE ours.job IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.job_state s WHERE s.job = e.job);
+	locked := coalesce(pg_catalog.cardinality(free), 0) < coalesce(pg_catalog.cardinality(ended), 0);
+END
+$$;
+COMMENT ON FUNCTION sweep._archivable_jobs() IS 'the jobs of which runs have ended, their states locked for us, and whether some are locked by others';
+
+CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+DECLARE
+	-- So many at a time that the scheduler is not kept from its work, and of one job so many that others get their turn.
+	most constant int := 1000;
+	most_of_job int;
+	jobs pg_catalog.record;
 	ended sweep.run_live;
 	counted int := 0;
-	left_out boolean := false;
 BEGIN
 	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
 		RETURN 0;
@@ -77,16 +111,15 @@ BEGIN
 	EXCEPTION WHEN lock_not_available THEN
 		RETURN NULL;
 	END;
-	FOR ended IN
-		SELECT * FROM sweep.run_live f WHERE f.finished_at IS NOT NULL ORDER BY f.run_id LIMIT 1000 FOR UPDATE SKIP LOCKED LOOP
-		-- Somebody who changes the job just now may wait for us: leave the run to the next time.
-		PERFORM FROM sweep.job_state s WHERE s.job = ended.job FOR UPDATE SKIP LOCKED;
-		IF NOT FOUND AND EXISTS (SELECT FROM sweep.job_state s WHERE s.job = ended.job) THEN
-			left_out := true;
-			CONTINUE;
-		END IF;
-		DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id;
-		INSERT INTO sweep.run_history SELECT (ended).*;
+	SELECT * INTO jobs FROM sweep._archivable_jobs();
+	most_of_job := greatest(most / greatest(pg_catalog.cardinality(jobs.free), 1), 100);
+	FOR ended IN SELECT f.* FROM pg_catalog.unnest(jobs.free) WITH ORDINALITY AS k (job, n)
+			CROSS JOIN LATERAL (SELECT * FROM sweep.run_live r WHERE r.job = k.job AND r.finished_at IS NOT NULL
+				ORDER BY r.run_id LIMIT most_of_job FOR UPDATE SKIP LOCKED) AS f
+			ORDER BY k.n, f.run_id LIMIT most LOOP
+		-- Column by column: as one value it might be larger than any value may be.
+		WITH moved AS (DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id RETURNING r.*)
+		INSERT INTO sweep.run_history SELECT m.* FROM moved m;
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
 			UPDATE sweep.job_state AS s SET last_start = coalesce(ended.started_at, ended.finished_at),
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
@@ -98,16 +131,55 @@ BEGIN
 		counted := counted + 1;
 	END LOOP;
 	IF age_out THEN
-		PERFORM sweep._mend_clock(clock_timestamp());
+		PERFORM sweep._mend_clock(pg_catalog.clock_timestamp());
 		DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
-				WHERE k.finished_at < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval
-				ORDER BY k.finished_at LIMIT 10000) AS old
+				WHERE k.finished_at < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval
+				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old
 			WHERE h.run_id = old.run_id;
 		-- What was due to be tried again so long ago and was not is no longer picked.
-		DELETE FROM sweep.quarantine AS q
-			WHERE q.next_try < clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval;
+		DELETE FROM sweep.quarantine AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantine o
+				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
+			WHERE q.job = old.job AND q.item_hash = old.item_hash;
 	END IF;
-	RETURN CASE WHEN NOT left_out THEN counted END;
+	RETURN CASE WHEN NOT jobs.locked THEN counted END;
 END
 $$;
 COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
+
+-- ------------------------------------------------------------------ what sweep.wait waits for
+CREATE FUNCTION sweep._wait_outcome(caller oid, run_id bigint, OUT job text, OUT status text, OUT stop_reason text, OUT batches bigint, OUT rows bigint,
+	OUT error text, OUT ended boolean, OUT decisive bigint, OUT reason text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- Asked before the rows are read: a process that is gone by now has written all that it queues.
+	alive bigint[] := ARRAY(SELECT p.run_id FROM sweep._running() p);
+	asked sweep.run_live := sweep._run_outcome(caller, run_id);
+	begun boolean;
+BEGIN
+	WITH RECURSIVE everything AS NOT MATERIALIZED (SELECT * FROM sweep.run_live UNION ALL SELECT * FROM sweep.run_history),
+		share AS (
+			SELECT _wait_outcome.run_id
+			UNION ALL
+			-- A retry is not waited for: the run it repeats has failed.
+			SELECT e.run_id FROM share s JOIN everything e ON e.parent_run_id = s.run_id
+				WHERE e.job = asked.job AND e.run_as = asked.run_as AND e.trigger <> 'retry'),
+		-- A share that found no bucket has left them to others.
+		run AS (SELECT e.*, pg_catalog.array_position('{failed,lost,cancelled,succeeded,skipped}'::pg_catalog.text[], e.status::pg_catalog.text) AS rank
+			FROM share s JOIN everything e ON e.run_id = s.run_id)
+	SELECT pg_catalog.bool_and(r.finished_at IS NOT NULL AND r.run_id <> ALL (alive)), pg_catalog.bool_or(r.status <> 'waiting'), pg_catalog.sum(r.batches), pg_catalog.sum(r.rows),
+			(pg_catalog.array_agg(r.run_id ORDER BY r.rank, r.finished_at DESC, r.run_id))[1]
+		INTO ended, begun, batches, rows, decisive FROM run r;
+	job := asked.job;
+	IF NOT ended THEN
+		status := CASE WHEN begun THEN 'running' ELSE 'waiting' END;
+		RETURN;
+	END IF;
+	asked := sweep._run_outcome(caller, decisive);
+	status := asked.status;
+	stop_reason := asked.stop_reason;
+	error := asked.error;
+	reason := asked.detail ->> 'reason';
+END
+$$;
+COMMENT ON FUNCTION sweep._wait_outcome(oid, bigint) IS 'what came of a run and, if it has divided its job, of all shares of that, and which of them says so; their processes are done with it when it has ended';

@@ -3,7 +3,7 @@
 CREATE FUNCTION sweep.next_runs(
     schedule text,
     timezone text DEFAULT NULL,
-    after timestamptz DEFAULT now(),
+    after timestamptz DEFAULT pg_catalog.now(),
     n int DEFAULT 5,
     job text DEFAULT NULL)
 RETURNS SETOF timestamptz

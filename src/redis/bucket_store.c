@@ -10,6 +10,9 @@
  * is what its holder counts on (it stops by itself when that much time has passed on its own clock). Two claims
  * of one bucket have the same score only if the first was given back by its holder, who then asks no more.
  *
+ * Redis takes no part in the commit of a batch. What happens to a claim after the last look at it and at the
+ * clock is seen only before the next batch: doc/operations.md says what the fence leaves open.
+ *
  * Nothing is tried twice: a claim or release whose reply was lost may have been executed, and recovery
  * deals with what it may have left. Between runs no connection is kept.
  */
@@ -24,6 +27,9 @@
 #include "connection.h"
 
 #define KEY_SIZE 512
+
+/* What the scripts take for a number of a bucket. */
+#define LARGEST_BUCKET 999999
 
 /* EVAL of one of the scripts, with the texts that it points to. */
 typedef struct Script
@@ -86,6 +92,7 @@ check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBuc
 static SweepBucketResult
 maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
 {
+	int32	   *places[] = {&counts->available, &counts->occupied, &counts->stale, &counts->missing, &counts->claimable};
 	SweepRedisStop stop = {is_stopped, request};
 	const redisReply *reply;
 	SweepRedisOutcome outcome;
@@ -99,13 +106,16 @@ maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBuck
 	outcome = sweep_redis_execute(&script.command, &stop, &reply);
 	if (outcome != REDIS_REPLIED)
 		return result_of(outcome, error);
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 5)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != lengthof(places))
 		return strange_reply(error);
-	counts->available = (int32) reply->element[0]->integer;
-	counts->occupied = (int32) reply->element[1]->integer;
-	counts->stale = (int32) reply->element[2]->integer;
-	counts->missing = (int32) reply->element[3]->integer;
-	counts->claimable = (int32) reply->element[4]->integer;
+	for (size_t i = 0; i < lengthof(places); i++)
+	{
+		int64		number;
+
+		if (!sweep_redis_read_number(reply->element[i], 0, PG_INT32_MAX, &number))
+			return strange_reply(error);
+		*places[i] = (int32) number;
+	}
 	sweep_redis_disconnect();
 	return BUCKET_OK;
 }
@@ -118,6 +128,7 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 	SweepRedisOutcome outcome = sweep_redis_connect(&stop);
 	Script		script = {0};
 	int64		score = seconds_of(unix_now_us(), true);
+	int64		bucket;
 
 	if (outcome != REDIS_REPLIED)
 		return result_of(outcome, error);
@@ -136,7 +147,9 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 		sweep_redis_disconnect();
 		return BUCKET_NONE;
 	}
-	claim->bucket = (int32) strtol(reply->str, NULL, 10);
+	if (!sweep_redis_read_number(reply, 0, LARGEST_BUCKET, &bucket))
+		return strange_reply(error);
+	claim->bucket = (int32) bucket;
 	claim->token = score;
 	return BUCKET_OK;
 }
@@ -214,7 +227,7 @@ result_of(SweepRedisOutcome outcome, SweepBucketError *error)
 		return BUCKET_STOPPED;
 	error->sqlstate = sqlstates[failure->class];
 	strlcpy(error->message, failure->message, sizeof(error->message));
-	strlcpy(error->detail, failure->detail, sizeof(error->detail));
+	strlcpy(error->detail, failure->detail ? failure->detail : "", sizeof(error->detail));
 	strlcpy(error->hint, failure->hint ? failure->hint : "", sizeof(error->hint));
 	return BUCKET_FAILED;
 }

@@ -16,22 +16,22 @@
  */
 #include "postgres.h"
 
-#include "utils/guc.h"
-
 #include "connection.h"
 #include "socket.h"
+#include "target.h"
 
 #define MAX_REPLY_BYTES (1024 * 1024)
 #define MAX_REPLY_ELEMENTS 10000
 #define MAX_REPLY_DEPTH 7
 
+/* The end of the year 9999: what is later is no clock. */
+#define LATEST_SECOND INT64CONST(253402300799)
+
 typedef struct Connection
 {
-	SweepRedisUrl url;
-	char		place[384];		/* for messages: where it leads */
+	SweepRedisTarget target;
 	bool		open;
 	bool		busy;			/* a command is on its way */
-	int			timeout_ms;
 	redisReader *reader;
 	redisReply *reply;
 	char	   *request;		/* as hiredis wrote it */
@@ -40,11 +40,9 @@ typedef struct Connection
 } Connection;
 
 static Connection connection;
-static SweepRedisFailure failure;
 static redisReplyObjectFunctions limited;
 static void *(*create_array) (const redisReadTask *task, SweepRedisElements elements);
 
-static bool read_settings(void);
 static SweepRedisOutcome log_in(const SweepRedisStop *stop);
 static SweepRedisOutcome authenticate(const SweepRedisStop *stop);
 static SweepRedisOutcome read_clock(const SweepRedisStop *stop);
@@ -54,7 +52,6 @@ static SweepRedisOutcome converse(const SweepRedisCommand *command, const SweepR
 static SweepRedisProgress send_command(const SweepRedisCommand *command, const SweepRedisPatience *patience);
 static SweepRedisProgress receive_reply(const SweepRedisPatience *patience);
 static SweepRedisPatience patience_of(const SweepRedisStop *stop);
-static SweepRedisOutcome fail(SweepRedisClass class, const char *message, const char *detail, const char *hint);
 static SweepRedisOutcome fail_to_connect(SweepRedisProgress progress);
 static SweepRedisOutcome refused(const char *what, const char *reply);
 
@@ -68,12 +65,15 @@ sweep_redis_connect(const SweepRedisStop *stop)
 	if (connection.open && !connection.busy && sweep_redis_socket_is_usable())
 		return REDIS_REPLIED;
 	sweep_redis_disconnect();
-	if (!read_settings())
+	if (!sweep_redis_target_read(&connection.target))
 		return REDIS_FAILED;
 	if (!create_reader())
-		return fail(REDIS_CLASS_RETRY, "out of memory", "", NULL);
+	{
+		sweep_redis_disconnect();
+		return sweep_redis_fail(REDIS_CLASS_RETRY, NULL, NULL, "out of memory");
+	}
 	patience = patience_of(stop);
-	progress = sweep_redis_socket_open(&connection.url, &patience);
+	progress = sweep_redis_socket_open(&connection.target, &patience);
 	if (progress != PROGRESS_DONE)
 		return fail_to_connect(progress);
 	outcome = log_in(stop);
@@ -108,15 +108,9 @@ sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop
 int64
 sweep_redis_last_moment(void)
 {
-	int64		end_us = sweep_redis_now() + (int64) connection.timeout_ms * 1000;
+	int64		end_us = sweep_redis_now() + (int64) connection.target.timeout_ms * 1000;
 
 	return connection.redis_ms + (end_us - connection.redis_read_us) / 1000;
-}
-
-const SweepRedisFailure *
-sweep_redis_failure(void)
-{
-	return &failure;
 }
 
 void
@@ -132,47 +126,20 @@ sweep_redis_disconnect(void)
 	explicit_bzero(&connection, sizeof(connection));
 }
 
-/* Reads the settings anew for each connection, so a reload is enough to move to another Redis. */
-static bool
-read_settings(void)
-{
-	const char *text = GetConfigOption("pg_sweep.redis_url", true, false);
-	const char *timeout = GetConfigOption("pg_sweep.redis_timeout", true, false);
-	const char *error;
-
-	if (text == NULL || text[0] == '\0')
-	{
-		(void) fail(REDIS_CLASS_CONFIGURATION, "pg_sweep.redis_url is not set", "",
-					"Set it to where Redis is, redis://host:port/db, and reload the configuration.");
-		return false;
-	}
-	error = sweep_redis_url_parse(text, &connection.url);
-	if (error != NULL)
-	{
-		(void) fail(REDIS_CLASS_CONFIGURATION, "pg_sweep.redis_url cannot be read", error, NULL);
-		return false;
-	}
-	connection.timeout_ms = timeout ? (int) strtol(timeout, NULL, 10) : 0;
-	if (connection.url.path[0])
-		snprintf(connection.place, sizeof(connection.place), "\"%s\"", connection.url.path);
-	else
-		snprintf(connection.place, sizeof(connection.place), "\"%s\", port %d", connection.url.host, connection.url.port);
-	return true;
-}
-
 static SweepRedisOutcome
 log_in(const SweepRedisStop *stop)
 {
 	SweepRedisOutcome outcome = REDIS_REPLIED;
 
-	if (connection.url.password[0])
+	if (connection.target.password[0])
 		outcome = authenticate(stop);
-	if (outcome == REDIS_REPLIED && connection.url.database != 0)
+	explicit_bzero(connection.target.password, sizeof(connection.target.password));
+	if (outcome == REDIS_REPLIED && connection.target.url.database != 0)
 	{
 		char		number[16];
 		SweepRedisCommand command = {2, {"SELECT", number}};
 
-		snprintf(number, sizeof(number), "%d", connection.url.database);
+		snprintf(number, sizeof(number), "%d", connection.target.url.database);
 		outcome = converse(&command, stop);
 		if (outcome == REDIS_REPLIED && connection.reply->type == REDIS_REPLY_ERROR)
 			outcome = refused("to select the database", connection.reply->str);
@@ -186,18 +153,19 @@ log_in(const SweepRedisStop *stop)
 static SweepRedisOutcome
 authenticate(const SweepRedisStop *stop)
 {
-	SweepRedisCommand command = {2, {"AUTH", connection.url.password}};
+	SweepRedisCommand command = {2, {"AUTH", connection.target.password}};
 	SweepRedisOutcome outcome;
+	const char *reply;
 
-	if (connection.url.user[0])
-		command = (SweepRedisCommand) {3, {"AUTH", connection.url.user, connection.url.password}};
+	if (connection.target.user[0])
+		command = (SweepRedisCommand) {3, {"AUTH", connection.target.user, connection.target.password}};
 	outcome = converse(&command, stop);
 	if (outcome != REDIS_REPLIED || connection.reply->type != REDIS_REPLY_ERROR)
 		return outcome;
-	outcome = refused("user or password", connection.reply->str);
-	snprintf(failure.message, sizeof(failure.message), "Redis at %s refused user or password: %.*s", connection.place,
-			 (int) Min(strcspn(connection.reply->str, " "), 32), connection.reply->str);
-	return outcome;
+	reply = connection.reply->str;
+	return sweep_redis_fail(sweep_redis_reply_class(reply), NULL, sweep_redis_reply_hint(reply),
+							"Redis at %s refused user or password: %.*s", connection.target.place,
+							(int) Min(strcspn(reply, " "), 32), reply);
 }
 
 static SweepRedisOutcome
@@ -206,15 +174,18 @@ read_clock(const SweepRedisStop *stop)
 	static const SweepRedisCommand command = {1, {"TIME"}};
 	SweepRedisOutcome outcome = converse(&command, stop);
 	const redisReply *reply = connection.reply;
+	int64		seconds;
+	int64		microseconds;
 
 	if (outcome != REDIS_REPLIED)
 		return outcome;
 	if (reply->type == REDIS_REPLY_ERROR)
 		return refused("to tell its time", reply->str);
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-		reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_STRING)
+		!sweep_redis_read_number(reply->element[0], 1, LATEST_SECOND, &seconds) ||
+		!sweep_redis_read_number(reply->element[1], 0, 999999, &microseconds))
 		return refused("to tell its time", "the reply is not one of Redis");
-	connection.redis_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
+	connection.redis_ms = seconds * 1000 + microseconds / 1000;
 	connection.redis_read_us = sweep_redis_now();
 	return REDIS_REPLIED;
 }
@@ -250,7 +221,6 @@ converse(const SweepRedisCommand *command, const SweepRedisStop *stop)
 {
 	SweepRedisPatience patience = patience_of(stop);
 	SweepRedisProgress progress;
-	char		message[sizeof(failure.message)];
 
 	if (connection.reply != NULL)
 		freeReplyObject(connection.reply);
@@ -267,10 +237,10 @@ converse(const SweepRedisCommand *command, const SweepRedisStop *stop)
 		connection.busy = false;
 		return REDIS_REPLIED;
 	}
-	snprintf(message, sizeof(message), "no reply from Redis at %s: %s", connection.place,
-			 progress == PROGRESS_REFUSED ? "what it sent is not a reply, or is too long" : sweep_redis_socket_reason());
+	(void) sweep_redis_fail(REDIS_CLASS_RETRY, NULL, NULL, "no reply from Redis at %s: %s", connection.target.place,
+							progress == PROGRESS_REFUSED ? "what it sent is not a reply, or is too long" : sweep_redis_socket_reason());
 	sweep_redis_disconnect();
-	return progress == PROGRESS_STOPPED ? REDIS_STOPPED : fail(REDIS_CLASS_RETRY, message, "", NULL);
+	return progress == PROGRESS_STOPPED ? REDIS_STOPPED : REDIS_FAILED;
 }
 
 static SweepRedisProgress
@@ -318,6 +288,8 @@ receive_reply(const SweepRedisPatience *patience)
 		if (reply != NULL)
 		{
 			connection.reply = reply;
+			if (connection.reply->type == REDIS_REPLY_ERROR)
+				sweep_redis_clean_text(connection.reply->str, (size_t) connection.reply->len);
 			return PROGRESS_DONE;
 		}
 	}
@@ -328,38 +300,42 @@ patience_of(const SweepRedisStop *stop)
 {
 	return (SweepRedisPatience)
 	{
-		sweep_redis_now() + (int64) connection.timeout_ms * 1000, stop->is_stopped, stop->arg
+		sweep_redis_now() + (int64) connection.target.timeout_ms * 1000, stop->is_stopped, stop->arg
 	};
-}
-
-static SweepRedisOutcome
-fail(SweepRedisClass class, const char *message, const char *detail, const char *hint)
-{
-	failure.class = class;
-	strlcpy(failure.message, message, sizeof(failure.message));
-	strlcpy(failure.detail, detail, sizeof(failure.detail));
-	failure.hint = hint;
-	return REDIS_FAILED;
 }
 
 static SweepRedisOutcome
 fail_to_connect(SweepRedisProgress progress)
 {
-	char		message[sizeof(failure.message)];
-
-	snprintf(message, sizeof(message), "could not connect to Redis at %s: %s", connection.place, sweep_redis_socket_reason());
+	(void) sweep_redis_fail(progress == PROGRESS_REFUSED ? REDIS_CLASS_CONFIGURATION : REDIS_CLASS_RETRY, NULL, NULL,
+							"could not connect to Redis at %s: %s", connection.target.place, sweep_redis_socket_reason());
 	sweep_redis_disconnect();
-	if (progress == PROGRESS_STOPPED)
-		return REDIS_STOPPED;
-	return fail(progress == PROGRESS_REFUSED ? REDIS_CLASS_CONFIGURATION : REDIS_CLASS_RETRY, message, "", NULL);
+	return progress == PROGRESS_STOPPED ? REDIS_STOPPED : REDIS_FAILED;
 }
 
 /* An error reply. */
 static SweepRedisOutcome
 refused(const char *what, const char *reply)
 {
-	char		message[sizeof(failure.message)];
+	return sweep_redis_fail(sweep_redis_reply_class(reply), NULL, sweep_redis_reply_hint(reply),
+							"Redis at %s refused %s: %s", connection.target.place, what, reply);
+}
 
-	snprintf(message, sizeof(message), "Redis at %s refused %s: %s", connection.place, what, reply);
-	return fail(sweep_redis_reply_class(reply), message, "", sweep_redis_reply_hint(reply));
+bool
+sweep_redis_read_number(const redisReply *reply, int64 least, int64 most, int64 *number)
+{
+	char	   *end;
+
+	if (reply->type == REDIS_REPLY_INTEGER)
+		*number = reply->integer;
+	else if (reply->type == REDIS_REPLY_STRING && reply->len > 0 && reply->str[0] >= '0' && reply->str[0] <= '9')
+	{
+		errno = 0;
+		*number = strtoll(reply->str, &end, 10);
+		if (errno != 0 || end != reply->str + reply->len)
+			return false;
+	}
+	else
+		return false;
+	return *number >= least && *number <= most;
 }

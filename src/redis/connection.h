@@ -5,27 +5,10 @@
 #ifndef SWEEP_REDIS_CONNECTION_H
 #define SWEEP_REDIS_CONNECTION_H
 
+#include "failure.h"
 #include "hiredis_compat.h"
-#include "reply_class.h"
 
 #define SWEEP_REDIS_MOST_ARGUMENTS 16
-
-/* What became of a command. */
-typedef enum SweepRedisOutcome
-{
-	REDIS_REPLIED,				/* and it is no error */
-	REDIS_STOPPED,				/* given up because somebody wants us to stop */
-	REDIS_FAILED,				/* see the failure */
-} SweepRedisOutcome;
-
-/* Constant places, no memory of anybody: neither text ever holds a password. */
-typedef struct SweepRedisFailure
-{
-	SweepRedisClass class;
-	char		message[512];
-	char		detail[512];	/* "" = none */
-	const char *hint;			/* NULL = none */
-} SweepRedisFailure;
 
 /* Asked whether to go on waiting. */
 typedef struct SweepRedisStop
@@ -58,7 +41,9 @@ extern SweepRedisOutcome sweep_redis_execute(const SweepRedisCommand *command, c
  */
 extern int64 sweep_redis_last_moment(void);
 
-extern const SweepRedisFailure *sweep_redis_failure(void);
 extern void sweep_redis_disconnect(void);
+
+/* Whether the reply is a whole number within these limits, as an integer or as text, and which. */
+extern bool sweep_redis_read_number(const redisReply *reply, int64 least, int64 most, int64 *number);
 
 #endif							/* SWEEP_REDIS_CONNECTION_H */

@@ -42,7 +42,7 @@ static SweepRedisProgress open_unix(const char *path, const SweepRedisPatience *
 static SweepRedisProgress open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience);
 static SweepRedisProgress open_address(const struct sockaddr *address, socklen_t size, int family, const SweepRedisPatience *patience);
 static bool create_socket(int family);
-static SweepRedisProgress begin_tls(const SweepRedisUrl *url, const SweepRedisPatience *patience);
+static SweepRedisProgress begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience);
 static SweepRedisProgress wait_for(uint32 event, const SweepRedisPatience *patience);
 static SweepRedisProgress broken(const char *text);
 static void close_descriptor(void);
@@ -63,15 +63,16 @@ sweep_redis_socket_reason(void)
 }
 
 SweepRedisProgress
-sweep_redis_socket_open(const SweepRedisUrl *url, const SweepRedisPatience *patience)
+sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisPatience *patience)
 {
+	const SweepRedisUrl *url = &target->url;
 	SweepRedisProgress progress;
 
 	sweep_redis_socket_close();
 	reason[0] = '\0';
 	progress = url->path[0] ? open_unix(url->path, patience) : open_tcp(url, patience);
 	if (progress == PROGRESS_DONE && url->tls)
-		progress = begin_tls(url, patience);
+		progress = begin_tls(target, patience);
 	if (progress != PROGRESS_DONE)
 		sweep_redis_socket_close();
 	return progress;
@@ -273,9 +274,9 @@ create_socket(int family)
 }
 
 static SweepRedisProgress
-begin_tls(const SweepRedisUrl *url, const SweepRedisPatience *patience)
+begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience)
 {
-	const char *error = sweep_redis_tls_begin(url, fd);
+	const char *error = sweep_redis_tls_begin(target, fd);
 	SweepRedisProgress progress = PROGRESS_DONE;
 
 	if (error != NULL)

@@ -5,7 +5,7 @@
 #ifndef SWEEP_REDIS_SOCKET_H
 #define SWEEP_REDIS_SOCKET_H
 
-#include "../redis_url.h"
+#include "target.h"
 
 /* What became of an attempt to talk. */
 typedef enum SweepRedisProgress
@@ -32,7 +32,7 @@ extern int64 sweep_redis_now(void);
 extern const char *sweep_redis_socket_reason(void);
 
 /* Connects, trying each address of the host, and speaks TLS when the URL says so. One socket per process. */
-extern SweepRedisProgress sweep_redis_socket_open(const SweepRedisUrl *url, const SweepRedisPatience *patience);
+extern SweepRedisProgress sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisPatience *patience);
 
 /* Whether there is a socket, and the other side has neither closed it nor said something unasked. */
 extern bool sweep_redis_socket_is_usable(void);

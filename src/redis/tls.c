@@ -26,12 +26,14 @@ static SSL_CTX *context = NULL;
 static SSL *session = NULL;
 static char reason[256];
 
-static const char *trust(const SweepRedisUrl *url);
+static const char *trust(const SweepRedisTarget *target);
+static const char *identify(const SweepRedisTarget *target);
+static int	give_no_passphrase(char *place, int size, int for_writing, void *arg);
 static const char *expect_host(const char *host);
 static ssize_t result_of(int result, uint32 *wants);
 
 const char *
-sweep_redis_tls_begin(const SweepRedisUrl *url, int fd)
+sweep_redis_tls_begin(const SweepRedisTarget *target, int fd)
 {
 	const char *error;
 
@@ -44,22 +46,46 @@ sweep_redis_tls_begin(const SweepRedisUrl *url, int fd)
 		return "TLS 1.2 is not available";
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	error = trust(url);
+	error = trust(target);
+	if (error == NULL)
+		error = identify(target);
 	if (error != NULL)
 		return error;
 	session = SSL_new(context);
 	if (session == NULL || SSL_set_fd(session, fd) != 1)
 		return "out of memory";
 	SSL_set_connect_state(session);
-	return expect_host(url->host);
+	return expect_host(target->url.host);
 }
 
 static const char *
-trust(const SweepRedisUrl *url)
+trust(const SweepRedisTarget *target)
 {
-	if (url->ca_file[0] == '\0')
+	if (target->ca_file[0] == '\0')
 		return SSL_CTX_set_default_verify_paths(context) == 1 ? NULL : "the default certificates could not be loaded";
-	return SSL_CTX_load_verify_locations(context, url->ca_file, NULL) == 1 ? NULL : "the certificates of ca_file could not be loaded";
+	return SSL_CTX_load_verify_locations(context, target->ca_file, NULL) == 1 ? NULL :
+		"the certificates of pg_sweep.redis_tls_ca_file could not be loaded";
+}
+
+/* For a Redis that wants to see a certificate of its clients. */
+static const char *
+identify(const SweepRedisTarget *target)
+{
+	if (target->cert_file[0] == '\0')
+		return NULL;
+	SSL_CTX_set_default_passwd_cb(context, give_no_passphrase);
+	if (SSL_CTX_use_certificate_chain_file(context, target->cert_file) != 1)
+		return "the certificate of pg_sweep.redis_tls_cert_file could not be loaded";
+	if (SSL_CTX_use_PrivateKey_file(context, target->key_file, SSL_FILETYPE_PEM) != 1)
+		return "the key of pg_sweep.redis_tls_key_file could not be loaded, has a passphrase, or belongs to another certificate";
+	return NULL;
+}
+
+/* Without this OpenSSL would ask for it at the terminal of the server. */
+static int
+give_no_passphrase(char *place, int size, int for_writing, void *arg)
+{
+	return 0;
 }
 
 /* The certificate must be for this name or address. */
@@ -169,7 +195,7 @@ sweep_redis_tls_end(void)
 #else							/* without OpenSSL */
 
 const char *
-sweep_redis_tls_begin(const SweepRedisUrl *url, int fd)
+sweep_redis_tls_begin(const SweepRedisTarget *target, int fd)
 {
 	return "pg_sweep_redis was built without TLS";
 }

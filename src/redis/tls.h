@@ -8,10 +8,10 @@
 #ifndef SWEEP_REDIS_TLS_H
 #define SWEEP_REDIS_TLS_H
 
-#include "../redis_url.h"
+#include "target.h"
 
 /* Prepares TLS on a connected socket: NULL, or the reason why it cannot be. */
-extern const char *sweep_redis_tls_begin(const SweepRedisUrl *url, int fd);
+extern const char *sweep_redis_tls_begin(const SweepRedisTarget *target, int fd);
 
 /* One step of the handshake: 1 when it is complete. */
 extern int	sweep_redis_tls_shake_hands(uint32 *wants);

@@ -20,15 +20,21 @@ DECLARE
 	sent bigint;
 BEGIN
 	WITH written AS (
-		UPDATE p_ci_builds SET status = 'failed', failure_reason = 3, finished_at = at, updated_at = at,
+		UPDATE p_ci_builds SET status = 'failed', failure_reason = 3, finished_at = at, updated_at = at, scheduled_at = NULL,
 				lock_version = lock_version + 1, processed = retried IS TRUE
 			WHERE type = 'Ci::Build' AND status = 'canceling'
 				AND created_at < at - interval '1 hour' AND updated_at < at - interval '1 hour'
-			RETURNING commit_id
-	), pipelines AS (
-		SELECT array_agg(jsonb_build_object('pipeline_id', commit_id)) AS payloads, array_agg(commit_id::text) AS keys FROM written
+			RETURNING id, partition_id, project_id, commit_id
+	), pending AS (
+		DELETE FROM ci_pending_builds q USING written w WHERE q.build_id = w.id AND q.partition_id = w.partition_id
+	), running AS (
+		DELETE FROM ci_running_builds q USING written w WHERE q.build_id = w.id AND q.partition_id = w.partition_id
+	), messages AS (
+		SELECT array_agg(jsonb_build_object('pipeline_id', commit_id)) AS pipelines, array_agg(commit_id::text) AS pipeline_keys,
+			array_agg(jsonb_build_object('build_id', id, 'project_id', project_id)) AS builds, array_agg(id::text) AS build_keys FROM written
 	)
-	SELECT sweep.send_many('ci_pipeline_process', payloads, keys) INTO sent FROM pipelines;
+	SELECT sweep.send_many('ci_pipeline_process', pipelines, pipeline_keys) + sweep.send_many('ci_build_finished', builds, build_keys)
+		INTO sent FROM messages;
 	COMMIT;
 	ms := extract(epoch FROM clock_timestamp() - began) * 1000;
 END

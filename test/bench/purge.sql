@@ -35,8 +35,8 @@ AS $$
 	TRUNCATE loose_foreign_keys_deleted_records
 $$;
 
--- The loop as one writes it by hand: pick the keys of a batch, delete by them, COMMIT. It looks for those that are due
--- from where the last batch was, else each batch would come to all the dead rows of those before.
+-- The loop as one writes it by hand: pick the keys of a batch, delete by them, COMMIT. But for the few that never made
+-- contact it begins where the last batch was, else each batch would come to all the dead rows of those before.
 CREATE PROCEDURE bench.by_key(size int, INOUT ms float8 DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$

@@ -11,4 +11,5 @@ CREATE SCHEMA bench;
 SELECT sweep.create_queue('environments_auto_stop') \g /dev/null
 SELECT sweep.create_queue('batched_git_ref_updates_project_cleanup') \g /dev/null
 SELECT sweep.create_queue('ci_pipeline_process') \g /dev/null
+SELECT sweep.create_queue('ci_build_finished') \g /dev/null
 SELECT sweep.create_queue('ci_artifact_statistics') \g /dev/null

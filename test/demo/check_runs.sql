@@ -24,7 +24,8 @@ WITH done AS (
 	UNION ALL SELECT 'depth of ' || q.queue, q.depth, (SELECT format('%s, %s ready', d.depth, d.ready)
 			FROM sweep.queues d WHERE d.queue = q.queue)
 		FROM (VALUES ('environments_auto_stop', '100000, 100000 ready'),
-			('batched_git_ref_updates_project_cleanup', '10000, 10000 ready'), ('ci_pipeline_process', '19990, 19990 ready')) AS q (queue, depth)
+			('batched_git_ref_updates_project_cleanup', '10000, 10000 ready'), ('ci_pipeline_process', '19990, 19990 ready'),
+			('ci_build_finished', '19990, 19990 ready')) AS q (queue, depth)
 	UNION ALL SELECT 'due environments in their queue exactly once', '100000', (SELECT count(*)
 			FROM (SELECT (payload ->> 'environment_id')::bigint AS id, min((payload ->> 'project_id')::bigint) AS project_id
 				FROM stopping GROUP BY 1 HAVING count(*) = 1) AS once
@@ -56,6 +57,9 @@ WITH done AS (
 	UNION ALL SELECT 'pipelines of builds that have failed, one message each', '19990', (SELECT count(DISTINCT (s.payload -> 'pipeline_id', b.id))
 			FROM sent s JOIN p_ci_builds b ON b.commit_id = (s.payload ->> 'pipeline_id')::bigint
 			WHERE s.queue = 'ci_pipeline_process' AND b.id % 25 = 0 AND b.status = 'failed')::text
+	UNION ALL SELECT 'builds that have failed, one message each', '19990', (SELECT count(DISTINCT b.id)
+			FROM sent s JOIN p_ci_builds b ON b.id = (s.payload ->> 'build_id')::bigint AND b.project_id = (s.payload ->> 'project_id')::bigint
+			WHERE s.queue = 'ci_build_finished' AND b.id % 25 = 0 AND b.status = 'failed')::text
 	UNION ALL SELECT 'runner machines', '199000 left, 500 stale, 1000 new', (SELECT
 			format('%s left, %s stale, %s new', count(*),
 				count(*) FILTER (WHERE created_at <= now() - interval '7 days'

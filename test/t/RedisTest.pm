@@ -3,6 +3,7 @@
 #
 #	my $redis = RedisTest->new(server => 'valkey-server', password => ..., tls => 1);
 #	$redis->url                      what pg_sweep.redis_url is to be
+#	$redis->password_file($text)     a file for pg_sweep.redis_password_file
 #	$redis->cli('SMEMBERS', $key)    the lines that redis-cli prints
 #	$redis->kill; $redis->start      comes back empty
 #	$redis->suspend; $redis->resume  SIGSTOP, SIGCONT
@@ -86,7 +87,19 @@ sub url
 {
 	my ($self) = @_;
 
-	return 'unix://' . (defined $self->{password} ? ":$self->{password}@" : '') . $self->{socket};
+	return "unix://$self->{socket}";
+}
+
+# With this text in it, of its password and the end of the line unless given; only we may read it.
+sub password_file
+{
+	my ($self, $text) = @_;
+	my $file = "$self->{directory}/password";
+
+	unlink $file;
+	append_to_file($file, $text // "$self->{password}\n");
+	chmod 0600, $file or die "$file: $!";
+	return $file;
 }
 
 sub cli

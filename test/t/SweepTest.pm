@@ -14,7 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of ended_run cpu_seconds);
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of ended_run cpu_seconds tick
+  due_run);
 
 # Long enough for a loaded machine, short enough to see a failure today.
 $PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
@@ -253,6 +254,48 @@ sub ended_run
 	  or return 'not ended';
 	return $node->safe_psql($database,
 		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.run WHERE run_id = $run_id");
+}
+
+# A run of a job whose moment has come; returns its run_id. What is started waits for its lease instead.
+sub due_run
+{
+	my ($node, $job) = @_;
+
+	return $node->safe_psql('postgres', "WITH due AS (INSERT INTO sweep.run_live (job, trigger, due_at, run_as)
+		SELECT name, 'schedule', clock_timestamp(), run_as FROM sweep.job WHERE name = '$job' RETURNING run_id) SELECT d.run_id FROM due d, sweep._wake()");
+}
+
+# Lets the scheduler of a database make a whole tick, after what it was told before (SQL, if any): one that was in progress may
+# have looked already. Returns what a query finds then.
+sub tick
+{
+	my ($node, %option) = @_;
+
+	return $node->safe_psql($option{database} // 'postgres', ($option{after} // '') . q{
+		DO $$
+		DECLARE
+			began constant timestamptz := clock_timestamp();
+			before timestamptz;
+			ticked timestamptz;
+		BEGIN
+			FOR i IN 1..2 LOOP
+				PERFORM sweep._wake(), pg_stat_clear_snapshot();
+				SELECT max(state_change) INTO before FROM pg_stat_activity
+					WHERE backend_type = 'pg_sweep scheduler' AND datname = current_database();
+				COMMIT;
+				LOOP
+					PERFORM pg_stat_clear_snapshot();
+					SELECT max(state_change) INTO ticked FROM pg_stat_activity
+						WHERE backend_type = 'pg_sweep scheduler' AND datname = current_database();
+					EXIT WHEN ticked > before;
+					IF clock_timestamp() > began + interval '60 s' THEN
+						RAISE EXCEPTION 'the scheduler does not tick';
+					END IF;
+				END LOOP;
+			END LOOP;
+		END
+		$$;
+	} . ($option{query} // ''));
 }
 
 # What a process has used of a processor, user and system.

@@ -11,7 +11,7 @@ use Test::More;
 use SweepTest;
 
 my $rows = 600;
-my $node = new_cluster('buckets', conf => [ 'pg_sweep.max_running_jobs = 8', 'max_worker_processes = 24' ]);
+my $node = new_cluster('buckets', conf => [ 'pg_sweep.max_running_jobs = 8', 'max_worker_processes = 24', "pg_sweep.redis_timeout = '30 s'" ]);
 
 # t.share deletes the rows of its bucket, and writes down which. Its args:
 #   gate    an advisory lock (gate, bucket + 1) that it waits for in the middle of the batch
@@ -388,7 +388,7 @@ sub hanging_store
 		sql("SELECT pg_cancel_backend($pid)") if $way eq 'cancelled';
 		my $message = end_query($session);
 		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', $way eq 'cancelled' ? 10 : 20, "$name: it is $way while Redis hangs, and ends");
-		like($message, $way eq 'cancelled' ? qr/ERROR:  run \d+ of job "$job" was cancelled after 1 batches/ : qr/ERROR:  run \d+ of job "$job" failed: canceling statement due to statement timeout/,
+		like($message, $way eq 'cancelled' ? qr/ERROR:  run \d+ of job "$job" was cancelled after 1 batch/ : qr/ERROR:  run \d+ of job "$job" failed: canceling statement due to statement timeout/,
 			"$name: it is told that it was $way");
 		is(sql("SELECT status FROM sweep.run WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), $way eq 'cancelled' ? 'cancelled' : 'failed', "$name: as the run is");
 		$redis->resume;
@@ -497,7 +497,7 @@ for my $server ('redis-server', 'valkey-server')
 		skip 'pg_sweep was built without Redis', 1 unless RedisTest::module_exists();
 		skip "there is no $server", 1 unless grep { $_ eq $server } RedisTest::servers();
 		$redis = RedisTest->new(server => $server);
-		$node->append_conf('postgresql.conf', "pg_sweep.redis_url = '" . $redis->url . "'\npg_sweep.redis_timeout = '30 s'");
+		$node->append_conf('postgresql.conf', "pg_sweep.redis_url = '" . $redis->url . "'");
 		$node->reload;
 		suite($server =~ s/-server//r, 'redis');
 		$redis->kill;

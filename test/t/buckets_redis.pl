@@ -1,6 +1,6 @@
 # Buckets in Redis: GitLab's keys and what its workers do to them, Redis that is
 # killed, empty, hanging or misconfigured in every moment, and passwords that
-# stay secret. What both stores have in common is in buckets.pl.
+# come from a file and stay in it. What both stores have in common is in buckets.pl.
 use strict;
 use warnings;
 
@@ -131,7 +131,9 @@ for my $server (@servers)
 	subtest "$server: hanging" => \&test_hanging;
 	subtest "$server: refusing" => \&test_refusing;
 	subtest "$server: strange" => \&test_strange;
-	subtest "$server: secrets" => \&test_secrets;
+	subtest "$server: password" => \&test_password;
+	subtest "$server: password file" => \&test_password_file;
+	subtest "$server: URL with a password" => \&test_url_with_password;
 	subtest "$server: TLS" => \&test_tls, $server;
 	at_rest();
 	$redis->kill;
@@ -467,8 +469,8 @@ sub cancelled_after
 	my ($run) = @_;
 	my $start = Time::HiRes::time();
 
-	psql("SELECT sweep.cancel($run)");
-	ended_run($node, $run);
+	# ends with an error: the run was cancelled
+	$node->psql('postgres', "SELECT sweep.cancel($run); CALL sweep.wait($run)");
 	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.run WHERE run_id = $run");
 }
 
@@ -495,7 +497,7 @@ sub test_hanging
 
 	# shares that only claim
 	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
-		SELECT 'j', 10, '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
+		SELECT 'j', 'postgres', '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
 	at_rest();
 	is(psql(q{SELECT count(*) FROM (SELECT * FROM sweep.run ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
 	$redis->resume;
@@ -511,6 +513,7 @@ sub test_hanging
 	open_gate($gate);
 	soon($node, "SELECT batches FROM sweep.running WHERE run_id = $run", '1', 'the batch is committed');
 	cmp_ok(cancelled_after($run), '<', 3, 'a share can be cancelled while it looks at its bucket');
+	is(psql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 0, 'sweep.wait returns only when it has given that back, or up');
 	at_rest();
 	$redis->resume;
 	$redis->cli('FLUSHALL');
@@ -569,7 +572,7 @@ sub claim_too_late
 
 	$process->pump until $output =~ /ready/;
 	configure("pg_sweep.redis_url = 'unix:$path'", "pg_sweep.redis_timeout = '3 s'");
-	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 10, '{}', 'parent', 0, now(); SELECT sweep._wake()});
+	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 'postgres', '{}', 'parent', 0, now(); SELECT sweep._wake()});
 	$process->pump until $output =~ /held/;
 	at_rest();
 	like(psql('SELECT error FROM sweep.run ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
@@ -615,7 +618,7 @@ sub test_refusing
 	$node->poll_query_until('postgres', q{SELECT broken = 'pg_sweep.redis_url is not set' FROM sweep.job_state WHERE job = 'unset'});
 	is(psql(q{SELECT count(*) FROM sweep.run WHERE job = 'unset'}), 0, 'no URL: a job can be created, and is not started by its schedule');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
-	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'idle', 'with a URL it is no longer broken');
+	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'with a URL it is no longer broken');
 	soon($node, q{SELECT count(*) > 0 FROM sweep.run WHERE job = 'unset' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
 	psql(q{SELECT sweep.drop_job('unset')});
 	at_rest();
@@ -636,7 +639,8 @@ sub test_refusing
 
 	# the least that a user needs
 	$redis->cli(@user);
-	configure("pg_sweep.redis_url = 'unix://kim:geheim@" . $redis->{socket} . "'");
+	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_user = 'kim'",
+		"pg_sweep.redis_password_file = '" . $redis->password_file('geheim') . "'");
 	work_off();
 	all_deleted_once(50, 'with few rights');
 	$redis->cli('ACL', 'SETUSER', 'kim', '-eval');
@@ -645,7 +649,8 @@ sub test_refusing
 }
 
 # ---------------------------------------------------------------- something that speaks like Redis, but not well
-# Answers each command with the next of these replies, then closes.
+# Answers each command with the next of these replies, then closes. In a reply ! is the end of a line, {ff} a byte,
+# <x>*9 a repetition; "again" waits for the next connection.
 sub test_strange
 {
 	my $directory = PostgreSQL::Test::Utils::tempdir_short();
@@ -659,8 +664,14 @@ sub test_strange
 		close(STDOUT);
 		accept(my $client, $listener) or die $!;
 		for my $reply (@reply) {
+			if ($reply eq 'again') {
+				close($client);
+				accept($client, $listener) or die $!;
+				next;
+			}
 			sysread($client, my $command, 65536) or last;
 			$reply =~ s/!/\r\n/g;
+			$reply =~ s/\{([0-9a-f]{2})\}/chr(hex($1))/ge;
 			$reply =~ s/<([^>]*)>\*(\d+)/$1 x $2/ge;
 			syswrite($client, $reply, length $reply);
 		}
@@ -669,6 +680,8 @@ sub test_strange
 	my $strange = 'what it sent is not a reply, or is too long';
 	my @case = (
 		[ 'no protocol', ['HTTP/1.1 400 Bad Request!!'], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'a time that no clock has', ['*2!$19!9223372036854775807!$1!0!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
+		[ 'a time with something behind', ['*2!$10!170000000x!$1!0!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
 		[ 'no time', [':5!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
 		[ 'a time that is none', ['*2!*0!*0!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: the reply is not one of Redis/ ],
 		[ 'an end instead', [ @time ], qr/^failed error 08000 (no reply from|could not connect to) Redis at / ],
@@ -678,6 +691,18 @@ sub test_strange
 		[ 'an array without end', [ @time, '*2000000000!' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
 		[ 'arrays without bottom', [ @time, '<*1!>*5000' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
 		[ 'a text without end', [ @time, '$1500000000!<x>*2000000' ], qr/^failed error 08000 no reply from Redis at [^\n]*: $strange/ ],
+		[ 'numbers below zero', [ @time, '*5!:-1!:0!:0!:0!:5!' ], qr/^failed error 08P01 Redis gave a reply of another kind/ ],
+		[ 'numbers that are too large', [ @time, '*5!:5!:0!:0!:0!:4294967297!' ], qr/^failed error 08P01 Redis gave a reply of another kind/ ],
+		[ 'texts instead of numbers', [ @time, '*5!+a!+b!+c!+d!+e!' ], qr/^failed error 08P01 Redis gave a reply of another kind/ ],
+		(map { [ "a bucket $_", [ @time, '*5!:5!:0!:0!:0!:5!', 'again', @time, $_ ], qr/^failed error 08P01 Redis gave a reply of another kind/ ] }
+			'$2!-1!', '$7!1000000!', '$10!4294967296!', '$3!1{00}2!', '$1!x!', '$2! 1!'),
+		# neither bytes of another encoding nor what moves a terminal or the log to another line
+		[ 'an error that is no text', [ @time, '-ERR {ff}{fe}{c3} {00}{1b}[31m{7f}{c2}{9b}{0a}FATAL:  forged {c3}{a4}{f0}{9f}!' ],
+			qr/^failed error 38000 Redis at [^\n]* refused a command: ERR \?\?\? \?\?\[31m\?\?\?\?FATAL:  forged \xc3\xa4\?\?$/ ],
+		[ 'an error that is no text, to the time', ['-{ff}{fe}!'], qr/^failed error 38000 Redis at [^\n]* refused to tell its time: \?\?$/ ],
+		[ 'an error without end', [ @time, '-ERR <x>*200000!' ], qr/^failed error 38000 Redis at [^\n]* refused a command: ERR x{100,500}\.\.\.$/ ],
+		(map { [ "one that is cut within a character, $_", [ @time, '-ERR ' . 'x' x $_ . '<{c3}{a4}>*2000!' ],
+				qr/^failed error 38000 Redis at [^\n]* refused a command: ERR x*(\xc3\xa4){50,250}\.\.\.$/ ] } 0, 1),
 		[ 'an error without text', [ @time, '-!' ], qr/^failed error 38000 Redis at [^\n]* refused a command: / ],
 	);
 
@@ -693,61 +718,210 @@ sub test_strange
 		like(outcome(start()), $expected, $name);
 		$process->kill_kill;
 	}
+	unlike(slurp_file($node->logfile), qr/^FATAL:  forged/m, 'no reply begins a line of the log');
+
+	# other texts that come from outside
+	configure("pg_sweep.redis_url = 'redis://%ff%c3.invalid'");
+	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "\?\?.invalid", port 6379: /, 'a host that is no text');
+	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_password_file = '/none/\xff\xc3'");
+	like(outcome(start()), qr{^failed error 55000 could not use pg_sweep.redis_password_file "/none/\?\?": No such file or directory\n}, 'a file that is no text');
+	is(psql(q{SELECT count(*) FROM sweep.run WHERE error IS DISTINCT FROM convert_from(convert_to(error, 'UTF8'), 'UTF8')}), 0, 'what is stored is text');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
 # ---------------------------------------------------------------- passwords
-sub test_secrets
+sub test_password
 {
 	my $log = -s $node->logfile;
 	my $socket = $redis->{socket};
-	my ($output, $error) = ('', '');
-	my $url = "unix://:geh%23eim\@$socket";
+	my $url = "pg_sweep.redis_url = 'unix://$socket'";
+	my $file;
 
 	prepare(50);
 	$redis->cli('CONFIG', 'SET', 'requirepass', 'geh#eim');
 	$redis->{password} = 'geh#eim';
-	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused to tell its time: NOAUTH [^\n]*\n.*HINT: Put user and password/s, 'no password');
-	configure("pg_sweep.redis_url = 'unix://:falsch\@$socket'");
-	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused user or password: WRONGPASS\n.*HINT: Check user and password/s, 'wrong password');
-	configure("pg_sweep.redis_url = '$url'");
+	configure($url);
+	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused to tell its time: NOAUTH [^\n]*\n.*HINT: Set pg_sweep.redis_password_file/s, 'no password');
+	$file = $redis->password_file("falsch\n");
+	configure($url, "pg_sweep.redis_password_file = '$file'");
+	like(outcome(start()), qr/^failed error 55000 Redis at "\Q$socket\E" refused user or password: WRONGPASS\n.*HINT: Check pg_sweep.redis_user/s, 'wrong password');
+	$redis->password_file;
 	work_off();
 	all_deleted_once(50, 'with a password');
 
-	is(psql('SHOW pg_sweep.redis_url'), "unix://:***\@$socket?db=0", 'it is not even shown to a superuser');
-	is(psql(q{SELECT current_setting('pg_sweep.redis_url')}), "unix://:***\@$socket?db=0", 'nor by a function');
-	is(psql(q{SELECT count(*) FROM pg_settings WHERE name = 'pg_sweep.redis_url' OR pg_settings::text ~ 'geh.{0,3}eim'}), 0, 'it is in no view');
-	$node->psql('postgres', 'SET ROLE jobber; SHOW pg_sweep.redis_url', stderr => \$error);
-	like($error, qr/ERROR:  must be superuser|permission denied/, 'others are not shown the setting');
-	$node->psql('postgres', "SET pg_sweep.redis_url = '$url'", stderr => \$error);
-	like($error, qr/cannot be changed now/, 'it belongs into the configuration');
-	$node->psql('postgres', "ALTER DATABASE postgres SET pg_sweep.redis_url = '$url'", stderr => \$error);
-	like($error, qr/cannot be changed now/, 'and not into a catalog that all can read');
+	# the file is read for each connection
+	$redis->cli('CONFIG', 'SET', 'requirepass', 'gehneu');
+	$redis->{password} = 'gehneu';
+	like(outcome(start()), qr/^failed error 55000 .*WRONGPASS/, 'a password that was changed in Redis');
+	$redis->password_file;
+	like(outcome(start()), qr/^succeeded drained/, 'and in the file, which needs no reload');
+	for my $end ('', "\n", "\r\n")
+	{
+		$redis->password_file("gehneu$end");
+		like(outcome(start()), qr/^succeeded drained/, 'the end of the line is no part of it, nor is it needed');
+	}
+	$redis->password_file('gehneu ');
+	like(outcome(start()), qr/WRONGPASS/, 'a space is part of it');
+	at_rest();
 
-	# a reload tells the log what has changed, and what is wrong
-	my $offset = -s $node->logfile;
-	configure("pg_sweep.redis_url = '$url?db=1'");
-	like(slurp_file($node->logfile, $offset), qr/parameter "pg_sweep.redis_url \*\*\*\@/, 'a changed URL is logged without the password');
-	$offset = -s $node->logfile;
-	configure("pg_sweep.redis_url = 'unix://:geh#eim\@$socket?x=1'");
-	like(slurp_file($node->logfile, $offset),
-		qr/invalid value for parameter "pg_sweep.redis_url"\n[^\n]*DETAIL:  The path of a unix socket must begin with a slash\./,
-		'one that cannot be read is logged without its text');
-	$offset = -s $node->logfile;
-	configure("pg_sweep.redis_url = '$url'", "pg_sweep.redis_key_prefix = 'a{'");
-	like(slurp_file($node->logfile, $offset), qr/invalid value for parameter "pg_sweep.redis_key_prefix": "a\{"\n[^\n]*DETAIL:  It must have at most 200 bytes and no braces/,
-		'a prefix with a brace is refused');
-	configure('log_statement = all', "pg_sweep.redis_url = '$url'");
-	psql("ALTER SYSTEM SET pg_sweep.redis_url = 'redis://u:geheimer\@h:1'");
-	psql("ALTER SYSTEM SET PG_SWEEP.REDIS_URL = 'redis://u:geheimst\@h:1'");
-	$node->psql('postgres', $_) for "ALTER SYSTEM SET Pg_Sweep.Redis_Url = 'redis://:geheimes\@h:99999'",
-		"ALTER SYSTEM SET pg_sweep.redis_url = 'redis:/:geheimnis\@h'", "SET PG_SWEEP.REDIS_URL = 'redis://:geheimes\@h'";
-	psql('ALTER SYSTEM RESET pg_sweep.redis_url');
-	unlike(slurp_file($node->logfile, $log), qr/geh(#|%23)?eim|falsch/, 'the log has no password');
-	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geh(#|%23)?eim|falsch'}), 0, 'nor has any run');
+	# relative to the data directory, as other files of the server
+	append_to_file($node->data_dir . '/redis.password', 'gehneu');
+	chmod 0600, $node->data_dir . '/redis.password';
+	configure($url, "pg_sweep.redis_password_file = 'redis.password'");
+	like(outcome(start()), qr/^succeeded drained/, 'a name without a directory');
+	unlink $node->data_dir . '/redis.password';
+
+	configure($url, "pg_sweep.redis_user = 'default'");
+	like(outcome(start()), qr/^failed error 55000 pg_sweep.redis_user is set, but pg_sweep.redis_password_file is not\n.*HINT: Set/s, 'a user without a password');
+	$redis->password_file;
+	configure($url, "pg_sweep.redis_user = 'default'", "pg_sweep.redis_password_file = '$file'");
+	like(outcome(start()), qr/^succeeded drained/, 'user and password');
+	at_rest();
+	unlike(slurp_file($node->logfile, $log), qr/geh(#eim|neu)|falsch/, 'the log has no password');
+	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geh(#eim|neu)|falsch'}), 0, 'nor has any run');
 	$redis->cli('CONFIG', 'SET', 'requirepass', '');
 	$redis->{password} = undef;
-	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+	configure($url);
+}
+
+# Without a password in Redis, so that a file that is accepted is one that Redis complains about.
+sub test_password_file
+{
+	my $log = -s $node->logfile;
+	my $directory = PostgreSQL::Test::Utils::tempdir_short();
+	my $file = $redis->password_file("geheim\n");
+	my $url = "pg_sweep.redis_url = 'unix://$redis->{socket}'";
+	my $one_line = qr/The file must have the password in one line, and nothing else\./;
+	my $readable = qr/It must be a file that the user of the server can read\./;
+	my $permissions = qr/Its permissions must be 0600 or less, or 0640 or less where it belongs to root\./;
+	my @case = (
+		[ "$directory/none", 'No such file or directory', $readable ],
+		[ $directory, 'it is not a regular file', $readable ],
+		[ "$directory/pipe", 'it is not a regular file', $readable ],
+		[ "$directory/locked", 'Permission denied', $readable ],
+		[ "$directory/group", 'others have access to it', $permissions ],
+		[ "$directory/write", 'others have access to it', $permissions ],
+		[ "$directory/all", 'others have access to it', $permissions ],
+		[ "$directory/link", 'others have access to it', $permissions ],
+		[ '/etc/passwd', 'others have access to it', $permissions ],
+		[ "$directory/empty", 'it is empty', $one_line ],
+		[ "$directory/newline", 'it is empty', $one_line ],
+		[ "$directory/lines", 'it has more than one line', $one_line ],
+		[ "$directory/zero", 'it has a zero byte', $one_line ],
+		[ "$directory/long", 'it is longer than 4096 bytes', $one_line ],
+		[ "$directory/endless", 'it is longer than 4096 bytes', $one_line ],
+	);
+	my %text = (
+		locked => [ 'geheim', 0000 ], group => [ 'geheim', 0640 ], write => [ 'geheim', 0620 ], all => [ 'geheim', 0604 ],
+		empty => [ '', 0600 ], newline => [ "\n", 0600 ], lines => [ "geheim\nhost: x\n", 0600 ], zero => [ "geh\0eim", 0600 ],
+		long => [ 'geheim' . 'x' x 4091, 0600 ], endless => [ 'geheim' x 1000000, 0600 ], longest => [ 'geheim' . 'x' x 4090, 0400 ]);
+
+	for my $name (sort keys %text)
+	{
+		append_to_file("$directory/$name", $text{$name}[0]);
+		chmod $text{$name}[1], "$directory/$name" or die "$directory/$name: $!";
+	}
+	symlink("$directory/all", "$directory/link") or die $!;
+	PostgreSQL::Test::Utils::system_or_bail('mkfifo', '-m', '0600', "$directory/pipe");
+	prepare(0);
+	for my $case (@case)
+	{
+		my ($path, $reason, $hint) = @$case;
+
+		configure($url, "pg_sweep.redis_password_file = '$path'");
+		like(outcome(start()), qr/^failed error 55000 could not use pg_sweep.redis_password_file "\Q$path\E": $reason\n(.*\n)*HINT: $hint/, "$path: $reason");
+	}
+	for my $accepted ($file, "$directory/longest")
+	{
+		configure($url, "pg_sweep.redis_password_file = '$accepted'");
+		like(outcome(start()), qr/^failed error 55000 Redis at [^\n]* refused user or password: ERR\n.*HINT: Redis has no password/s, "$accepted: read, and sent to Redis");
+	}
+	at_rest();
+	unlike(slurp_file($node->logfile, $log), qr/geheim|geh\\?.eim/, 'the log has nothing of what is in a file');
+	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geheim'}), 0, 'nor has any run');
+	configure($url);
+}
+
+# A URL with a password is refused without being repeated, wherever it comes from.
+sub test_url_with_password
+{
+	my $socket = $redis->{socket};
+	my $good = "unix://$socket";
+	my $refused = qr/invalid value for parameter "pg_sweep.redis_url"\n[^\n]*DETAIL:  It must have neither a user nor a password\.\n[^\n]*HINT:  [^\n]*pg_sweep.redis_password_file/;
+	my @bad = ("unix://:geheim\@$socket", 'redis://u:geheim@h:1/2', 'redis://geheim@h', 'redis://u@geheim', 'rediss:/u:geheim@h', ':geheim@h');
+	my ($offset, $log, $error, $output);
+
+	configure("pg_sweep.redis_url = '$good'");
+	is(psql('SHOW pg_sweep.redis_url'), $good, 'without a password it is shown as it is');
+	is(psql(q{SELECT setting FROM pg_settings WHERE name = 'pg_sweep.redis_url'}), $good, 'also in pg_settings');
+	is(psql(q{SET ROLE jobber; SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 0, 'not to everybody');
+	is(psql(q{SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 6, 'all of them to a superuser');
+	for my $name (qw(url user password_file tls_ca_file tls_cert_file tls_key_file))
+	{
+		$node->psql('postgres', "SET ROLE jobber; SHOW pg_sweep.redis_$name", stderr => \$error);
+		like($error, qr/ERROR:  must be superuser|permission denied/, "redis_$name is not shown to others");
+		$node->psql('postgres', "SET pg_sweep.redis_$name = 'x'", stderr => \$error);
+		like($error, qr/cannot be changed now/, "redis_$name belongs into the configuration");
+	}
+
+	# a reload: the value before stays
+	for my $bad (@bad)
+	{
+		$offset = -s $node->logfile;
+		configure("pg_sweep.redis_url = '$bad'");
+		$log = slurp_file($node->logfile, $offset);
+		like($log, $refused, 'reload: refused, and the log says what to do');
+		unlike($log, qr/geheim/, 'and not what it was');
+		is(psql('SHOW pg_sweep.redis_url'), $good, 'what was set stays');
+		is(psql(q{SELECT count(*) FROM pg_settings s WHERE s::text ~ 'geheim'}), 0, 'pg_settings does not have it');
+		is(psql(q{SELECT applied, error FROM pg_file_settings WHERE name = 'pg_sweep.redis_url'}), 'f|setting could not be applied',
+			'pg_file_settings says that it is not applied');
+		$node->psql('postgres', 'SET ROLE jobber; SELECT * FROM pg_file_settings', stderr => \$error, stdout => \$output);
+		like($error, qr/permission denied/, 'and is not for everybody');
+	}
+	$offset = -s $node->logfile;
+	configure("pg_sweep.redis_url = 'redis://h:x'", "pg_sweep.redis_key_prefix = 'a{'");
+	$log = slurp_file($node->logfile, $offset);
+	like($log, qr/invalid value for parameter "pg_sweep.redis_url"\n[^\n]*DETAIL:  The port must be a number between 1 and 65535\./, 'another mistake');
+	like($log, qr/invalid value for parameter "pg_sweep.redis_key_prefix": "a\{"\n[^\n]*DETAIL:  It must have at most 200 bytes and no braces/,
+		'a prefix with a brace is refused');
+	$offset = -s $node->logfile;
+	configure("pg_sweep.redis_url = '$good'", "pg_sweep.redis_password_file = '/" . 'x' x 1023 . "'");
+	like(slurp_file($node->logfile, $offset), qr/DETAIL:  It must have at most 1023 bytes\./, 'a name that is too long is refused');
+
+	# ALTER SYSTEM; what was typed is in the STATEMENT of the log, so only our words are looked at
+	for my $bad (@bad)
+	{
+		$offset = -s $node->logfile;
+		$node->psql('postgres', "ALTER SYSTEM SET pg_sweep.redis_url = '$bad'", stderr => \$error);
+		like($error, qr/ERROR:  $refused/, 'ALTER SYSTEM: refused');
+		unlike($error, qr/geheim/, 'the error does not repeat it');
+		unlike(slurp_file($node->logfile, $offset), qr/(ERROR|DETAIL|HINT|CONTEXT):[^\n]*geheim/, 'nor does the log');
+		$node->psql('postgres', "ALTER DATABASE postgres SET pg_sweep.redis_url = '$bad'", stderr => \$error);
+		like($error, qr/cannot be changed now/, 'it cannot be set for a database');
+	}
+	unlike(slurp_file($node->data_dir . '/postgresql.auto.conf'), qr/geheim/, 'nor is it in postgresql.auto.conf');
+
+	# the log is as it is without pg_sweep: nobody can take anything out of it
+	configure("pg_sweep.redis_url = '$good'", 'log_statement = all');
+	$offset = -s $node->logfile;
+	psql(q{/* redis_url */ SELECT 'as typed@here'});
+	$node->psql('postgres', q{/* redis_url */ SELECT 1/0, 'failed@here'});
+	$log = slurp_file($node->logfile, $offset);
+	like($log, qr{statement: /\* redis_url \*/ SELECT 'as typed\@here'}, 'a statement that names the setting is logged as it is');
+	like($log, qr{STATEMENT:  /\* redis_url \*/ SELECT 1/0, 'failed\@here'}, 'also when it fails');
+
+	# a start of the server
+	configure("pg_sweep.redis_url = '$bad[0]'");
+	$offset = -s $node->logfile;
+	$node->restart;
+	$log = slurp_file($node->logfile, $offset);
+	like($log, $refused, 'start: refused, and the log says what to do');
+	unlike($log, qr/geheim/, 'and not what it was');
+	is(psql('SHOW pg_sweep.redis_url'), '', 'it is not set');
+	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'broken: pg_sweep.redis_url is not set', 'and the job says so');
+	configure("pg_sweep.redis_url = '$good'");
+	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'a reload is enough afterwards');
 }
 
 # ---------------------------------------------------------------- TLS
@@ -755,13 +929,15 @@ sub test_tls
 {
 	my ($server) = @_;
 	my $plain = $redis;
-	my ($message, $directory, $port);
+	my ($message, $directory, $port, $password, @tls);
 
 	$redis = eval { RedisTest->new(server => $server, tls => 1, password => 'geheim') };
 	plan skip_all => "$server has no TLS" unless $redis;
 	($directory, $port) = @$redis{ 'directory', 'port' };
+	$password = "pg_sweep.redis_password_file = '" . $redis->password_file . "'";
+	@tls = ("pg_sweep.redis_url = 'rediss://localhost:$port'", $password);
 	prepare(50);
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/ca.crt'");
+	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
 	my $run = start();
 	if (outcome($run) =~ /built without TLS/)
 	{
@@ -784,20 +960,52 @@ sub test_tls
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
 	cmp_ok(cancelled_after($run), '<', 3, 'it can be cancelled');
 	$redis->resume;
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/other.crt'");
+	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/other.crt'");
 	like(outcome(start()), qr/^failed error 55000 could not connect to Redis at "localhost", port $port: its certificate is not accepted: /, 'a certificate by somebody else');
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port'");
+	configure(@tls);
 	like(outcome(start()), qr/: its certificate is not accepted: /, 'one that nobody vouches for');
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@127.0.0.1:$port/?ca_file=$directory/ca.crt'");
+	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", $password, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
 	like(outcome(start()), qr/: its certificate is not accepted: .*mismatch/, 'one for another host');
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/none.crt'");
-	like(outcome(start()), qr/^failed error 55000 .*: the certificates of ca_file could not be loaded/, 'no such file');
-	configure("pg_sweep.redis_url = 'redis://:geheim\@localhost:$port'");
+	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/none.crt'");
+	like(outcome(start()), qr/^failed error 55000 could not use pg_sweep.redis_tls_ca_file "\Q$directory\E\/none.crt": No such file or directory\n/, 'no such file');
+	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/names'");
+	like(outcome(start()), qr/^failed error 55000 .*: the certificates of pg_sweep.redis_tls_ca_file could not be loaded/, 'a file without certificates');
+	configure("pg_sweep.redis_url = 'redis://localhost:$port'", $password);
 	like(outcome(start()), qr/^failed error 08000 no reply from Redis/, 'without TLS, where it is spoken');
-	configure("pg_sweep.redis_url = 'rediss://:geheim\@localhost:$port/?ca_file=$directory/ca.crt'");
+	test_client_certificate($directory, @tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
+	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
 	work_off();
 	all_deleted_once(500, 'over TLS');
 	$redis->kill;
 	$redis = $plain;
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# A Redis that wants to see a certificate.
+sub test_client_certificate
+{
+	my ($directory, @tls) = @_;
+	my @own = ("pg_sweep.redis_tls_cert_file = '$directory/server.crt'", "pg_sweep.redis_tls_key_file = '$directory/server.key'");
+
+	chmod 0600, "$directory/server.key", "$directory/other.key" or die $!;
+	$redis->cli('CONFIG', 'SET', 'tls-auth-clients', 'yes');
+	configure(@tls);
+	like(outcome(start()), qr/^failed error 08000 (no reply from|could not connect to) Redis at /, 'no certificate');
+	configure(@tls, @own);
+	like(outcome(start()), qr/^succeeded drained/, 'a certificate');
+	at_rest();
+	configure(@tls, $own[0]);
+	like(outcome(start()), qr/^failed error 55000 only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set\n/, 'no key');
+	configure(@tls, $own[0], "pg_sweep.redis_tls_key_file = '$directory/other.key'");
+	like(outcome(start()), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded/, 'the key of another one');
+	RedisTest::openssl('pkey', '-in', "$directory/server.key", '-aes256', '-passout', 'pass:geheim', '-out', "$directory/locked.key");
+	configure(@tls, $own[0], "pg_sweep.redis_tls_key_file = '$directory/locked.key'");
+	like(outcome(start()), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded, has a passphrase/, 'a key with a passphrase');
+	chmod 0644, "$directory/server.key" or die $!;
+	configure(@tls, @own);
+	like(outcome(start()), qr/^failed error 55000 could not use pg_sweep.redis_tls_key_file "\Q$directory\E\/server.key": others have access to it\n/, 'a key that others can read');
+	chmod 0600, "$directory/server.key" or die $!;
+	configure(@tls, "pg_sweep.redis_tls_cert_file = '$directory/names'", $own[1]);
+	like(outcome(start()), qr/^failed error 55000 .*: the certificate of pg_sweep.redis_tls_cert_file could not be loaded/, 'a file without a certificate');
+	$redis->cli('CONFIG', 'SET', 'tls-auth-clients', 'no');
 }

@@ -127,7 +127,7 @@ $node->safe_psql('postgres', q{SELECT sweep.alter_job('often', '{"enabled": true
 at_gate($node, 41, 'pause: a run is in progress');
 $run = $node->safe_psql('postgres', q{SELECT run_id FROM sweep.running});
 $node->safe_psql('postgres', q{SELECT sweep.pause('often')});
-is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'often'}), 'running', 'pause: the run goes on');
+is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'often'}), 'paused (running)', 'pause: the run goes on');
 is($node->safe_psql('postgres', q{SELECT next_run IS NULL FROM sweep.jobs WHERE name = 'often'}), 't', 'pause: there will not be another');
 open_gate($gate);
 is(ended_run($node, $run), 'succeeded drained 1 0', 'pause: it ends as usual');
@@ -138,7 +138,7 @@ soon($node, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'",
 is($node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run}), $count, 'pause: nothing has started');
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('often')})), 'succeeded drained 1 0', 'pause: it can be started by hand');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('often')});
-like($message, qr/NOTICE:  job "often" run \d+: 0 rows in 1 batches, drained/, 'pause: and called');
+like($message, qr/NOTICE:  job "often" run \d+: 0 rows in 1 batch, drained/, 'pause: and called');
 $node->safe_psql('postgres', q{SELECT sweep.resume('often')});
 soon($node, "SELECT count(*) > 0 FROM sweep.run WHERE job = 'often' AND trigger = 'schedule' AND run_id > $count AND status = 'succeeded'",
 	't', 'resume: its schedule applies again');

@@ -87,7 +87,11 @@ psql(q{
 	SELECT sweep.send_many('work', '{"{\"n\": 1, \"fail_until\": 99}", "{\"n\": 2}"}');
 });
 soon($node, q{SELECT count(*) FROM sweep.dead('work')}, 1, 'a message that always fails is put among the dead');
-is(psql(q{SELECT payload -> 'n', attempts, error ~ 'message 1 is no good' FROM sweep.dead('work')}), '1|2|t', 'after max_attempts, with its error');
+is(psql(q{SELECT payload -> 'n', attempts, error ->> 'sqlstate', error ->> 'message', error ->> 'detail', error ->> 'context' ~ 't.handle' FROM sweep.dead('work')}),
+	'1|2|P0001|message 1 is no good|It is a test.|t', 'after max_attempts, with its error');
+is(psql(q{SELECT sweep.redrive('work', '{"error": {"message": "message 1 is no good"}}', dry_run => true),
+	sweep.redrive('work', '{"error": {"sqlstate": "P0001"}}', dry_run => true), sweep.redrive('work', '{"error": {"sqlstate": "22012"}}', dry_run => true)}),
+	'1|1|0', 'by which it is found');
 soon($node, 'SELECT n FROM t.handled', 2, 'the other one is handled');
 
 # ---------------------------------------------------------------- a process that is terminated
@@ -136,7 +140,7 @@ psql(q{
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('slow', max_attempts => 1); SELECT sweep.create_consumer('slow', 't.slow')}, extra_params => [ '-U', 'jobber' ]);
 psql(q{SELECT sweep.send_many('slow', '{"{\"for\": 0}", "{\"for\": 3600}", "{\"for\": 0}"}')});
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'slow'}, '0|1', 'a call that takes longer than statement_timeout fails');
-like(psql(q{SELECT error FROM sweep.dead('slow')}), qr/canceling statement due to statement timeout/, 'with its error');
+like(psql(q{SELECT error ->> 'message' FROM sweep.dead('slow')}), qr/canceling statement due to statement timeout/, 'with its error');
 psql(q{SELECT sweep.drop_queue('slow'); ALTER ROLE jobber RESET statement_timeout});
 
 # ---------------------------------------------------------------- pause, resume, concurrency
@@ -242,6 +246,23 @@ is(psql(q{SELECT payload -> 'n' FROM sweep.dead('work') WHERE payload ? 'kill'})
 my $restarts = () = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g;
 is($restarts, 3, 'poison: the server went down three times');
 is(psql('SELECT count(*) FROM sweep.consumer_crash'), 0, 'poison: no suspects are left');
+
+# ---------------------------------------------------------------- a suspected message is kept from nobody by a lease that anybody can take
+psql(q{SELECT sweep.pause_consumer('work')});
+soon($node, 'SELECT workers FROM sweep.consumers', 0, 'suspect: paused');
+my $taker = session($node, user => 'jobber');
+$taker->query_safe(q{SELECT sweep.try_lease('pg_sweep: suspected messages')});
+$gate = hold_gate($node, 5);
+psql(q{TRUNCATE t.handled;
+	INSERT INTO sweep.consumer_crash SELECT queue_id, sweep.send('work', '{"n": 30, "gate": 5}'), 1, now() FROM sweep.queue WHERE name = 'work';
+	SELECT sweep.resume_consumer('work')});
+at_gate($node, 5, 'suspect: a message during which the server went down once is handled');
+is(psql(q{SELECT string_agg(objsubid::text, ' ' ORDER BY objsubid) FROM pg_locks
+	WHERE locktype = 'advisory' AND granted AND objsubid > 2 AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_sweep consumer')}),
+	'21342', 'suspect: under a lock of a class that no function of SQL takes');
+open_gate($gate);
+soon($node, 'SELECT count(*) FROM t.handled WHERE n = 30', 1, 'suspect: it is done');
+$taker->quit;
 
 # ---------------------------------------------------------------- getting out of the way
 $node->safe_psql('postgres', 'CREATE DATABASE other');

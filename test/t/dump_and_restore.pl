@@ -80,6 +80,57 @@ $node->command_ok([ 'pg_dump', '-Fc', '-f', "$dump.c", 'copy' ], 'pg_dump of the
 $node->safe_psql('postgres', 'CREATE DATABASE third');
 $node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'third', "$dump.c" ], 'pg_restore');
 is($node->safe_psql('third', 'SELECT DISTINCT state FROM sweep.jobs'), 'paused', 'its jobs are paused, too');
+
+# ---------------------------------------------------------------- what belonged to a role that was dropped
+$node->safe_psql('postgres', 'CREATE ROLE leaver LOGIN IN ROLE sweep_user; CREATE DATABASE left_behind');
+prepare_database($node, 'left_behind');
+$node->safe_psql('left_behind', q{
+	CREATE FUNCTION t.consume(m sweep.message) RETURNS void LANGUAGE sql AS $$ INSERT INTO t.started (job) VALUES ('consumed as ' || current_user) $$;
+	CREATE FUNCTION t.who(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+		INSERT INTO t.started (job) VALUES ('run as ' || current_user); SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
+	SELECT sweep.create_queue('of_others');
+	SELECT sweep.grant_queue('of_others', 'leaver', '{send,consume}');
+	SET SESSION AUTHORIZATION leaver;
+	SELECT sweep.create_job('left', step => 't.who');
+	SELECT sweep.create_queue('left');
+	SELECT sweep.create_consumer('left', 't.consume');
+	SELECT sweep.begin_once('key');
+});
+my $oid = $node->safe_psql('postgres', q{SELECT 'leaver'::regrole::oid});
+$node->safe_psql('postgres', 'DROP ROLE leaver');
+$node->command_ok([ 'pg_dump', '-f', $dump, 'left_behind' ], 'pg_dump after DROP ROLE');
+unlike(slurp_file($dump), qr/\b$oid\b/, 'no number of a role is in it');
+# where that number is a superuser, and the name nobody
+$elsewhere->safe_psql('postgres', qq{
+	CREATE ROLE impostor LOGIN SUPERUSER;
+	SET allow_system_table_mods = on;
+	UPDATE pg_authid SET oid = $oid WHERE rolname = 'impostor';
+	CREATE DATABASE left_behind;
+});
+is($elsewhere->safe_psql('postgres', "SELECT $oid\::regrole"), 'impostor', 'elsewhere the number is a superuser');
+$elsewhere->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'left_behind', '-f', $dump ], 'it can be restored where the role is missing');
+sub left { return $elsewhere->safe_psql('left_behind', $_[0], extra_params => [ '-U', $_[1] // 'postgres' ]) }
+left('SELECT sweep.resume_all()');
+is(left(q{SELECT run_as FROM sweep.job UNION ALL SELECT owner FROM sweep.queue WHERE name = 'left' UNION ALL SELECT senders[1] || consumers[1] FROM sweep.queue
+	WHERE name = 'of_others' UNION ALL SELECT run_as FROM sweep.consumer UNION ALL SELECT role FROM sweep.once_key}), "leaver\nleaver\nleaverleaver\nleaver\nleaver",
+	'all of it has the name of the role');
+is(left('SELECT state FROM sweep.jobs'), 'broken: role "leaver" does not exist', 'the job is broken');
+is(left('SELECT state, workers FROM sweep.consumers'), 'broken: role "leaver" does not exist|0', 'the consumer, too');
+isnt($elsewhere->psql('left_behind', q{SELECT sweep.start('left')}), 0, 'it cannot be started');
+is(left(q{SELECT sweep.begin_once('key')}, 'impostor'), 't', 'the key is not that of the superuser');
+$elsewhere->safe_psql('postgres', 'ALTER ROLE impostor NOSUPERUSER; GRANT sweep_user TO impostor');
+for my $act (q{SELECT sweep.pause('left')}, q{SELECT sweep.send('left', '1')}, q{SELECT sweep.send('of_others', '1')}, q{SELECT sweep.claim('of_others')}, q{SELECT sweep.drop_consumer('left')})
+{
+	my ($status, undef, $message) = $elsewhere->psql('left_behind', $act, extra_params => [ '-U', 'impostor' ]);
+	like($message, qr/permission denied/, "nothing belongs to the role of that number: $act");
+}
+is(left(q{SELECT count(*) FROM sweep.job}, 'impostor'), 0, 'nor does it see the job');
+$elsewhere->safe_psql('postgres', 'CREATE ROLE leaver LOGIN IN ROLE sweep_user');
+is(ended_run($elsewhere, left(q{SELECT sweep.start('left')}, 'leaver'), 'left_behind'), 'succeeded drained 1 0', 'when there is a role of that name the job is its');
+left(q{SELECT sweep.send('left', '1'), sweep.send('of_others', '1'), sweep._wake()});
+left(q{SELECT sweep.send('of_others', '1'), sweep.send('left', '1')}, 'leaver');
+soon($elsewhere, q{SELECT string_agg(DISTINCT job, ', ' ORDER BY job) FROM t.started}, 'consumed as leaver, run as leaver', 'it heals', 'left_behind');
+is(left(q{SELECT sweep.begin_once('key')}, 'leaver'), 'f', 'its key is known');
 $node->stop;
 $elsewhere->stop;
 done_testing();

@@ -93,7 +93,7 @@ $node->safe_psql('postgres', q{SELECT sweep.resume('tick')});
 my $holder = session($node);
 $holder->query_safe(q{SELECT sweep.try_lease('held')});
 $node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lease_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
-my $patient = $node->safe_psql('postgres', q{SELECT sweep.start('patient')});
+my $patient = due_run($node, 'patient');
 soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'DROP and CREATE: a run has not begun');
 $node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
 again();

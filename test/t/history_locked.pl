@@ -23,7 +23,7 @@ soon($node, qq{SELECT count(*) >= $count + 3 FROM t.started}, 't', 'scheduled ru
 soon($node, q{SELECT count(*) >= 3 FROM sweep.run_live WHERE status = 'succeeded'}, 't', 'their results are kept');
 my ($status, $output, $message) = $node->psql('postgres', q{SET statement_timeout = '10 s'; CALL sweep.run('called')});
 is($status, 0, 'a run in a session goes on');
-like($message, qr/job "called" run \d+: 0 rows in 1 batches, drained/, 'and says what it did');
+like($message, qr/job "called" run \d+: 0 rows in 1 batch, drained/, 'and says what it did');
 my $ended = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run_live WHERE status = 'succeeded'});
 unlike(slurp_file($node->logfile), qr/could not do its work|canceling statement/, 'the scheduler does not even wait for the lock');
 $locker->query_safe('COMMIT');

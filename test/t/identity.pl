@@ -83,7 +83,7 @@ for my $name (sort keys %attack)
 	is($node->safe_psql('postgres', 'SELECT DISTINCT current_user_name, session_user_name FROM t.seen'), 'jobber|jobber',
 		"$name: the step is its owner, and nobody else afterwards");
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM t.seen WHERE what LIKE '%secret'}), 0, "$name: the secret is kept");
-	is($node->safe_psql('postgres', q{SELECT rolname FROM pg_roles r JOIN sweep.job j ON j.run_as = r.oid WHERE j.name = 'of_superuser'}),
+	is($node->safe_psql('postgres', q{SELECT rolname FROM pg_roles r JOIN sweep.job j ON j.run_as = r.rolname WHERE j.name = 'of_superuser'}),
 		'postgres', "$name: no job has changed");
 }
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'of_superuser'}), 0, 'the job of somebody else has not been started');
@@ -150,6 +150,88 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM t.seen}), 0, 'hostile pat
 is($node->safe_psql('postgres', q{SELECT md5(string_agg(r::text, ' ' ORDER BY run_id)) FROM sweep.run r WHERE job <> 'path'}),
 	$rows_elsewhere, 'hostile path: the rows of other runs are as they were');
 
+# ---------------------------------------------------------------- code of a user in a worker, wherever the engine calls it
+# Each of these functions leaves behind a path in which names of the engine are found first, other formats, and the
+# role another one. What the engine does next is done as ever, and the traps are called by nobody but jobber.
+as('jobber', q{
+	CREATE FUNCTION evil.caught_as_user(text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+	BEGIN
+		INSERT INTO t.seen VALUES ('caught ' || $1, current_user, session_user, '');
+		RETURN true;
+	END $$;
+	CREATE VIEW evil.pg_database AS SELECT oid, datname FROM pg_catalog.pg_database WHERE evil.caught_as_user('pg_database');
+	CREATE VIEW evil.pg_proc AS SELECT oid, proname, pronamespace FROM pg_catalog.pg_proc WHERE evil.caught_as_user('pg_proc');
+	CREATE FUNCTION evil.random() RETURNS float8 LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.caught_as_user('random'); RETURN 0.5; END $$;
+	CREATE FUNCTION evil.leave_behind() RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		BEGIN
+			PERFORM pg_catalog.set_config('role', 'shared_owner', false);
+		EXCEPTION WHEN insufficient_privilege THEN NULL; -- where the engine waits for it with more rights
+		END;
+		PERFORM pg_catalog.set_config(s.name, s.value, false) FROM (VALUES ('search_path', 'evil, pg_temp, pg_catalog'),
+			('standard_conforming_strings', 'off'), ('escape_string_warning', 'off'), ('array_nulls', 'off'), ('transform_null_equals', 'on'),
+			('DateStyle', 'German'), ('IntervalStyle', 'sql_standard'), ('plpgsql.extra_errors', 'all')) AS s (name, value);
+		RETURN true;
+	END $$;
+	CREATE FUNCTION evil.note(what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+		BEGIN INSERT INTO t.seen VALUES (what, current_user, session_user, ''); END $$;
+	GRANT USAGE ON SCHEMA evil TO shared_owner;
+	CREATE FUNCTION evil.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+	BEGIN
+		PERFORM evil.note('pick');
+		RETURN QUERY SELECT to_jsonb(n) FROM generate_series(coalesce((b.cursor #>> '{}')::int, 0) + 1, 4) AS n LIMIT 2;
+		PERFORM evil.leave_behind();
+	END $$;
+	CREATE FUNCTION evil.handle(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+	BEGIN
+		PERFORM evil.note('step'), evil.leave_behind();
+		IF b.items @> ARRAY[to_jsonb(2)] OR b.items @> ARRAY[to_jsonb(3)] THEN
+			RAISE EXCEPTION 'not this one';
+		END IF;
+		RETURN ROW(1, NULL, NULL)::sweep.progress;
+	END $$;
+	CREATE FUNCTION evil.save(b sweep.batch, error jsonb) RETURNS sweep.progress LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+	BEGIN
+		PERFORM evil.note('rescue'), evil.leave_behind();
+		IF b.items @> ARRAY[to_jsonb(3)] THEN
+			RAISE EXCEPTION 'nor can this be rescued';
+		END IF;
+		RETURN ROW(1, NULL, NULL)::sweep.progress;
+	END $$;
+	CREATE FUNCTION evil.count(b sweep.batch) RETURNS int LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+		BEGIN PERFORM evil.note('buckets_function'), evil.leave_behind(); RETURN 2; END $$;
+	CREATE FUNCTION evil.share(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+		BEGIN PERFORM evil.leave_behind(); RETURN ROW(CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END, '1', NULL)::sweep.progress; END $$;
+	CREATE DOMAIN evil.checked AS text CHECK (evil.leave_behind());
+	CREATE TYPE evil.composite AS (v evil.checked);
+	CREATE FUNCTION evil.handler(m sweep.message) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+	BEGIN
+		PERFORM evil.note('handler'), evil.leave_behind();
+		IF m.payload = '2' AND m.attempts = 1 THEN
+			RAISE EXCEPTION 'not the first time';
+		END IF;
+	END $$;
+});
+$node->safe_psql('postgres', 'TRUNCATE t.seen');
+is(as('jobber', q{
+	SELECT sweep.create_job('of_items', pick => 'evil.pick', step => 'evil.handle', rescue => 'evil.save', max_attempts => 2);
+	SELECT sweep.create_job('of_shares', step => 'evil.share', buckets => 2, buckets_function => 'evil.count');
+	SELECT sweep.create_job('of_composites', batch_sql => $$SELECT '(a)'::evil.composite LIMIT 0 * $1$$, children => '{"of_shares": "0"}');
+	SELECT sweep.create_queue('evil', backoff => 'none');
+	SELECT sweep.create_consumer('evil', 'evil.handler', batch => 4);
+	SELECT count(sweep.send('evil', to_jsonb(n))) FROM generate_series(1, 4) AS n}) =~ s/\s//gr, '4', 'user code: jobs and a consumer that leave settings behind');
+is(ended_run($node, as('jobber', q{SELECT sweep.start('of_items')})), 'succeeded drained 3 3', 'user code: pick, step and rescue');
+is($node->safe_psql('postgres', q{SELECT string_agg(item::text, ' ') FROM sweep.quarantine WHERE job = 'of_items'}), '3', 'user code: what none of them can handle is in quarantine');
+is(ended_run($node, as('jobber', q{SELECT sweep.start('of_composites')})), 'succeeded drained 1 0', 'user code: a domain in a batch_sql, and a divided child');
+soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'of_shares' AND status = 'succeeded' AND rows = 1}, '2', 'user code: buckets_function and shares');
+soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'evil'}, '0', 'user code: a handler');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT what, ' ' ORDER BY what) FROM t.seen WHERE what NOT LIKE 'caught%'}),
+	'buckets_function handler pick rescue step', 'user code: all of it was called');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT current_user_name || ' ' || session_user_name, ', ') FROM t.seen
+	WHERE current_user_name NOT IN ('jobber', 'shared_owner') OR session_user_name <> 'jobber'}), '', 'user code: by nobody but its own role');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM t.seen WHERE what LIKE 'caught%'}), 0, 'user code: nothing of the engine was looked up in its path');
+is(as('jobber', q{SELECT sweep.drop_consumer('evil'); SELECT sweep.drop_queue('evil')}) =~ s/\s//gr, '', 'user code: the consumer can be dropped');
+
 # ---------------------------------------------------------------- settings that get in the way
 for my $setting ('default_transaction_read_only = on', q{default_transaction_isolation = 'serializable'}, 'default_transaction_deferrable = on',
 	'row_security = off', q{session_replication_role = 'replica'}, q{statement_timeout = '1ms'}, q{lock_timeout = '1ms'},
@@ -182,6 +264,8 @@ my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('plai
 like($message, qr/job "plain" can be run in a session of its role only/, 'CALL: not even as superuser');
 ($status, $output, $message) = $node->psql('postgres', q{SET ROLE jobber; CALL sweep.run('plain')});
 like($message, qr/job "plain" can be run in a session of its role only/, 'CALL: nor as superuser after SET ROLE');
+($status, $output, $message) = $node->psql('postgres', q{SET SESSION AUTHORIZATION jobber; CALL sweep.run('plain')});
+like($message, qr/job "plain" can be run in a session of its role only/, 'CALL: nor after SET SESSION AUTHORIZATION, which the step could RESET');
 ($status, $output, $message) = $node->psql('postgres', q{SELECT * FROM sweep.preview('plain')});
 like($message, qr/job "plain" can be run in a session of its role only/, 'preview: the same');
 like(as('jobber', q{SELECT sweep.create_job('of_shared', step => 't.note', run_as => 'shared_owner')}), qr/^$/, 'run_as: a role one is a member of');

@@ -184,13 +184,31 @@ for my $transaction ('batch', 'row')
 			alter('{"lease_ttl": null}');
 			is(ended_run($node, start('{"bad": [2, 10]}')) =~ s/ \d+ \d+$//r, 'succeeded drained', "$name: the next run drains");
 			my $expected = '10' . '1' x 7 . '0' . '1' x 10;
-			substr($expected, $stop - 5, 4) =~ tr/1/2/ if $again;
-			is(handled(), $expected, "$name: " . ($again ? 'what the killed run had not recorded is done again' : 'nothing is left out or done twice'));
+			# The row of the run is written once a second, which may have been just then.
+			substr($expected, $stop - 5, 4) =~ s/1/[12]/g if $again;
+			like(handled(), qr/^$expected$/, "$name: " . ($again ? 'what the killed run had not recorded is done again' : 'nothing is left out or done twice'));
 			is(quarantined(), '2 10', "$name: those that failed are in quarantine");
 		}
 	}
 }
 alter('{"keep_cursor": false, "flush": "run"}');
+
+# A process that is terminated writes nothing. What it had done a second before is known all the same.
+fill(8);
+my $last_second = session($node);
+$last_second->query_safe('BEGIN; SELECT FROM t.item WHERE id = 6 FOR UPDATE');
+my $third = hold_gate($node, 31);
+my $terminated = start('{"stop": 3, "gate": 31}');
+at_gate($node, 31, 'terminated: the third item takes more than a second');
+soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.run WHERE run_id = $terminated", 't', 'terminated: it has');
+open_gate($third);
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND wait_event IN ('transactionid', 'tuple')}, 1, 'terminated: the sixth waits');
+$ends{terminated}->($terminated);
+is(ended_run($node, $terminated) =~ s/ \d+$//r, 'lost lost 0', 'terminated: the run is lost');
+cmp_ok($node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $terminated"), '>=', 3, 'terminated: its rows are those of a second before');
+is(handled(), '11111000', 'terminated: five were committed');
+$last_second->query_safe('COMMIT');
+$last_second->quit;
 
 # ---------------------------------------------------------------- transient errors between real sessions
 fill(8);
@@ -342,7 +360,7 @@ sub children
 }
 my $holder = session($node);
 $holder->query_safe(q{SELECT sweep.try_lease('parent')});
-is(ended_run($node, start('{}', 'parent')), 'skipped skipped 0 0', 'a parent whose lease is held is skipped');
+is(ended_run($node, due_run($node, 'parent')), 'skipped skipped 0 0', 'a parent whose lease is held is skipped');
 is(children(), 1, 'its child waits');
 $holder->query_safe(q{SELECT sweep.release_lease('parent')});
 $holder->quit;

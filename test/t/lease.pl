@@ -56,12 +56,12 @@ for my $session (@sessions)
 	for my $job ('one', 'two')
 	{
 		$session->query("CALL sweep.run('$job')");
-		like(end_query($session), qr/NOTICE:  job "$job" was skipped: its lease "shared" is held by process $pid/,
+		like(end_query($session), qr/ERROR:  job "$job" was skipped: its lease "shared" is held\nDETAIL:  Process $pid holds it.\nHINT:  sweep.start\(\) runs it/,
 			"a session that calls job $job is told who has the lease");
 	}
 	is($session->query_safe(q{SELECT sweep.try_lease('shared')}), 'f', 'a session cannot take the lease');
 }
-is(ended_run($node, start('two')), 'skipped skipped 0 0', 'another runner is skipped');
+is(ended_run($node, due_run($node, 'two')), 'skipped skipped 0 0', 'another runner is skipped');
 is($node->safe_psql('postgres', q{SELECT detail ->> 'reason', detail ->> 'holder_pid' FROM sweep.run WHERE job = 'two' ORDER BY run_id DESC LIMIT 1}),
 	"lease_held|$pid", 'and its row says who has the lease');
 is($node->safe_psql('postgres', q{SELECT count(*), min(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21335}),
@@ -75,13 +75,16 @@ $gate = hold_gate($node, 20);
 $pid = $sessions[0]->query_safe('SELECT pg_backend_pid()');
 begin_query($sessions[0], q{CALL sweep.run('one')});
 at_gate($node, 20, 'a session has the lease');
-is(ended_run($node, start('two')), 'skipped skipped 0 0', 'a runner is skipped');
+$run = due_run($node, 'two');
+is(ended_run($node, $run), 'skipped skipped 0 0', 'a runner is skipped');
+my ($status, $output, $message) = $node->psql('postgres', "\\set VERBOSITY verbose\nCALL sweep.wait($run)");
+like($message, qr/ERROR:  55P03: run $run of job "two" was skipped: its lease was held\nHINT:  The detail of its row/, 'who waits for it is told so');
 $sessions[1]->query(q{CALL sweep.run('two')});
-like(end_query($sessions[1]), qr/held by process $pid\b/, 'another session is told so');
-my $patient = start('patient');
+like(end_query($sessions[1]), qr/DETAIL:  Process $pid holds it/, 'another session is told so');
+my $patient = due_run($node, 'patient');
 soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'a patient runner tries again');
 open_gate($gate);
-like(end_query($sessions[0]), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batches, drained/, 'the session is told how its run ended');
+like(end_query($sessions[0]), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batch, drained/, 'the session is told how its run ended');
 is(ended_run($node, $patient), 'succeeded drained 1 0', 'the patient one has the lease then');
 
 # everybody at once, many times
@@ -99,7 +102,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM t.overlap'), 0, 'never two
 # ---------------------------------------------------------------- taken by hand
 is($sessions[0]->query_safe(q{SELECT sweep.try_lease('shared')}), 't', 'a session takes the lease');
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('one', '{"lock_retries": 0}')});
-$run = start('one');
+$run = due_run($node, 'one');
 is(ended_run($node, $run), 'skipped skipped 0 0', 'runs keep away');
 is($node->safe_psql('postgres', "SELECT detail ->> 'holder_pid' FROM sweep.run WHERE run_id = $run"), $pid, 'and name the session');
 is($sessions[0]->query_safe(q{SELECT sweep.release_lease('shared')}), 't', 'the session gives it back');
@@ -116,7 +119,7 @@ $sessions[1]->quit;
 my $own = session($node);
 $own->query_safe(q{SELECT sweep.try_lease('shared')});
 $own->query(q{CALL sweep.run('one')});
-like(end_query($own), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batches, drained/, 'a session with the lease runs the job');
+like(end_query($own), qr/NOTICE:  job "one" run \d+: 0 rows in 1 batch, drained/, 'a session with the lease runs the job');
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('shared')}), 'f', 'and has the lease still');
 $own->query_safe(q{SELECT sweep.release_lease('shared')});
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('shared')}), 't', 'until it gives it back');
@@ -157,7 +160,7 @@ $run = start('too_big');
 is(ended_run($node, $run), 'failed lease_expired 0 0', 'a job whose single batch is longer never gets on');
 like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"), qr/HINT: Not one batch fits into the lease: lower batch_size/,
 	'and is told to lower batch_size');
-my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
 like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 3000 ms has passed/, 'the same in a session');
 open_gate($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('too_big')}), 't', 'its lease is free');
@@ -214,5 +217,54 @@ crash_of($node, pid_of($node, 'runner'));
 forget_session($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lease('slow')}), 't', 'killed: the lease is free at once');
 is(ended_run($node, $run), 'lost lost 2 2', 'killed: the run is lost');
+# ---------------------------------------------------------------- number 24: lock_retry_delay, of the first retry as well
+$node->safe_psql('postgres', q{SELECT sweep.create_job('retries', step => 't.note', lease_key => 'taken', lock_retries => 2, lock_retry_delay => '2 s')});
+my $holder = session($node);
+is($holder->query_safe(q{SELECT sweep.try_lease('taken')}), 't', '24: somebody holds the lease');
+# of its schedule: what was started waits for its turn
+$run = due_run($node, 'retries');
+is(ended_run($node, $run), 'skipped skipped 0 0', '24: a run is skipped after its retries');
+cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM finished_at - due_at) FROM sweep.run WHERE run_id = $run"), '>=', 4, '24: each of which has waited');
+# a request to cancel does not wait for the end of that
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('retries', '{"lock_retry_delay": "1 hour"}')});
+$run = due_run($node, 'retries');
+soon($node, "SELECT phase FROM sweep.running WHERE run_id = $run", 'lease', '24: another one waits for long');
+$node->safe_psql('postgres', "SELECT sweep.cancel($run)");
+is(ended_run($node, $run), 'cancelled cancelled 0 0', '24: and is cancelled at once');
+$holder->quit;
+
+# ---------------------------------------------------------------- keys of two roles
+# Whoever takes a key, or names it as that of a job, keeps nobody else's runs away, before their job exists or after.
+$node->safe_psql('postgres', q{CREATE ROLE owner LOGIN IN ROLE sweep_user; CREATE ROLE stranger LOGIN IN ROLE sweep_user; CREATE ROLE member LOGIN IN ROLE sweep_user, owner});
+my @owner = (extra_params => [ '-U', 'owner' ]);
+my $stranger = session($node, user => 'stranger');
+is($stranger->query_safe(q{SELECT sweep.try_lease('theirs')}), 't', 'a stranger takes a key that is nobody else\'s yet');
+$stranger->query_safe(q{SELECT sweep.create_job('in the way', step => 't.note', lease_key => 'theirs', args => '{"job": "in the way", "gate": 23}')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('theirs', step => 't.note', args => '{"job": "theirs"}')}, @owner);
+is(ended_run($node, start('theirs')), 'succeeded drained 1 0', 'and keeps no run of another role away');
+is($stranger->query_safe(q{SELECT sweep.release_lease('theirs'), sweep.try_lease('theirs')}), 't|t', 'nor does one who takes it afterwards');
+is(ended_run($node, start('theirs')), 'succeeded drained 1 0', 'the run of the other role has its lease');
+$stranger->query_safe(q{SELECT sweep.release_lease('theirs')});
+$gate = hold_gate($node, 23);
+$run = start('in the way');
+at_gate($node, 23, 'a job of the stranger runs with that key');
+is(ended_run($node, start('theirs')), 'succeeded drained 1 0', 'beside one of another role with the same key');
+open_gate($gate);
+is(ended_run($node, $run), 'succeeded drained 1 0', 'it ends as usual');
+$stranger->quit;
+# who may act for the role of the job takes part
+for my $user ('owner', 'member', undef)
+{
+	my $name = $user // 'a superuser';
+
+	$holder = session($node, defined $user ? (user => $user) : ());
+	is($holder->query_safe(q{SELECT sweep.try_lease('theirs')}), 't', "$name takes the key");
+	is(ended_run($node, due_run($node, 'theirs')), 'skipped skipped 0 0', "$name: runs keep away");
+	is($node->safe_psql('postgres', q{SELECT sweep.try_lease('theirs')}), 'f', "$name: and others who may act for the role");
+	is($holder->query_safe(q{SELECT sweep.release_lease('theirs')}), 't', "$name gives it back");
+	is(ended_run($node, start('theirs')), 'succeeded drained 1 0', "$name: and runs have it");
+	$holder->quit;
+}
+
 $node->stop;
 done_testing();

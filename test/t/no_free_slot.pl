@@ -20,10 +20,10 @@ sub check
 
 	at_gate($node, 9, "$setting: one run has the only slot");
 	my $second = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
-	soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, 'waiting_for_slot', "$setting: the next job waits for a slot");
+	soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, "waiting_for_slot: $setting", "$setting: the next job waits for a slot, and says for which");
 	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $second"),
 		'waiting|t', "$setting: its run is waiting");
-	my $third = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+	my $third = $node->safe_psql('postgres', q{SELECT sweep.start('another waiter')});
 
 	my $scheduler = pid_of($node, 'scheduler', 'postgres');
 	my $launcher = pid_of($node, 'launcher');
@@ -45,7 +45,7 @@ sub check
 
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('holder', step => 't.note', args => '{"gate": 9}');
-	SELECT sweep.create_job('waiter', step => 't.note');
+	SELECT sweep.create_job('waiter', step => 't.note'), sweep.create_job('another waiter', step => 't.note');
 });
 check('max_worker_processes');
 

@@ -24,7 +24,8 @@ like($message, qr/NOTICE:  job "work" run 1: 95 rows in 11 batches, drained/, 'C
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id = 1'), 95, 'it did what it says');
 is($node->safe_psql('postgres', 'SELECT status, stop_reason, batches, rows FROM sweep.run_history WHERE run_id = 1'), 'succeeded|drained|11|95', 'it is in the history');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'sweep.running is empty');
-is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM sweep.jobs}), 'tick idle, work idle', 'sweep.jobs works');
+is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM sweep.jobs}), 'tick broken: pg_sweep is not in shared_preload_libraries, work idle',
+	'sweep.jobs says which jobs nothing starts');
 like($node->safe_psql('postgres', q{SELECT notes FROM sweep.preview('work')}), qr/Nothing is left to do/, 'so does preview');
 
 ($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.start('work')});
@@ -40,7 +41,7 @@ my $session = session($node);
 begin_query($session, q{CALL sweep.run('work')});
 at_gate($node, 60, 'a session runs the job');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
-like($message, qr/job "work" was skipped: its lease "work" is held by process \d+/, 'another one is skipped');
+like($message, qr/job "work" was skipped: its lease "work" is held\nDETAIL:  Process \d+ holds it/, 'another one is skipped');
 $node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.run WHERE status = 'running'});
 like(end_query($session), qr/was cancelled after 2 batches, 20 rows/, 'pg_cancel_backend cancels the run');
 begin_query($session, q{CALL sweep.run('work')});
@@ -52,6 +53,16 @@ forget_session($session);
 like($message, qr/60 rows in \d+ batches, drained/, 'after a session that was terminated the next run goes on');
 is($node->safe_psql('postgres', q{SELECT string_agg(status, ' ' ORDER BY run_id) FROM sweep.run}), 'succeeded cancelled skipped lost succeeded',
 	'and its run is known to be lost') or diag($node->safe_psql('postgres', 'TABLE sweep.run'));
+
+# What the server did not know when it read its configuration is checked when a session first uses pg_sweep.
+$node->append_conf('postgresql.conf', q{pg_sweep.redis_url = 'redis://:geheim@h'});
+$node->reload;
+soon($node, q{SELECT count(*) FROM pg_file_settings WHERE name = 'pg_sweep.redis_url'}, '1', 'a URL with a password is in the configuration');
+my $offset = -s $node->logfile;
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work'); SHOW pg_sweep.redis_url});
+like($message, qr/WARNING:  invalid value for parameter "pg_sweep.redis_url"\nDETAIL:  It must have neither a user nor a password\./, 'it is refused');
+unlike("$output$message" . slurp_file($node->logfile, $offset), qr/geheim/, 'and neither shown nor logged');
+$node->append_conf('postgresql.conf', q{pg_sweep.redis_url = ''});
 
 # ---------------------------------------------------------------- with it
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'pg_sweep'});

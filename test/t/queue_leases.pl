@@ -9,7 +9,7 @@ use Test::More;
 use SweepTest;
 use QueueTest;
 
-my $node = new_cluster('queue_leases');
+my $node = new_cluster('queue_leases', conf => ['max_prepared_transactions = 2']);
 
 sub run
 {
@@ -40,6 +40,12 @@ sub counts
 }
 
 run(q{SELECT sweep.create_queue('q', visibility => '1 hour', max_attempts => 3, backoff => 'none')});
+
+# number 33, for the end: a rate, once there is nothing any more
+run(q{SELECT sweep.create_queue('burst'); SELECT sweep.send_many('burst', array_fill('1'::jsonb, ARRAY[1000]))});
+run(q{SELECT sweep.ack(lease) FROM (SELECT DISTINCT lease FROM sweep.claim('burst', 1000)) AS claimed});
+is(run(q{SELECT sent_per_second BETWEEN 50 AND 100 AND acked_per_second BETWEEN 50 AND 100 FROM sweep.queues WHERE queue = 'burst'}), 't',
+	'33: a burst of 1000 messages within ten seconds');
 
 # ---------------------------------------------------------------- a late acknowledgement
 run(q{SELECT sweep.send('q', '1')});
@@ -93,6 +99,23 @@ for my $end ('COMMIT', 'ROLLBACK')
 		run("SELECT sweep.ack('$lease')");
 	}
 	is(counts(), '0 0 0 0', "$end: the queue is empty");
+}
+
+# ---------------------------------------------------------------- number 39: what is being ended when its lease runs out
+for my $end ('ROLLBACK', 'ROLLBACK PREPARED')
+{
+	my $session = session($node);
+
+	run(q{SELECT sweep.send('q', '5')});
+	run(q{SELECT sweep.send('q', '6')});
+	$lease = run(q{SELECT DISTINCT lease FROM sweep.claim('q', 2, '2 s')});
+	is($session->query_safe("BEGIN; SELECT sweep.ack('$lease', ARRAY[(SELECT min(message_id) FROM sweep.queue_message)])"), 1, "39, $end: one of two is acknowledged in time");
+	$session->query_safe(q{PREPARE TRANSACTION 'ending'}) if $end eq 'ROLLBACK PREPARED';
+	soon($node, q{SELECT payload FROM sweep.claim('q', 2, '1 hour')}, '6', "39, $end: the other one is claimed again");
+	is($session->query_safe($end eq 'ROLLBACK' ? 'ROLLBACK' : q{ROLLBACK PREPARED 'ending'}), '', "39, $end: the acknowledgement is undone");
+	$session->quit;
+	is(claim_all($node), '5', "39, $end: and the message comes again at once, its lease being over");
+	run(q{SELECT sweep.purge_queue('q')});
 }
 
 # ---------------------------------------------------------------- the last delivery
@@ -151,6 +174,8 @@ for my $way ('runs out', 'released')
 	is(claim_all($node), '6', "$way: now the second one comes");
 	run(q{SELECT sweep.purge_queue('q')});
 }
+
+soon($node, q{SELECT sent_per_second, acked_per_second FROM sweep.queues WHERE queue = 'burst'}, '0|0', '33: decays with time, although nothing happens');
 
 $node->stop;
 done_testing();

@@ -19,7 +19,7 @@ $node->safe_psql('postgres', q{
 
 sub start_patient
 {
-	my $run = $node->safe_psql('postgres', q{SELECT sweep.start('patient')});
+	my $run = due_run($node, 'patient');
 
 	soon($node, "SELECT phase FROM sweep.running WHERE run_id = $run", 'lease', 'a run waits for its lease');
 	return $run;
@@ -79,8 +79,9 @@ for my $end ('COMMIT', 'ROLLBACK')
 	my $changer = session($node);
 	$changer->query_safe("BEGIN; UPDATE sweep.run_live SET due_at = due_at - interval '1 hour', attempt = 7 WHERE run_id = $run");
 	$holder->query_safe(q{SELECT sweep.release_lease('held')});
-	soon($node, "SELECT wait_event_type FROM pg_stat_activity WHERE application_name = 'pg_sweep: patient #$run'", 'Lock',
-		"$end: the run waits for who changes its row");
+	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'}, 0,
+		"$end: the run does not wait for who changes its row, its process ends");
+	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $run"), 'waiting|t', "$end: the run waits on");
 	$changer->query_safe($end);
 	is_running($run, $end);
 	is($node->safe_psql('postgres', "SELECT attempt FROM sweep.run_live WHERE run_id = $run"), $end eq 'COMMIT' ? 7 : 1,
@@ -107,6 +108,7 @@ $node->safe_psql('postgres', q{
 my $old = session($node);
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM sweep.run_live');
 $gate = hold_gate($node, 61);
+# Their places are noted before any run can see that it is due.
 $node->safe_psql('postgres', q{
 	SELECT sweep.start('long ' || n, jsonb_build_object('padding', (SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 50) AS i)), '1 day')
 		FROM generate_series(1, 10) AS n;

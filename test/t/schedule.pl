@@ -155,7 +155,7 @@ is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'failing' AND status = 'wa
 
 # ---------------------------------------------------------------- wait
 my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.wait(sweep.start('once'))});
-like("$status $message", qr/^0 .*NOTICE:  job "once" run \d+: 0 rows in 1 batches, drained/, 'wait: returns when the run has ended');
+like("$status $message", qr/^0 .*NOTICE:  job "once" run \d+: 0 rows in 1 batch, drained/, 'wait: returns when the run has ended');
 $gate = hold_gate($node, 50);
 $run = query(q{SELECT sweep.start('overlap_skip')});
 at_gate($node, 50, 'wait: the run is in progress');
@@ -167,7 +167,7 @@ soon($node, "SELECT wait_event_type, backend_xmin IS NULL, backend_xid IS NULL F
 ($status, $output, $message) = $node->psql('postgres', "CALL sweep.wait($run, '100 ms')");
 like($message, qr/ERROR:  run $run of job "overlap_skip" has not ended in time\nDETAIL:  It is running/, 'wait: not longer than asked for');
 open_gate($gate);
-like(end_query($waiter), qr/NOTICE:  job "overlap_skip" run $run: 0 rows in 1 batches, drained/, 'wait: then it returns');
+like(end_query($waiter), qr/NOTICE:  job "overlap_skip" run $run: 0 rows in 1 batch, drained/, 'wait: then it returns');
 $waiter->quit;
 ($status, $output, $message) = $node->psql('postgres', 'CALL sweep.wait(999999)');
 like($message, qr/ERROR:  run 999999 does not exist/, 'wait: not for a run that there is not');

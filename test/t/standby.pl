@@ -32,12 +32,24 @@ is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE
 is($standby->safe_psql('postgres', q{SELECT name FROM sweep.jobs WHERE name = 'work'}), 'work', 'the views can be read there');
 is($standby->safe_psql('postgres', "SELECT status, batches, rows FROM sweep.run WHERE run_id = $run"), 'running|3|30', 'as the primary wrote it');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'nothing is in progress there');
-my ($status, $output, $message) = $standby->psql('postgres', q{SELECT sweep.start('later')});
-like($message, qr/ERROR:  cannot execute .* (in a read-only transaction|during recovery)/, 'start says that it is read-only');
-($status, $output, $message) = $standby->psql('postgres', q{CALL sweep.run('later')});
-like($message, qr/ERROR:  cannot execute .* (in a read-only transaction|during recovery)/, 'so does CALL');
-($status, $output, $message) = $standby->psql('postgres', q{CALL sweep.wait_for_message('mail', '1 h')});
-like($message, qr/ERROR:  cannot execute sweep.wait_for_message\(\) during recovery/, 'nobody can wait for what cannot be claimed');
+# What writes says which server it is, in the same words.
+my %calls = (
+	start => q{SELECT sweep.start('later')}, create_job => q{SELECT sweep.create_job('new', step => 't.note')}, drop_queue => q{SELECT sweep.drop_queue('mail')},
+	grant_queue => q{SELECT sweep.grant_queue('mail', 'pg_monitor', '{send}')}, begin_once => q{SELECT sweep.begin_once('key')}, redrive => q{SELECT sweep.redrive('mail')},
+	send => q{SELECT sweep.send('mail', '1')}, send_many => q{SELECT sweep.send_many('mail', '{1}')}, claim => q{SELECT sweep.claim('mail')},
+	ack => q{SELECT sweep.ack(gen_random_uuid())}, fail => q{SELECT sweep.fail(gen_random_uuid())}, release => q{SELECT sweep.release(gen_random_uuid())},
+	extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep.enable_feature('bulk_delete_job_artifacts')},
+	run => q{CALL sweep.run('later')}, preview => q{SELECT sweep.preview('later')}, wait_for_message => q{CALL sweep.wait_for_message('mail', '1 h')},
+	release_quarantine => q{SELECT sweep.release_quarantine('later')}, cancel => "SELECT sweep.cancel($run)");
+for my $function (sort keys %calls)
+{
+	my ($status, $output, $message) = $standby->psql('postgres', "\\set VERBOSITY verbose\n$calls{$function}");
+	like($message, qr/ERROR:  25006: cannot execute sweep.$function\(\) during recovery\nDETAIL:  This server is a standby.*\nHINT:  Connect to the primary/, "$function");
+}
+# What reads does that.
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.dead('mail')}), 0, 'dead messages can be read');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.done('mail')}), 0, 'so can those that are done');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.next_runs('@daily')}), 5, 'and the moments of a schedule');
 
 $primary->stop('immediate');
 forget_session($gate);

@@ -117,7 +117,75 @@ psql(q{SELECT sweep.send_many('mail', '{1,2,3,4}', delay => '300 ms')});
 like(join(' ', sort map { end_query($_) =~ s/\s//gr } @crowd), qr/^[01] 1 1 1 1$/, 'four delayed messages wake them all, and each gets one');
 $_->quit for @crowd;
 
+# ---------------------------------------------------------------- number 40: all who wait know when a lease ends
+psql(q{SELECT sweep.create_queue('leased', visibility => '1 h')});
+sub wait_and_claim
+{
+	my ($session, $visibility) = @_;
+
+	begin_query($session, "CALL sweep.wait_for_message('leased', '1 h'); SELECT payload, attempts FROM sweep.claim('leased', 1, '$visibility')");
+}
+my ($first, $second, $third) = map { session($node) } 1 .. 3;
+wait_and_claim($first, '2 s');
+soon($node, $crowd_waits, 1, '40: one waits');
+wait_and_claim($second, '1 h');
+soon($node, $crowd_waits, 2, '40: two wait');
+$since = time();
+psql(q{SELECT sweep.send('leased', '1')});
+like(end_query($first), qr/1\|1/, '40: the first claims the message for 2 s, and is not heard of again');
+like(end_query($second), qr/1\|2/, '40: the other one gets it');
+cmp_ok(time() - $since, '<', 8, '40: when the lease has ended, not when it looks anyhow');
+psql(q{SELECT sweep.purge_queue('leased')});
+
+# and when something falls due, whoever of them goes away meanwhile
+wait_and_claim($_, '1 h') for $first, $second, $third;
+soon($node, $crowd_waits, 3, '40: three wait');
+$since = time();
+psql(q{SELECT sweep.send('leased', '2', delay => '3 s')});
+my $goner = psql(q{SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension' ORDER BY query_start LIMIT 1});
+psql("SELECT pg_cancel_backend($goner)");
+soon($node, $crowd_waits, 2, '40: the one that was told first goes away');
+soon($node, $crowd_waits, 1, '40: another one looks');
+cmp_ok(time() - $since, '<', 8, '40: when it has fallen due');
+psql(q{SELECT sweep.send('leased', '3')});
+is(join(' ', sort map { end_query($_) =~ s/.*ERROR.*/gone/sr =~ s/\s//gr } $first, $second, $third), '2|1 3|1 gone', '40: and the last one gets the next');
+$_->quit for $first, $second, $third;
+
+# ---------------------------------------------------------------- number 18: who has lost his client takes no message from others
+psql(q{SELECT sweep.purge_queue('leased')});
+my ($killed, $alive) = map { session($node) } 1 .. 2;
+my $killed_pid = $killed->query_safe('SELECT pg_backend_pid()');
+wait_and_claim($killed, '1 h');
+soon($node, $crowd_waits, 1, '18: one waits');
+wait_and_claim($alive, '1 h');
+soon($node, $crowd_waits, 2, '18: so does another one, after it');
+kill_process('KILL', $killed->{run}->{KIDS}[0]{PID});
+{
+	local $PostgreSQL::Test::Utils::timeout_default = 20;
+	soon($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $killed_pid", 0, '18: the client of the first is killed, and the session ends');
+}
+$since = time();
+psql(q{SELECT sweep.send('leased', '1')});
+like(end_query($alive), qr/1\|1/, '18: the other one gets the message');
+cmp_ok(time() - $since, '<', 8, '18: at once');
+forget_session($killed);
+$alive->quit;
+
 # ---------------------------------------------------------------- and what does not
+# number 18: of a queue that nobody has claimed from since the start of the server it is not known whether it is empty
+psql(q{SELECT sweep.create_queue('fresh')});
+my $fresh = session($node);
+begin_query($fresh, q{CALL sweep.wait_for_message('fresh', '1 h')});
+soon($node, $crowd_waits, 1, '18: nor does a queue of which nothing is known');
+psql(q{SELECT sweep.send('fresh', '1')});
+is(end_query($fresh), "\n", '18: a message does');
+# the lease is gone, but not yet the note of when it was to end
+$fresh->query_safe(q{SELECT sweep.ack(lease) FROM sweep.claim('fresh', 1, '1 s')});
+$since = time();
+$fresh->query_safe(q{CALL sweep.wait_for_message('fresh', '4 s')});
+cmp_ok(time() - $since, '>=', 3, '18: nor does the end of a lease that was acknowledged before');
+$fresh->quit;
+
 begin_wait('timeout', '4 s');
 wakes('timeout');
 is($waiter->query_safe(q{SELECT count(*) FROM sweep.claim('mail', 10)}), 0, 'timeout: there is nothing');

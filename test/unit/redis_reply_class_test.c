@@ -66,7 +66,7 @@ static void
 test_hints(void)
 {
 	check_text(sweep_redis_reply_hint("NOAUTH Authentication required."),
-			   "Put user and password into pg_sweep.redis_url.", "a hint");
+			   "Set pg_sweep.redis_password_file, and pg_sweep.redis_user if Redis has users.", "a hint");
 	check_text(sweep_redis_reply_hint("TRYAGAIN"), NULL, "no hint, where there is nothing to do");
 	check_text(sweep_redis_reply_hint("ERR something new"), NULL, "no hint for what is not known");
 }

@@ -56,7 +56,7 @@ BEGIN
 		WHERE l.role_id = caller AND l.table_id = _gitlab_take_artifacts.table_id AND l.buckets = _gitlab_take_artifacts.buckets
 			AND l.bucket = _gitlab_take_artifacts.bucket AND l.list_id > after
 		ORDER BY l.list_id LIMIT 1 FOR UPDATE SKIP LOCKED;
-	IF cardinality(taken.places) <= size THEN
+	IF pg_catalog.cardinality(taken.places) <= size THEN
 		DELETE FROM sweep.gitlab_artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 			AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
 	ELSIF FOUND THEN
@@ -88,7 +88,7 @@ DECLARE
 	-- so many batches may wait in lists; when nobody takes those of the other buckets, reading for all only makes them longer
 	longest constant int := 2000;
 	position sweep.gitlab_artifact_position;
-	of_table constant oid := _gitlab_start_reading.table_id;
+	of_table constant pg_catalog.oid := _gitlab_start_reading.table_id;
 	of_buckets constant int := _gitlab_start_reading.buckets;
 BEGIN
 	SELECT * INTO position FROM sweep.gitlab_artifact_position
@@ -109,7 +109,7 @@ BEGIN
 			SELECT * INTO position FROM sweep.gitlab_artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
 			-- Who reads after everything was drained has begun at the front.
-			RETURN jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
+			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
 		END;
 	END IF;
 	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
@@ -129,11 +129,11 @@ BEGIN
 				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	IF (SELECT count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
+	IF (SELECT pg_catalog.count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets LIMIT longest) AS l) = longest THEN
-		RETURN jsonb_build_object('for', 'self', 'from', position.read_to);
+		RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', position.read_to);
 	END IF;
-	RETURN jsonb_build_object('for', 'all', 'from', position.read_to);
+	RETURN pg_catalog.jsonb_build_object('for', 'all', 'from', position.read_to);
 END
 $$;
 COMMENT ON FUNCTION sweep._gitlab_start_reading(oid, oid, int, int, bigint, boolean, boolean) IS 'implements sweep.gitlab_start_reading';
@@ -152,12 +152,12 @@ BEGIN
 		SET read_to = coalesce(_gitlab_list_artifacts.read_to, p.read_to), drained = _gitlab_list_artifacts.read_to IS NULL
 		WHERE for_all AND p.role_id = caller AND p.table_id = _gitlab_list_artifacts.table_id AND p.buckets = _gitlab_list_artifacts.buckets;
 	INSERT INTO sweep.gitlab_artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
-		SELECT caller, _gitlab_list_artifacts.table_id, _gitlab_list_artifacts.buckets, a.bucket, max(a.nth) = a.of_bucket,
-			array_agg(a.partition_id), array_agg(a.place)
-		FROM (SELECT bucket, partition_id, place, row_number() OVER (PARTITION BY bucket ORDER BY nth) AS nth, count(*) OVER (PARTITION BY bucket) AS of_bucket
+		SELECT caller, _gitlab_list_artifacts.table_id, _gitlab_list_artifacts.buckets, a.bucket, pg_catalog.max(a.nth) = a.of_bucket,
+			pg_catalog.array_agg(a.partition_id), pg_catalog.array_agg(a.place)
+		FROM (SELECT bucket, partition_id, place, pg_catalog.row_number() OVER (PARTITION BY bucket ORDER BY nth) AS nth, pg_catalog.count(*) OVER (PARTITION BY bucket) AS of_bucket
 			FROM unnest(bucket_of, partition_of, place_of) WITH ORDINALITY AS r (bucket, partition_id, place, nth)) AS a
 		GROUP BY a.bucket, a.of_bucket, (a.nth - 1) / size
-		ORDER BY a.bucket, min(a.nth);
+		ORDER BY a.bucket, pg_catalog.min(a.nth);
 END
 $$;
 COMMENT ON FUNCTION sweep._gitlab_list_artifacts(oid, oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS 'implements sweep.gitlab_list_artifacts';

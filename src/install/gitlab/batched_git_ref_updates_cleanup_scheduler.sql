@@ -39,10 +39,13 @@ DECLARE
 	wrapped boolean := same_run AND b.cursor ? 'wrapped';
 	upto bigint := CASE WHEN wrapped THEN began_at ELSE highest_id END;
 	ids bigint[];
-	payloads jsonb[];
+	payloads pg_catalog.jsonb[];
 	n bigint;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	IF NOT same_run THEN
+		PERFORM sweep.gitlab_check_args('sweep.gitlab_batched_git_ref_updates_cleanup_scheduler', b.args);
+	END IF;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	-- upto ends the walk from outside: in the look-up the index would compare every entry of a page with it.
 	LOOP
@@ -91,7 +94,7 @@ BEGIN
 
 	n := coalesce(pg_catalog.cardinality(ids), 0);
 	IF n > 0 THEN
-		PERFORM sweep.send_many('batched_git_ref_updates_project_cleanup', payloads, ids::text[]);
+		PERFORM sweep.send_many('batched_git_ref_updates_project_cleanup', payloads, ids::pg_catalog.text[]);
 		last_id := ids[n];
 	END IF;
 	RETURN ROW(n,

@@ -53,13 +53,13 @@ DECLARE
 	most_tied constant int := 100;
 	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	SELECT max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	SELECT pg_catalog.max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
 		INTO read_to, bucket_of, partition_of, place_of
-		FROM (SELECT * FROM (SELECT expire_at, mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+		FROM (SELECT * FROM (SELECT expire_at, pg_catalog.mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
 			FROM p_ci_job_artifacts
 			WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
-				AND (for_all OR mod(project_id + job_id, buckets::bigint) = bucket::bigint)
+				AND (for_all OR pg_catalog.mod(project_id + job_id, buckets::bigint) = bucket::bigint)
 			ORDER BY expire_at
 			FETCH FIRST (most) ROWS WITH TIES) AS tied FETCH FIRST (most * most_tied) ROWS ONLY) AS artifact;
 END
@@ -73,53 +73,57 @@ CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '100ms'
 AS $$
 DECLARE
-	statistics jsonb[];
+	-- everything else, also nothing, is a hashed path
+	legacy_path constant smallint := 1;
+	statistics pg_catalog.jsonb[];
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	IF is_part THEN -- of rows of which one was locked for that long
-		PERFORM set_config('lock_timeout', '2ms', true);
+		PERFORM pg_catalog.set_config('lock_timeout', '2ms', true);
 	END IF;
 	BEGIN
 		WITH deleted AS (
 			DELETE FROM p_ci_job_artifacts
 				WHERE partition_id = partition AND ctid = ANY (places)
 					AND locked = 0 AND file_type <> 3 AND expire_at < b.as_of
-					AND mod(project_id + job_id, buckets::bigint) = bucket::bigint AND project_id <> ALL (refreshing)
-				RETURNING id, project_id, job_id, size, created_at, expire_at, file_store,
-					nullif(file_final_path, ''::text) AS final_path, nullif(file::text, ''::text) AS file_name
+					AND pg_catalog.mod(project_id + job_id, buckets::bigint) = bucket::bigint AND project_id <> ALL (refreshing)
+				RETURNING id, project_id, job_id, size, created_at, expire_at, file_store, file_location,
+					nullif(file_final_path, ''::pg_catalog.text) AS final_path, nullif(file::pg_catalog.text, ''::pg_catalog.text) AS file_name
 		), stored AS (
-			SELECT *, coalesce(pg_catalog.regexp_replace(final_path, '^.*/'::text, ''::text), file_name) AS file,
-				pg_catalog.encode(pg_catalog.sha256(project_id::text::bytea), 'hex'::text) AS hex
+			SELECT *, coalesce(pg_catalog.regexp_replace(final_path, '^.*/'::pg_catalog.text, ''::pg_catalog.text), file_name) AS file,
+				pg_catalog.encode(pg_catalog.sha256(project_id::pg_catalog.text::pg_catalog.bytea), 'hex'::pg_catalog.text) AS hex
 			FROM deleted
 		), queued AS (
 			INSERT INTO ci_deleted_objects (file_store, project_id, store_dir, file, pick_up_at)
 				SELECT file_store::smallint, project_id,
 					CASE
-						WHEN final_path IS NULL THEN pg_catalog.format('%s/%s/%s/%s/%s/%s'::text, pg_catalog.substr(hex, 1, 2), pg_catalog.substr(hex, 3, 2), hex,
-							pg_catalog.to_char(created_at AT TIME ZONE 'UTC'::text, 'YYYY_MM_DD'::text), job_id, id)
-						WHEN pg_catalog.strpos(final_path, '/'::text) = 0 THEN '.'::text
-						ELSE pg_catalog.regexp_replace(final_path, '/[^/]*$'::text, ''::text)
+						WHEN final_path IS NULL AND file_location = legacy_path THEN pg_catalog.format('%s/%s/%s'::pg_catalog.text,
+							pg_catalog.to_char(created_at AT TIME ZONE 'UTC'::pg_catalog.text, 'YYYY_MM'::pg_catalog.text), project_id, job_id)
+						WHEN final_path IS NULL THEN pg_catalog.format('%s/%s/%s/%s/%s/%s'::pg_catalog.text, pg_catalog.substr(hex, 1, 2), pg_catalog.substr(hex, 3, 2), hex,
+							pg_catalog.to_char(created_at AT TIME ZONE 'UTC'::pg_catalog.text, 'YYYY_MM_DD'::pg_catalog.text), job_id, id)
+						WHEN pg_catalog.strpos(final_path, '/'::pg_catalog.text) = 0 THEN '.'::pg_catalog.text
+						ELSE pg_catalog.regexp_replace(final_path, '/[^/]*$'::pg_catalog.text, ''::pg_catalog.text)
 					END,
 					file, greatest(least(expire_at, b.as_of + '1 hour'::interval), b.as_of - '1 day'::interval)
 				FROM stored
-				WHERE file <> ''::text
+				WHERE file <> ''::pg_catalog.text
 		)
 		SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', project_id, 'bytes', bytes, 'count', rows)) INTO statistics
-			FROM (SELECT project_id, coalesce(sum(size), 0::numeric) AS bytes, count(*) AS rows FROM deleted GROUP BY project_id) AS project;
+			FROM (SELECT project_id, coalesce(pg_catalog.sum(size), 0::numeric) AS bytes, pg_catalog.count(*) AS rows FROM deleted GROUP BY project_id) AS project;
 		RETURN statistics;
 	EXCEPTION WHEN lock_not_available OR data_exception OR integrity_constraint_violation OR raise_exception THEN
-		IF cardinality(places) = 1 THEN
+		IF pg_catalog.cardinality(places) = 1 THEN
 			IF SQLSTATE = '55P03' THEN
-				RETURN ARRAY[jsonb_build_object('locked', 1)];
+				RETURN ARRAY[pg_catalog.jsonb_build_object('locked', 1)];
 			END IF;
 			RAISE WARNING 'artifact % cannot be deleted: %',
 				(SELECT id FROM p_ci_job_artifacts WHERE partition_id = partition AND ctid = ANY (places)), SQLERRM;
-			RETURN ARRAY[jsonb_build_object('failed', 1)];
+			RETURN ARRAY[pg_catalog.jsonb_build_object('failed', 1)];
 		END IF;
 	END;
 	-- Halves, until what is locked or cannot be deleted stands alone.
-	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:cardinality(places) / 2], refreshing, true)
-		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[cardinality(places) / 2 + 1:], refreshing, true);
+	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:pg_catalog.cardinality(places) / 2], refreshing, true)
+		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[pg_catalog.cardinality(places) / 2 + 1:], refreshing, true);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean) IS
@@ -131,14 +135,14 @@ CREATE FUNCTION sweep.gitlab_read_on(b sweep.batch, table_id oid, bucket int, bu
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	reader jsonb := sweep.gitlab_start_reading(table_id, buckets, bucket, after, first, wait);
+	reader pg_catalog.jsonb := sweep.gitlab_start_reading(table_id, buckets, bucket, after, first, wait);
 	for_all boolean := reader ->> 'for' = 'all';
-	read record;
+	read pg_catalog.record;
 BEGIN
 	listed := true;
 	IF for_all OR wait AND reader ->> 'for' = 'self' THEN
-		read := sweep.gitlab_read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::timestamptz
-			ELSE greatest(own_from, (reader ->> 'from')::timestamptz) END, for_all, refreshing);
+		read := sweep.gitlab_read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::pg_catalog.timestamptz
+			ELSE greatest(own_from, (reader ->> 'from')::pg_catalog.timestamptz) END, for_all, refreshing);
 		PERFORM sweep.gitlab_list_artifacts(table_id, buckets, b.size, read.read_to, for_all, read.bucket_of, read.partition_of, read.place_of);
 		listed := read.read_to IS NOT NULL;
 		own_from := CASE WHEN for_all THEN own_from ELSE coalesce(read.read_to, own_from) END;
@@ -152,11 +156,11 @@ CREATE FUNCTION sweep.gitlab_refreshing_projects(b sweep.batch) RETURNS bigint[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF to_regclass(format('%I.project_build_artifacts_size_refreshes', b.args ->> 'schema')) IS NULL THEN
+	IF pg_catalog.to_regclass(pg_catalog.format('%I.project_build_artifacts_size_refreshes', b.args ->> 'schema')) IS NULL THEN
 		RETURN '{}';
 	END IF;
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	RETURN ARRAY(SELECT project_id FROM project_build_artifacts_size_refreshes WHERE b.args -> 'refresh_states'::text @> pg_catalog.to_jsonb(state));
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	RETURN ARRAY(SELECT project_id FROM project_build_artifacts_size_refreshes WHERE b.args -> 'refresh_states'::pg_catalog.text @> pg_catalog.to_jsonb(state));
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_refreshing_projects(sweep.batch) IS
@@ -168,20 +172,23 @@ AS $$
 DECLARE
 	buckets constant int := coalesce(b.buckets, 1);
 	bucket constant int := coalesce(b.bucket, 0);
-	table_id constant oid := format('%I.%I', b.args ->> 'schema', b.args ->> 'table')::regclass;
+	table_id constant pg_catalog.oid := pg_catalog.format('%I.%I', b.args ->> 'schema', b.args ->> 'table')::pg_catalog.regclass;
 	refreshing constant bigint[] := sweep.gitlab_refreshing_projects(b);
-	began constant timestamptz := clock_timestamp();
+	began constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 	last_list bigint := coalesce((b.cursor ->> 'list')::bigint, 0);
-	own_from timestamptz := coalesce(b.cursor ->> 'expire_at', '-infinity');
+	own_from pg_catalog.timestamptz := coalesce(b.cursor ->> 'expire_at', '-infinity');
 	first boolean := b.cursor IS NULL;
 	list sweep.gitlab_artifact_list;
-	read_on record;
+	read_on pg_catalog.record;
 	partition bigint;
-	statistics jsonb[] := '{}';
+	statistics pg_catalog.jsonb[] := '{}';
 	rows bigint := 0;
-	detail jsonb;
+	detail pg_catalog.jsonb;
 BEGIN
-	IF to_regclass(format('%I.ci_deleted_objects', b.args ->> 'schema')) IS NULL THEN
+	IF first THEN
+		PERFORM sweep.gitlab_check_args('sweep.gitlab_ci_bulk_delete_expired_job_artifacts', b.args);
+	END IF;
+	IF pg_catalog.to_regclass(pg_catalog.format('%I.ci_deleted_objects', b.args ->> 'schema')) IS NULL THEN
 		RAISE EXCEPTION 'table "%.ci_deleted_objects" does not exist', b.args ->> 'schema'
 			USING ERRCODE = 'undefined_table', DETAIL = 'Nothing was deleted: nobody would remove the files of the artifacts.',
 				HINT = 'It is a table of GitLab, in the same schema as its artifacts.';
@@ -201,26 +208,26 @@ BEGIN
 			EXIT WHEN list.list_id IS NULL;
 		END IF;
 		last_list := list.list_id;
-		FOR partition IN SELECT DISTINCT p FROM unnest(list.partition_ids) AS p ORDER BY p LOOP
+		FOR partition IN SELECT DISTINCT p FROM pg_catalog.unnest(list.partition_ids) AS p ORDER BY p LOOP
 			statistics := statistics || sweep.gitlab_delete_artifacts(b, bucket, buckets, partition,
 				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing, false);
 		END LOOP;
-		rows := coalesce((SELECT sum((s -> 'count')::bigint) FROM unnest(statistics) AS s), 0);
-		EXIT WHEN clock_timestamp() > began + interval '10 s';
+		rows := coalesce((SELECT pg_catalog.sum((s -> 'count')::bigint) FROM pg_catalog.unnest(statistics) AS s), 0);
+		EXIT WHEN pg_catalog.clock_timestamp() > began + interval '10 s';
 	END LOOP;
 
-	detail := (SELECT jsonb_strip_nulls(jsonb_build_object('failed', sum((s -> 'failed')::int), 'locked', sum((s -> 'locked')::int)))
-		FROM unnest(statistics) AS s);
+	detail := (SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('failed', pg_catalog.sum((s -> 'failed')::int), 'locked', pg_catalog.sum((s -> 'locked')::int)))
+		FROM pg_catalog.unnest(statistics) AS s);
 	IF rows > 0 THEN
-		PERFORM sweep.send_many('ci_artifact_statistics', array_agg(jsonb_build_object('project_id', p.project_id, 'bytes', p.bytes, 'count', p.count)))
-			FROM (SELECT s -> 'project_id' AS project_id, sum((s -> 'bytes')::numeric) AS bytes, sum((s -> 'count')::bigint) AS count
-				FROM unnest(statistics) AS s WHERE s ? 'project_id' GROUP BY 1) AS p;
+		PERFORM sweep.send_many('ci_artifact_statistics', pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', p.project_id, 'bytes', p.bytes, 'count', p.count)))
+			FROM (SELECT s -> 'project_id' AS project_id, pg_catalog.sum((s -> 'bytes')::numeric) AS bytes, pg_catalog.sum((s -> 'count')::bigint) AS count
+				FROM pg_catalog.unnest(statistics) AS s WHERE s ? 'project_id' GROUP BY 1) AS p;
 	END IF;
 	-- It was the last of its list. Now, at the end of a batch, the lock of who reads for all is a short one.
 	IF list.is_last THEN
 		PERFORM sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
-	RETURN ROW(CASE WHEN list.list_id IS NOT NULL THEN greatest(rows, 1) ELSE 0 END, jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
+	RETURN ROW(CASE WHEN list.list_id IS NOT NULL THEN greatest(rows, 1) ELSE 0 END, pg_catalog.jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
@@ -229,22 +236,22 @@ COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batc
 -- Its functions are those above under another name, so that their statements are static as well.
 DO $$
 DECLARE
-	original regprocedure;
-	copy text;
+	original pg_catalog.regprocedure;
+	copy pg_catalog.text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[])',
 			'sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)',
 			'sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz)',
-			'sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)']::regprocedure[] LOOP
+			'sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)']::pg_catalog.regprocedure[] LOOP
 		-- gitlab_read_artifacts becomes gitlab_read_plain_artifacts, and so on
-		copy := pg_get_functiondef(original);
-		copy := replace(replace(replace(replace(copy, 'gitlab_read_artifacts', 'gitlab_read_plain_artifacts'),
+		copy := pg_catalog.pg_get_functiondef(original);
+		copy := pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(copy, 'gitlab_read_artifacts', 'gitlab_read_plain_artifacts'),
 			'gitlab_delete_artifacts', 'gitlab_delete_plain_artifacts'), 'gitlab_read_on', 'gitlab_read_plain_on'),
 			'gitlab_ci_bulk_delete_expired_job_artifacts', 'gitlab_ci_bulk_delete_expired_plain_job_artifacts');
-		EXECUTE regexp_replace(replace(copy, 'p_ci_job_artifacts', 'ci_job_artifacts'), '^CREATE OR \w+', 'CREATE');
+		EXECUTE pg_catalog.regexp_replace(pg_catalog.replace(copy, 'p_ci_job_artifacts', 'ci_job_artifacts'), E'^CREATE OR \\w+', 'CREATE');
 	END LOOP;
-	FOR original IN SELECT oid FROM pg_proc WHERE proname ~ '^gitlab_.*plain' AND pronamespace = 'sweep'::regnamespace LOOP
-		EXECUTE format('COMMENT ON FUNCTION %s IS %L', original, 'as the function without "plain" in its name, in the table ci_job_artifacts');
+	FOR original IN SELECT oid FROM pg_catalog.pg_proc WHERE proname ~ '^gitlab_.*plain' AND pronamespace = 'sweep'::pg_catalog.regnamespace LOOP
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', original, 'as the function without "plain" in its name, in the table ci_job_artifacts');
 	END LOOP;
 END
 $$;
@@ -262,12 +269,15 @@ INSERT INTO sweep.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bu
 
 -- How many buckets there are just now; 0: nothing is to be done, and nothing is touched.
 CREATE FUNCTION sweep.gitlab_artifact_buckets(b sweep.batch) RETURNS int
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE
+	-- Less than one would look like a job that is switched off.
+	SELECT CASE WHEN number >= 0 THEN number
+		ELSE (SELECT 0 FROM sweep.gitlab_check_args('sweep.gitlab_ci_bulk_delete_expired_job_artifacts', b.args)) END
+	FROM (SELECT CASE
 		WHEN NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN 0
-		WHEN sweep.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN (b.args ->> 'buckets_high')::int
-		ELSE (b.args ->> 'buckets')::int END
+		WHEN sweep.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN nullif((b.args ->> 'buckets_high')::int, 0)
+		ELSE nullif((b.args ->> 'buckets')::int, 0) END) AS n (number)
 $$;
 COMMENT ON FUNCTION sweep.gitlab_artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: what the feature flags say';
 

@@ -30,17 +30,20 @@ CREATE FUNCTION sweep.gitlab_ci_runners_stale_machines_cleanup(b sweep.batch) RE
 AS $$
 DECLARE
 	-- in UTC, where every day has 24 hours
-	stale timestamptz := (b.as_of AT TIME ZONE 'UTC' - (b.args ->> 'stale_after')::interval) AT TIME ZONE 'UTC';
+	stale pg_catalog.timestamptz := (b.as_of AT TIME ZONE 'UTC' - (b.args ->> 'stale_after')::interval) AT TIME ZONE 'UTC';
 	never_done boolean := coalesce(b.cursor ? 'contacted_at', false);
-	last_at timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
+	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
 	last_id bigint := coalesce(b.cursor ->> 'id', '0');
 	highest_id constant bigint := 9223372036854775807;
-	upto_at timestamptz;
+	upto_at pg_catalog.timestamptz;
 	upto_id bigint;
 	deleted bigint := 0;
 	n bigint;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	IF b.cursor IS NULL THEN
+		PERFORM sweep.gitlab_check_args('sweep.gitlab_ci_runners_stale_machines_cleanup', b.args);
+	END IF;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	IF NOT never_done THEN
 		SELECT id INTO upto_id

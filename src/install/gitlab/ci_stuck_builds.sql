@@ -9,22 +9,26 @@
 -- Predicate  type = 'Ci::Build', the status, and for each bound in the args that
 --            the timestamp is older: created_at, updated_at, scheduled_at <
 --            as_of - bound.  Strict; NULL is never older.
---              ci_stuck_jobs                 pending     created 24 hours
+--              ci_stuck_jobs                 pending     created and updated 24 hours
 --              ci_stuck_builds_drop_running    running     updated 1 hour
 --              ci_stuck_builds_drop_scheduled  scheduled   scheduled 1 hour
 --              ci_stuck_builds_drop_canceling  canceling   created and updated 1 hour
 -- Order      (created_at, project_id, id), created_at NULL last.
 -- Effect     status, failure_reason, finished_at, updated_at, lock_version + 1,
---            and processed so that the pipeline looks at the build again;
---            message {"pipeline_id"} in the queue ci_pipeline_process, its key
---            the id.  A build that cannot be written is doomed: status failed,
---            reason data integrity, out of the queues of runners.
+--            scheduled_at NULL, and processed so that the pipeline looks at the
+--            build again; its rows in ci_pending_builds and ci_running_builds
+--            are deleted, where these tables exist: a row that stays there makes
+--            its project count as busy.  Messages {"pipeline_id"} in the queue
+--            ci_pipeline_process and {"build_id", "project_id"} in the queue
+--            ci_build_finished, keys: the ids.  A build that cannot be written
+--            is doomed: the same with status failed, reason data integrity.
 -- Done when  nothing lies behind the last build picked.
 -- Args       schema, table: p_ci_builds, or ci_builds in an older GitLab; status;
 --            created_older_than, updated_older_than, scheduled_older_than, as far
 --            as they apply; final_status: with any other than "failed" the reason
 --            stays; failure_reason and doom_reason for a column of numbers,
---            failure_reason_name and doom_reason_name for one of names.
+--            failure_reason_name and doom_reason_name for one of names.  They
+--            are checked before the first build is picked (check_args.sql).
 --
 -- One pick, one step and one rescue function serve all four. The write repeats
 -- the predicate and the lock_version that was picked, so a build that changed
@@ -52,11 +56,11 @@ CREATE FUNCTION sweep.gitlab_pick_stuck_builds(b sweep.batch) RETURNS SETOF json
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
-	stuck_in constant text := b.args ->> 'status';
+	stuck_in constant pg_catalog.text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	many constant int := 4;
 	lowest_id constant bigint := -9223372036854775808;
 	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
@@ -64,25 +68,21 @@ DECLARE
 	last_project constant bigint := coalesce((b.cursor ->> 'project_id')::bigint, lowest_id);
 	last_id constant bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
 BEGIN
-	IF stuck_in IS NULL OR coalesce(created_before, updated_before, scheduled_before::timestamp) IS NULL THEN
-		RAISE EXCEPTION 'args of the job say neither what status nor how long'
-			USING ERRCODE = 'invalid_parameter_value', DETAIL = format('They are %s.', b.args),
-				HINT = 'They need "status" and one or more of "created_older_than", "updated_older_than", "scheduled_older_than".';
-	END IF;
 	IF b.cursor IS NULL THEN
+		PERFORM sweep.gitlab_check_args('sweep.gitlab_drop_stuck_builds', b.args);
 		RAISE LOG 'Cleaning %, timed-out builds', stuck_in;
 	END IF;
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
-			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
 				AND created_at = last_at AND project_id = last_project AND id > last_id
 			LIMIT b.size * many) AS same) = b.size * many THEN
 		RETURN QUERY
 			SELECT pg_catalog.to_jsonb(p)
 			FROM (SELECT created_at, project_id, id, partition_id, lock_version
 				FROM p_ci_builds
-				WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+				WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
 					AND created_at = last_at AND project_id = last_project AND id > last_id
 					AND created_at < coalesce(created_before, 'infinity'::timestamp)
 					AND (updated_before IS NULL OR updated_at < updated_before)
@@ -99,7 +99,7 @@ BEGIN
 		FROM (
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
-			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
 				AND created_at < coalesce(created_before, 'infinity'::timestamp)
 				AND (created_at, project_id, id) > (last_at, last_project, last_id)
 				AND (updated_before IS NULL OR updated_at < updated_before)
@@ -109,7 +109,7 @@ BEGIN
 			UNION ALL
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
-			WHERE type::text = 'Ci::Build'::text AND status::text = stuck_in
+			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
 				AND created_at IS NULL AND created_before IS NULL
 				AND (NOT among_nulls OR (project_id, id) > (last_project, last_id))
 				AND (updated_before IS NULL OR updated_at < updated_before)
@@ -135,32 +135,32 @@ CREATE FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(b sweep.batch) RETURNS b
 AS $$
 DECLARE
 	retries constant int := 3;
-	stuck_in constant text := b.args ->> 'status';
+	stuck_in constant pg_catalog.text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
-	unwritten constant jsonb[] := sweep.gitlab_drop_stuck_builds_at_once(b);
-	rows bigint := cardinality(b.items) - cardinality(unwritten);
-	item jsonb;
+	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	unwritten constant pg_catalog.jsonb[] := sweep.gitlab_drop_stuck_builds_at_once(b);
+	rows bigint := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(unwritten);
+	item pg_catalog.jsonb;
 	version int;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	-- These have changed since they were read. What is still stuck is tried again as it is now.
 	FOREACH item IN ARRAY unwritten LOOP
 		FOR try IN 0 .. retries LOOP
 			SELECT p.lock_version INTO version
 				FROM p_ci_builds AS p
-				WHERE p.id = (item ->> 'id'::text)::bigint AND p.partition_id = (item ->> 'partition_id'::text)::bigint
-					AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+				WHERE p.id = (item ->> 'id'::pg_catalog.text)::bigint AND p.partition_id = (item ->> 'partition_id'::pg_catalog.text)::bigint
+					AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
 					AND (created_before IS NULL OR p.created_at < created_before)
 					AND (updated_before IS NULL OR p.updated_at < updated_before)
 					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
 			EXIT WHEN NOT FOUND;
 			IF try = retries THEN
-				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::text
-					USING ERRCODE = 'serialization_failure', DETAIL = pg_catalog.format('It was tried %s times.', retries + 1);
+				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::pg_catalog.text
+					USING ERRCODE = 'serialization_failure', DETAIL = CASE retries WHEN 0 THEN 'It was tried once.' ELSE pg_catalog.format('It was tried %s times.', retries + 1) END;
 			END IF;
 			b.items := ARRAY[item || pg_catalog.jsonb_build_object('lock_version', version)];
 			IF pg_catalog.cardinality(sweep.gitlab_drop_stuck_builds_at_once(b)) = 0 THEN
@@ -175,6 +175,36 @@ $$;
 COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch) IS
 	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch, again if they have changed and are still stuck, and returns how many';
 
+-- What goes with every change of status, whichever table the build is in.
+CREATE FUNCTION sweep.gitlab_follow_builds(schema text, ids bigint[], partition_ids bigint[], project_ids bigint[], pipeline_ids bigint[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+	SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+	IF pg_catalog.cardinality(ids) = 0 THEN
+		RETURN;
+	END IF;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', schema), true);
+	IF pg_catalog.to_regclass(pg_catalog.format('%I.ci_pending_builds', schema)) IS NOT NULL THEN
+		DELETE FROM ci_pending_builds AS q USING unnest(ids, partition_ids) AS b (id, partition_id)
+			WHERE q.build_id = b.id AND q.partition_id = b.partition_id;
+	END IF;
+	IF pg_catalog.to_regclass(pg_catalog.format('%I.ci_running_builds', schema)) IS NOT NULL THEN
+		DELETE FROM ci_running_builds AS q USING unnest(ids, partition_ids) AS b (id, partition_id)
+			WHERE q.build_id = b.id AND q.partition_id = b.partition_id;
+	END IF;
+	PERFORM sweep.send_many('ci_pipeline_process', pg_catalog.array_agg(pg_catalog.jsonb_build_object('pipeline_id', id)), pg_catalog.array_agg(id::pg_catalog.text))
+		FROM pg_catalog.unnest(pipeline_ids) AS id WHERE id IS NOT NULL HAVING pg_catalog.count(*) > 0;
+	PERFORM sweep.send_many('ci_build_finished',
+		pg_catalog.array_agg(pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('build_id', b.id, 'project_id', b.project_id))),
+		pg_catalog.array_agg(b.id::pg_catalog.text))
+		FROM unnest(ids, project_ids) AS b (id, project_id);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_follow_builds(text, bigint[], bigint[], bigint[], bigint[]) IS
+	'part of the jobs for stuck builds: builds that were ended leave the queues of runners, and messages say so';
+
 -- The same for any number of items in one statement; returns those that it did not write.
 CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -182,55 +212,53 @@ CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch) RETURNS js
 	SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-	stuck_in constant text := b.args ->> 'status';
+	stuck_in constant pg_catalog.text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
-	final_status constant text := b.args ->> 'final_status';
-	reason jsonb;
-	dropped record;
+	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	final_status constant pg_catalog.text := b.args ->> 'final_status';
+	reason pg_catalog.jsonb;
+	dropped pg_catalog.record;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
-		THEN b.args -> 'failure_reason_name'::text ELSE b.args -> 'failure_reason'::text END;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::pg_catalog.oid IN ('pg_catalog.text'::pg_catalog.regtype::pg_catalog.oid, 'varchar'::pg_catalog.regtype::pg_catalog.oid)
+		THEN b.args -> 'failure_reason_name'::pg_catalog.text ELSE b.args -> 'failure_reason'::pg_catalog.text END;
 	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
 
 	WITH item AS (
-		SELECT (i ->> 'id'::text)::bigint AS id, (i ->> 'partition_id'::text)::bigint AS partition_id,
-			(i ->> 'lock_version'::text)::int AS lock_version
+		SELECT (i ->> 'id'::pg_catalog.text)::bigint AS id, (i ->> 'partition_id'::pg_catalog.text)::bigint AS partition_id,
+			(i ->> 'lock_version'::pg_catalog.text)::int AS lock_version
 		FROM pg_catalog.unnest(b.items) AS i
 	), written AS (
 		UPDATE p_ci_builds AS p
 		SET status = final_status,
-			failure_reason = CASE WHEN final_status = 'failed'::text
+			failure_reason = CASE WHEN final_status = 'failed'::pg_catalog.text
 				THEN (SELECT (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason) ELSE p.failure_reason END,
-			finished_at = at, updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+			finished_at = at, updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
 		FROM item
 		WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
-			AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+			AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
 			AND (created_before IS NULL OR p.created_at < created_before)
 			AND (updated_before IS NULL OR p.updated_at < updated_before)
 			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
-		RETURNING p.id, p.runner_id, p.commit_id
+		RETURNING p.id, p.partition_id, p.project_id, p.runner_id, p.commit_id
 	)
-	SELECT coalesce(pg_catalog.array_agg(id), '{}') AS ids, pg_catalog.array_agg(runner_id) AS runner_ids,
-			pg_catalog.array_agg(pg_catalog.jsonb_build_object('pipeline_id', commit_id)) FILTER (WHERE commit_id IS NOT NULL) AS payloads,
-			pg_catalog.array_agg(commit_id::text) FILTER (WHERE commit_id IS NOT NULL) AS pipelines
+	SELECT coalesce(pg_catalog.array_agg(id), '{}') AS ids, pg_catalog.array_agg(partition_id) AS partition_ids,
+			pg_catalog.array_agg(project_id::bigint) AS project_ids, pg_catalog.array_agg(commit_id::bigint) AS pipeline_ids,
+			pg_catalog.array_agg(runner_id) AS runner_ids
 		INTO dropped FROM written;
-	IF dropped.payloads IS NOT NULL THEN
-		PERFORM sweep.send_many('ci_pipeline_process', dropped.payloads, dropped.pipelines);
-	END IF;
-	IF current_setting('pg_sweep.log_batches', true) = 'items' THEN
+	PERFORM sweep.gitlab_follow_builds(b.args ->> 'schema', dropped.ids, dropped.partition_ids, dropped.project_ids, dropped.pipeline_ids);
+	IF pg_catalog.current_setting('pg_sweep.log_batches', true) = 'items' THEN
 		FOR i IN 1 .. pg_catalog.cardinality(dropped.ids) LOOP
 			RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.ids[i],
-				coalesce(dropped.runner_ids[i]::text, 'none'), stuck_in, reason ->> 'failure_reason'::text;
+				coalesce(dropped.runner_ids[i]::pg_catalog.text, 'none'), stuck_in, reason ->> 'failure_reason'::pg_catalog.text;
 		END LOOP;
 	END IF;
 	IF pg_catalog.cardinality(dropped.ids) = pg_catalog.cardinality(b.items) THEN
 		RETURN '{}';
 	END IF;
-	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::text)::bigint <> ALL (dropped.ids));
+	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::pg_catalog.text)::bigint <> ALL (dropped.ids));
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_at_once(sweep.batch) IS
@@ -241,48 +269,41 @@ CREATE FUNCTION sweep.gitlab_doom_stuck_build(b sweep.batch, error jsonb) RETURN
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	stuck_in constant text := b.args ->> 'status';
+	stuck_in constant pg_catalog.text := b.args ->> 'status';
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
 	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
 	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	doomed_id constant bigint := b.items[1] -> 'id';
 	doomed_partition constant bigint := b.items[1] -> 'partition_id';
-	schema constant text := b.args ->> 'schema';
-	reason jsonb;
-	doomed record;
+	schema constant pg_catalog.text := b.args ->> 'schema';
+	reason pg_catalog.jsonb;
+	doomed pg_catalog.record;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', schema), true);
-	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::oid IN ('text'::regtype::oid, 'varchar'::regtype::oid)
-		THEN b.args -> 'doom_reason_name'::text ELSE b.args -> 'doom_reason'::text END;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', schema), true);
+	reason := CASE WHEN pg_catalog.pg_typeof((NULL::p_ci_builds).failure_reason)::pg_catalog.oid IN ('pg_catalog.text'::pg_catalog.regtype::pg_catalog.oid, 'varchar'::pg_catalog.regtype::pg_catalog.oid)
+		THEN b.args -> 'doom_reason_name'::pg_catalog.text ELSE b.args -> 'doom_reason'::pg_catalog.text END;
 	reason := pg_catalog.jsonb_build_object('failure_reason', reason);
 
 	UPDATE p_ci_builds AS p
-		SET status = 'failed'::text,
+		SET status = 'failed'::pg_catalog.text,
 			failure_reason = (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason,
-			finished_at = coalesce(p.finished_at, at), updated_at = at, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+			finished_at = coalesce(p.finished_at, at), updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1,
+			processed = p.retried IS TRUE
 		WHERE p.id = doomed_id AND p.partition_id = doomed_partition
-			AND p.type::text = 'Ci::Build'::text AND p.status::text = stuck_in
+			AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
 			AND (created_before IS NULL OR p.created_at < created_before)
 			AND (updated_before IS NULL OR p.updated_at < updated_before)
 			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
-		RETURNING p.runner_id, p.commit_id INTO doomed;
+		RETURNING p.project_id::bigint, p.runner_id, p.commit_id::bigint INTO doomed;
 	IF NOT FOUND THEN
-		RETURN ROW(0::bigint, NULL::jsonb, NULL::jsonb);
+		RETURN ROW(0::bigint, NULL::pg_catalog.jsonb, NULL::pg_catalog.jsonb);
 	END IF;
 	RAISE LOG 'Dooming build: build_id %, runner_id %, status %, failure_reason %', doomed_id,
-			coalesce(doomed.runner_id::text, 'none'), stuck_in, reason ->> 'failure_reason'::text
-		USING DETAIL = pg_catalog.format('Dropping it has failed: %s.', error ->> 'message'::text);
-	IF to_regclass(pg_catalog.format('%I.ci_pending_builds', schema)) IS NOT NULL THEN
-		DELETE FROM ci_pending_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
-	END IF;
-	IF to_regclass(pg_catalog.format('%I.ci_running_builds', schema)) IS NOT NULL THEN
-		DELETE FROM ci_running_builds WHERE build_id = doomed_id AND partition_id = doomed_partition;
-	END IF;
-	IF doomed.commit_id IS NOT NULL THEN
-		PERFORM sweep.send('ci_pipeline_process', pg_catalog.jsonb_build_object('pipeline_id', doomed.commit_id), doomed.commit_id::text);
-	END IF;
-	RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
+			coalesce(doomed.runner_id::pg_catalog.text, 'none'), stuck_in, reason ->> 'failure_reason'::pg_catalog.text
+		USING DETAIL = pg_catalog.format('Dropping it has failed: %s.', error ->> 'message'::pg_catalog.text);
+	PERFORM sweep.gitlab_follow_builds(schema, ARRAY[doomed_id], ARRAY[doomed_partition], ARRAY[doomed.project_id], ARRAY[doomed.commit_id]);
+	RETURN ROW(1::bigint, NULL::pg_catalog.jsonb, NULL::pg_catalog.jsonb);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_doom_stuck_build(sweep.batch, jsonb) IS
@@ -293,15 +314,15 @@ COMMENT ON FUNCTION sweep.gitlab_doom_stuck_build(sweep.batch, jsonb) IS
 -- as an argument; these differ in nothing else, so they are made from the above.
 DO $$
 DECLARE
-	original regprocedure;
-	copy text;
+	original pg_catalog.regprocedure;
+	copy pg_catalog.text;
 BEGIN
 	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
-			'sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)', 'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::regprocedure[] LOOP
-		copy := replace(original::text, 'stuck_build', 'stuck_ci_build');
-		EXECUTE regexp_replace(replace(replace(pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
-			'p_ci_builds', 'ci_builds'), '^CREATE OR \w+', 'CREATE');
-		EXECUTE format('COMMENT ON FUNCTION %s IS %L', copy, obj_description(original, 'pg_proc') || ', in the table ci_builds');
+			'sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)', 'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::pg_catalog.regprocedure[] LOOP
+		copy := pg_catalog.replace(original::pg_catalog.text, 'stuck_build', 'stuck_ci_build');
+		EXECUTE pg_catalog.regexp_replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
+			'p_ci_builds', 'ci_builds'), E'^CREATE OR \\w+', 'CREATE');
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', copy, pg_catalog.obj_description(original, 'pg_proc') || ', in the table ci_builds');
 	END LOOP;
 END
 $$;
@@ -311,9 +332,9 @@ CREATE FUNCTION sweep.gitlab_stuck_builds_functions(table_name text) RETURNS jso
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE table_name
-		WHEN 'p_ci_builds' THEN jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_builds',
+		WHEN 'p_ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_builds',
 			'step', 'sweep.gitlab_drop_stuck_builds', 'rescue', 'sweep.gitlab_doom_stuck_build')
-		WHEN 'ci_builds' THEN jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_ci_builds',
+		WHEN 'ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_ci_builds',
 			'step', 'sweep.gitlab_drop_stuck_ci_builds', 'rescue', 'sweep.gitlab_doom_stuck_ci_build') END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep.install_gitlab uses it';
@@ -360,7 +381,7 @@ CREATE FUNCTION sweep.gitlab_create_ci_stuck_jobs(args jsonb, enabled boolean) R
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_jobs', 'GitLab: ends builds that have been pending for too long, and queues the ci_stuck_builds_drop_* jobs',
-		'{"status": "pending", "created_older_than": "24 hours"}', args, enabled, '0 * * * *',
+		'{"status": "pending", "created_older_than": "24 hours", "updated_older_than": "24 hours"}', args, enabled, '0 * * * *',
 		'{"ci_stuck_builds_drop_running": "15 min", "ci_stuck_builds_drop_scheduled": "30 min", "ci_stuck_builds_drop_canceling": "45 min"}')
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';

@@ -5,15 +5,16 @@
 --            one may say when that should happen (auto_stop_at).
 -- Predicate  state = 'available' and auto_stop_at < as_of.  Strict; NULL is
 --            never due.  Left out: those that sweep.gitlab_stop_environment
---            could not stop, until their auto_stop_at changes.
+--            could not stop, until their auto_stop_at, their auto_stop_setting
+--            or the answer about their stop action changes.
 -- Order      (auto_stop_at, id), the longest overdue first.
 -- Effect     one message {"environment_id", "project_id"} each in the queue
---            environments_auto_stop, its key the id: an environment that
---            still waits there is not queued again.  Nothing is marked, the
+--            environments_auto_stop, its key the id: an environment that is
+--            still in there is not queued again.  Nothing is marked, the
 --            cursor alone keeps a run from seeing an environment twice,
 --            however slow the consumers are.
 -- Done when  nothing due lies behind the cursor.
--- Args       schema: where the table environments is.
+-- Args       schema: where the table environments is; stop_action: see below.
 --
 -- How it is written, which holds for all GitLab steps: the statements are
 -- static, so their plan is made once in a run (to plan them in every batch of
@@ -41,24 +42,29 @@ CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep
 	SET enable_sort = off
 AS $$
 DECLARE
-	available constant text[] := '{available}';
-	last_at timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
+	available constant pg_catalog.text[] := '{available}';
+	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
 	last_id bigint := coalesce(b.cursor ->> 'id', '0');
 	upto bigint := b.cursor ->> 'upto';
-	none_kept constant boolean := NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment);
-	due record;
-	same record;
+	none_kept boolean;
+	due pg_catalog.record;
+	same pg_catalog.record;
 BEGIN
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	IF b.cursor IS NULL THEN
+		PERFORM sweep.gitlab_check_args('sweep.gitlab_environments_auto_stop', b.args);
+		PERFORM sweep.gitlab_review_kept_environments(b);
+	END IF;
+	none_kept := NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment);
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	LOOP
-		SELECT count(*) AS rows, min(e.auto_stop_at) AS first_at, max(e.auto_stop_at) AS last_at, pg_catalog.array_agg(e.id) AS ids,
+		SELECT pg_catalog.count(*) AS rows, pg_catalog.min(e.auto_stop_at) AS first_at, pg_catalog.max(e.auto_stop_at) AS last_at, pg_catalog.array_agg(e.id) AS ids,
 				pg_catalog.array_agg(pg_catalog.jsonb_build_object('environment_id', e.id, 'project_id', e.project_id)) AS payloads
 			INTO due
 			FROM (
 				(SELECT id, project_id, auto_stop_at
 				FROM environments
-				WHERE state::text = 'available'::text AND state::text = ANY (available)
+				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
 					AND (none_kept OR auto_stop_at IS DISTINCT FROM
 						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
@@ -68,7 +74,7 @@ BEGIN
 				UNION ALL
 				(SELECT id, project_id, auto_stop_at
 				FROM environments
-				WHERE state::text = 'available'::text AND auto_stop_at < b.as_of
+				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND auto_stop_at < b.as_of
 					AND auto_stop_at = last_at AND id > last_id AND id <= upto
 					AND (none_kept OR auto_stop_at IS DISTINCT FROM
 						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
@@ -79,21 +85,21 @@ BEGIN
 	END LOOP;
 
 	IF due.rows > 0 THEN
-		PERFORM sweep.send_many('environments_auto_stop', due.payloads, due.ids::text[]);
+		PERFORM sweep.send_many('environments_auto_stop', due.payloads, due.ids::pg_catalog.text[]);
 		last_at := due.last_at;
 		last_id := due.ids[due.rows];
 	END IF;
 	IF upto IS NULL AND due.rows = b.size AND due.first_at = due.last_at THEN
-		SELECT count(*) AS rows, max(id) AS last_id INTO same
+		SELECT pg_catalog.count(*) AS rows, pg_catalog.max(id) AS last_id INTO same
 			FROM environments
-			WHERE state::text = 'available'::text AND state::text = ANY (available)
+			WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 				AND auto_stop_at = last_at AND id > last_id;
 		IF same.rows * same.rows / 2 / b.size > same.last_id - last_id THEN
 			upto := same.last_id;
 		END IF;
 	END IF;
 	RETURN ROW(due.rows, pg_catalog.jsonb_strip_nulls(
-		pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id, 'upto', upto)), NULL::jsonb);
+		pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id, 'upto', upto)), NULL::pg_catalog.jsonb);
 END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
@@ -117,7 +123,7 @@ CREATE TABLE sweep.gitlab_kept_environment (
 	auto_stop_at   timestamptz NOT NULL,
 	job            text NOT NULL DEFAULT 'environments_auto_stop' REFERENCES sweep.job (name) ON DELETE CASCADE
 );
-COMMENT ON TABLE sweep.gitlab_kept_environment IS 'environments that stop only by an action and have none: not sent again until their auto_stop_at changes';
+COMMENT ON TABLE sweep.gitlab_kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
 COMMENT ON COLUMN sweep.gitlab_kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep.gitlab_kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep.gitlab_kept_environment.job IS 'always environments_auto_stop';
@@ -128,7 +134,7 @@ CREATE FUNCTION sweep._gitlab_keep_environment(caller oid, environment_id bigint
 AS $$
 #variable_conflict use_column
 BEGIN
-	PERFORM sweep._find_job(caller, 'environments_auto_stop', false);
+	PERFORM sweep._lock_job(caller, 'environments_auto_stop', false, true);
 	INSERT INTO sweep.gitlab_kept_environment AS k (environment_id, auto_stop_at)
 		VALUES (_gitlab_keep_environment.environment_id, _gitlab_keep_environment.auto_stop_at)
 		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at;
@@ -140,13 +146,82 @@ CREATE FUNCTION sweep.gitlab_keep_environment(environment_id bigint, auto_stop_a
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.gitlab_keep_environment(bigint, timestamptz) IS 'an environment is not sent to be stopped again while its auto_stop_at is this';
 
+CREATE FUNCTION sweep._gitlab_forget_environments(caller oid, environment_ids bigint[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+	PERFORM sweep._lock_job(caller, 'environments_auto_stop', false, true);
+	-- What a consumer is just writing will be looked at by the next run.
+	DELETE FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id IN (
+		SELECT o.environment_id FROM sweep.gitlab_kept_environment AS o
+		WHERE o.environment_id = ANY (_gitlab_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
+END
+$$;
+COMMENT ON FUNCTION sweep._gitlab_forget_environments(oid, bigint[]) IS 'implements sweep.gitlab_forget_environments';
+
+CREATE FUNCTION sweep.gitlab_forget_environments(environment_ids bigint[]) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.gitlab_forget_environments(bigint[]) IS 'environments are sent to be stopped again, as far as they are due';
+
+-- Once a run, before its first batch: what is remembered of an environment goes when that is
+-- gone or not available any more, or when it could be stopped now.
+CREATE FUNCTION sweep.gitlab_review_kept_environments(b sweep.batch) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+	always constant smallint := 0;
+	changed bigint[];
+BEGIN
+	IF NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment) THEN
+		RETURN;
+	END IF;
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
+	SELECT pg_catalog.array_agg(k.environment_id) INTO changed
+		FROM sweep.gitlab_kept_environment AS k LEFT JOIN environments AS e ON e.id = k.environment_id
+		WHERE CASE WHEN e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at = k.auto_stop_at AND e.auto_stop_setting <> always
+			THEN sweep.gitlab_may_have_stop_action(b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
+	IF changed IS NOT NULL THEN
+		PERFORM sweep.gitlab_forget_environments(changed);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_review_kept_environments(sweep.batch) IS
+	'part of the step of environments_auto_stop: forgets kept environments that are gone, or could be stopped now';
+
+-- The function also starts the action, which is for the consumer to do. So it is asked where it
+-- can write nothing, and whatever it did is undone. One that fails, as it does when it has
+-- something to start, has not said no: the consumer asks it again.
+CREATE FUNCTION sweep.gitlab_may_have_stop_action(stop_action text, environment_id bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer boolean;
+BEGIN
+	IF stop_action IS NULL THEN
+		RETURN false;
+	END IF;
+	-- Until the error below takes it back. As a setting of the function 17 does not take it.
+	PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
+	EXECUTE pg_catalog.format('SELECT coalesce(%s($1), false)', stop_action::pg_catalog.regproc) INTO answer USING environment_id;
+	RAISE EXCEPTION 'undone';
+EXCEPTION WHEN OTHERS THEN
+	RETURN coalesce(answer, true);
+END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_may_have_stop_action(text, bigint) IS
+	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action';
+
 -- ------------------------------------------------------------------ the consumer
 -- Stops one environment, for operators who do not leave that to GitLab.  It
 -- has no args of its own, so it reads those of the job:
 --   schema       where the table environments is
 --   stop_action  name of a function(environment_id bigint) RETURNS boolean that
 --                starts the stop action of an environment and says whether there
---                is one; without it no environment has an action
+--                is one; without it no environment has an action.  Of those that
+--                were kept each run of the job asks it again, in a read-only
+--                transaction
 -- What ceased to be due since it was sent is left as it is.
 CREATE FUNCTION sweep.gitlab_stop_environment(message sweep.message) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -154,28 +229,28 @@ AS $$
 DECLARE
 	always constant smallint := 0;
 	-- The job of somebody else must not say what is executed here.
-	args jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user::regrole);
+	args pg_catalog.jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user);
 	environment_id bigint := message.payload -> 'environment_id';
-	environment record;
+	environment pg_catalog.record;
 	has_action boolean := false;
 BEGIN
 	IF args IS NULL THEN
 		RAISE EXCEPTION 'job "environments_auto_stop" of the current role does not exist'
 			USING ERRCODE = 'undefined_object', HINT = 'sweep.install_gitlab creates it, and its args say where the environments are.';
 	END IF;
-	PERFORM set_config('search_path', format('pg_catalog, %I, pg_temp', args ->> 'schema'), true);
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', args ->> 'schema'), true);
 	SELECT e.auto_stop_at, e.auto_stop_setting INTO environment FROM environments AS e
-		WHERE e.id = environment_id AND e.state::text = 'available'::text AND e.auto_stop_at < now() FOR UPDATE;
+		WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at < pg_catalog.now() FOR UPDATE;
 	IF environment IS NULL THEN
 		RETURN;
 	END IF;
 	IF args ->> 'stop_action' IS NOT NULL THEN
-		EXECUTE format('SELECT %s($1)', (args ->> 'stop_action')::regproc) INTO has_action USING environment_id;
+		EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
 	END IF;
 	IF has_action THEN
-		UPDATE environments AS e SET state = 'stopping', updated_at = now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
+		UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
 	ELSIF environment.auto_stop_setting = always THEN
-		UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
+		UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
 	ELSE
 		PERFORM sweep.gitlab_keep_environment(environment_id, environment.auto_stop_at);
 	END IF;

@@ -7,35 +7,47 @@
 -- is gone is left as it is, and uninstall keeps a queue in which messages
 -- wait; both say so.
 --
-CREATE FUNCTION sweep.gitlab_jobs() RETURNS TABLE (job text, tables text[], queue text)
+CREATE FUNCTION sweep.gitlab_jobs() RETURNS TABLE (job text, tables text[], queues text[])
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	VALUES
-		('environments_auto_stop', ARRAY['environments'], 'environments_auto_stop'),
-		('ci_stuck_jobs', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
-		('ci_stuck_builds_drop_running', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
-		('ci_stuck_builds_drop_scheduled', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
-		('ci_stuck_builds_drop_canceling', ARRAY['p_ci_builds', 'ci_builds'], 'ci_pipeline_process'),
-		('ci_runners_stale_machines_cleanup', ARRAY['ci_runner_machines'], NULL),
-		('ci_schedule_bulk_delete_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], NULL),
-		('ci_bulk_delete_expired_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], 'ci_artifact_statistics'),
+		('environments_auto_stop', ARRAY['environments'], ARRAY['environments_auto_stop']),
+		('ci_stuck_jobs', ARRAY['p_ci_builds', 'ci_builds'], ARRAY['ci_pipeline_process', 'ci_build_finished']),
+		('ci_stuck_builds_drop_running', ARRAY['p_ci_builds', 'ci_builds'], ARRAY['ci_pipeline_process', 'ci_build_finished']),
+		('ci_stuck_builds_drop_scheduled', ARRAY['p_ci_builds', 'ci_builds'], ARRAY['ci_pipeline_process', 'ci_build_finished']),
+		('ci_stuck_builds_drop_canceling', ARRAY['p_ci_builds', 'ci_builds'], ARRAY['ci_pipeline_process', 'ci_build_finished']),
+		('ci_runners_stale_machines_cleanup', ARRAY['ci_runner_machines'], '{}'),
+		('ci_schedule_bulk_delete_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], '{}'),
+		('ci_bulk_delete_expired_job_artifacts', ARRAY['p_ci_job_artifacts', 'ci_job_artifacts'], ARRAY['ci_artifact_statistics']),
 		('batched_git_ref_updates_cleanup_scheduler',
 			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
-			'batched_git_ref_updates_project_cleanup')
+			ARRAY['batched_git_ref_updates_project_cleanup'])
 $$;
-COMMENT ON FUNCTION sweep.gitlab_jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queue it fills';
+COMMENT ON FUNCTION sweep.gitlab_jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queues it fills';
+
+-- What is found again by the next run must not be queued a second time while it waits for its retry; what
+-- becomes of a pipeline while it is being handled has to be looked at once more.
+CREATE FUNCTION sweep.gitlab_key_policy(queue text) RETURNS text
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN queue IN ('environments_auto_stop', 'batched_git_ref_updates_project_cleanup')
+		THEN 'while_queued_or_running' ELSE 'while_queued' END
+$$;
+COMMENT ON FUNCTION sweep.gitlab_key_policy(text) IS 'key_policy of a queue of the GitLab jobs';
+
 
 CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', enabled boolean DEFAULT true)
 	RETURNS TABLE (job text, table_found text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	definition record;
-	table_name text;
-	args jsonb;
-	old_args jsonb;
+	definition pg_catalog.record;
+	table_name pg_catalog.text;
+	queue_name pg_catalog.text;
+	args pg_catalog.jsonb;
+	old_args pg_catalog.jsonb;
 BEGIN
-	IF to_regnamespace(quote_ident(target_schema)) IS NULL THEN
+	IF pg_catalog.to_regnamespace(pg_catalog.quote_ident(target_schema)) IS NULL THEN
 		RAISE EXCEPTION 'schema "%" does not exist', target_schema
 			USING ERRCODE = 'invalid_schema_name', HINT = 'target_schema is the schema with the tables of GitLab, mostly "public".';
 	END IF;
@@ -43,40 +55,42 @@ BEGIN
 		job := definition.job;
 		old_args := (SELECT j.args FROM sweep.job AS j WHERE j.name = definition.job);
 		SELECT t INTO table_name
-			FROM unnest(definition.tables) WITH ORDINALITY AS candidate (t, nth)
-			JOIN pg_class c ON c.oid = to_regclass(format('%I.%I', target_schema, t)) AND c.relkind IN ('r', 'p')
+			FROM pg_catalog.unnest(definition.tables) WITH ORDINALITY AS candidate (t, nth)
+			JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(pg_catalog.format('%I.%I', target_schema, t)) AND c.relkind IN ('r', 'p')
 			ORDER BY nth LIMIT 1;
 		IF NOT FOUND THEN
 			table_found := NULL;
-			note := format('no table %s in schema %I: %s', array_to_string(definition.tables, ' or '), target_schema,
+			note := pg_catalog.format('no table %s in schema %I: %s', pg_catalog.array_to_string(definition.tables, ' or '), target_schema,
 				CASE WHEN old_args IS NULL THEN 'left out' ELSE 'the job is left as it is' END);
 			RETURN NEXT;
 			CONTINUE;
 		END IF;
-		table_found := format('%I.%I', target_schema, table_name);
-		args := jsonb_build_object('schema', target_schema);
-		IF cardinality(definition.tables) > 1 THEN
-			args := args || jsonb_build_object('table', table_name);
+		table_found := pg_catalog.format('%I.%I', target_schema, table_name);
+		args := pg_catalog.jsonb_build_object('schema', target_schema);
+		IF pg_catalog.cardinality(definition.tables) > 1 THEN
+			args := args || pg_catalog.jsonb_build_object('table', table_name);
 		END IF;
 		-- Whoever creates one of these names first must not get our messages, or our rights.
-		SELECT format('job "%s" belongs to role %s', j.name, j.run_as) INTO note FROM sweep.job AS j
-			WHERE j.name = definition.job AND j.run_as <> current_user::regrole
-		UNION ALL SELECT format('queue "%s" belongs to role %s', q.queue, q.owner) FROM sweep.queues AS q
-			WHERE q.queue = definition.queue AND q.owner <> current_user::regrole LIMIT 1;
+		SELECT pg_catalog.format('job "%s" belongs to role %s', j.name, j.run_as) INTO note FROM sweep.job AS j
+			WHERE j.name = definition.job AND j.run_as <> current_user
+		UNION ALL SELECT pg_catalog.format('queue "%s" belongs to role %s', q.queue, q.owner) FROM sweep.queues AS q
+			WHERE q.queue = ANY (definition.queues) AND q.owner <> current_user LIMIT 1;
 		IF FOUND THEN
 			RAISE EXCEPTION '%', note USING ERRCODE = 'duplicate_object', HINT = 'Install as that role, or drop it first.';
 		END IF;
-		IF definition.queue IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.queues AS q WHERE q.queue = definition.queue) THEN
-			PERFORM sweep.create_queue(definition.queue);
-		END IF;
+		FOREACH queue_name IN ARRAY definition.queues LOOP
+			IF NOT EXISTS (SELECT FROM sweep.queues AS q WHERE q.queue = queue_name) THEN
+				PERFORM sweep.create_queue(queue_name, key_policy => sweep.gitlab_key_policy(queue_name));
+			END IF;
+		END LOOP;
 		IF old_args IS NULL THEN
-			EXECUTE format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
+			EXECUTE pg_catalog.format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
 			note := 'created';
 		ELSE
-			PERFORM sweep.alter_job(job, jsonb_build_object('args', old_args || args, 'enabled', enabled)
+			PERFORM sweep.alter_job(job, pg_catalog.jsonb_build_object('args', old_args || args, 'enabled', enabled)
 				|| CASE
-					WHEN job LIKE 'ci\_stuck\_%' THEN sweep.gitlab_stuck_builds_functions(table_name)
-					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN jsonb_build_object('step', sweep.gitlab_artifacts_step(table_name))
+					WHEN job LIKE E'ci\\_stuck\\_%' THEN sweep.gitlab_stuck_builds_functions(table_name)
+					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN pg_catalog.jsonb_build_object('step', sweep.gitlab_artifacts_step(table_name))
 					ELSE '{}' END);
 			note := 'installed before: its schema and enabled are set, the rest is as it was';
 		END IF;
@@ -93,12 +107,14 @@ CREATE FUNCTION sweep.uninstall_gitlab() RETURNS TABLE (name text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	definition record;
+	definition pg_catalog.record;
 	waiting bigint;
 BEGIN
 	-- A queue that several jobs fill goes with the last of them.
-	FOR definition IN SELECT d.job, CASE WHEN d.nth = max(d.nth) OVER (PARTITION BY d.queue) THEN d.queue END AS queue
-			FROM sweep.gitlab_jobs() WITH ORDINALITY AS d (job, tables, queue, nth) ORDER BY d.nth LOOP
+	FOR definition IN SELECT d.job, CASE WHEN d.nth = pg_catalog.max(d.nth) OVER (PARTITION BY q.queue) THEN q.queue END AS queue
+			FROM sweep.gitlab_jobs() WITH ORDINALITY AS d (job, tables, queues, nth)
+				LEFT JOIN LATERAL pg_catalog.unnest(d.queues) WITH ORDINALITY AS q (queue, nth) ON true
+			ORDER BY d.nth, q.nth LOOP
 		IF EXISTS (SELECT FROM sweep.job AS j WHERE j.name = definition.job) THEN
 			PERFORM sweep.drop_job(definition.job);
 			name := definition.job;
@@ -112,7 +128,8 @@ BEGIN
 				PERFORM sweep.drop_queue(definition.queue);
 				note := 'queue dropped';
 			ELSE
-				note := format('queue kept: %s messages wait in it; sweep.drop_queue(%L) removes it with them', waiting, definition.queue);
+				note := pg_catalog.format(CASE waiting WHEN 1 THEN 'queue kept: %s message waits in it; sweep.drop_queue(%L) removes both'
+					ELSE 'queue kept: %s messages wait in it; sweep.drop_queue(%L) removes it with them' END, waiting, definition.queue);
 			END IF;
 			RETURN NEXT;
 		END IF;

@@ -1,0 +1,44 @@
+/*
+ * door.h
+ *		Changes of identity: into code of a user and back, into code of the engine and back.
+ */
+#ifndef SWEEP_DOOR_H
+#define SWEEP_DOOR_H
+
+#include "postgres.h"
+
+/* What was in force before a change of identity. */
+typedef struct SweepDoor
+{
+	Oid			user;
+	int			security_context;
+	Oid			inside;			/* the user behind the door */
+	int			inside_context;
+	int			nest_level;		/* of settings; 0 = none was opened */
+	char	   *search_path;	/* NULL unless it is compared at the end */
+} SweepDoor;
+
+/*
+ * Does work in which code of a user is executed while code of the engine waits for it: as that role, in a
+ * security-restricted operation. Whatever it has set is undone. Raises what the work raises.
+ */
+extern void sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg);
+
+/* Raises what was caught without the lines of CONTEXT that are not of such code; an internal error keeps all. */
+extern void sweep_door_raise_for_user(ErrorData *error);
+
+/*
+ * Around code of the engine that a session has called: as the owner of the extension, under settings that
+ * do not change the meaning of its statements. Whatever it has set is undone at the end.
+ */
+extern void sweep_door_enter_engine(SweepDoor *door, Oid owner);
+extern void sweep_door_leave_engine(SweepDoor *door);
+
+/*
+ * The same around a single constant statement, which calls no code of users and is executed in every batch:
+ * costs nothing where the settings are right already. What the statement sets with SET LOCAL stays.
+ */
+extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
+extern void sweep_door_leave_statement(const SweepDoor *door);
+
+#endif							/* SWEEP_DOOR_H */

@@ -1,0 +1,142 @@
+--
+-- Due moments: which jobs are due, and what is queued for them.
+--
+CREATE FUNCTION sweep._insert_scheduled(j sweep.job, due timestamptz, trigger text, always boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+DECLARE
+	in_the_way bigint;
+BEGIN
+	IF NOT always THEN
+		-- OFFSET 0: a look for the smallest key would go through all runs of all jobs.
+		-- Of a divided job a run in progress is one share: the buckets say whether there is room for more. So is
+		-- one whose process has not begun it yet. But those that wait for a process are not piled up.
+		in_the_way := least(
+			(SELECT pg_catalog.min(w.run_id) FROM (SELECT r.run_id FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as
+				AND r.trigger IN ('schedule', 'catch_up', 'retry', 'parent')
+				AND r.due_at <= due AND r.status = 'waiting' AND r.pid IS NULL
+				AND (j.buckets IS NULL OR r.shares_left IS NULL AND NOT EXISTS (SELECT FROM sweep._running() p WHERE p.run_id = r.run_id)) OFFSET 0) AS w),
+			(SELECT pg_catalog.min(w.run_id) FROM (SELECT r.run_id FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running'
+				AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id) OFFSET 0) AS w));
+		IF j.overlap = 'cancel_previous' THEN
+			-- One that somebody has locked is being cancelled already.
+			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+				WHERE r.run_id = in_the_way AND sweep._lock_waiting_run(r.run_id);
+			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running' AND j.buckets IS NULL;
+		ELSIF in_the_way IS NOT NULL THEN
+			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, status, stop_reason, detail)
+				VALUES (j.name, j.run_as, trigger, due, pg_catalog.clock_timestamp(), 'skipped', 'skipped',
+					pg_catalog.jsonb_build_object('reason', 'overlap', 'run_id', in_the_way));
+			RETURN;
+		END IF;
+	END IF;
+	INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES (j.name, j.run_as, trigger, due);
+END
+$$;
+COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
+
+CREATE FUNCTION sweep._enqueue_job(j sweep.job, s sweep.job_state, at timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- A start that the scheduler sees later than this counts as missed.
+	grace constant interval := '1 min';
+	most constant int := 100;
+	problem pg_catalog.text := sweep._job_problem(j);
+	late boolean := at - s.next_start > grace;
+	due pg_catalog.timestamptz := s.next_due;
+	counted int := 0;
+BEGIN
+	IF problem IS DISTINCT FROM s.broken THEN
+		UPDATE sweep.job_state AS t SET broken = problem WHERE t.job = j.name;
+		IF problem IS NOT NULL THEN
+			RAISE WARNING 'job "%" is broken: %', j.name, problem;
+		END IF;
+	END IF;
+	IF problem IS NULL AND due IS NOT NULL THEN
+		IF j.catch_up = 'all' THEN
+			WHILE due <= at AND counted < most LOOP
+				PERFORM sweep._insert_scheduled(j, due, CASE WHEN at - due > grace THEN 'catch_up' ELSE 'schedule' END, counted > 0);
+				due := sweep._next_run(j.schedule, j.timezone, due, j.name);
+				counted := counted + 1;
+			END LOOP;
+		ELSIF j.catch_up = 'once' OR NOT late THEN
+			PERFORM sweep._insert_scheduled(j, due, CASE WHEN late THEN 'catch_up' ELSE 'schedule' END, false);
+		END IF;
+	END IF;
+	PERFORM sweep._reschedule(j.name, at);
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_job(sweep.job, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
+
+-- The scheduler decides about many jobs at a time. What their owners have written is none of its business.
+CREATE FUNCTION sweep._job_frame(name text) RETURNS sweep.job
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	j sweep.job;
+BEGIN
+	-- A variable takes large values as they are stored, elsewhere; here they are dropped before anybody reads them.
+	SELECT * INTO j FROM sweep.job t WHERE t.name = _job_frame.name;
+	j.batch_sql := NULL;
+	j.args := '{}';
+	j.children := NULL;
+	j.description := NULL;
+	RETURN j;
+END
+$$;
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, children, description';
+
+CREATE FUNCTION sweep._enqueue_due(at timestamptz) RETURNS int
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	due pg_catalog.record;
+	state sweep.job_state;
+	counted int := 0;
+BEGIN
+	FOR due IN SELECT s.job FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+			WHERE s.next_start <= at AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
+				AND NOT EXISTS (SELECT FROM sweep.control) ORDER BY s.next_start LIMIT 1000 FOR UPDATE OF s SKIP LOCKED LOOP
+		-- One job that cannot be scheduled must not keep the others from it.
+		BEGIN
+			SELECT * INTO state FROM sweep.job_state s WHERE s.job = due.job;
+			state.kept_cursor := NULL;
+			PERFORM sweep._enqueue_job(sweep._job_frame(due.job), state, at);
+			counted := counted + 1;
+		EXCEPTION WHEN lock_not_available THEN
+			-- Of a table, not of this job.
+			RAISE;
+		WHEN OTHERS THEN
+			RAISE WARNING 'job "%" could not be scheduled: %', due.job, SQLERRM;
+			UPDATE sweep.job_state AS t SET broken = SQLERRM, next_start = at + interval '1 min' WHERE t.job = due.job;
+		END;
+	END LOOP;
+	RETURN counted;
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_due(timestamptz) IS 'queues a run for every job that is due at the moment; returns how many jobs were';
+
+CREATE FUNCTION sweep._enqueue_reboot() RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	due pg_catalog.record;
+	seen int := 0;
+	counted int := 0;
+BEGIN
+	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND j.enabled AND s.paused_at IS NULL
+			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control);
+	FOR due IN SELECT j.name FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
+				AND j.enabled AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
+				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
+		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
+		PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false);
+		counted := counted + 1;
+	END LOOP;
+	RETURN counted >= seen;
+END
+$$;
+COMMENT ON FUNCTION sweep._enqueue_reboot() IS 'queues the @reboot jobs, once per start of the server; false when somebody has locked some of them';

@@ -1,0 +1,60 @@
+/*
+ * quota.h
+ *		How much of what all share one role or one database may use.
+ */
+#ifndef SWEEP_QUOTA_H
+#define SWEEP_QUOTA_H
+
+/* What keeps somebody from using more. */
+typedef enum SweepRefusal
+{
+	REFUSED_NOT,
+	REFUSED_ROLE,				/* the role has its share */
+	REFUSED_DATABASE,			/* the database has its share */
+	REFUSED_ALL,				/* everything is in use */
+	REFUSED_PROCESSES,			/* max_worker_processes are in use */
+} SweepRefusal;
+
+/* How much of a capacity is in use. */
+typedef struct SweepUse
+{
+	int			of_role;
+	int			of_database;
+	int			all;
+} SweepUse;
+
+/* Shares of a capacity, at least 1. */
+extern int	sweep_quota_of_role(int capacity);
+extern int	sweep_quota_of_database(int capacity);
+
+/* Superusers and members of sweep_admin have no share of a role: theirs is everything. In a transaction. */
+extern bool sweep_quota_is_unlimited(Oid role);
+
+/* The same of the role that was last asked about, false of others; needs no transaction, looks nothing up. */
+extern bool sweep_quota_is_known_unlimited(Oid role);
+
+/* Whether one more is refused, and why: the narrowest limit that is reached. */
+extern SweepRefusal sweep_quota_check(const SweepUse *use, int capacity, bool unlimited);
+
+/* How many more there may be. */
+extern int	sweep_quota_room(const SweepUse *use, int capacity, bool unlimited);
+
+/* What is shared, for messages: "runs" that wait, how many there may be, and what says so. */
+typedef struct SweepCapacity
+{
+	const char *what;
+	int			count;
+	const char *setting;
+	const char *advice;			/* what to do else than to raise a setting */
+} SweepCapacity;
+
+/*
+ * One line in the log when they begin to wait, for what they wait is another thing, or no longer wait. The
+ * role is the one that was refused.
+ */
+extern void sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepRefusal before, const char *role_name);
+
+/* The setting to change; that of the capacity is given. NULL when nothing was refused. */
+extern const char *sweep_quota_setting(SweepRefusal refusal, const char *capacity);
+
+#endif							/* SWEEP_QUOTA_H */

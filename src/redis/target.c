@@ -1,0 +1,216 @@
+/*
+ * target.c
+ *		Where Redis is and how to log in there.
+ *
+ * Called by connection.c before it connects. The password is in a file, because settings are shown and
+ * logged in more ways than one can close. The file is opened once and examined by its descriptor, so what
+ * is read is what was examined; and without blocking, should it be a pipe. The rules for it and for the key
+ * are those that PostgreSQL has for its own key.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "storage/fd.h"
+#include "utils/guc.h"
+
+#include "failure.h"
+#include "target.h"
+
+/* Who else may read a file. */
+typedef enum Access
+{
+	FOR_ANYBODY,				/* a certificate */
+	FOR_THE_SERVER,				/* a secret */
+} Access;
+
+static bool read_where(SweepRedisTarget *target);
+static bool read_password(SweepRedisTarget *target);
+static bool take_password(SweepRedisTarget *target, const char *path, ssize_t size);
+static bool read_tls(SweepRedisTarget *target);
+static bool examine(const char *setting, const char *path, Access access);
+static int	open_file(const char *setting, const char *path, Access access);
+static bool refuse_file(const char *setting, const char *path, const char *reason, const char *hint);
+static void copy_setting(char *place, const char *name);
+
+#define PASSWORD_FILE "pg_sweep.redis_password_file"
+
+static const char password_hint[] = "The file must have the password in one line, and nothing else.";
+
+bool
+sweep_redis_target_read(SweepRedisTarget *target)
+{
+	return read_where(target) && read_tls(target) && read_password(target);
+}
+
+static bool
+read_where(SweepRedisTarget *target)
+{
+	const char *text = GetConfigOption("pg_sweep.redis_url", true, false);
+	const char *timeout = GetConfigOption("pg_sweep.redis_timeout", true, false);
+	const char *error;
+
+	if (text == NULL || text[0] == '\0')
+	{
+		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
+								"Set it to where Redis is, redis://host:port/db, and reload the configuration.",
+								"pg_sweep.redis_url is not set");
+		return false;
+	}
+	error = sweep_redis_url_parse(text, &target->url);
+	if (error != NULL)
+	{
+		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, error, NULL, "pg_sweep.redis_url cannot be read");
+		return false;
+	}
+	target->timeout_ms = timeout ? (int) strtol(timeout, NULL, 10) : 0;
+	if (target->url.path[0])
+		snprintf(target->place, sizeof(target->place), "\"%s\"", target->url.path);
+	else
+		snprintf(target->place, sizeof(target->place), "\"%s\", port %d", target->url.host, target->url.port);
+	return true;
+}
+
+static bool
+read_password(SweepRedisTarget *target)
+{
+	char		path[MAXPGPATH];
+	ssize_t		size = 0;
+	ssize_t		got;
+	int			error;
+	int			fd;
+
+	copy_setting(target->user, "pg_sweep.redis_user");
+	copy_setting(path, PASSWORD_FILE);
+	if (path[0] == '\0')
+	{
+		if (target->user[0] == '\0')
+			return true;
+		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
+								"Set " PASSWORD_FILE " to a file with the password, and reload the configuration.",
+								"pg_sweep.redis_user is set, but " PASSWORD_FILE " is not");
+		return false;
+	}
+	fd = open_file(PASSWORD_FILE, path, FOR_THE_SERVER);
+	if (fd < 0)
+		return false;
+	do
+	{
+		got = read(fd, target->password + size, sizeof(target->password) - (size_t) size);
+		if (got > 0)
+			size += got;
+	} while ((got > 0 && size < (ssize_t) sizeof(target->password)) || (got < 0 && errno == EINTR));
+	error = errno;
+	(void) close(fd);
+	if (got < 0)
+		return refuse_file(PASSWORD_FILE, path, strerror(error), NULL);
+	if (take_password(target, path, size))
+		return true;
+	explicit_bzero(target->password, sizeof(target->password));
+	return false;
+}
+
+/* Of what has been read only the end of the line is not the password. */
+static bool
+take_password(SweepRedisTarget *target, const char *path, ssize_t size)
+{
+	char	   *password = target->password;
+
+	if (size > SWEEP_REDIS_MAX_PASSWORD)
+		return refuse_file(PASSWORD_FILE, path, "it is longer than 4096 bytes", password_hint);
+	if (size > 0 && password[size - 1] == '\n')
+		size--;
+	if (size > 0 && password[size - 1] == '\r')
+		size--;
+	password[size] = '\0';
+	if (size == 0)
+		return refuse_file(PASSWORD_FILE, path, "it is empty", password_hint);
+	if (strlen(password) != (size_t) size)
+		return refuse_file(PASSWORD_FILE, path, "it has a zero byte", password_hint);
+	if (strchr(password, '\n') != NULL)
+		return refuse_file(PASSWORD_FILE, path, "it has more than one line", password_hint);
+	return true;
+}
+
+/* OpenSSL reads the files itself, but says little about why it cannot. */
+static bool
+read_tls(SweepRedisTarget *target)
+{
+	if (!target->url.tls)
+		return true;
+	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
+	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
+	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
+	if ((target->cert_file[0] == '\0') != (target->key_file[0] == '\0'))
+	{
+		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, "Set both, or neither.",
+								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
+		return false;
+	}
+	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, FOR_ANYBODY) &&
+		examine("pg_sweep.redis_tls_cert_file", target->cert_file, FOR_ANYBODY) &&
+		examine("pg_sweep.redis_tls_key_file", target->key_file, FOR_THE_SERVER);
+}
+
+static bool
+examine(const char *setting, const char *path, Access access)
+{
+	int			fd;
+
+	if (path[0] == '\0')
+		return true;
+	fd = open_file(setting, path, access);
+	if (fd >= 0)
+		(void) close(fd);
+	return fd >= 0;
+}
+
+/* Its descriptor, or -1. Nothing between open and close raises. */
+static int
+open_file(const char *setting, const char *path, Access access)
+{
+	int			fd = BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | PG_BINARY);
+	const char *reason = NULL;
+	const char *hint = NULL;
+	struct stat file;
+
+	if (fd < 0 || fstat(fd, &file) != 0)
+		reason = strerror(errno);
+	else if (!S_ISREG(file.st_mode))
+		reason = "it is not a regular file";
+	else if (access == FOR_THE_SERVER && file.st_uid != geteuid() && file.st_uid != 0)
+	{
+		reason = "it belongs to somebody else";
+		hint = "It must belong to the user of the server, or to root.";
+	}
+	else if (access == FOR_THE_SERVER && (file.st_mode & (file.st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
+	{
+		reason = "others have access to it";
+		hint = "Its permissions must be 0600 or less, or 0640 or less where it belongs to root.";
+	}
+	if (reason == NULL)
+		return fd;
+	if (hint == NULL)
+		hint = "It must be a file that the user of the server can read.";
+	(void) refuse_file(setting, path, reason, hint);
+	if (fd >= 0)
+		(void) close(fd);
+	return -1;
+}
+
+static bool
+refuse_file(const char *setting, const char *path, const char *reason, const char *hint)
+{
+	(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, hint, "could not use %s \"%.300s\": %s", setting, path, reason);
+	return false;
+}
+
+static void
+copy_setting(char *place, const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	strlcpy(place, value ? value : "", MAXPGPATH);
+}

@@ -1,0 +1,28 @@
+/*
+ * role.h
+ *		Who may act for a role, and who could become it.
+ */
+#ifndef SWEEP_ROLE_H
+#define SWEEP_ROLE_H
+
+#include "postgres.h"
+
+/* The role of that name; InvalidOid when there is none. */
+extern Oid	sweep_role_find(const char *name);
+
+/*
+ * Whether a role has the rights of another one, or is it: who owns a job or a queue, sees it, is sweep_admin.
+ * Nobody has those of a role that does not exist.
+ */
+extern bool sweep_role_acts_for(Oid member, Oid role);
+
+/* The same, by name. */
+extern bool sweep_role_is(Oid member, const char *name);
+
+/* Whether a role sees the jobs and runs of all. */
+extern bool sweep_role_sees_all(Oid member);
+
+/* Whether a role could SET ROLE to another one, or is it: what runs as a role is chosen by these. */
+extern bool sweep_role_can_become(Oid member, Oid role);
+
+#endif							/* SWEEP_ROLE_H */

@@ -1,0 +1,1 @@
+-- A database as README.md finds it: without anything.
