@@ -128,7 +128,8 @@ sub kill_often
 		is_deeply(\%seen, { same => $times }, "$name killed $times times, batches on " . ($table eq 'one' ? 'one worker' : 'both') . ': deleted, handed on and counted are the same');
 		my $run = $coordinator->safe_psql('postgres', "SELECT sweep.start('$table')");
 		$coordinator->poll_query_until('postgres', "SELECT batches >= 3 FROM sweep.running WHERE run_id = $run");
-		$coordinator->safe_psql('postgres', "SELECT sweep.cancel($run); CALL sweep.wait($run)");
+		$coordinator->safe_psql('postgres', "SELECT sweep.cancel($run)");
+		$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run") or die 'the run did not end';
 	}
 }
 
