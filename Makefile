@@ -7,127 +7,54 @@ MODULE_big = pg_sweep
 SWEEP_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pg_sweep.control)
 PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
 
-# Lower layers first; test/bin/check-lint has the rule and checks it.
-SOURCES = \
-	src/cron_field.c \
-	src/cron_next.c \
-	src/cron.c \
-	src/loop.c \
-	src/bisect.c \
-	src/redis_url.c \
-	src/detail.c \
-	src/settings.c \
-	src/role.c \
-	src/quota.c \
-	src/primary.c \
-	src/shared.c \
-	src/queue_memory.c \
-	src/queue_holder.c \
-	src/queue_shared.c \
-	src/queue_count.c \
-	src/queue_hold.c \
-	src/queue_forget.c \
-	src/consumer_shared.c \
-	src/statements.c \
-	src/door.c \
-	src/elsewhere.c \
-	src/sql.c \
-	src/schedule.c \
-	src/lease.c \
-	src/bucket.c \
-	src/worker.c \
-	src/turns.c \
-	src/function.c \
-	src/step.c \
-	src/run_row.c \
-	src/consumer_note.c \
-	src/caller.c \
-	src/queue_books.c \
-	src/queue_table.c \
-	src/queue_search.c \
-	src/queue_insert.c \
-	src/queue_key.c \
-	src/queue_send.c \
-	src/queue_claim.c \
-	src/queue_done.c \
-	src/queue_end.c \
-	src/queue_watch.c \
-	src/report.c \
-	src/guard.c \
-	src/unit.c \
-	src/share.c \
-	src/dispatch.c \
-	src/failure.c \
-	src/items.c \
-	src/gitlab_build.c \
-	src/definition.c \
-	src/run_args.c \
-	src/run.c \
-	src/call.c \
-	src/preview.c \
-	src/runner.c \
-	src/queue_wait.c \
-	src/consumer_turn.c \
-	src/consumer.c \
-	src/notifier.c \
-	src/consumer_pool.c \
-	src/watchdog.c \
-	src/scheduler.c \
-	src/launcher.c \
-	src/utility.c \
-	src/pg_sweep.c
+# The rooms of the house, lower ones first: a file uses its own room and those before it
+# (test/bin/check-rooms). A file that is in a room is built.
+ROOMS = pure cron base queue bucket engine api process
+SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) gitlab/build.c src/pg_sweep.c
 OBJS = $(SOURCES:.c=.o)
 
 # Everything that talks to Redis is a module of its own, loaded when a job needs
 # it; WITH_REDIS=no builds and installs without. TLS needs the headers of OpenSSL.
 WITH_REDIS ?= yes
 REDIS_MODULE = pg_sweep_redis
-REDIS_SOURCES = \
-	src/redis/reply_class.c \
-	src/redis/failure.c \
-	src/redis/target.c \
-	src/redis/tls.c \
-	src/redis/socket.c \
-	src/redis/connection.c \
-	src/redis/bucket_store.c \
-	src/redis/pg_sweep_redis.c
+REDIS_SOURCES = $(sort $(wildcard src/redis/*.c))
 # the one file that is in both modules
-REDIS_OBJS = $(REDIS_SOURCES:.c=.o) src/redis_url.o
+REDIS_OBJS = $(REDIS_SOURCES:.c=.o) src/pure/redis_url.o
 
 # The install script is these parts, in the order in which they depend on each
 # other.
 INSTALL_PARTS = \
-	src/install/types.sql \
-	src/install/schedule.sql \
-	src/install/job.sql \
-	src/install/job_check.sql \
-	src/install/job_api.sql \
-	src/install/run.sql \
-	src/install/run_due.sql \
-	src/install/run_end.sql \
-	src/install/bucket.sql \
-	src/install/quarantine.sql \
-	src/install/queue.sql \
-	src/install/queue_admin.sql \
-	src/install/queue_message.sql \
-	src/install/queue_wait.sql \
-	src/install/consumer.sql \
-	src/install/once.sql \
-	src/install/monitor.sql \
-	src/install/feature.sql \
-	src/install/gitlab/check_args.sql \
-	src/install/gitlab/environments_auto_stop.sql \
-	src/install/gitlab/ci_stuck_builds.sql \
-	src/install/gitlab/ci_runners_stale_machines_cleanup.sql \
-	src/install/gitlab/batched_git_ref_updates_cleanup_scheduler.sql \
-	src/install/gitlab/artifact_lists.sql \
-	src/install/gitlab/ci_bulk_delete_job_artifacts.sql \
-	src/install/gitlab/install.sql \
-	src/install/privileges.sql
+	src/base/types.sql \
+	src/api/schedule.sql \
+	src/api/job.sql \
+	src/api/job_check.sql \
+	src/api/job_api.sql \
+	src/engine/run.sql \
+	src/engine/run_due.sql \
+	src/engine/run_end.sql \
+	src/bucket/bucket.sql \
+	src/engine/quarantine.sql \
+	src/queue/queue.sql \
+	src/queue/admin.sql \
+	src/queue/message.sql \
+	src/queue/wait.sql \
+	src/process/consumer.sql \
+	src/queue/once.sql \
+	src/api/monitor.sql \
+	gitlab/feature.sql \
+	gitlab/check_args.sql \
+	gitlab/environments_auto_stop.sql \
+	gitlab/ci_stuck_builds.sql \
+	gitlab/ci_runners_stale_machines_cleanup.sql \
+	gitlab/batched_git_ref_updates_cleanup_scheduler.sql \
+	gitlab/artifact_lists.sql \
+	gitlab/ci_bulk_delete_job_artifacts.sql \
+	gitlab/install.sql \
+	src/api/privileges.sql
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
 DATA_built = $(INSTALL_SCRIPT_FILE)
 
-PG_CPPFLAGS = -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
+PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
 # WERROR=yes (make check sets it) turns warnings into errors, and traps where a
 # function is given NULL that must not be, as memcpy even for nothing.
@@ -270,7 +197,7 @@ uninstall-redis:
 endif
 
 $(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS) Makefile pg_sweep.control
-	@echo 'cat src/install/... >$@'
+	@echo 'cat the parts of the install script >$@'
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION pg_sweep" to load this file. \quit'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
 

@@ -10,13 +10,13 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "compat.h"
-#include "consumer_shared.h"
-#include "launcher.h"
-#include "queue_shared.h"
-#include "settings.h"
-#include "shared.h"
-#include "utility.h"
+#include "api/utility.h"
+#include "base/compat.h"
+#include "base/settings.h"
+#include "base/shared.h"
+#include "process/launcher.h"
+#include "queue/consumer_shared.h"
+#include "queue/shared.h"
 
 SWEEP_MODULE_MAGIC("pg_sweep", SWEEP_VERSION);
 

@@ -22,9 +22,9 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
-#include "bucket_scripts.h"
-#include "bucket_store.h"
-#include "connection.h"
+#include "redis/bucket_scripts.h"
+#include "redis/bucket_store.h"
+#include "redis/connection.h"
 
 #define KEY_SIZE 512
 

@@ -16,9 +16,9 @@
  */
 #include "postgres.h"
 
-#include "connection.h"
-#include "socket.h"
-#include "target.h"
+#include "redis/connection.h"
+#include "redis/socket.h"
+#include "redis/target.h"
 
 #define MAX_REPLY_BYTES (1024 * 1024)
 #define MAX_REPLY_ELEMENTS 10000

@@ -5,8 +5,8 @@
 #ifndef SWEEP_REDIS_CONNECTION_H
 #define SWEEP_REDIS_CONNECTION_H
 
-#include "failure.h"
-#include "hiredis_compat.h"
+#include "redis/failure.h"
+#include "redis/hiredis_compat.h"
 
 #define SWEEP_REDIS_MOST_ARGUMENTS 16
 

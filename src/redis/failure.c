@@ -12,7 +12,7 @@
 
 #include "mb/pg_wchar.h"
 
-#include "failure.h"
+#include "redis/failure.h"
 
 #define CUT_MARK "..."
 

@@ -5,7 +5,7 @@
 #ifndef SWEEP_REDIS_FAILURE_H
 #define SWEEP_REDIS_FAILURE_H
 
-#include "reply_class.h"
+#include "redis/reply_class.h"
 
 /* What became of a command. */
 typedef enum SweepRedisOutcome

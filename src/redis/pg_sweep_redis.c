@@ -9,6 +9,6 @@
 
 #include "fmgr.h"
 
-#include "../compat.h"
+#include "base/compat.h"
 
 SWEEP_MODULE_MAGIC("pg_sweep_redis", SWEEP_VERSION);

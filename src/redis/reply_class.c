@@ -6,7 +6,7 @@
  * as "ERR Error running script ...: -OOM ..."; so behind ERR the codes are looked for in the whole text.
  * What is not in the table concerns what was sent.
  */
-#include "reply_class.h"
+#include "redis/reply_class.h"
 
 #include <stdbool.h>
 #include <stddef.h>

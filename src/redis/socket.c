@@ -27,9 +27,9 @@
 #include "storage/fd.h"
 #include "storage/latch.h"
 
-#include "../compat.h"
-#include "socket.h"
-#include "tls.h"
+#include "base/compat.h"
+#include "redis/socket.h"
+#include "redis/tls.h"
 
 /* The longest time without a question whether to stop. */
 #define SLICE_US INT64CONST(150000)

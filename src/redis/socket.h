@@ -5,7 +5,7 @@
 #ifndef SWEEP_REDIS_SOCKET_H
 #define SWEEP_REDIS_SOCKET_H
 
-#include "target.h"
+#include "redis/target.h"
 
 /* What became of an attempt to talk. */
 typedef enum SweepRedisProgress

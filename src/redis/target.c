@@ -16,8 +16,8 @@
 #include "storage/fd.h"
 #include "utils/guc.h"
 
-#include "failure.h"
-#include "target.h"
+#include "redis/failure.h"
+#include "redis/target.h"
 
 /* Who else may read a file. */
 typedef enum Access

@@ -5,7 +5,7 @@
 #ifndef SWEEP_REDIS_TARGET_H
 #define SWEEP_REDIS_TARGET_H
 
-#include "../redis_url.h"
+#include "pure/redis_url.h"
 
 /* Longer ones exist: tokens of clouds have up to 2 kB. */
 #define SWEEP_REDIS_MAX_PASSWORD 4096

@@ -14,7 +14,7 @@
 
 #include "storage/latch.h"
 
-#include "tls.h"
+#include "redis/tls.h"
 
 #ifdef SWEEP_REDIS_TLS
 

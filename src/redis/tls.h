@@ -8,7 +8,7 @@
 #ifndef SWEEP_REDIS_TLS_H
 #define SWEEP_REDIS_TLS_H
 
-#include "target.h"
+#include "redis/target.h"
 
 /* Prepares TLS on a connected socket: NULL, or the reason why it cannot be. */
 extern const char *sweep_redis_tls_begin(const SweepRedisTarget *target, int fd);

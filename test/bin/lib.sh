@@ -19,7 +19,7 @@
 # by its own pg_ctl on its own data directory, never by name.
 #
 #	$sweep_top                     the checkout, and the current directory from now on
-#	$sweep_pure                    the names of the pure C files of src/
+#	$sweep_pure                    the files of pure C, which know no server
 #	sweep_say TEXT, sweep_die TEXT a line on stderr; and exit 1
 #	sweep_as_server_user CMD ...   as postgres when root, else as we are
 #	sweep_bindir                   prints the directory of the binaries: the private ones once there are any
@@ -37,9 +37,9 @@ cd "$sweep_top" || exit
 sweep_root=$sweep_top/tmp_install
 sweep_port=${SWEEP_PORT:-65432}
 sweep_server_user=postgres
-# layer 0: C without a server, what the unit tests are linked with
+# what the unit tests are linked with
 # shellcheck disable=SC2034 # for those who source this
-sweep_pure='cron cron_field cron_next loop bisect redis_url redis/reply_class'
+sweep_pure=$(echo "$sweep_top"/src/pure/*.c "$sweep_top"/src/cron/*.c "$sweep_top"/src/redis/reply_class.c)
 # absolute, because the private server in PATH brings a pg_config of its own
 PG_CONFIG=$(command -v "${PG_CONFIG:-pg_config}" || echo "${PG_CONFIG:-pg_config}")
 export PG_CONFIG

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdint.h>
 
-#include "bisect.h"
+#include "pure/bisect.h"
 #include "check.h"
 
 #define MOST_ITEMS 1000

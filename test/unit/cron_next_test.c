@@ -6,7 +6,7 @@
  * local times with their offsets. Between runs nothing else may be due.
  */
 #include "check.h"
-#include "cron.h"
+#include "cron/cron.h"
 #include "zone.h"
 
 #define BERLIN "Europe/Berlin"

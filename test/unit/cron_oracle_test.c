@@ -9,7 +9,7 @@
  * fixed, so a failure comes again.
  */
 #include "check.h"
-#include "cron.h"
+#include "cron/cron.h"
 #include "zone.h"
 
 #define WINDOW_DAYS 24

@@ -3,7 +3,7 @@
  *	  What each form of a schedule means, and the error of each wrong one.
  */
 #include "check.h"
-#include "cron.h"
+#include "cron/cron.h"
 
 #define BIT(n) (UINT64_C(1) << (n))
 #define ALL60 ((UINT64_C(1) << 60) - 1)

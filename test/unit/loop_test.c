@@ -3,7 +3,7 @@
  *	  When a run stops: each reason, their order, boundaries, overflow.
  */
 #include "check.h"
-#include "loop.h"
+#include "pure/loop.h"
 
 /* A batch that is committed as a whole, as run.c counts it. */
 static SweepStopReason

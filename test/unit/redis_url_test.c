@@ -3,7 +3,7 @@
  *	  What is a URL of Redis, what is none, and that none has a password.
  */
 #include "check.h"
-#include "redis_url.h"
+#include "pure/redis_url.h"
 
 static SweepRedisUrl
 accept(const char *text)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cron.h"
+#include "cron/cron.h"
 
 /* Makes a zone the current one of libc. The name is kept, not copied. */
 static inline void

@@ -1,0 +1,346 @@
+/*
+ * call.c
+ *		CALL sweep.run and CALL sweep.wait: what a session does itself.
+ *
+ * A run in a session is the same as one in a worker, with the same row in sweep.run; only the
+ * transactions are ended through SPI. It shows its progress in a slot of shared memory when there is
+ * shared memory and a free slot; else the slot is a variable of this process.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/timestamp.h"
+
+#include "base/lease.h"
+#include "base/primary.h"
+#include "base/procedure.h"
+#include "base/shared.h"
+#include "base/sql.h"
+#include "engine/definition.h"
+#include "engine/report.h"
+#include "engine/run.h"
+#include "engine/run_args.h"
+#include "engine/share.h"
+
+/* A wait looks at the run at least this often, whoever wakes it or not. */
+#define WAIT_STEP_MS 1000
+
+typedef struct CallRequest
+{
+	SweepRun   *run;
+	text	   *name;
+	Jsonb	   *args;
+	int64		expected_rows;
+	bool		unlimited;		/* the role has no share of the slots of sessions */
+} CallRequest;
+
+typedef struct WaitRequest
+{
+	int64		run_id;
+	bool		ended;
+	char	   *job;
+	char	   *status;
+	char	   *stop_reason;
+	char	   *error;
+	int64		batches;
+	int64		rows;
+	int64		decisive;		/* the run that says so: a share of it, or itself */
+	char	   *reason;			/* for which it was skipped */
+	MemoryContext context;
+} WaitRequest;
+
+static void prepare_work(void *arg);
+static SweepSlot *claim_slot(const CallRequest *request);
+static void release_slot(int code, Datum arg);
+static void archive_work(void *arg);
+static void report_outcome(SweepRun *run);
+static void look_work(void *arg);
+static void outcome_work(void *arg);
+static void wait_for_change(long timeout_ms);
+static void report_wait(const WaitRequest *request);
+static void raise_outcome(const WaitRequest *request);
+
+/* The shared slot of the run in progress in this session. */
+static SweepSlot *session_slot = NULL;
+static SweepSlot local_slot;
+
+PG_FUNCTION_INFO_V1(sweep_run_call);
+PG_FUNCTION_INFO_V1(sweep_run_wait);
+
+/* SQL: sweep.run(name text, args jsonb) */
+Datum
+sweep_run_call(PG_FUNCTION_ARGS)
+{
+	CallRequest request = {0};
+	ErrorData  *error = NULL;
+	MemoryContext old;
+
+	sweep_primary_require("sweep.run()");
+	sweep_procedure_require_no_block(fcinfo, "sweep.run");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("name and args of sweep.run must not be null")));
+	/* What outlives the commits of the batches must live in the portal's context. */
+	old = MemoryContextSwitchTo(PortalContext);
+	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
+	request.args = PG_GETARG_JSONB_P_COPY(1);
+	MemoryContextSwitchTo(old);
+	if (session_slot != NULL)
+		release_slot(0, 0);
+
+	memset(&local_slot, 0, sizeof(local_slot));
+	pg_atomic_init_u32(&local_slot.stop_request, 0);
+	pg_atomic_init_u64(&local_slot.lease_deadline_us, 0);
+	SpinLockInit(&local_slot.mutex);
+	request.run = sweep_run_create(PortalContext, &local_slot);
+
+	sweep_sql_enter_call();
+	if (!sweep_sql_transaction(prepare_work, &request, PortalContext, &error))
+		ReThrowError(error);
+	request.run->slot = claim_slot(&request);
+	request.run->slot->live.estimated_rows = request.expected_rows;
+	sweep_run_perform(request.run);
+	if (session_slot != NULL)
+		release_slot(0, 0);
+	else if (!sweep_sql_transaction(archive_work, NULL, PortalContext, &error))
+		ereport(WARNING, (errmsg("history of runs could not be kept: %s", error->message)));
+	sweep_sql_leave_call();
+	report_outcome(request.run);
+	MemoryContextDelete(request.run->context);
+	PG_RETURN_VOID();
+}
+
+/* The row of the run, which no scheduler may start: it carries our pid and its lock is ours. */
+static void
+prepare_work(void *arg)
+{
+	CallRequest *request = arg;
+	SweepRun   *run = request->run;
+	Datum		values[] = {
+		PointerGetDatum(request->name), JsonbPGetDatum(request->args), Int32GetDatum(MyProcPid), ObjectIdGetDatum(GetUserId())
+	};
+
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_run_check_args(request->args, text_to_cstring(request->name));
+	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job \"%s\" does not exist", text_to_cstring(request->name)),
+				 errhint("The view sweep.jobs lists the jobs of this database.")));
+	sweep_definition_read(run, 1);
+	sweep_run_fix_clock(run);
+	sweep_run_check_role(run);
+	request->unlimited = sweep_quota_is_unlimited(run->run_as);
+	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
+	run->run_id = sweep_sql_int64(1);
+	request->expected_rows = sweep_sql_int64(2);
+	(void) sweep_lease_acquire_run(run->run_id);
+}
+
+static SweepSlot *
+claim_slot(const CallRequest *request)
+{
+	static bool registered = false;
+	const SweepRun *run = request->run;
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = request->unlimited, .run_id = run->run_id, .job = run->job};
+	SweepRefusal refusal;
+
+	if (!sweep_shared_exists())
+		return &local_slot;
+	/* After the locks are gone, so that whoever is woken sees that the run is lost. */
+	if (!registered)
+		on_shmem_exit(release_slot, 0);
+	registered = true;
+	session_slot = sweep_shared_claim(&claimant, &refusal);
+	return session_slot != NULL ? session_slot : &local_slot;
+}
+
+static void
+release_slot(int code, Datum arg)
+{
+	SweepSlot  *slot = session_slot;
+
+	session_slot = NULL;
+	if (slot != NULL)
+		sweep_shared_release(slot, true);
+}
+
+static void
+archive_work(void *arg)
+{
+	if (sweep_sql_open_gate())
+	{
+		Datum		age_out = BoolGetDatum(true);
+
+		(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
+	}
+}
+
+static void
+report_outcome(SweepRun *run)
+{
+	const char *reason = sweep_loop_stop_name(run->reason);
+
+	if (run->reason == SWEEP_STOP_SKIPPED && run->share != NULL && run->lease_holder == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("job \"%s\" was skipped: %s", run->job,
+						run->share->request.buckets == 1 ? "its only bucket is not free" :
+						psprintf("none of its %d buckets is free", run->share->request.buckets)),
+				 errhint("The runs that have them go on; see sweep.buckets.")));
+	if (run->reason == SWEEP_STOP_SKIPPED)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("job \"%s\" was skipped: its lease \"%s\" is held", run->job, run->lease_key),
+				 run->lease_holder ? errdetail("Process %s holds it.", run->lease_holder) : 0,
+				 errhint("sweep.start() runs it in the background when its turn has come; lock_retries has this call try for longer.")));
+	if (run->error != NULL)
+		ereport(ERROR,
+				(errcode(run->error->sqlerrcode),
+				 errmsg("run %lld of job \"%s\" failed: %s", (long long) run->run_id, run->job, run->error->message),
+				 run->error->detail ? errdetail("%s", run->error->detail) : 0,
+				 run->error->hint ? errhint("%s", run->error->hint) : 0,
+				 run->error->context ? errcontext("%s", run->error->context) : 0));
+	if (run->reason == SWEEP_STOP_CANCELLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" was cancelled after %s, %s", (long long) run->run_id,
+						run->job, sweep_report_batches(run->state.loop.batches), sweep_report_rows(run->state.loop.rows))));
+	ereport(NOTICE,
+			(errmsg("job \"%s\" run %lld: %s in %s, %s", run->job, (long long) run->run_id,
+					sweep_report_rows(run->state.loop.rows), sweep_report_batches(run->state.loop.batches), reason)));
+}
+
+/* SQL: sweep.wait(run_id bigint, timeout interval) */
+Datum
+sweep_run_wait(PG_FUNCTION_ARGS)
+{
+	WaitRequest request = {0};
+	ErrorData  *error = NULL;
+	int64		deadline_us;
+
+	sweep_procedure_require_no_block(fcinfo, "sweep.wait");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("run_id and timeout of sweep.wait must not be null")));
+	request.run_id = PG_GETARG_INT64(0);
+	request.context = PortalContext;
+	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
+
+	sweep_sql_enter_call();
+	sweep_sql_end_transaction();
+	for (;;)
+	{
+		int64		left_us;
+
+		if (!sweep_sql_transaction(look_work, &request, PortalContext, &error))
+			ReThrowError(error);
+		left_us = deadline_us - sweep_monotonic_us();
+		if (request.ended || left_us <= 0)
+			break;
+		wait_for_change((long) Min(left_us / 1000 + 1, WAIT_STEP_MS));
+	}
+	ConditionVariableCancelSleep();
+	sweep_sql_leave_call();
+	report_wait(&request);
+	PG_RETURN_VOID();
+}
+
+static void
+look_work(void *arg)
+{
+	WaitRequest *request = arg;
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id)};
+
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_sql_hide_context(outcome_work, values);
+	request->ended = sweep_sql_bool(7);
+	request->job = sweep_sql_text(1, request->context);
+	request->status = sweep_sql_text(2, request->context);
+	request->stop_reason = sweep_sql_text(3, request->context);
+	request->batches = sweep_sql_int64(4);
+	request->rows = sweep_sql_int64(5);
+	request->error = sweep_sql_text(6, request->context);
+	request->decisive = sweep_sql_int64(8);
+	request->reason = sweep_sql_text(9, request->context);
+}
+
+static void
+outcome_work(void *arg)
+{
+	(void) sweep_sql_execute(SWEEP_SQL_RUN_OUTCOME, arg, NULL);
+}
+
+static void
+wait_for_change(long timeout_ms)
+{
+	if (sweep_shared_exists())
+		(void) ConditionVariableTimedSleep(&sweep_shared()->changed, timeout_ms, sweep_wait_event());
+	else
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+static void
+report_wait(const WaitRequest *request)
+{
+	if (!request->ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" has not ended in time", (long long) request->run_id, request->job),
+				 errdetail("It is %s: %s, %s so far.", request->status, sweep_report_batches(request->batches),
+						   sweep_report_rows(request->rows)),
+				 errhint("It goes on; wait again, or stop it with sweep.cancel().")));
+	if (strcmp(request->status, "succeeded") != 0)
+		raise_outcome(request);
+	ereport(NOTICE,
+			(errmsg("job \"%s\" run %lld: %s in %s, %s", request->job, (long long) request->run_id,
+					sweep_report_rows(request->rows), sweep_report_batches(request->batches), request->stop_reason)));
+}
+
+/* Whoever waits for a run wants what it does: anything but that is an error. */
+static void
+raise_outcome(const WaitRequest *request)
+{
+	bool		share = request->decisive != request->run_id;
+
+	if (strcmp(request->status, "skipped") == 0)
+	{
+		bool		lease = request->reason != NULL && strcmp(request->reason, "lease_held") == 0;
+		bool		bucket = request->reason != NULL && strcmp(request->reason, "no_bucket") == 0;
+
+		ereport(ERROR,
+				(errcode(lease ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
+				 errmsg("run %lld of job \"%s\" was skipped: %s", (long long) request->run_id, request->job,
+						lease ? "its lease was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
+				 errhint("The detail of its row in sweep.run says by whom; sweep.start() runs the job when its turn has come.")));
+	}
+	if (strcmp(request->status, "cancelled") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("run %lld of job \"%s\" was cancelled", (long long) request->decisive, request->job),
+				 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
+				 errhint("What was committed before stays: see sweep.run.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->decisive, request->job,
+					strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
+					request->error ? request->error : "its process ended"),
+			 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
+			 errhint("What was committed before stays: see sweep.run. With max_attempts a job is tried again by itself.")));
+}

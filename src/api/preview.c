@@ -1,0 +1,418 @@
+/*
+ * preview.c
+ *		sweep.preview: one batch of a job, rolled back, with the plans of its statements.
+ *
+ * The call of a step has no plan, so the statements inside of it are caught as they end, by executor hooks
+ * that are installed by the first preview of a process and idle otherwise.
+ *
+ * A statement is known by its text. Those of the job have their whole plan, in the order in which they were
+ * first executed; of one that was executed more than once it is the plan of the slowest. What triggers and
+ * foreign keys execute is told in one line for each: of a batch of 1000 rows there may be thousands.
+ */
+#include "postgres.h"
+
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/scansup.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/primary.h"
+#include "base/sql.h"
+#include "engine/definition.h"
+#include "engine/items.h"
+#include "engine/run.h"
+#include "engine/run_args.h"
+#include "pure/loop.h"
+
+/* Statements with different texts; more are counted only. */
+#define MOST_OF_EACH 50			/* statements of the job, and of others */
+
+/* Of the text of a statement that has one line. */
+#define MOST_LINE_BYTES 240
+
+typedef struct Statement
+{
+	char	   *text;
+	bool		nested;			/* of a trigger, a foreign key or a function with the rights of another role */
+	int64		calls;			/* that came to their end */
+	double		total_ms;
+	double		slowest_ms;
+	char	   *plan;			/* of the slowest; NULL when nested */
+} Statement;
+
+typedef struct Preview
+{
+	SweepRun   *run;
+	Jsonb	   *cursor;
+	int64		rows;
+	bool		drained;
+	MemoryContext context;
+	int			trigger_depth;	/* where sweep.preview was called */
+	List	   *statements;
+	int			count[2];		/* of the statements that are not nested, and of those that are */
+	int			left_out;		/* executions of further ones */
+} Preview;
+
+/* The preview whose statements are being caught; NULL = none. */
+static Preview *catching = NULL;
+static ExecutorStart_hook_type previous_start_hook = NULL;
+static ExecutorEnd_hook_type previous_end_hook = NULL;
+
+static void install_hooks(void);
+static void catch_start(QueryDesc *query, int flags);
+static void catch_end(QueryDesc *query);
+static int	trigger_depth(void);
+static Statement *find_statement(Preview *preview, QueryDesc *query);
+static char *role_text(void);
+static char *statement_text(QueryDesc *query, bool nested);
+static char *explain(QueryDesc *query);
+static void read_work(void *arg);
+static void step_work(void *arg);
+static char *preview_plan(const Preview *preview);
+static char *preview_notes(const Preview *preview, const char *plan);
+
+PG_FUNCTION_INFO_V1(sweep_preview);
+
+/* SQL: sweep.preview(name text, args jsonb, OUT rows, OUT cursor, OUT plan, OUT notes) */
+Datum
+sweep_preview(PG_FUNCTION_ARGS)
+{
+	Preview		preview = {.context = CurrentMemoryContext};
+	SweepSlot	slot;
+	TupleDesc	desc;
+	Datum		values[4];
+	bool		nulls[4] = {0};
+	Datum		request[2];
+	void	   *arguments[2] = {&preview, request};
+	ErrorData  *error;
+	char	   *plan;
+
+	sweep_primary_require("sweep.preview()");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("name and args of sweep.preview must not be null")));
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	memset(&slot, 0, sizeof(slot));
+	preview.run = sweep_run_create(CurrentMemoryContext, &slot);
+	preview.trigger_depth = trigger_depth();
+	request[0] = PG_GETARG_DATUM(0);
+	request[1] = JsonbPGetDatum(PG_GETARG_JSONB_P(1));
+	error = sweep_sql_rehearse(read_work, arguments);
+	if (error != NULL)
+		ReThrowError(error);
+	sweep_run_check_role(preview.run);
+	install_hooks();
+	error = sweep_sql_rehearse(step_work, &preview);
+	catching = NULL;
+	sweep_step_free(preview.run->step);
+	sweep_step_free(preview.run->pick);
+	if (error != NULL)
+		ReThrowError(error);
+
+	values[0] = Int64GetDatum(preview.rows);
+	values[1] = preview.cursor ? JsonbPGetDatum(preview.cursor) : (Datum) 0;
+	nulls[1] = preview.cursor == NULL;
+	plan = preview_plan(&preview);
+	values[2] = CStringGetTextDatum(plan);
+	values[3] = CStringGetTextDatum(preview_notes(&preview, plan));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+static void
+read_work(void *arg)
+{
+	Preview    *preview = ((void **) arg)[0];
+	Datum	   *request = ((void **) arg)[1];
+
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_run_check_args(DatumGetJsonbP(request[1]), TextDatumGetCString(request[0]));
+	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, request, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job \"%s\" does not exist", TextDatumGetCString(request[0])),
+				 errhint("The view sweep.jobs lists the jobs of this database.")));
+	sweep_definition_read(preview->run, 1);
+	sweep_run_fix_clock(preview->run);
+}
+
+static void
+step_work(void *arg)
+{
+	Preview    *preview = arg;
+	SweepRun   *run = preview->run;
+	SweepLoop	loop;
+	SweepProgress progress;
+	bool		due = false;
+	SweepBatch	batch = {.args = run->args, .as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp()};
+
+	sweep_loop_begin(&loop, &run->limits, 0);
+	batch.size = sweep_loop_next_size(&loop);
+	batch.buckets = run->buckets;
+	sweep_run_set_environment();
+	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
+	if (run->pick_name != NULL)
+		run->pick = sweep_step_prepare_call(preview->context, run->pick_name);
+	catching = preview;
+	if (run->pick != NULL)
+	{
+		batch.item_count = sweep_step_pick(run->pick, &batch, &batch.items, preview->context);
+		preview->drained = batch.items == NULL || batch.item_count == 0;
+		if (preview->drained)
+			return;
+		preview->cursor = batch.items[batch.item_count - 1];
+		run->has_quarantine = true;	/* not known here: look */
+		catching = NULL;			/* a statement of the engine */
+		batch.item_count = sweep_items_leave_out_quarantined(run, batch.items, batch.item_count, &due);
+		catching = preview;
+	}
+	sweep_step_call(run->step, &batch, &progress, preview->context);
+	preview->rows = progress.rows;
+	if (run->pick == NULL)
+	{
+		preview->cursor = progress.cursor;
+		preview->drained = progress.rows == 0;
+	}
+}
+
+/* The statements of the job with their plans, then a line for each of the others. */
+static char *
+preview_plan(const Preview *preview)
+{
+	StringInfoData text;
+	bool		headed = false;
+
+	initStringInfo(&text);
+	for (int nested = 0; nested <= 1; nested++)
+	{
+		ListCell   *cell;
+
+		foreach(cell, preview->statements)
+		{
+			const Statement *statement = lfirst(cell);
+
+			if (statement->nested != (nested == 1) || statement->calls == 0)
+				continue;
+			if (nested == 0)
+			{
+				appendStringInfo(&text, "%s%s\n", text.len > 0 ? "\n" : "", statement->text);
+				if (statement->calls > 1)
+					appendStringInfo(&text, "(executed " INT64_FORMAT " times in %.3f ms; the slowest:)\n", statement->calls, statement->total_ms);
+				appendStringInfoString(&text, statement->plan != NULL ? statement->plan : "");
+				continue;
+			}
+			if (!headed)
+				appendStringInfo(&text, "%sWithin triggers, foreign keys and functions with the rights of others:\n", text.len > 0 ? "\n" : "");
+			headed = true;
+			appendStringInfo(&text, INT64_FORMAT " %s, %.3f ms: %s\n", statement->calls,
+							 statement->calls == 1 ? "call" : "calls", statement->total_ms, statement->text);
+		}
+	}
+	return text.data;
+}
+
+static char *
+preview_notes(const Preview *preview, const char *plan)
+{
+	StringInfoData notes;
+
+	initStringInfo(&notes);
+	if (preview->drained)
+		appendStringInfoString(&notes, "Nothing is left to do: a run would drain with this batch.");
+	else if (preview->rows >= preview->run->limits.batch_size)
+		appendStringInfoString(&notes, "The batch is full: a run would go on with another one.");
+	else
+		appendStringInfo(&notes, "The batch found fewer rows than the %d it may handle.", preview->run->limits.batch_size);
+	if (strstr(plan, "Seq Scan on") != NULL)
+		appendStringInfoString(&notes, "\nA table is read from its start: look at \"Seq Scan\" in the plan.");
+	if (preview->left_out > 0)
+		appendStringInfo(&notes, ngettext("\n%d execution of further statements is left out.", "\n%d executions of further statements are left out.",
+										  preview->left_out), preview->left_out);
+	appendStringInfoString(&notes, "\nEverything was rolled back, except that sequences do not go back.");
+	return notes.data;
+}
+
+static void
+install_hooks(void)
+{
+	static bool installed = false;
+
+	if (installed)
+		return;
+	previous_start_hook = ExecutorStart_hook;
+	ExecutorStart_hook = catch_start;
+	previous_end_hook = ExecutorEnd_hook;
+	ExecutorEnd_hook = catch_end;
+	installed = true;
+}
+
+static void
+catch_start(QueryDesc *query, int flags)
+{
+	Statement  *statement = NULL;
+
+	if (catching != NULL && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	{
+		statement = find_statement(catching, query);
+		if (statement == NULL)
+			catching->left_out++;
+	}
+	if (statement != NULL && !statement->nested)
+		query->instrument_options |= INSTRUMENT_ROWS | INSTRUMENT_TIMER | INSTRUMENT_BUFFERS;
+	if (previous_start_hook)
+		previous_start_hook(query, flags);
+	else
+		standard_ExecutorStart(query, flags);
+	if (statement != NULL && query->totaltime == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+
+		query->totaltime = InstrAlloc(1, INSTRUMENT_TIMER, false);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+static void
+catch_end(QueryDesc *query)
+{
+	/* What began before the preview has no time of ours. */
+	if (catching != NULL && query->totaltime != NULL)
+	{
+		Statement  *statement = find_statement(catching, query);
+
+		if (statement != NULL)
+		{
+			double		ms;
+
+			InstrEndLoop(query->totaltime);
+			ms = query->totaltime->total * 1000.0;
+			statement->calls++;
+			statement->total_ms += ms;
+			if (!statement->nested && query->planstate->instrument != NULL &&
+				(statement->plan == NULL || ms > statement->slowest_ms))
+			{
+				statement->plan = MemoryContextStrdup(catching->context, explain(query));
+				statement->slowest_ms = ms;
+			}
+		}
+	}
+	if (previous_end_hook)
+		previous_end_hook(query);
+	else
+		standard_ExecutorEnd(query);
+}
+
+/* The checks of foreign keys are triggers. */
+static int
+trigger_depth(void)
+{
+	return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0));
+}
+
+/* The entry of the statement, made if need be; NULL when there are too many. */
+static Statement *
+find_statement(Preview *preview, QueryDesc *query)
+{
+	bool		foreign = GetUserId() != preview->run->run_as;
+	bool		nested = foreign || trigger_depth() > preview->trigger_depth;
+	char	   *text = foreign ? role_text() : statement_text(query, nested);
+	Statement  *statement;
+	MemoryContext old;
+	ListCell   *cell;
+
+	foreach(cell, preview->statements)
+	{
+		statement = lfirst(cell);
+		if (statement->nested == nested && strcmp(statement->text, text) == 0)
+		{
+			pfree(text);
+			return statement;
+		}
+	}
+	if (preview->count[nested] >= MOST_OF_EACH)
+		return NULL;
+	preview->count[nested]++;
+	old = MemoryContextSwitchTo(preview->context);
+	statement = palloc0(sizeof(Statement));
+	statement->text = pstrdup(text);
+	statement->nested = nested;
+	preview->statements = lappend(preview->statements, statement);
+	MemoryContextSwitchTo(old);
+	return statement;
+}
+
+/* What a function of somebody else executes with that one's rights is not shown, only how long it took. */
+static char *
+role_text(void)
+{
+	char	   *name = GetUserNameFromId(GetUserId(), true);
+
+	return psprintf("(statements with the rights of role \"%s\")", name != NULL ? name : "");
+}
+
+/* The source may have several statements, as that of an SQL function has. */
+static char *
+statement_text(QueryDesc *query, bool nested)
+{
+	const char *source = query->sourceText;
+	int			length = strlen(source);
+	int			used = 0;
+	char	   *text;
+
+	if (query->plannedstmt->stmt_location > 0 && query->plannedstmt->stmt_location < length)
+	{
+		source += query->plannedstmt->stmt_location;
+		length -= query->plannedstmt->stmt_location;
+	}
+	if (query->plannedstmt->stmt_len > 0)
+		length = Min(length, query->plannedstmt->stmt_len);
+	for (; length > 0 && scanner_isspace(*source); length--)
+		source++;
+	while (length > 0 && scanner_isspace(source[length - 1]))
+		length--;
+	if (!nested)
+		return pnstrdup(source, length);
+	/* In one line. */
+	text = palloc(length + 1);
+	for (int i = 0; i < length; i++)
+	{
+		if (!scanner_isspace(source[i]))
+			text[used++] = source[i];
+		else if (text[used - 1] != ' ')
+			text[used++] = ' ';
+	}
+	text[used] = '\0';
+	if (used > MOST_LINE_BYTES)
+		memcpy(text + pg_mbcliplen(text, used, MOST_LINE_BYTES - 3), "...", sizeof("..."));
+	return text;
+}
+
+static char *
+explain(QueryDesc *query)
+{
+	MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+	ExplainState *state = NewExplainState();
+
+	state->analyze = true;
+	state->buffers = true;
+	state->timing = true;
+	state->format = EXPLAIN_FORMAT_TEXT;
+	ExplainBeginOutput(state);
+	ExplainPrintPlan(state, query);
+	ExplainPrintTriggers(state, query);
+	ExplainEndOutput(state);
+	MemoryContextSwitchTo(old);
+	return state->str->data;
+}

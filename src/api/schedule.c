@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * schedule.c
+ *	  Due times of schedules in PostgreSQL's time zones and timestamps.
+ *
+ * Called by SQL: sweep.next_runs for people; sweep._next_run and
+ * sweep._is_reboot for the functions that keep jobs. What a schedule means and
+ * when it is due is decided in cron.c; here are only the zones, the clock's
+ * unit and the errors.
+ *
+ * Nothing is cached: reading a schedule costs less than a look into a cache
+ * that would have to know about changes of the session's zone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "pgtime.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "cron/cron.h"
+
+#define MAX_RUNS 10000
+
+/* From the Unix epoch to PostgreSQL's, in seconds. */
+#define EPOCH_DISTANCE ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * INT64CONST(86400))
+
+typedef struct Schedule
+{
+	SweepCron	cron;
+	pg_tz	   *zone;			/* lives as long as the process */
+} Schedule;
+
+/* What sweep.next_runs keeps between its rows. */
+typedef struct NextRuns
+{
+	Schedule	schedule;
+	TimestampTz after;
+	int			left;
+} NextRuns;
+
+PG_FUNCTION_INFO_V1(sweep_schedule_next_runs);
+PG_FUNCTION_INFO_V1(sweep_schedule_next_run);
+PG_FUNCTION_INFO_V1(sweep_schedule_is_reboot);
+
+static void begin_next_runs(FunctionCallInfo fcinfo, NextRuns *runs);
+static void refuse_null_argument(FunctionCallInfo fcinfo, int number, const char *name);
+static char *text_argument(FunctionCallInfo fcinfo, int number);
+static pg_tz *find_zone(const char *name);
+static void read_cron(const char *text, const char *job_name, SweepCron *cron);
+static TimestampTz next_after(const Schedule *schedule, TimestampTz after);
+static int32_t zone_offset(int64_t moment, void *arg);
+
+/* sweep.next_runs(schedule, timezone, after, n, job) */
+Datum
+sweep_schedule_next_runs(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *call;
+	NextRuns   *runs;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		MemoryContext caller;
+
+		call = SRF_FIRSTCALL_INIT();
+		caller = MemoryContextSwitchTo(call->multi_call_memory_ctx);
+		runs = palloc(sizeof(NextRuns));
+		begin_next_runs(fcinfo, runs);
+		call->user_fctx = runs;
+		MemoryContextSwitchTo(caller);
+	}
+
+	call = SRF_PERCALL_SETUP();
+	runs = call->user_fctx;
+	if (runs->left-- > 0)
+	{
+		runs->after = next_after(&runs->schedule, runs->after);
+		if (!TIMESTAMP_IS_NOEND(runs->after))
+			SRF_RETURN_NEXT(call, TimestampTzGetDatum(runs->after));
+	}
+	SRF_RETURN_DONE(call);
+}
+
+/* sweep._next_run(schedule, timezone, after, job) */
+Datum
+sweep_schedule_next_run(PG_FUNCTION_ARGS)
+{
+	Schedule	schedule;
+	TimestampTz next;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	refuse_null_argument(fcinfo, 2, "after");
+
+	schedule.zone = find_zone(text_argument(fcinfo, 1));
+	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 3), &schedule.cron);
+	next = next_after(&schedule, PG_GETARG_TIMESTAMPTZ(2));
+	if (TIMESTAMP_IS_NOEND(next))
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(next);
+}
+
+/* sweep._is_reboot(schedule) */
+Datum
+sweep_schedule_is_reboot(PG_FUNCTION_ARGS)
+{
+	SweepCron	cron;
+
+	read_cron(text_to_cstring(PG_GETARG_TEXT_PP(0)), NULL, &cron);
+	PG_RETURN_BOOL(cron.kind == SWEEP_CRON_REBOOT);
+}
+
+/* The arguments of sweep.next_runs. */
+static void
+begin_next_runs(FunctionCallInfo fcinfo, NextRuns *runs)
+{
+	refuse_null_argument(fcinfo, 0, "schedule");
+	refuse_null_argument(fcinfo, 2, "after");
+	refuse_null_argument(fcinfo, 3, "n");
+
+	runs->schedule.zone = find_zone(text_argument(fcinfo, 1));
+	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 4), &runs->schedule.cron);
+	runs->after = PG_GETARG_TIMESTAMPTZ(2);
+	runs->left = PG_GETARG_INT32(3);
+	if (runs->left < 0 || runs->left > MAX_RUNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of runs \"%d\" is out of range", runs->left),
+				 errhint("Allowed are 0 to %d.", MAX_RUNS)));
+}
+
+static void
+refuse_null_argument(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("\"%s\" must not be null", name)));
+}
+
+/* An argument as a C string, NULL where it is null. */
+static char *
+text_argument(FunctionCallInfo fcinfo, int number)
+{
+	return PG_ARGISNULL(number) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
+/* A zone by its name, with the checks that PostgreSQL makes for its setting. */
+static pg_tz *
+find_zone(const char *name)
+{
+	pg_tz	   *zone;
+
+	if (name == NULL)
+		return session_timezone;
+
+	zone = pg_tzset(name);
+	if (zone == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" does not exist", name),
+				 errhint("The view pg_timezone_names lists what there is, for example Europe/Berlin.")));
+	if (!pg_tz_acceptable(zone))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" uses leap seconds", name),
+				 errdetail("PostgreSQL does not support leap seconds.")));
+	return zone;
+}
+
+static void
+read_cron(const char *text, const char *job_name, SweepCron *cron)
+{
+	SweepCronError error;
+
+	if (!sweep_cron_parse(text, sweep_cron_seed(job_name), cron, &error))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s", error.message),
+				 errhint("%s", error.hint[0] != '\0' ? error.hint :
+						 "Write for example \"0 4 * * *\", @daily or \"every 30 seconds\".")));
+}
+
+static TimestampTz
+next_after(const Schedule *schedule, TimestampTz after)
+{
+	int64		second;
+	int64		next;
+
+	if (TIMESTAMP_IS_NOBEGIN(after))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there is no first run after \"-infinity\"")));
+	if (TIMESTAMP_IS_NOEND(after))
+		return DT_NOEND;
+
+	/* due times are whole seconds: rounded down, "after" excludes the same ones */
+	second = after / USECS_PER_SEC - (after % USECS_PER_SEC < 0 ? 1 : 0);
+	if (!sweep_cron_next(&schedule->cron, second + EPOCH_DISTANCE,
+						 zone_offset, schedule->zone, &next))
+		return DT_NOEND;
+	next -= EPOCH_DISTANCE;
+	return next >= END_TIMESTAMP / USECS_PER_SEC ? DT_NOEND : next * USECS_PER_SEC;
+}
+
+/* The offset of a zone at a moment, for cron.c. */
+static int32_t
+zone_offset(int64_t moment, void *arg)
+{
+	pg_time_t	time = (pg_time_t) moment;
+	pg_tz	   *zone = (pg_tz *) arg;
+	struct pg_tm *local = pg_localtime(&time, zone);
+	int64		offset = local == NULL ? PG_INT64_MAX : local->tm_gmtoff;
+
+	if (offset < -SWEEP_CRON_MAX_OFFSET || offset > SWEEP_CRON_MAX_OFFSET)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("time zone \"%s\" is too far from UTC",
+						pg_get_timezone_name(zone))));
+	return (int32_t) offset;
+}

@@ -1,0 +1,203 @@
+/*
+ * utility.c
+ *		Getting out of the way of commands that need a database, or the extension, for themselves.
+ *
+ * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE with a template wait
+ * five seconds for other sessions to leave the database and then give up. A scheduler would keep them
+ * waiting for ever. So the session that executes such a command first keeps the launcher from starting
+ * a scheduler there, by a lock that its transaction holds, then asks the scheduler to leave and waits
+ * until it has. Runs in progress are not stopped: the command fails at once and says so.
+ *
+ * ALTER EXTENSION pg_sweep UPDATE first locks the extension like DROP EXTENSION does, so that no process
+ * of ours is in the middle of its statements while the tables change, see sweep_sql_open_gate().
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "api/utility.h"
+#include "base/lease.h"
+#include "base/shared.h"
+#include "base/worker.h"
+#include "queue/books.h"
+#include "queue/consumer_shared.h"
+
+/* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
+#define LEAVE_TIMEOUT_MS 5000
+
+static ProcessUtility_hook_type previous_hook = NULL;
+
+static void before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, ProcessUtilityContext context,
+						   ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
+						   QueryCompletion *completion);
+static const char *wanted_database(Node *statement, bool *force);
+static const char *option_text(List *options, const char *name);
+static void clear_database(Oid database, const char *name, bool force);
+static bool scheduler_is_there(Oid database);
+static void note_dropped(Oid database, Oid messages);
+
+void
+sweep_utility_install_hook(void)
+{
+	previous_hook = ProcessUtility_hook;
+	ProcessUtility_hook = before_utility;
+}
+
+static void
+before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, ProcessUtilityContext context,
+			   ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
+			   QueryCompletion *completion)
+{
+	Node	   *statement = plan->utilityStmt;
+	bool		force = false;
+	const char *name = wanted_database(statement, &force);
+	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
+	Oid			messages = InvalidOid;
+
+	/* Whoever may not do it is told so by the command, and must not be able to disturb us. */
+	if (OidIsValid(database) && database != MyDatabaseId &&
+		sweep_database_is_owned(database, GetUserId()))
+		clear_database(database, name, force);
+	if (IsA(statement, AlterExtensionStmt) &&
+		strcmp(castNode(AlterExtensionStmt, statement)->extname, "pg_sweep") == 0)
+	{
+		Oid			extension = get_extension_oid("pg_sweep", true);
+
+		if (OidIsValid(extension) && superuser())
+			LockDatabaseObject(ExtensionRelationId, extension, 0, AccessExclusiveLock);
+	}
+	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
+		messages = get_relname_relid("queue_message", get_namespace_oid("sweep", true));
+
+	if (previous_hook)
+		previous_hook(plan, query, read_only_tree, context, params, environment, destination, completion);
+	else
+		standard_ProcessUtility(plan, query, read_only_tree, context, params, environment, destination, completion);
+
+	if (name != NULL)
+		sweep_shared_wake_launcher(false);
+	if (sweep_queue_memory_exists())
+		note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
+	/* The scheduler of a database that has lost the extension leaves when it looks. */
+	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
+		sweep_worker_wake_at_commit();
+}
+
+/* The database that nobody else may be connected to, or NULL. */
+static const char *
+wanted_database(Node *statement, bool *force)
+{
+	switch (nodeTag(statement))
+	{
+		case T_DropdbStmt:
+			{
+				ListCell   *cell;
+
+				foreach(cell, castNode(DropdbStmt, statement)->options)
+					*force |= strcmp(lfirst_node(DefElem, cell)->defname, "force") == 0;
+				return castNode(DropdbStmt, statement)->dbname;
+			}
+		case T_RenameStmt:
+			if (castNode(RenameStmt, statement)->renameType != OBJECT_DATABASE)
+				return NULL;
+			return castNode(RenameStmt, statement)->subname;
+		case T_AlterDatabaseStmt:
+			if (option_text(castNode(AlterDatabaseStmt, statement)->options, "tablespace") == NULL)
+				return NULL;
+			return castNode(AlterDatabaseStmt, statement)->dbname;
+		case T_CreatedbStmt:
+			/* Without the option it is a template, where we start no scheduler. */
+			return option_text(castNode(CreatedbStmt, statement)->options, "template");
+		default:
+			return NULL;
+	}
+}
+
+static const char *
+option_text(List *options, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, cell);
+
+		if (strcmp(option->defname, name) == 0 && option->arg != NULL)
+			return defGetString(option);
+	}
+	return NULL;
+}
+
+static void
+clear_database(Oid database, const char *name, bool force)
+{
+	SweepShared *shared = sweep_shared();
+	int			runs = sweep_shared_count_runs(database);
+	int64		deadline_us = sweep_monotonic_us() + LEAVE_TIMEOUT_MS * INT64CONST(1000);
+	ProcNumber	scheduler = INVALID_PROC_NUMBER;
+
+	if (runs > 0 && !force)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("database \"%s\" is being used by pg_sweep", name),
+				 errdetail_plural("There is %d run in progress in it.", "There are %d runs in progress in it.", runs, runs),
+				 errhint("Wait for it to end, or stop it with sweep.cancel() in that database.")));
+	sweep_lease_hold_database(database);
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		if (shared->databases[i].state == DATABASE_FREE || shared->databases[i].database != database)
+			continue;
+		shared->databases[i].leave = true;
+		scheduler = shared->databases[i].procno;
+	}
+	sweep_shared_unlock();
+	sweep_shared_wake(scheduler);
+	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
+	ConditionVariablePrepareToSleep(&shared->changed);
+	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database)) && sweep_monotonic_us() < deadline_us)
+		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event());
+	ConditionVariableCancelSleep();
+}
+
+static bool
+scheduler_is_there(Oid database)
+{
+	SweepShared *shared = sweep_shared();
+	bool		there = false;
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		SweepDatabase *entry = &shared->databases[i];
+
+		there |= entry->database == database && (entry->state == DATABASE_STARTING || entry->state == DATABASE_RUNNING);
+	}
+	sweep_shared_unlock();
+	return there;
+}
+
+/* The queues of a database that has just been dropped are forgotten; those of an extension when that is committed. */
+static void
+note_dropped(Oid database, Oid messages)
+{
+	if (OidIsValid(database))
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		sweep_queue_forget_database(database);
+		sweep_queue_unlock();
+	}
+	if (OidIsValid(messages) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(messages)))
+		sweep_books_open(messages, 0)->dropped = true;
+}

@@ -1,0 +1,179 @@
+/*
+ * door.c
+ *		The one place where the engine changes its identity.
+ *
+ * Called by step.c for the analysis of a batch_sql, by caller.c for the public functions and by sql.c for the
+ * constant statements. doc/architecture.md has the list of all places where code of a user runs inside the
+ * engine, and says which of them need this door.
+ *
+ * Code of a user must not leave anything behind for code of the engine that is executed after it with more
+ * rights. A function that was called with a pinned search_path is no protection by itself: set_config() in
+ * something that it calls stays in force until that function ends, and names are looked up in the new path
+ * from then on. So settings are kept on a nest level of their own that is thrown away, and a
+ * security-restricted operation keeps the user's code from what is no setting: roles, prepared statements,
+ * temporary tables, held cursors, deferred triggers. What was in force before is compared afterwards; a
+ * difference is an error, which restores everything with the transaction that it ends.
+ *
+ * An error in between needs no care: the abort of the (sub)transaction restores user, security context and
+ * settings.
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "parser/parse_expr.h"
+#include "parser/parser.h"
+#include "utils/array.h"
+#include "utils/guc.h"
+
+#include "base/door.h"
+
+#define SAFE_PATH "pg_catalog, pg_temp"
+
+/* A line of CONTEXT, never shown: what is above it is of the user, what is below of the engine. */
+#define CONTEXT_MARK "pg_sweep: code of a user ends here"
+
+static void mark_context(void *arg);
+static void enter(SweepDoor *door, Oid role, int flags);
+static void leave(SweepDoor *door);
+static bool formats_are_safe(void);
+static void pin_formats(void);
+static void pin(const char *name, const char *value);
+
+void
+sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
+{
+	SweepDoor	door;
+	ErrorContextCallback callback = {error_context_stack, mark_context, NULL};
+
+	error_context_stack = &callback;
+	enter(&door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	work(arg);
+	leave(&door);
+	error_context_stack = callback.previous;
+}
+
+static void
+mark_context(void *arg)
+{
+	int			category = ERRCODE_TO_CATEGORY(geterrcode());
+
+	/* Nothing is cut from a notice or a warning, which would show it. */
+	if (category != ERRCODE_SUCCESSFUL_COMPLETION && category != ERRCODE_WARNING)
+		errcontext(CONTEXT_MARK);
+}
+
+/* An internal error keeps all of it: that is for whoever has written the engine. */
+void
+sweep_door_raise_for_user(ErrorData *error)
+{
+	char	   *mark = error->context != NULL ? strstr(error->context, CONTEXT_MARK) : NULL;
+
+	FlushErrorState();
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_INTERNAL_ERROR)
+	{
+		if (mark != NULL && mark > error->context)
+			mark[-1] = '\0';
+		else
+			error->context = NULL;
+	}
+	ThrowErrorData(error);
+}
+
+void
+sweep_door_enter_engine(SweepDoor *door, Oid owner)
+{
+	enter(door, owner, SECURITY_LOCAL_USERID_CHANGE);
+	/* Its functions set the search_path themselves. */
+	if (!formats_are_safe())
+		pin_formats();
+}
+
+void
+sweep_door_leave_engine(SweepDoor *door)
+{
+	leave(door);
+}
+
+static void
+enter(SweepDoor *door, Oid role, int flags)
+{
+	GetUserIdAndSecContext(&door->user, &door->security_context);
+	door->inside = role;
+	door->inside_context = door->security_context | flags;
+	door->search_path = pstrdup(namespace_search_path);
+	door->nest_level = NewGUCNestLevel();
+	SetUserIdAndSecContext(door->inside, door->inside_context);
+}
+
+static void
+leave(SweepDoor *door)
+{
+	Oid			user;
+	int			security_context;
+
+	GetUserIdAndSecContext(&user, &security_context);
+	if (user != door->inside || security_context != door->inside_context)
+		elog(ERROR, "identity has changed from %u (%d) to %u (%d)", door->inside, door->inside_context, user, security_context);
+	AtEOXact_GUC(false, door->nest_level);
+	SetUserIdAndSecContext(door->user, door->security_context);
+	if (strcmp(namespace_search_path, door->search_path) != 0)
+		elog(ERROR, "search_path has changed from \"%s\" to \"%s\"", door->search_path, namespace_search_path);
+	pfree(door->search_path);
+}
+
+void
+sweep_door_enter_statement(SweepDoor *door, Oid owner)
+{
+	bool		path_is_safe = strcmp(namespace_search_path, SAFE_PATH) == 0;
+
+	door->nest_level = 0;
+	GetUserIdAndSecContext(&door->user, &door->security_context);
+	SetUserIdAndSecContext(owner, door->security_context | SECURITY_LOCAL_USERID_CHANGE);
+	if (path_is_safe && formats_are_safe())
+		return;
+	door->nest_level = NewGUCNestLevel();
+	if (!path_is_safe)
+		pin("search_path", SAFE_PATH);
+	pin_formats();
+}
+
+void
+sweep_door_leave_statement(const SweepDoor *door)
+{
+	if (door->nest_level != 0)
+		AtEOXact_GUC(true, door->nest_level);
+	SetUserIdAndSecContext(door->user, door->security_context);
+}
+
+/*
+ * A session, a role or a database may set these: how literals are read and what x = NULL means, and how
+ * intervals and moments become text and come of it.
+ */
+static bool
+formats_are_safe(void)
+{
+	return standard_conforming_strings && !Transform_null_equals && Array_nulls &&
+		DateStyle == USE_ISO_DATES && IntervalStyle == INTSTYLE_POSTGRES;
+}
+
+static void
+pin_formats(void)
+{
+	if (!standard_conforming_strings)
+		pin("standard_conforming_strings", "on");
+	if (Transform_null_equals)
+		pin("transform_null_equals", "off");
+	if (!Array_nulls)
+		pin("array_nulls", "on");
+	if (DateStyle != USE_ISO_DATES)
+		pin("datestyle", "ISO");
+	if (IntervalStyle != INTSTYLE_POSTGRES)
+		pin("intervalstyle", "postgres");
+}
+
+static void
+pin(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}

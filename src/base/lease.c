@@ -1,0 +1,331 @@
+/*
+ * lease.c
+ *		The right to run a job, and what else is known by a lock.
+ *
+ * A lease is a session advisory lock held by the process that runs: it cannot expire under its holder,
+ * and it is gone at once when the process is. Only ever tried, never waited for. A session may take
+ * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
+ * so, not the lease of the run it is part of.
+ *
+ * The keys of each role are its own. Were they shared, whoever may create a job could keep those of all
+ * others from running, by their keys; and a right that is looked at when a key is chosen or taken can be
+ * had before the other one's job exists. So a session takes the key of those roles whose jobs use it and
+ * for which it may act, else that of its own role.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "base/compat.h"
+#include "base/lease.h"
+#include "base/shared.h"
+#include "base/sql.h"
+
+/* So many a session may have by sweep.try_lease. */
+#define MOST_LEASES 1000
+
+/* What one sweep.try_lease took. */
+typedef struct TakenLease
+{
+	char	   *key;
+	int			role_count;
+	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
+} TakenLease;
+
+/* Of this session, one entry per call. */
+static List *taken_leases = NIL;
+
+/* sweep._lease_is_held() has said yes. */
+static bool seen_held = false;
+
+static LOCKMODE lock_mode(SweepLeaseMode mode);
+static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
+static TakenLease *find_roles(text *key);
+static bool take_all(const TakenLease *lease);
+static ListCell *find_taken(const char *key);
+
+PG_FUNCTION_INFO_V1(sweep_lease_try);
+PG_FUNCTION_INFO_V1(sweep_lease_release);
+PG_FUNCTION_INFO_V1(sweep_lease_run_is_alive);
+PG_FUNCTION_INFO_V1(sweep_lease_probe);
+
+void
+sweep_lease_tag(LOCKTAG *tag, Oid role, const char *key)
+{
+	set_tag(tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) key, strlen(key), role), SWEEP_LOCK_LEASE);
+}
+
+bool
+sweep_lease_acquire(Oid role, const char *key, SweepLeaseMode mode)
+{
+	LOCKTAG		tag;
+
+	sweep_lease_tag(&tag, role, key);
+	return LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+sweep_lease_give_back(Oid role, const char *key, SweepLeaseMode mode)
+{
+	LOCKTAG		tag;
+
+	sweep_lease_tag(&tag, role, key);
+	if (sweep_lock_held_by_me(&tag, lock_mode(mode)))
+		LockRelease(&tag, lock_mode(mode), true);
+}
+
+bool
+sweep_lease_is_held(Oid role, const char *key, SweepLeaseMode mode)
+{
+	LOCKTAG		tag;
+
+	sweep_lease_tag(&tag, role, key);
+	return sweep_lock_held_by_me(&tag, lock_mode(mode));
+}
+
+bool
+sweep_lease_has_seen_held(void)
+{
+	bool		seen = seen_held;
+
+	seen_held = false;
+	return seen;
+}
+
+bool
+sweep_lease_acquire_dispatch(const char *job)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_DISPATCH);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
+sweep_lease_acquire_suspects(void)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, 0, SWEEP_LOCK_SUSPECTS);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+sweep_lease_give_back_suspects(void)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, 0, SWEEP_LOCK_SUSPECTS);
+	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
+		LockRelease(&tag, ExclusiveLock, true);
+}
+
+bool
+sweep_lease_acquire_queue(int32 queue_id, SweepLeaseMode mode)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
+	return LockAcquire(&tag, lock_mode(mode), false, false) == LOCKACQUIRE_OK;
+}
+
+bool
+sweep_lease_acquire_run(int64 run_id)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint64) run_id, SWEEP_LOCK_RUN);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+sweep_lease_give_back_run(int64 run_id)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint64) run_id, SWEEP_LOCK_RUN);
+	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
+		LockRelease(&tag, ExclusiveLock, true);
+}
+
+void
+sweep_lease_hold_database(Oid database)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, InvalidOid, database, SWEEP_LOCK_DATABASE);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+}
+
+bool
+sweep_lease_database_is_held(Oid database)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, InvalidOid, database, SWEEP_LOCK_DATABASE);
+	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, ExclusiveLock, true);
+	return false;
+}
+
+/* SQL: sweep.try_lease(key text) RETURNS boolean */
+Datum
+sweep_lease_try(PG_FUNCTION_ARGS)
+{
+	TakenLease *lease;
+	MemoryContext old;
+
+	/* Locks are in a table that all sessions share. */
+	if (list_length(taken_leases) >= MOST_LEASES)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("lease \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MOST_LEASES),
+				 errhint("sweep.release_lease() gives one back.")));
+	lease = find_roles(PG_GETARG_TEXT_PP(0));
+	/* Before the lock, so that no want of memory leaves one that nobody knows of. */
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	taken_leases = lappend(taken_leases, lease);
+	MemoryContextSwitchTo(old);
+	if (take_all(lease))
+		PG_RETURN_BOOL(true);
+	taken_leases = list_delete_last(taken_leases);
+	pfree(lease);
+	PG_RETURN_BOOL(false);
+}
+
+/* Whose key is meant: the own one, and that of the jobs that the role may act on. */
+static TakenLease *
+find_roles(text *key)
+{
+	Datum		values[] = {PointerGetDatum(key), ObjectIdGetDatum(GetUserId())};
+	char	   *name = text_to_cstring(key);
+	TakenLease *lease;
+	uint64		count;
+
+	sweep_sql_begin_call();
+	count = sweep_sql_execute(SWEEP_SQL_LEASE_ROLES, values, NULL);
+	lease = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLease, roles) + sizeof(Oid) * count + strlen(name) + 1);
+	lease->role_count = (int) count;
+	for (uint64 i = 0; i < count; i++)
+	{
+		sweep_sql_row(i);
+		lease->roles[i] = sweep_sql_oid(1);
+	}
+	lease->key = memcpy(&lease->roles[count], name, strlen(name) + 1);
+	sweep_sql_end_call();
+	return lease;
+}
+
+/* All or nothing. */
+static bool
+take_all(const TakenLease *lease)
+{
+	for (int i = 0; i < lease->role_count; i++)
+	{
+		if (sweep_lease_acquire(lease->roles[i], lease->key, LEASE_ALONE))
+			continue;
+		while (--i >= 0)
+			sweep_lease_give_back(lease->roles[i], lease->key, LEASE_ALONE);
+		return false;
+	}
+	return true;
+}
+
+/* SQL: sweep.release_lease(key text) RETURNS boolean */
+Datum
+sweep_lease_release(PG_FUNCTION_ARGS)
+{
+	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	ListCell   *cell = find_taken(key);
+	TakenLease *lease;
+
+	if (cell == NULL)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lease \"%s\" was not taken by this session", key),
+				 errhint("sweep.try_lease() takes it.")));
+		PG_RETURN_BOOL(false);
+	}
+	lease = lfirst(cell);
+	taken_leases = list_delete_cell(taken_leases, cell);
+	for (int i = 0; i < lease->role_count; i++)
+		sweep_lease_give_back(lease->roles[i], lease->key, LEASE_ALONE);
+	pfree(lease);
+	/* Something may have been started that waits for it. */
+	if (sweep_shared_exists())
+		sweep_shared_ask_scheduler(MyDatabaseId);
+	PG_RETURN_BOOL(true);
+}
+
+/* SQL: sweep._run_is_alive(run_id bigint) RETURNS boolean */
+Datum
+sweep_lease_run_is_alive(PG_FUNCTION_ARGS)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint64) PG_GETARG_INT64(0), SWEEP_LOCK_RUN);
+	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
+		PG_RETURN_BOOL(true);
+	if (LockAcquire(&tag, ShareLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		PG_RETURN_BOOL(true);
+	LockRelease(&tag, ShareLock, true);
+	PG_RETURN_BOOL(false);
+}
+
+/*
+ * SQL: sweep._lease_is_held(role oid, key text, shared boolean) RETURNS boolean
+ *
+ * Who takes a lease to see whether it is free is in the way of others at that moment, who may be skipped for it. So it
+ * is only counted, where nobody may share it; to share it is in nobody's way who could have it while it is shared.
+ */
+Datum
+sweep_lease_probe(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	LOCKTAG		tag;
+	bool		held;
+
+	sweep_lease_tag(&tag, role, key);
+	held = LockWaiterCount(&tag) > 0;
+	if (held && PG_GETARG_BOOL(2))
+	{
+		held = !sweep_lease_acquire(role, key, LEASE_SHARED);
+		if (!held)
+			LockRelease(&tag, lock_mode(LEASE_SHARED), true);
+	}
+	seen_held |= held;
+	PG_RETURN_BOOL(held);
+}
+
+static LOCKMODE
+lock_mode(SweepLeaseMode mode)
+{
+	return mode == LEASE_SHARED ? ShareLock : ExclusiveLock;
+}
+
+static void
+set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
+{
+	SET_LOCKTAG_ADVISORY(*tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
+}
+
+/* The last one, should the session have become another role meanwhile. */
+static ListCell *
+find_taken(const char *key)
+{
+	for (int i = list_length(taken_leases) - 1; i >= 0; i--)
+	{
+		const TakenLease *lease = list_nth(taken_leases, i);
+
+		if (strcmp(lease->key, key) == 0)
+			return list_nth_cell(taken_leases, i);
+	}
+	return NULL;
+}

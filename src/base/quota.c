@@ -1,0 +1,155 @@
+/*
+ * quota.c
+ *		How much of what all share one role or one database may use.
+ *
+ * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole
+ * cluster, so that whoever may use them could take them all. Each of them counts its own use (shared.c,
+ * consumer_shared.c, queue_holder.c, queue_shared.c) and asks here whether one more is too many.
+ *
+ * Whether a role has no share of its own is a question to the catalogues. It is asked for every message
+ * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. So the last
+ * answer is kept until a role or a membership changes.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+
+#include "base/quota.h"
+#include "base/settings.h"
+
+static Oid	known_role = InvalidOid;
+static bool known_unlimited = false;
+static uint64 changes = 0;		/* of roles and memberships, that this process was told of */
+
+static int	share_of(int capacity, double share);
+static void forget_role(Datum arg, int cache, uint32 hash);
+
+int
+sweep_quota_of_role(int capacity)
+{
+	return share_of(capacity, sweep_max_share_per_role);
+}
+
+int
+sweep_quota_of_database(int capacity)
+{
+	return share_of(capacity, sweep_max_share_per_database);
+}
+
+static int
+share_of(int capacity, double share)
+{
+	/* 0.29 of 100 is 29, which floating point is a little short of. */
+	return Max((int) (capacity * share + 1e-6), 1);
+}
+
+bool
+sweep_quota_is_unlimited(Oid role)
+{
+	static bool registered = false;
+	bool		unlimited;
+	Oid			admin;
+	uint64		before;
+
+	if (role == known_role && OidIsValid(role))
+		return known_unlimited;
+	if (!registered)
+	{
+		CacheRegisterSyscacheCallback(AUTHOID, forget_role, (Datum) 0);
+		CacheRegisterSyscacheCallback(AUTHMEMMEMROLE, forget_role, (Datum) 0);
+	}
+	registered = true;
+	before = changes;
+	admin = get_role_oid("sweep_admin", true);
+	unlimited = superuser_arg(role) || (OidIsValid(admin) && has_privs_of_role(role, admin));
+	/* What has changed while we looked is asked for again. */
+	known_role = changes == before ? role : InvalidOid;
+	known_unlimited = unlimited;
+	return unlimited;
+}
+
+bool
+sweep_quota_is_known_unlimited(Oid role)
+{
+	/* Processes of ours that act for nobody are connected as this one. */
+	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_unlimited);
+}
+
+static void
+forget_role(Datum arg, int cache, uint32 hash)
+{
+	known_role = InvalidOid;
+	changes++;
+}
+
+SweepRefusal
+sweep_quota_check(const SweepUse *use, int capacity, bool unlimited)
+{
+	int			role = sweep_quota_of_role(capacity);
+	int			database = sweep_quota_of_database(capacity);
+
+	/* A share of everything is no limit of its own. */
+	if (!unlimited && role < capacity && use->of_role >= role)
+		return REFUSED_ROLE;
+	if (database < capacity && use->of_database >= database)
+		return REFUSED_DATABASE;
+	return use->all >= capacity ? REFUSED_ALL : REFUSED_NOT;
+}
+
+int
+sweep_quota_room(const SweepUse *use, int capacity, bool unlimited)
+{
+	int			room = Min(capacity - use->all, sweep_quota_of_database(capacity) - use->of_database);
+
+	if (!unlimited)
+		room = Min(room, sweep_quota_of_role(capacity) - use->of_role);
+	return Max(room, 0);
+}
+
+const char *
+sweep_quota_setting(SweepRefusal refusal, const char *capacity)
+{
+	switch (refusal)
+	{
+		case REFUSED_NOT:
+			break;
+		case REFUSED_ROLE:
+			return "pg_sweep.max_share_per_role";
+		case REFUSED_DATABASE:
+			return "pg_sweep.max_share_per_database";
+		case REFUSED_ALL:
+			return capacity;
+		case REFUSED_PROCESSES:
+			return "max_worker_processes";
+	}
+	return NULL;
+}
+
+void
+sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepRefusal before, const char *role_name)
+{
+	const char *setting = sweep_quota_setting(refusal, capacity->setting);
+
+	if (refusal == before)
+		return;
+	if (refusal == REFUSED_NOT)
+		ereport(LOG, (errmsg("pg_sweep %s no longer wait for a background worker", capacity->what)));
+	else
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("pg_sweep %s are waiting for a background worker", capacity->what),
+				 refusal == REFUSED_ROLE ?
+				 errdetail("Role \"%s\" has its share of %s, %d of %d.", role_name ? role_name : "(dropped)", capacity->setting,
+						   sweep_quota_of_role(capacity->count), capacity->count) :
+				 refusal == REFUSED_DATABASE ?
+				 errdetail("The database has its share of %s, %d of %d.", capacity->setting,
+						   sweep_quota_of_database(capacity->count), capacity->count) :
+				 errdetail("All of %s are in use.", setting),
+				 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
+				 errhint("Raise %s, or %s.", setting, capacity->advice) :
+				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice)));
+}

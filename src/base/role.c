@@ -1,0 +1,112 @@
+/*
+ * role.c
+ *		Who may act for a role, and who could become it: decided here for SQL and C alike.
+ *
+ * There are two rights, because from PostgreSQL 16 on a membership may have one without the other. To act
+ * for a role is to have its rights without further ado (INHERIT, pg_has_role's USAGE), as GRANT has it: that
+ * makes a member of sweep_admin, or of the owner of a job or queue, and shows what belongs to a role. To
+ * become a role is SET ROLE: that is asked where somebody chooses what is executed as a role.
+ *
+ * Tables have the names of roles. An OID in a dump would be another role where it is restored. A name that
+ * does not resolve is nobody: nobody acts for it, and nothing runs as it.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "base/compat.h"
+#include "base/role.h"
+
+PG_FUNCTION_INFO_V1(sweep_role_to_oid);
+PG_FUNCTION_INFO_V1(sweep_role_to_name);
+PG_FUNCTION_INFO_V1(sweep_role_may_act);
+PG_FUNCTION_INFO_V1(sweep_role_may_become);
+PG_FUNCTION_INFO_V1(sweep_role_may_see);
+
+static Oid	role_argument(FunctionCallInfo fcinfo, int number);
+
+Oid
+sweep_role_find(const char *name)
+{
+	/* Longer ones are the name of no role; cut, they could be. */
+	return strlen(name) < NAMEDATALEN ? get_role_oid(name, true) : InvalidOid;
+}
+
+bool
+sweep_role_acts_for(Oid member, Oid role)
+{
+	return OidIsValid(role) && has_privs_of_role(member, role);
+}
+
+bool
+sweep_role_is(Oid member, const char *name)
+{
+	return sweep_role_acts_for(member, sweep_role_find(name));
+}
+
+bool
+sweep_role_sees_all(Oid member)
+{
+	return sweep_role_is(member, "sweep_monitor") || sweep_role_is(member, "sweep_operator") || sweep_role_is(member, "sweep_admin");
+}
+
+bool
+sweep_role_can_become(Oid member, Oid role)
+{
+	return OidIsValid(role) && sweep_member_can_set_role(member, role);
+}
+
+/* SQL: sweep._role_oid(role text) RETURNS oid: NULL when there is none */
+Datum
+sweep_role_to_oid(PG_FUNCTION_ARGS)
+{
+	Oid			role = role_argument(fcinfo, 0);
+
+	if (!OidIsValid(role))
+		PG_RETURN_NULL();
+	PG_RETURN_OID(role);
+}
+
+/* SQL: sweep._role_name(role oid) RETURNS text */
+Datum
+sweep_role_to_name(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *name = GetUserNameFromId(role, true);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("role with OID %u does not exist", role)));
+	PG_RETURN_TEXT_P(cstring_to_text(name));
+}
+
+/* SQL: sweep._acts_for(caller oid, role text) RETURNS boolean: never NULL, for it decides what is refused */
+Datum
+sweep_role_may_act(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!PG_ARGISNULL(0) && sweep_role_acts_for(PG_GETARG_OID(0), role_argument(fcinfo, 1)));
+}
+
+/* SQL: sweep._can_become(caller oid, role text) RETURNS boolean: never NULL */
+Datum
+sweep_role_may_become(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!PG_ARGISNULL(0) && sweep_role_can_become(PG_GETARG_OID(0), role_argument(fcinfo, 1)));
+}
+
+/* SQL: sweep._may_see(run_as text) RETURNS boolean: never NULL */
+Datum
+sweep_role_may_see(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(sweep_role_acts_for(GetUserId(), role_argument(fcinfo, 0)) || sweep_role_sees_all(GetUserId()));
+}
+
+static Oid
+role_argument(FunctionCallInfo fcinfo, int number)
+{
+	return PG_ARGISNULL(number) ? InvalidOid : sweep_role_find(text_to_cstring(PG_GETARG_TEXT_PP(number)));
+}

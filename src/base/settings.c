@@ -1,0 +1,280 @@
+/*
+ * settings.c
+ *		The table of settings, in alphabetical order.
+ *
+ * Called once per process by _PG_init. Everything can be changed by a reload unless the size of shared
+ * memory depends on it.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/varlena.h"
+
+#include "base/settings.h"
+#include "pure/redis_url.h"
+
+char	   *sweep_databases = NULL;
+int			sweep_history_max_age = 30 * 24 * 60;
+int			sweep_history_per_job = 100;
+int			sweep_log_batches = LOG_BATCHES_OFF;
+int			sweep_max_args_size = 64;
+int			sweep_max_consumers = 4;
+int			sweep_max_leases = 65536;
+int			sweep_max_queues = 256;
+int			sweep_max_running_jobs = 4;
+double		sweep_max_share_per_database = 1;
+double		sweep_max_share_per_role = 0.75;
+int			sweep_min_interval = 1000;
+int			sweep_notify_interval = 100;
+double		sweep_notify_queue_limit = 0.5;
+int			sweep_once_retention = 30 * 24 * 60;
+
+/* Read by the module pg_sweep_redis, by their names. */
+static char *redis_key_prefix = NULL;
+static char *redis_password_file = NULL;
+static int	redis_timeout = 5000;
+static char *redis_tls_ca_file = NULL;
+static char *redis_tls_cert_file = NULL;
+static char *redis_tls_key_file = NULL;
+static char *redis_url = NULL;
+static char *redis_user = NULL;
+
+static const struct config_enum_entry log_batches_options[] = {
+	{"off", LOG_BATCHES_OFF, false},
+	{"batches", LOG_BATCHES_BATCHES, false},
+	{"items", LOG_BATCHES_ITEMS, false},
+	{NULL, 0, false}
+};
+
+static void define_job_settings(void);
+static void define_capacities(void);
+static void define_queue_settings(void);
+static void define_redis_settings(void);
+static bool check_databases(char **newval, void **extra, GucSource source);
+static bool check_redis_key_prefix(char **newval, void **extra, GucSource source);
+static bool check_redis_text(char **newval, void **extra, GucSource source);
+static bool check_redis_url(char **newval, void **extra, GucSource source);
+
+PG_FUNCTION_INFO_V1(sweep_settings_has_redis_url);
+
+void
+sweep_settings_define(bool at_server_start)
+{
+	define_job_settings();
+	if (at_server_start)
+		define_capacities();
+	define_queue_settings();
+	define_redis_settings();
+	MarkGUCPrefixReserved("pg_sweep");
+}
+
+static void
+define_job_settings(void)
+{
+	DefineCustomStringVariable("pg_sweep.databases",
+							   "Restricts the databases in which jobs are started by their schedules.",
+							   "Names separated by commas; empty means every database that has the extension.",
+							   &sweep_databases, "", PGC_SIGHUP, GUC_LIST_INPUT,
+							   check_databases, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.history_max_age",
+							"Sets the age at which the record of a run is deleted.",
+							NULL,
+							&sweep_history_max_age, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.history_per_job",
+							"Sets how many runs are recorded per job and outcome.",
+							NULL,
+							&sweep_history_per_job, 100, 1, 1000000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("pg_sweep.log_batches",
+							 "Logs the progress of runs.",
+							 NULL,
+							 &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_args_size",
+							"Sets how large the args of a job or a run may be.",
+							NULL,
+							&sweep_max_args_size, 64, 1, 256 * 1024, PGC_SIGHUP, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.max_share_per_database",
+							 "Sets how much of what all databases share one of them may use.",
+							 "A fraction of the background runs, processes of consumers, claimed messages and queues in use.",
+							 &sweep_max_share_per_database, 1, 0.01, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.max_share_per_role",
+							 "Sets how much of what all roles share one of them may use.",
+							 "The same fraction for a role; superusers and members of sweep_admin may use everything.",
+							 &sweep_max_share_per_role, 0.75, 0.01, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.min_interval",
+							"Sets the shortest interval that a schedule may have.",
+							NULL,
+							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
+/* Shared memory depends on them, so there are none without shared_preload_libraries. */
+static void
+define_capacities(void)
+{
+	DefineCustomIntVariable("pg_sweep.max_consumers",
+							"Sets how many processes of consumers there may be at a time.",
+							"Each takes one of max_worker_processes.",
+							&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_leases",
+							"Sets how many messages of queues may be claimed at a time.",
+							"Each takes about 150 bytes of shared memory.",
+							&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_queues",
+							"Sets how many queues may be in use at a time, in all databases.",
+							"Each takes about 34 kB of shared memory; one more takes the place of an idle one.",
+							&sweep_max_queues, 256, 1, 10000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.max_running_jobs",
+							"Sets how many runs may be in progress in the background at a time.",
+							"Each takes one of max_worker_processes.",
+							&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+}
+
+static void
+define_queue_settings(void)
+{
+	DefineCustomIntVariable("pg_sweep.notify_interval",
+							"Sets the shortest time between two notifications of a queue.",
+							NULL,
+							&sweep_notify_interval, 100, 1, 3600000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_sweep.notify_queue_limit",
+							 "Sets how full the notification queue of the server may be when queues notify.",
+							 "A fraction; above it nothing is sent until there is room again.",
+							 &sweep_notify_queue_limit, 0.5, 0, 1, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.once_retention",
+							"Sets how long a key of sweep.begin_once is remembered.",
+							NULL,
+							&sweep_once_retention, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
+							NULL, NULL, NULL);
+}
+
+/* None holds a secret; but where in the network Redis is, and by which files one gets there, is not for everybody. */
+static void
+define_redis_settings(void)
+{
+	DefineCustomStringVariable("pg_sweep.redis_key_prefix",
+							   "Sets what the names of all keys in Redis begin with.",
+							   "Needed to share buckets with a GitLab whose keys have a namespace.",
+							   &redis_key_prefix, "", PGC_SIGHUP, 0,
+							   check_redis_key_prefix, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_password_file",
+							   "Sets the file that holds the password for Redis.",
+							   "Read for each connection; only the server's user may have access to it. Empty means no password.",
+							   &redis_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.redis_timeout",
+							"Sets how long Redis may take to be connected, to be written to, and to reply.",
+							NULL,
+							&redis_timeout, 5000, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_tls_ca_file",
+							   "Sets the file of the certificates that the one of Redis must be signed by.",
+							   "Used with rediss://. Empty means those that OpenSSL is configured to trust.",
+							   &redis_tls_ca_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_tls_cert_file",
+							   "Sets the file of the certificate that is shown to Redis.",
+							   "Used with rediss://, together with redis_tls_key_file.",
+							   &redis_tls_cert_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_tls_key_file",
+							   "Sets the file of the private key of redis_tls_cert_file.",
+							   "Without a passphrase; only the server's user may have access to it.",
+							   &redis_tls_key_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_url",
+							   "Sets where Redis is.",
+							   "redis://host:port/db, rediss:// with TLS, or unix:///path?db=n.",
+							   &redis_url, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_url, NULL, NULL);
+	DefineCustomStringVariable("pg_sweep.redis_user",
+							   "Sets the user as whom to log in to Redis.",
+							   "Empty means Redis's own default user.",
+							   &redis_user, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_redis_text, NULL, NULL);
+}
+
+bool
+sweep_settings_allow_database(const char *name)
+{
+	char	   *names = pstrdup(sweep_databases ? sweep_databases : "");
+	List	   *list = NIL;
+	ListCell   *cell;
+
+	if (!SplitIdentifierString(names, ',', &list) || list == NIL)
+		return true;
+	foreach(cell, list)
+	{
+		if (strcmp(lfirst(cell), name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+check_databases(char **newval, void **extra, GucSource source)
+{
+	char	   *names = pstrdup(*newval);
+	List	   *list = NIL;
+
+	if (SplitIdentifierString(names, ',', &list))
+		return true;
+	GUC_check_errdetail("The list of names is not well-formed.");
+	return false;
+}
+
+static bool
+check_redis_key_prefix(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) <= 200 && strpbrk(*newval, "{}") == NULL)
+		return true;
+	GUC_check_errdetail("It must have at most 200 bytes and no braces, which belong to the names of jobs.");
+	return false;
+}
+
+/* Whoever uses it has places of MAXPGPATH for files and for the user. */
+static bool
+check_redis_text(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) < MAXPGPATH)
+		return true;
+	GUC_check_errdetail("It must have at most %d bytes.", MAXPGPATH - 1);
+	return false;
+}
+
+/* The message is ours, since that of the server would show the value, and somebody may have put a password into it. */
+static bool
+check_redis_url(char **newval, void **extra, GucSource source)
+{
+	SweepRedisUrl url;
+	const char *error = (*newval)[0] ? sweep_redis_url_parse(*newval, &url) : NULL;
+
+	if (error == NULL)
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"pg_sweep.redis_url\"");
+	GUC_check_errdetail("%s", error);
+	if (sweep_redis_url_has_login(*newval))
+		GUC_check_errhint("Put the password into a file, name that in pg_sweep.redis_password_file, and the user in pg_sweep.redis_user.");
+	return false;
+}
+
+/* SQL: sweep._has_redis_url() RETURNS boolean */
+Datum
+sweep_settings_has_redis_url(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(redis_url != NULL && redis_url[0] != '\0');
+}

@@ -1,0 +1,489 @@
+/*
+ * shared.c
+ *		Shared memory of the processes of pg_sweep.
+ *
+ * Everything in SweepShared is guarded by one LWLock, except the progress of a slot (its own spinlock,
+ * written once per batch by the run, copied by readers) and the atomics. There are no pointers in it:
+ * a process is named by its pid and its proc number, a recycled slot is told by its generation.
+ *
+ * The table of slots has room for pg_sweep.max_running_jobs background runs and for some sessions that
+ * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Which slot is whose
+ * does not matter, but neither kind can have more than its number.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/role.h"
+#include "base/settings.h"
+#include "base/shared.h"
+
+#define SESSION_SLOTS 64
+#define TRANCHE "pg_sweep"
+
+const char *const sweep_phase_names[] = {"starting", "lease", "step", "commit", "ending"};
+
+StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
+
+/* What is shown of a run in progress. */
+typedef struct RunningRun
+{
+	Oid			role;
+	int64		run_id;
+	pid_t		pid;
+	char		job[SWEEP_JOB_NAME_SIZE];
+	SweepLiveProgress live;
+} RunningRun;
+
+static SweepShared *shared = NULL;
+static LWLock *shared_lock = NULL;
+
+static bool find_free_slot(int64 run_id, SweepSlot **slot);
+static void count_slots(bool worker, Oid role, SweepUse *use);
+static bool wake_scheduler(Oid database, bool asked);
+static bool copy_run(SweepSlot *slot, RunningRun *run);
+static void put_run(ReturnSetInfo *result, const RunningRun *run);
+static Size memory_size(void);
+
+PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
+PG_FUNCTION_INFO_V1(sweep_shared_running);
+PG_FUNCTION_INFO_V1(sweep_shared_missing);
+
+void
+sweep_shared_request(void)
+{
+	RequestAddinShmemSpace(memory_size());
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
+
+void
+sweep_shared_initialize(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pg_sweep", memory_size(), &found);
+	shared_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	if (found)
+		return;
+	memset(shared, 0, memory_size());
+	shared->launcher = INVALID_PROC_NUMBER;
+	shared->slot_count = sweep_max_running_jobs + SESSION_SLOTS;
+	ConditionVariableInit(&shared->changed);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		pg_atomic_init_u32(&shared->slots[i].stop_request, 0);
+		pg_atomic_init_u64(&shared->slots[i].lease_deadline_us, 0);
+		SpinLockInit(&shared->slots[i].mutex);
+	}
+}
+
+bool
+sweep_shared_exists(void)
+{
+	return shared != NULL;
+}
+
+SweepShared *
+sweep_shared(void)
+{
+	return shared;
+}
+
+void
+sweep_shared_lock(LWLockMode mode)
+{
+	LWLockAcquire(shared_lock, mode);
+}
+
+void
+sweep_shared_unlock(void)
+{
+	LWLockRelease(shared_lock);
+}
+
+SweepSlot *
+sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
+{
+	bool		worker = claimant->worker;
+	SweepSlot  *slot;
+	SweepUse	use;
+
+	*refusal = REFUSED_NOT;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	if (find_free_slot(claimant->run_id, &slot))
+	{
+		count_slots(worker, claimant->role, &use);
+		*refusal = sweep_quota_check(&use, worker ? sweep_max_running_jobs : SESSION_SLOTS, claimant->unlimited);
+		if (*refusal == REFUSED_NOT && slot == NULL)
+			*refusal = REFUSED_ALL;
+		if (*refusal != REFUSED_NOT)
+			slot = NULL;
+	}
+	if (slot != NULL)
+	{
+		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
+		slot->worker = worker;
+		slot->generation = ++shared->generation;
+		slot->database = MyDatabaseId;
+		slot->role = claimant->role;
+		slot->run_id = claimant->run_id;
+		slot->pid = worker ? 0 : MyProcPid;
+		slot->put_back = false;
+		slot->claimed_at = GetCurrentTimestamp();
+		strlcpy(slot->job, claimant->job, sizeof(slot->job));
+		pg_atomic_write_u32(&slot->stop_request, 0);
+		pg_atomic_write_u64(&slot->lease_deadline_us, 0);
+		memset(&slot->live, 0, sizeof(slot->live));
+	}
+	sweep_shared_unlock();
+	return slot;
+}
+
+/* False when the run has a slot already. */
+static bool
+find_free_slot(int64 run_id, SweepSlot **slot)
+{
+	*slot = NULL;
+	if (sweep_shared_find(MyDatabaseId, run_id) != NULL)
+		return false;
+	for (int i = 0; i < shared->slot_count && *slot == NULL; i++)
+		if (shared->slots[i].state == SLOT_FREE)
+			*slot = &shared->slots[i];
+	return true;
+}
+
+/* Of background runs, or of sessions. */
+static void
+count_slots(bool worker, Oid role, SweepUse *use)
+{
+	memset(use, 0, sizeof(*use));
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		const SweepSlot *slot = &shared->slots[i];
+
+		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->worker != worker)
+			continue;
+		use->all++;
+		if (slot->role == role)
+			use->of_role++;
+		if (slot->database == MyDatabaseId)
+			use->of_database++;
+	}
+}
+
+void
+sweep_shared_unclaim(SweepSlot *slot)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot->state = SLOT_FREE;
+	sweep_shared_unlock();
+}
+
+bool
+sweep_shared_attach(SweepSlot *slot, uint64 generation)
+{
+	bool		attached;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	attached = slot->generation == generation && slot->state == SLOT_STARTING;
+	if (attached)
+	{
+		slot->state = SLOT_RUNNING;
+		slot->pid = MyProcPid;
+	}
+	sweep_shared_unlock();
+	return attached;
+}
+
+void
+sweep_shared_release(SweepSlot *slot, bool opened)
+{
+	ProcNumber	schedulers[SWEEP_MAX_DATABASES];
+	int			count = 0;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	/* Who has just cancelled a run that waits on was told that it has a process: then it is recorded as one that has not begun. */
+	if (slot->put_back)
+		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
+	slot->state = slot->worker && !opened ? SLOT_UNOPENED : SLOT_FREE;
+	slot->pid = 0;
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		SweepDatabase *entry = &shared->databases[i];
+
+		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of != REFUSED_NOT))
+		{
+			entry->asked = true;
+			schedulers[count++] = entry->procno;
+		}
+	}
+	sweep_shared_unlock();
+	ConditionVariableBroadcast(&shared->changed);
+	for (int i = 0; i < count; i++)
+		sweep_shared_wake(schedulers[i]);
+}
+
+SweepSlot *
+sweep_shared_find(Oid database, int64 run_id)
+{
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->state != SLOT_FREE && slot->database == database && slot->run_id == run_id)
+			return slot;
+	}
+	return NULL;
+}
+
+int
+sweep_shared_count_runs(Oid database)
+{
+	int			count = 0;
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if ((slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == database)
+			count++;
+	}
+	sweep_shared_unlock();
+	return count;
+}
+
+int
+sweep_shared_count_free_workers(Oid role, bool unlimited)
+{
+	SweepUse	use;
+
+	if (shared == NULL)
+		return 0;
+	sweep_shared_lock(LW_SHARED);
+	count_slots(true, role, &use);
+	sweep_shared_unlock();
+	return sweep_quota_room(&use, sweep_max_running_jobs, unlimited);
+}
+
+/* SQL: sweep._missing_worker(role oid) RETURNS text: the setting that keeps runs of the role in this database waiting */
+Datum
+sweep_shared_missing(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	bool		unlimited = sweep_quota_is_unlimited(role);
+	SweepUse	use;
+	SweepRefusal refusal;
+	const char *setting;
+
+	if (shared == NULL)
+		PG_RETURN_NULL();
+	sweep_shared_lock(LW_SHARED);
+	count_slots(true, role, &use);
+	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
+	for (int i = 0; i < SWEEP_MAX_DATABASES && refusal == REFUSED_NOT; i++)
+	{
+		const SweepDatabase *entry = &shared->databases[i];
+
+		/* The scheduler alone has learnt that. */
+		if (entry->state == DATABASE_RUNNING && entry->database == MyDatabaseId && entry->short_of == REFUSED_PROCESSES)
+			refusal = REFUSED_PROCESSES;
+	}
+	sweep_shared_unlock();
+	setting = sweep_quota_setting(refusal, "pg_sweep.max_running_jobs");
+	if (setting == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(setting));
+}
+
+void
+sweep_shared_wake(ProcNumber procno)
+{
+	if (procno != INVALID_PROC_NUMBER)
+		SetLatch(&GetPGProcByNumber(procno)->procLatch);
+}
+
+void
+sweep_shared_wake_launcher(bool rescan)
+{
+	ProcNumber	launcher;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	if (rescan)
+		shared->rescan = true;
+	launcher = shared->launcher;
+	sweep_shared_unlock();
+	sweep_shared_wake(launcher);
+}
+
+bool
+sweep_shared_ask_scheduler(Oid database)
+{
+	return wake_scheduler(database, true);
+}
+
+void
+sweep_shared_wake_scheduler(Oid database)
+{
+	(void) wake_scheduler(database, false);
+}
+
+/*
+ * False when there is none. One that is starting has no process to wake yet; it is told all the same, for it
+ * may be about to leave. Looking and telling is one section: in between it could have left.
+ */
+static bool
+wake_scheduler(Oid database, bool asked)
+{
+	ProcNumber	scheduler = INVALID_PROC_NUMBER;
+	bool		found = false;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		SweepDatabase *entry = &shared->databases[i];
+
+		if ((entry->state != DATABASE_STARTING && entry->state != DATABASE_RUNNING) || entry->database != database)
+			continue;
+		entry->asked |= asked;
+		scheduler = entry->procno;
+		found = true;
+	}
+	sweep_shared_unlock();
+	sweep_shared_wake(scheduler);
+	return found;
+}
+
+int64
+sweep_monotonic_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64
+sweep_interval_us(const Interval *interval)
+{
+	int64		days = interval->month * INT64CONST(30) + interval->day + interval->time / USECS_PER_DAY;
+
+	if (days >= SWEEP_LONGEST_DAYS)
+		return SWEEP_LONGEST_DAYS * USECS_PER_DAY;
+	if (days <= -SWEEP_LONGEST_DAYS)
+		return -SWEEP_LONGEST_DAYS * USECS_PER_DAY;
+	return days * USECS_PER_DAY + interval->time % USECS_PER_DAY;
+}
+
+/* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */
+Datum
+sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
+{
+	SweepSlot  *slot;
+	bool		found;
+
+	if (shared == NULL)
+		PG_RETURN_BOOL(false);
+
+	/*
+	 * The signal is sent under the lock: the process must take it to give the slot back, so the signal
+	 * cannot hit what the process does afterwards.
+	 */
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot = sweep_shared_find(MyDatabaseId, PG_GETARG_INT64(0));
+	found = slot != NULL && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
+	if (found)
+	{
+		pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+		if (slot->pid != 0)
+			kill(slot->pid, SIGINT);
+	}
+	sweep_shared_unlock();
+	PG_RETURN_BOOL(found);
+}
+
+/*
+ * SQL: sweep._running() RETURNS SETOF record: one row per run in progress in this database. Source of
+ * sweep.running.
+ */
+Datum
+sweep_shared_running(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; shared != NULL && i < shared->slot_count; i++)
+	{
+		RunningRun	run;
+
+		if (copy_run(&shared->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
+			put_run(result, &run);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * False unless a run of this database has it. Who may see it is asked without the lock: that reads tables, which
+ * somebody may have locked, and everybody else would wait as well.
+ */
+static bool
+copy_run(SweepSlot *slot, RunningRun *run)
+{
+	bool		found;
+
+	sweep_shared_lock(LW_SHARED);
+	found = (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == MyDatabaseId;
+	run->role = slot->role;
+	run->run_id = slot->run_id;
+	run->pid = slot->pid;
+	memcpy(run->job, slot->job, sizeof(run->job));
+	SpinLockAcquire(&slot->mutex);
+	run->live = slot->live;
+	SpinLockRelease(&slot->mutex);
+	sweep_shared_unlock();
+	return found;
+}
+
+static void
+put_run(ReturnSetInfo *result, const RunningRun *run)
+{
+	const SweepLiveProgress *live = &run->live;
+	Datum		values[11];
+	bool		nulls[11] = {0};
+
+	values[0] = Int64GetDatum(run->run_id);
+	values[1] = CStringGetTextDatum(run->job);
+	values[2] = Int32GetDatum(run->pid);
+	nulls[2] = run->pid == 0;
+	values[3] = CStringGetTextDatum(sweep_phase_names[live->phase]);
+	values[4] = Int64GetDatum(live->batches);
+	values[5] = Int64GetDatum(live->rows);
+	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);
+	nulls[6] = live->batches == 0;
+	values[7] = Int32GetDatum(live->batch_size);
+	values[8] = Int64GetDatum(live->estimated_rows);
+	nulls[8] = live->estimated_rows == 0;
+	values[9] = TimestampTzGetDatum(live->started_at);
+	nulls[9] = live->started_at == 0;
+	values[10] = TimestampTzGetDatum(live->deadline);
+	nulls[10] = live->deadline == 0;
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static Size
+memory_size(void)
+{
+	return add_size(offsetof(SweepShared, slots),
+					mul_size(sizeof(SweepSlot), sweep_max_running_jobs + SESSION_SLOTS));
+}

@@ -1,0 +1,173 @@
+/*
+ * shared.h
+ *		Shared memory: one entry per database with a scheduler, one slot per run in progress.
+ *
+ * There is none when the library was not loaded at server start: then sweep_shared_exists() is false,
+ * a run works with a slot of its own process, and nobody else sees its progress.
+ */
+#ifndef SWEEP_SHARED_H
+#define SWEEP_SHARED_H
+
+#include "base/compat.h"
+#include "datatype/timestamp.h"
+#include "base/quota.h"
+#include "storage/condition_variable.h"
+#include "storage/s_lock.h"
+#include "storage/spin.h"
+
+#define SWEEP_MAX_DATABASES 128
+#define SWEEP_JOB_NAME_SIZE 64
+#define SWEEP_DEFINITION_SIZE 4096
+
+/* Reasons for which another process asks a run to stop. */
+#define SWEEP_STOP_REQUEST_CANCEL	0x01
+#define SWEEP_STOP_REQUEST_LEASE	0x02
+
+typedef enum SweepSlotState
+{
+	SLOT_FREE,					/* next: STARTING (scheduler), RUNNING (a session) */
+	SLOT_STARTING,				/* worker registered; next: RUNNING, UNOPENED, FREE */
+	SLOT_RUNNING,				/* its process is attached; next: FREE, UNOPENED */
+	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
+} SweepSlotState;
+
+typedef enum SweepPhase
+{
+	PHASE_STARTING,
+	PHASE_LEASE,				/* trying to take the lease */
+	PHASE_STEP,					/* in a batch */
+	PHASE_COMMIT,				/* committing it */
+	PHASE_ENDING,
+} SweepPhase;
+
+/* What sweep.running shows; guarded by the mutex of the slot. */
+typedef struct SweepLiveProgress
+{
+	SweepPhase	phase;
+	int64		batches;
+	int64		rows;
+	int64		last_batch_us;
+	int32		batch_size;
+	int64		estimated_rows; /* 0 = not known */
+	TimestampTz started_at;
+	TimestampTz deadline;		/* of the timeout or the lease, whichever is first; 0 = none */
+} SweepLiveProgress;
+
+typedef struct SweepSlot
+{
+	/* Guarded by the lock: shared to read, exclusive to change. */
+	SweepSlotState state;
+	bool		worker;			/* a background worker, not a session */
+	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
+	Oid			database;
+	Oid			role;			/* of the job */
+	int64		run_id;
+	int			pid;			/* 0 until the process is attached */
+	bool		put_back;		/* written by the run: it has not begun, and waits on */
+	TimestampTz claimed_at;
+	char		job[SWEEP_JOB_NAME_SIZE];
+	/* Set by anybody, read by the run. */
+	pg_atomic_uint32 stop_request;
+	/* CLOCK_MONOTONIC in microseconds at which the lease ends; 0 = never. */
+	pg_atomic_uint64 lease_deadline_us;
+	slock_t		mutex;
+	SweepLiveProgress live;
+	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */
+	Size		definition_size;
+	char		definition[SWEEP_DEFINITION_SIZE];
+} SweepSlot;
+
+typedef enum SweepDatabaseState
+{
+	DATABASE_FREE,				/* entry not used; next: STARTING (launcher) */
+	DATABASE_STARTING,			/* scheduler registered; next: RUNNING, FREE */
+	DATABASE_RUNNING,			/* scheduler attached; next: FREE, ABSENT */
+	DATABASE_ABSENT,			/* it found no extension there, and nobody has asked since; next: FREE (launcher) */
+} SweepDatabaseState;
+
+typedef struct SweepDatabase
+{
+	SweepDatabaseState state;
+	Oid			database;
+	uint64		generation;
+	int			pid;
+	ProcNumber	procno;
+	bool		asked;			/* there is something for the scheduler to look at; taken back when it looks */
+	bool		leave;			/* the scheduler is asked to end */
+	SweepRefusal short_of;		/* what runs there wait for, which may end anywhere; written by the scheduler */
+	TimestampTz claimed_at;
+} SweepDatabase;
+
+typedef struct SweepShared
+{
+	uint64		generation;
+	ProcNumber	launcher;		/* INVALID_PROC_NUMBER when there is none */
+	bool		rescan;			/* the launcher is asked to look at all databases again */
+	ConditionVariable changed;	/* a run has ended, or a scheduler has left */
+	SweepDatabase databases[SWEEP_MAX_DATABASES];
+	int			slot_count;
+	SweepSlot	slots[FLEXIBLE_ARRAY_MEMBER];
+} SweepShared;
+
+/* Names of the phases, as sweep.running shows them. */
+extern const char *const sweep_phase_names[];
+
+/* Requests the memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
+extern void sweep_shared_request(void);
+extern void sweep_shared_initialize(void);
+extern bool sweep_shared_exists(void);
+extern SweepShared *sweep_shared(void);
+extern void sweep_shared_lock(LWLockMode mode);
+extern void sweep_shared_unlock(void);
+
+/* The run that a slot is claimed for. */
+typedef struct SweepClaimant
+{
+	Oid			role;			/* of the job */
+	bool		unlimited;		/* see sweep_quota_is_unlimited */
+	bool		worker;			/* in the background, not in a session */
+	int64		run_id;
+	const char *job;
+} SweepClaimant;
+
+/*
+ * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
+ * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
+ * left, and says why, or when the run has one already.
+ */
+extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
+
+/* Takes back a claim that came to nothing; nobody is woken, for nothing has become free. */
+extern void sweep_shared_unclaim(SweepSlot *slot);
+
+/* Takes over the slot a worker was started with; false when it is no longer meant. */
+extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
+
+/* Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun. */
+extern void sweep_shared_release(SweepSlot *slot, bool opened);
+
+/* The slot of a run in this database, or NULL; hold the lock. */
+extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
+
+/* How many runs of the database are in progress. */
+extern int	sweep_shared_count_runs(Oid database);
+
+/* How many more background runs there is room for, of this role in this database. */
+extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
+
+/* Wakes a process by its number; harmless when it has ended. */
+extern void sweep_shared_wake(ProcNumber procno);
+extern void sweep_shared_wake_launcher(bool rescan);
+
+/* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when leases have changed. */
+extern bool sweep_shared_ask_scheduler(Oid database);
+extern void sweep_shared_wake_scheduler(Oid database);
+
+/* CLOCK_MONOTONIC in microseconds. */
+extern int64 sweep_monotonic_us(void);
+
+/* An interval in microseconds; months have 30 days. More than a thousand years are a thousand, which can be added to any time. */
+#define SWEEP_LONGEST_DAYS INT64CONST(365250)
+extern int64 sweep_interval_us(const Interval *interval);
+
+#endif							/* SWEEP_SHARED_H */

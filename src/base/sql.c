@@ -1,0 +1,500 @@
+/*
+ * sql.c
+ *		Transactions and statements: the only file that uses SPI and the only one that catches errors.
+ *
+ * A unit of work is one transaction. A worker begins and ends it itself. A session that executes CALL
+ * must leave that to SPI, and cannot roll back what a nested function left half done; there the work is
+ * a subtransaction, so that a failure is contained, followed by a commit.
+ *
+ * The statements of the engine are constants with parameters. They run as the owner of the extension,
+ * within the transaction of the job's own work and whatever that left behind in the session, so user,
+ * security context, search_path and what else changes their meaning are set around each of them (door.c).
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
+#include "pgstat.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/door.h"
+#include "base/shared.h"
+#include "base/sql.h"
+
+struct SweepPlan
+{
+	SPIPlanPtr	plan;
+};
+
+static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
+static bool in_call = false;
+static SweepExtension extension;
+static uint64 current_row = 0;
+
+static void begin_transaction(void);
+static void commit_transaction(void);
+static void abort_transaction(MemoryContext error_context, ErrorData **error);
+static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
+static bool find_extension(void);
+static SPIPlanPtr statement_plan(SweepStatement statement);
+static uint64 check_result(int code);
+static Datum column_value(int column);
+
+void
+sweep_sql_enter_call(void)
+{
+	(void) SPI_connect_ext(SPI_OPT_NONATOMIC);
+	in_call = true;
+}
+
+void
+sweep_sql_leave_call(void)
+{
+	in_call = false;
+	SPI_finish();
+}
+
+bool
+sweep_sql_in_call(void)
+{
+	return in_call;
+}
+
+bool
+sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	if (in_call)
+		return transaction_in_call(work, arg, error_context, error);
+	PG_TRY();
+	{
+		begin_transaction();
+		work(arg);
+		commit_transaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		abort_transaction(error_context, error);
+	}
+	PG_END_TRY();
+	/* One that fired when the lock was just got means nothing to what comes next. */
+	if (get_timeout_indicator(LOCK_TIMEOUT, true))
+		QueryCancelPending = false;
+	MemoryContextSwitchTo(caller_context);
+	pgstat_report_stat(false);
+	return done;
+}
+
+/*
+ * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
+ * committed with the statement, and not with us: Citus does so where one worker is enough.
+ */
+static void
+begin_transaction(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	(void) SPI_connect();
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+static void
+commit_transaction(void)
+{
+	PopActiveSnapshot();
+	SPI_finish();
+	(void) EndTransactionBlock(false);
+	CommitTransactionCommand();
+}
+
+static void
+abort_transaction(MemoryContext error_context, ErrorData **error)
+{
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(error_context);
+	*error = CopyErrorData();
+	AbortOutOfAnyTransaction();
+	FlushErrorState();
+	QueryCancelPending = false;
+	RESUME_INTERRUPTS();
+}
+
+/* Work, contained by a subtransaction, and the commit, which fails as a whole or not at all. */
+static bool
+transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	volatile bool in_work = true;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		(void) SPI_connect();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work(arg);
+		PopActiveSnapshot();
+		SPI_finish();
+		ReleaseCurrentSubTransaction();
+		CurrentResourceOwner = caller_owner;
+		in_work = false;
+		SPI_commit();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(error_context);
+		*error = CopyErrorData();
+		FlushErrorState();
+		if (in_work)
+		{
+			RollbackAndReleaseCurrentSubTransaction();
+			CurrentResourceOwner = caller_owner;
+		}
+		QueryCancelPending = false;
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller_context);
+	return done;
+}
+
+ErrorData *
+sweep_sql_rehearse(SweepWork work, void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		(void) SPI_connect();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		work(arg);
+		PopActiveSnapshot();
+		SPI_finish();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller_context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(caller_context);
+	CurrentResourceOwner = caller_owner;
+	return error;
+}
+
+/* PG_END_TRY and PG_CATCH restore error_context_stack, so that what is raised again has the lines of the caller. */
+void
+sweep_sql_hide_context(SweepWork work, void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		error_context_stack = NULL;
+		work(arg);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller_context);
+		sweep_door_raise_for_user(CopyErrorData());
+	}
+	PG_END_TRY();
+}
+
+void
+sweep_sql_end_transaction(void)
+{
+	SPI_commit();
+}
+
+bool
+sweep_sql_open_gate(void)
+{
+	LOCKTAG		tag;
+
+	if (!OidIsValid(extension.id) && !find_extension())
+		return false;
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension.id, 0);
+	if (LockAcquire(&tag, AccessShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("extension pg_sweep is being altered or dropped")));
+	AcceptInvalidationMessages();
+	return sweep_sql_find_extension();
+}
+
+static bool
+find_extension(void)
+{
+	Oid			schema = get_namespace_oid("sweep", true);
+	HeapTuple	tuple = NULL;
+
+	extension.id = get_extension_oid("pg_sweep", true);
+	if (OidIsValid(extension.id) && OidIsValid(schema))
+	{
+		extension.run_table = get_relname_relid("run_live", schema);
+		extension.batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
+		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(extension.batch_type));
+	}
+	if (!HeapTupleIsValid(tuple))
+	{
+		extension.id = InvalidOid;
+		return false;
+	}
+	/* The objects of an extension belong to whoever created it. */
+	extension.owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+bool
+sweep_sql_find_extension(void)
+{
+	return (OidIsValid(extension.id) && SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) || find_extension();
+}
+
+const SweepExtension *
+sweep_sql_extension(void)
+{
+	return &extension;
+}
+
+void
+sweep_sql_assume_extension(const SweepExtension *found)
+{
+	extension = *found;
+}
+
+void
+sweep_sql_begin_call(void)
+{
+	if (!sweep_sql_find_extension())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	(void) SPI_connect();
+}
+
+void
+sweep_sql_end_call(void)
+{
+	SPI_finish();
+}
+
+uint64
+sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
+{
+	SweepDoor	door;
+	bool		read_only = XactReadOnly;
+	Snapshot	latest = InvalidSnapshot;
+	uint64		count;
+
+	sweep_door_enter_statement(&door, extension.owner);
+	/* Queues are as they are, whatever the transaction may see. */
+	if (statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot())
+		latest = GetLatestSnapshot();
+	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
+	if (MyBackendType == B_BG_WORKER)
+		XactReadOnly = false;
+	count = check_result(SPI_execute_snapshot(statement_plan(statement), values, nulls, latest, InvalidSnapshot, false, true, 0));
+	XactReadOnly = read_only;
+	sweep_door_leave_statement(&door);
+	return count;
+}
+
+/* The plans of constant statements are generic ones: nothing in them depends on the values. */
+static SPIPlanPtr
+statement_plan(SweepStatement statement)
+{
+	if (plans[statement] == NULL)
+	{
+		const SweepStatementText *source = sweep_statement_text(statement);
+		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types, CURSOR_OPT_GENERIC_PLAN);
+
+		if (plan == NULL || SPI_keepplan(plan) != 0)
+			elog(ERROR, "could not prepare \"%s\": %s", source->text, SPI_result_code_string(SPI_result));
+		plans[statement] = plan;
+	}
+	return plans[statement];
+}
+
+SweepPlan *
+sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
+{
+	SPIPlanPtr	prepared = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
+	SweepPlan  *plan;
+
+	if (prepared == NULL || SPI_keepplan(prepared) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result))));
+	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
+	plan->plan = prepared;
+	return plan;
+}
+
+void
+sweep_sql_free_plan(SweepPlan *plan)
+{
+	(void) SPI_freeplan(plan->plan);
+	pfree(plan);
+}
+
+uint64
+sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
+{
+	return check_result(SPI_execute_plan(plan->plan, values, nulls, false, 0));
+}
+
+static uint64
+check_result(int code)
+{
+	if (code < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("statement could not be executed in a batch: %s", SPI_result_code_string(code)),
+				 errhint("A batch is one transaction: it cannot begin or end one.")));
+	current_row = 0;
+	return SPI_processed;
+}
+
+void
+sweep_sql_row(uint64 row)
+{
+	current_row = row;
+}
+
+/* 0 when it is null. */
+static Datum
+column_value(int column)
+{
+	bool		is_null;
+
+	return SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, &is_null);
+}
+
+bool
+sweep_sql_is_null(int column)
+{
+	bool		is_null;
+
+	(void) SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, &is_null);
+	return is_null;
+}
+
+int64
+sweep_sql_int64(int column)
+{
+	return DatumGetInt64(column_value(column));
+}
+
+int32
+sweep_sql_int32(int column)
+{
+	return DatumGetInt32(column_value(column));
+}
+
+bool
+sweep_sql_bool(int column)
+{
+	return DatumGetBool(column_value(column));
+}
+
+int64
+sweep_sql_interval_us(int column, int64 if_null)
+{
+	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(column_value(column)));
+}
+
+Oid
+sweep_sql_oid(int column)
+{
+	return DatumGetObjectId(column_value(column));
+}
+
+Oid *
+sweep_sql_oids(int column, MemoryContext context, int *count)
+{
+	Datum	   *elements = NULL;
+	Oid		   *oids;
+
+	*count = 0;
+	if (!sweep_sql_is_null(column))
+		deconstruct_array(DatumGetArrayTypeP(column_value(column)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
+	oids = MemoryContextAlloc(context, (*count + 1) * sizeof(Oid));
+	for (int i = 0; i < *count; i++)
+		oids[i] = DatumGetObjectId(elements[i]);
+	return oids;
+}
+
+Datum
+sweep_sql_copy(int column, MemoryContext context)
+{
+	Form_pg_attribute attribute = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Datum		value = column_value(column);
+
+	if (!sweep_sql_is_null(column))
+		value = datumCopy(value, attribute->attbyval, attribute->attlen);
+	MemoryContextSwitchTo(old);
+	return value;
+}
+
+char *
+sweep_sql_text(int column, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	char	   *string = sweep_sql_is_null(column) ? NULL : TextDatumGetCString(column_value(column));
+
+	MemoryContextSwitchTo(old);
+	return string;
+}
+
+Jsonb *
+sweep_sql_jsonb(int column, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(column_value(column));
+
+	MemoryContextSwitchTo(old);
+	return json;
+}
+
+ItemPointerData
+sweep_sql_tid(int column)
+{
+	return *(ItemPointer) DatumGetPointer(column_value(column));
+}
+
+Size
+sweep_sql_raw_size(int column)
+{
+	bool		varies = TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1;
+
+	return varies && !sweep_sql_is_null(column) ? toast_raw_datum_size(column_value(column)) : 0;
+}

@@ -1,0 +1,321 @@
+/*
+ * worker.c
+ *		The common life of our processes, and how sessions wake them.
+ *
+ * A worker gets little for free: it has no statement timeout, its clock stands still between
+ * transactions, and its settings are those of its role. What must hold for all of ours is set here.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "pgstat.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/pmsignal.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "base/settings.h"
+#include "base/shared.h"
+#include "base/worker.h"
+
+StaticAssertDecl(sizeof(SweepWorkerArgs) <= BGW_EXTRALEN, "the arguments of a worker fit into bgw_extra");
+
+#define POSTMASTER_WATCH_MS 1000
+/*
+ * What changes the meaning of the engine's statements, or ends them, and could be set for the database or for
+ * the bootstrap superuser. What a process needs beyond these it sets itself.
+ */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			engine_settings[] = {
+	{"default_transaction_read_only", "off"},
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_deferrable", "off"},
+	{"row_security", "on"},
+	{"session_replication_role", "origin"},
+	{"restrict_nonsystem_relation_kind", ""},
+	{"exit_on_error", "off"},
+	{"statement_timeout", "0"},
+	{"transaction_timeout", "0"},
+	{"standard_conforming_strings", "on"},
+	{"transform_null_equals", "off"},
+	{"array_nulls", "on"},
+	{"DateStyle", "ISO, MDY"},
+	{"IntervalStyle", "postgres"},
+	{"plpgsql.variable_conflict", "error"},
+	{"plpgsql.extra_warnings", "none"},
+	{"plpgsql.extra_errors", "none"},
+};
+
+static bool wake_at_commit = false;
+static volatile sig_atomic_t cancel_allowed = false;
+
+static void postmaster_timer_fired(void);
+static void handle_cancel(SIGNAL_ARGS);
+static void wake_after_commit(XactEvent event, void *arg);
+static void wake_now(void);
+static void restore_identity(void);
+static void set_session(void);
+
+PG_FUNCTION_INFO_V1(sweep_worker_wake);
+PG_FUNCTION_INFO_V1(sweep_worker_available);
+PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
+PG_FUNCTION_INFO_V1(sweep_worker_is_home);
+PG_FUNCTION_INFO_V1(sweep_worker_require);
+
+bool
+sweep_worker_register(const char *type, const char *name, const char *entry_point,
+					  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle)
+{
+	BackgroundWorker worker = {0};
+
+	strlcpy(worker.bgw_type, type, sizeof(worker.bgw_type));
+	strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_library_name, "pg_sweep", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, entry_point, sizeof(worker.bgw_function_name));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_notify_pid = MyProcPid;
+	memcpy(worker.bgw_extra, args, sizeof(*args));
+	return RegisterDynamicBackgroundWorker(&worker, handle);
+}
+
+void
+sweep_worker_args(SweepWorkerArgs *args)
+{
+	memcpy(args, MyBgworkerEntry->bgw_extra, sizeof(*args));
+}
+
+void
+sweep_worker_begin(void)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	pqsignal(SIGINT, handle_cancel);
+	BackgroundWorkerUnblockSignals();
+}
+
+void
+sweep_worker_allow_cancel(bool allow)
+{
+	cancel_allowed = allow;
+	QueryCancelPending = false;
+}
+
+/*
+ * PostgreSQL looks for its postmaster only where it waits. A run that commits batch after batch, or one long
+ * statement, would go on without one, and no server could be started while it does.
+ */
+void
+sweep_worker_watch_postmaster(bool on)
+{
+	static TimeoutId timer = MAX_TIMEOUTS;
+
+	if (timer == MAX_TIMEOUTS && !on)
+		return;
+	if (timer == MAX_TIMEOUTS)
+		timer = RegisterTimeout(USER_TIMEOUT, postmaster_timer_fired);
+	if (on)
+		enable_timeout_every(timer, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), POSTMASTER_WATCH_MS), POSTMASTER_WATCH_MS);
+	else
+		disable_timeout(timer, false);
+}
+
+/* In a signal handler. */
+static void
+postmaster_timer_fired(void)
+{
+	if (!PostmasterIsAlive())
+		kill(MyProcPid, SIGTERM);
+}
+
+/*
+ * A request to cancel means something while SQL of a job is executed. The timeouts of a lock and of a statement work
+ * by the same signal, sent by the process to itself; they count at any time.
+ */
+static void
+handle_cancel(SIGNAL_ARGS)
+{
+	if (cancel_allowed || get_timeout_indicator(LOCK_TIMEOUT, false) || get_timeout_indicator(STATEMENT_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
+void
+sweep_worker_connect(Oid database, Oid role)
+{
+	/* For PostgreSQL no role is the bootstrap superuser. */
+	if (!OidIsValid(role))
+		ereport(FATAL, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("role of a pg_sweep process does not exist")));
+	BackgroundWorkerInitializeConnectionByOid(database, role, SWEEP_CONNECT_FLAGS);
+	restore_identity();
+	set_session();
+}
+
+void
+sweep_worker_connect_engine(Oid database)
+{
+	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
+	restore_identity();
+	set_session();
+	for (size_t i = 0; i < lengthof(engine_settings); i++)
+	{
+		/* Not every version and not every server has all of them. */
+		if (GetConfigOption(engine_settings[i].name, true, false) != NULL)
+			SetConfigOption(engine_settings[i].name, engine_settings[i].value, PGC_SUSET, PGC_S_SESSION);
+	}
+}
+
+/*
+ * ALTER DATABASE and ALTER ROLE set role and session_authorization like any other setting. But a process is who
+ * it was connected as: a scheduler that is somebody else could not do its work, and a job would run as another
+ * role than it says.
+ */
+static void
+restore_identity(void)
+{
+	if (GetSessionUserId() != GetAuthenticatedUserId())
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		sweep_worker_set("session_authorization", GetUserNameFromId(GetAuthenticatedUserId(), false));
+		CommitTransactionCommand();
+	}
+	sweep_worker_set("role", "none");
+}
+
+void
+sweep_worker_reset_session(void)
+{
+	ResetAllOptions();
+	set_session();
+}
+
+static void
+set_session(void)
+{
+	sweep_worker_set("search_path", "pg_catalog, pg_temp");
+	sweep_worker_set("jit", "off");
+	sweep_worker_set("max_parallel_workers_per_gather", "0");
+}
+
+void
+sweep_worker_set(const char *name, const char *value)
+{
+	SetConfigOption(name, value, PGC_USERSET, PGC_S_SESSION);
+}
+
+bool
+sweep_worker_wait(long timeout_ms)
+{
+	bool		reload;
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+	ResetLatch(MyLatch);
+	/* Nothing is executed that could be cancelled: as an error it would end the process. */
+	HOLD_CANCEL_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();
+	RESUME_CANCEL_INTERRUPTS();
+	QueryCancelPending = false;
+	reload = ConfigReloadPending;
+	ConfigReloadPending = false;
+	if (reload)
+		ProcessConfigFile(PGC_SIGHUP);
+	return reload;
+}
+
+/* SQL: sweep._wake() RETURNS void */
+Datum
+sweep_worker_wake(PG_FUNCTION_ARGS)
+{
+	sweep_worker_wake_at_commit();
+	PG_RETURN_VOID();
+}
+
+/*
+ * The callback is registered once per process: it is never removed, and a list that grows with each
+ * transaction would be walked at every commit.
+ */
+void
+sweep_worker_wake_at_commit(void)
+{
+	static bool registered = false;
+
+	if (!sweep_shared_exists())
+		return;
+	if (!registered)
+		RegisterXactCallback(wake_after_commit, NULL);
+	registered = true;
+	wake_at_commit = true;
+}
+
+static void
+wake_after_commit(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT && wake_at_commit)
+		wake_now();
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		wake_at_commit = false;
+}
+
+/* Wakes the scheduler of this database, or has the launcher start one. */
+static void
+wake_now(void)
+{
+	if (!sweep_shared_ask_scheduler(MyDatabaseId))
+		sweep_shared_wake_launcher(true);
+}
+
+/* SQL: sweep._has_workers() RETURNS boolean */
+Datum
+sweep_worker_available(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(sweep_shared_exists());
+}
+
+/* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() has it */
+Datum
+sweep_worker_system_identifier(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) GetSystemIdentifier());
+}
+
+/* SQL: sweep._is_home(system_identifier bigint, database oid) RETURNS boolean */
+Datum
+sweep_worker_is_home(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(PG_GETARG_INT64(0) == (int64) GetSystemIdentifier() && PG_GETARG_OID(1) == MyDatabaseId);
+}
+
+/* SQL: sweep._require_workers() RETURNS void */
+Datum
+sweep_worker_require(PG_FUNCTION_ARGS)
+{
+	char	   *database = get_database_name(MyDatabaseId);
+
+	if (!sweep_shared_exists())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_sweep cannot start background workers"),
+				 errdetail("The library was not loaded at server start."),
+				 errhint("Set shared_preload_libraries = 'pg_sweep' and restart the server; CALL sweep.run() works without.")));
+	if (!sweep_settings_allow_database(database))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_sweep does not start background workers in database \"%s\"", database),
+				 errhint("Add the database to pg_sweep.databases and reload the configuration.")));
+	PG_RETURN_VOID();
+}

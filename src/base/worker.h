@@ -1,0 +1,59 @@
+/*
+ * worker.h
+ *		What the processes of pg_sweep have in common: how they start, connect, wait and are woken.
+ */
+#ifndef SWEEP_WORKER_H
+#define SWEEP_WORKER_H
+
+#include "base/compat.h"
+#include "datatype/timestamp.h"
+
+/* What a worker is told by whoever registers it; travels in bgw_extra. */
+typedef struct SweepWorkerArgs
+{
+	Oid			database;
+	Oid			role;			/* runner: whom it connects as */
+	int			index;			/* of its database or slot in shared memory */
+	uint64		generation;		/* of that entry */
+	int64		run_id;			/* runner */
+} SweepWorkerArgs;
+
+/*
+ * Registers a dynamic worker that is never restarted by the postmaster. False when there is no slot
+ * left in max_worker_processes.
+ */
+extern bool sweep_worker_register(const char *type, const char *name, const char *entry_point,
+								  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle);
+extern void sweep_worker_args(SweepWorkerArgs *args);
+
+/* Signal handlers, first thing in a process. */
+extern void sweep_worker_begin(void);
+
+/* Whether a request to cancel interrupts this worker; not at first. Its own timeouts do in any case. */
+extern void sweep_worker_allow_cancel(bool allow);
+
+/*
+ * While it is on, the process ends soon after the postmaster has, also in the middle of a statement; to be
+ * turned off before a long wait, which looks itself.
+ */
+extern void sweep_worker_watch_postmaster(bool on);
+
+/* Connects as a role, with the settings of that role, and sets up the session. */
+extern void sweep_worker_connect(Oid database, Oid role);
+
+/* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
+extern void sweep_worker_connect_engine(Oid database);
+
+/* Undoes what SQL of a user has set for the session. */
+extern void sweep_worker_reset_session(void);
+
+/* Sets a parameter for the session, stronger than what the role or database brought. */
+extern void sweep_worker_set(const char *name, const char *value);
+
+/* The scheduler of this database looks for work when the transaction has committed. */
+extern void sweep_worker_wake_at_commit(void);
+
+/* Waits for the latch or so many milliseconds; answers interrupts. True when it has read the configuration again. */
+extern bool sweep_worker_wait(long timeout_ms);
+
+#endif							/* SWEEP_WORKER_H */

@@ -1,0 +1,211 @@
+/*
+ * bucket.c
+ *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
+ *
+ * Called by share.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
+ * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
+ * a crash of the server is not free before its recovery time. While somebody alters or drops the extension,
+ * an operation waits outside of any transaction and tries again.
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "fmgr.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "base/compat.h"
+#include "base/shared.h"
+#include "base/sql.h"
+#include "bucket/bucket.h"
+
+#define REDIS_MODULE "pg_sweep_redis"
+
+/* Nobody holds these rows for long, except who drops or alters the job and has not committed. */
+#define LOCK_TIMEOUT "1s"
+
+/* One operation on the table: its statement and what comes of it. */
+typedef struct TableWork
+{
+	const SweepBucketRequest *request;
+	SweepStatement statement;
+	Datum		values[5];
+	bool		gate_closed;
+	bool		found;			/* the first column is not null */
+	int32		columns[5];		/* or the boolean that it is */
+} TableWork;
+
+static SweepBucketResult maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error);
+static SweepBucketResult claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
+static SweepBucketResult release_to_table(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
+static SweepBucketResult transact(TableWork *work, SweepBucketError *error);
+static void table_work(void *arg);
+
+static const SweepBucketStore table_store = {
+	.version = SWEEP_BUCKET_STORE_VERSION,
+	.name = "table",
+	.maintain = maintain_table,
+	.claim = claim_from_table,
+	.release = release_to_table,
+};
+
+const SweepBucketStore *
+sweep_bucket_find_store(const char *name)
+{
+	static const SweepBucketStore *redis_store = NULL;
+	char		path[MAXPGPATH];
+	SweepBucketStoreFunction function;
+
+	if (strcmp(name, table_store.name) == 0)
+		return &table_store;
+	if (redis_store != NULL)
+		return redis_store;
+	snprintf(path, sizeof(path), "%s/%s%s", pkglib_path, REDIS_MODULE, DLSUFFIX);
+	if (access(path, R_OK) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("bucket store \"%s\" is not installed", name),
+				 errdetail("There is no module %s.", REDIS_MODULE),
+				 errhint("Build pg_sweep with libhiredis, or keep the buckets of the job in the store \"table\".")));
+	function = (SweepBucketStoreFunction)
+		load_external_function("$libdir/" REDIS_MODULE, "sweep_redis_bucket_store", true, NULL);
+	redis_store = function();
+	if (redis_store->version != SWEEP_BUCKET_STORE_VERSION)
+	{
+		redis_store = NULL;
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("module \"%s\" is of another version than pg_sweep", REDIS_MODULE),
+				 errhint("Install both from the same build.")));
+	}
+	return redis_store;
+}
+
+bool
+sweep_bucket_is_stopped(const SweepBucketRequest *request)
+{
+	if (ProcDiePending)
+		return true;
+	if (request->give_up_at_us != 0)
+		return sweep_monotonic_us() >= request->give_up_at_us;
+	return QueryCancelPending || pg_atomic_read_u32(&request->slot->stop_request) != 0;
+}
+
+bool
+sweep_bucket_lock(const char *job, const SweepBucketClaim *claim)
+{
+	Datum		values[] = {CStringGetTextDatum(job), Int32GetDatum(claim->bucket), Int64GetDatum(claim->token)};
+
+	return sweep_sql_execute(SWEEP_SQL_LOCK_BUCKET, values, NULL) == 1;
+}
+
+void
+sweep_bucket_release_here(const SweepBucketRequest *request, const SweepBucketClaim *claim)
+{
+	Datum		values[] = {
+		CStringGetTextDatum(request->job), Int32GetDatum(request->buckets), Int64GetDatum(claim->token), Int32GetDatum(claim->bucket)
+	};
+
+	(void) sweep_sql_execute(SWEEP_SQL_RELEASE_BUCKET, values, NULL);
+}
+
+static SweepBucketResult
+maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
+{
+	TableWork	work = {.request = request, .statement = SWEEP_SQL_MAINTAIN_BUCKETS};
+	SweepBucketResult result;
+
+	work.values[1] = Int32GetDatum(request->buckets);
+	work.values[2] = Int64GetDatum(request->recovery_us);
+	result = transact(&work, error);
+	*counts = (SweepBucketCounts) {
+		.available = work.columns[0],
+		.occupied = work.columns[1],
+		.stale = work.columns[2],
+		.missing = work.columns[3],
+		.claimable = work.columns[4],
+	};
+	return result;
+}
+
+/* The token is the run: it claims a bucket once. */
+static SweepBucketResult
+claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
+{
+	TableWork	work = {.request = request, .statement = SWEEP_SQL_CLAIM_BUCKET};
+	SweepBucketResult result;
+
+	work.values[1] = Int32GetDatum(request->buckets);
+	work.values[2] = Int64GetDatum(request->run_id);
+	work.values[3] = Int32GetDatum(MyProcPid);
+	work.values[4] = Int32GetDatum(request->wanted);
+	result = transact(&work, error);
+	claim->bucket = work.columns[0];
+	claim->token = request->run_id;
+	return result == BUCKET_OK && !work.found ? BUCKET_NONE : result;
+}
+
+static SweepBucketResult
+release_to_table(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error)
+{
+	TableWork	work = {.request = request, .statement = SWEEP_SQL_RELEASE_BUCKET};
+	SweepBucketResult result;
+
+	work.values[1] = Int32GetDatum(request->buckets);
+	work.values[2] = Int64GetDatum(claim->token);
+	work.values[3] = Int32GetDatum(claim->bucket);
+	result = transact(&work, error);
+	return result == BUCKET_OK && work.columns[0] == 0 ? BUCKET_NONE : result;
+}
+
+static SweepBucketResult
+transact(TableWork *work, SweepBucketError *error)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "pg_sweep bucket", ALLOCSET_SMALL_SIZES);
+	SweepBucketResult result = BUCKET_OK;
+	ErrorData  *raised = NULL;
+	int			tries = 1;
+
+	while (!sweep_sql_transaction(table_work, work, context, &raised))
+	{
+		if (raised->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SWEEP_SERIALIZATION_TRIES)
+			continue;
+		if (work->gate_closed && !sweep_bucket_is_stopped(work->request))
+		{
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, SWEEP_GATE_PAUSE_MS, sweep_wait_event());
+			ResetLatch(MyLatch);
+			continue;
+		}
+		result = work->gate_closed || raised->sqlerrcode == ERRCODE_QUERY_CANCELED ? BUCKET_STOPPED : BUCKET_FAILED;
+		error->sqlstate = raised->sqlerrcode;
+		strlcpy(error->message, raised->message ? raised->message : "", sizeof(error->message));
+		strlcpy(error->detail, raised->detail ? raised->detail : "", sizeof(error->detail));
+		strlcpy(error->hint, raised->hint ? raised->hint : "", sizeof(error->hint));
+		break;
+	}
+	MemoryContextDelete(context);
+	return result;
+}
+
+static void
+table_work(void *arg)
+{
+	TableWork  *work = arg;
+	bool		is_boolean = work->statement == SWEEP_SQL_RELEASE_BUCKET;
+
+	work->gate_closed = true;
+	if (!sweep_sql_open_gate())
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	work->gate_closed = false;
+	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("lock_timeout", LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	work->values[0] = CStringGetTextDatum(work->request->job);
+	(void) sweep_sql_execute(work->statement, work->values, NULL);
+	work->found = !sweep_sql_is_null(1);
+	work->columns[0] = is_boolean ? (int32) sweep_sql_bool(1) : sweep_sql_int32(1);
+	for (int i = 1; i < (int) lengthof(work->columns) && work->statement == SWEEP_SQL_MAINTAIN_BUCKETS; i++)
+		work->columns[i] = sweep_sql_int32(i + 1);
+}

@@ -1,0 +1,209 @@
+/*
+ * definition.c
+ *		What a run needs to know of its job, and its way from the scheduler to the process of the run.
+ *
+ * Called by runner.c, scheduler.c, call.c and preview.c. The scheduler has the tables of jobs and runs in
+ * its caches. A fresh process has not, and reading its job there took more than a millisecond, a quarter
+ * of the way from sweep.start to the first batch. So the scheduler hands the definition over in the slot
+ * of the run; one that does not fit in it is read by the run itself, and the scheduler does not even read
+ * it: how large a text or JSON value is can be known without. Nothing in a definition is evaluated on the
+ * way, for a value that cannot be must not end the scheduler; so the args of job and run are merged by the run.
+ *
+ * A packed definition is the fields of the table below, one after the other: numbers as they are, a text
+ * or JSON value as its length and its bytes, length 0 for NULL. It never leaves shared memory, so there is
+ * no version and no alignment in it.
+ */
+#include "postgres.h"
+
+#include "utils/fmgrprotos.h"
+
+#include "base/sql.h"
+#include "engine/definition.h"
+
+/* JOB_COLUMNS in statements.c and the five that follow them. */
+#define COLUMNS 29
+
+typedef enum FieldKind
+{
+	FIELD_NUMBER,
+	FIELD_TEXT,
+	FIELD_JSONB,
+} FieldKind;
+
+typedef struct Field
+{
+	FieldKind	kind;
+	Size		offset;			/* in SweepRun */
+	Size		size;			/* of a number, or of several that follow each other */
+} Field;
+
+#define NUMBER(member) {FIELD_NUMBER, offsetof(SweepRun, member), sizeof(((SweepRun *) 0)->member)}
+#define TEXT(member) {FIELD_TEXT, offsetof(SweepRun, member), 0}
+#define JSONB(member) {FIELD_JSONB, offsetof(SweepRun, member), 0}
+
+static const Field fields[] = {
+	TEXT(job), TEXT(step_name), TEXT(batch_sql), JSONB(args), JSONB(run_args), NUMBER(run_as), NUMBER(limits),
+	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch), NUMBER(flush_may_wait),
+	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
+	NUMBER(has_children), NUMBER(buckets), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
+	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket), NUMBER(waits_for_lease),
+	NUMBER(state.tid), NUMBER(extension),
+};
+
+/* A buffer that is being filled. */
+typedef struct Packed
+{
+	char	   *end;
+	Size		left;
+} Packed;
+
+static void read_columns(SweepRun *run, int first_column);
+static void merge_args(SweepRun *run);
+static bool append(Packed *packed, const void *bytes, Size length);
+static bool append_text(Packed *packed, const char *text);
+static bool append_jsonb(Packed *packed, const Jsonb *value);
+
+void
+sweep_definition_read(SweepRun *run, int first_column)
+{
+	read_columns(run, first_column);
+	merge_args(run);
+}
+
+void
+sweep_definition_read_small(SweepRun *run, int first_column)
+{
+	Size		size = 0;
+
+	for (int column = first_column; column < first_column + COLUMNS; column++)
+		size += sweep_sql_raw_size(column);
+	run->unread = size > SWEEP_DEFINITION_SIZE;
+	if (!run->unread)
+		read_columns(run, first_column);
+}
+
+static void
+read_columns(SweepRun *run, int first_column)
+{
+	MemoryContext context = run->context;
+	int			column = first_column;
+
+	run->job = sweep_sql_text(column++, context);
+	run->step_name = sweep_sql_text(column++, context);
+	run->batch_sql = sweep_sql_text(column++, context);
+	run->limits.batch_size = sweep_sql_int32(column++);
+	run->limits.max_batches = sweep_sql_int32(column++);
+	run->limits.max_rows = sweep_sql_int64(column++);
+	run->limits.timeout_us = sweep_sql_interval_us(column++, -1);
+	run->lease_key = sweep_sql_text(column++, context);
+	run->lease_ttl_us = sweep_sql_interval_us(column++, 0);
+	run->lock_retries = sweep_sql_int32(column++);
+	run->lock_retry_delay_ms = sweep_sql_interval_us(column++, 0) / 1000;
+	run->flush_may_wait = sweep_sql_is_null(column);
+	run->flush_batch = !run->flush_may_wait && strcmp(sweep_sql_text(column, context), "batch") == 0;
+	column++;
+	run->keep_cursor = sweep_sql_bool(column++);
+	run->run_as = sweep_sql_oid(column++);
+	run->pick_name = sweep_sql_text(column++, context);
+	run->rescue_name = sweep_sql_text(column++, context);
+	run->item_per_transaction = strcmp(sweep_sql_text(column++, context), "row") == 0;
+	run->row_retries = sweep_sql_int32(column++);
+	run->has_children = sweep_sql_bool(column++);
+	run->buckets = sweep_sql_int32(column++);
+	run->bucket_store = sweep_sql_text(column++, context);
+	run->bucket_recovery_us = sweep_sql_interval_us(column++, 0);
+	run->bucket_key = sweep_sql_text(column++, context);
+	run->buckets_function = sweep_sql_text(column++, context);
+	run->args = sweep_sql_jsonb(column++, context);
+	run->run_args = sweep_sql_jsonb(column++, context);
+	run->shares_left = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
+	column++;
+	run->wanted_bucket = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
+	column++;
+	run->waits_for_lease = sweep_sql_bool(column++);
+	/* A share must end before its bucket is recovered. */
+	if (run->buckets > 0 && run->limits.timeout_us < 0)
+		run->limits.timeout_us = run->bucket_recovery_us / 2;
+}
+
+/* In the process of the run, where nobody else is hurt when they are too many. */
+static void
+merge_args(SweepRun *run)
+{
+	MemoryContext old = MemoryContextSwitchTo(run->context);
+
+	run->args = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(run->args), JsonbPGetDatum(run->run_args)));
+	run->run_args = NULL;
+	MemoryContextSwitchTo(old);
+}
+
+Size
+sweep_definition_pack(const SweepRun *run, char *buffer, Size size)
+{
+	Packed		packed = {buffer, size};
+
+	for (int i = 0; i < (int) lengthof(fields); i++)
+	{
+		const void *member = (const char *) run + fields[i].offset;
+		bool		fits;
+
+		if (fields[i].kind == FIELD_NUMBER)
+			fits = append(&packed, member, fields[i].size);
+		else if (fields[i].kind == FIELD_TEXT)
+			fits = append_text(&packed, *(const char *const *) member);
+		else
+			fits = append_jsonb(&packed, *(const Jsonb *const *) member);
+		if (!fits)
+			return 0;
+	}
+	return size - packed.left;
+}
+
+static bool
+append(Packed *packed, const void *bytes, Size length)
+{
+	if (packed->left < length)
+		return false;
+	memcpy(packed->end, bytes, length);
+	packed->end += length;
+	packed->left -= length;
+	return true;
+}
+
+static bool
+append_text(Packed *packed, const char *text)
+{
+	Size		length = text == NULL ? 0 : strlen(text) + 1;
+
+	return append(packed, &length, sizeof(length)) && (text == NULL || append(packed, text, length));
+}
+
+static bool
+append_jsonb(Packed *packed, const Jsonb *value)
+{
+	Size		length = value == NULL ? 0 : VARSIZE(value);
+
+	return append(packed, &length, sizeof(length)) && (value == NULL || append(packed, value, length));
+}
+
+void
+sweep_definition_unpack(SweepRun *run, const char *buffer)
+{
+	for (int i = 0; i < (int) lengthof(fields); i++)
+	{
+		char	   *target = (char *) run + fields[i].offset;
+		Size		length = fields[i].size;
+
+		if (fields[i].kind != FIELD_NUMBER)
+		{
+			memcpy(&length, buffer, sizeof(length));
+			buffer += sizeof(length);
+			*(char **) target = length > 0 ? MemoryContextAlloc(run->context, length) : NULL;
+			target = *(char **) target;
+		}
+		if (length > 0)
+			memcpy(target, buffer, length);
+		buffer += length;
+	}
+	merge_args(run);
+}

@@ -1,0 +1,28 @@
+/*
+ * definition.h
+ *		What a run needs to know of its job, and its way from the scheduler to the process of the run.
+ */
+#ifndef SWEEP_DEFINITION_H
+#define SWEEP_DEFINITION_H
+
+#include "engine/run.h"
+
+/* Takes the job of a run from the columns of the current row, JOB_COLUMNS in statements.c, from this one on. */
+extern void sweep_definition_read(SweepRun *run, int first_column);
+
+/*
+ * The same for another process, when all of it is small enough to be handed over; else nothing of it is
+ * read, and run->unread is set. The args of job and run are not merged.
+ */
+extern void sweep_definition_read_small(SweepRun *run, int first_column);
+
+/*
+ * Writes the definition into a buffer, for another process. Returns the number of bytes, or 0 when they
+ * are too many.
+ */
+extern Size sweep_definition_pack(const SweepRun *run, char *buffer, Size size);
+
+/* Takes it over from such a buffer. */
+extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
+
+#endif							/* SWEEP_DEFINITION_H */

@@ -1,0 +1,92 @@
+/*
+ * guard.c
+ *		The timers of a run.
+ *
+ * Called by run.c. Both end in a cancel request to this very process, so a statement in flight stops at
+ * its next check for interrupts; which of them it was is known by the flag of the slot and by the clock.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "engine/guard.h"
+
+static void lease_timer_fired(void);
+
+/* The run whose lease is timed, for the signal handler. */
+static SweepRun *timed_run = NULL;
+static TimeoutId lease_timer;
+
+void
+sweep_guard_arm_lease(SweepRun *run)
+{
+	static bool registered = false;
+
+	if (run->lease_ttl_us <= 0)
+		return;
+	if (!registered)
+		lease_timer = RegisterTimeout(USER_TIMEOUT, lease_timer_fired);
+	registered = true;
+	timed_run = run;
+	pg_atomic_write_u64(&run->slot->lease_deadline_us, (uint64) (sweep_monotonic_us() + run->lease_ttl_us));
+	enable_timeout_after(lease_timer, (int) Min(run->lease_ttl_us / 1000 + 1, PG_INT32_MAX));
+	if (sweep_shared_exists())
+		sweep_shared_wake_scheduler(MyDatabaseId);
+}
+
+void
+sweep_guard_disarm_lease(SweepRun *run)
+{
+	if (timed_run == NULL)
+		return;
+	disable_timeout(lease_timer, false);
+	pg_atomic_write_u64(&run->slot->lease_deadline_us, 0);
+	timed_run = NULL;
+}
+
+void
+sweep_guard_arm_statement(SweepRun *run)
+{
+	run->statement_timed_out = false;
+	if (StatementTimeout <= 0)
+		return;
+	run->statement_deadline_us = sweep_monotonic_us() + (int64) StatementTimeout * 1000;
+	enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+}
+
+void
+sweep_guard_disarm_statement(SweepRun *run)
+{
+	if (run->statement_deadline_us == 0)
+		return;
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	run->statement_timed_out = sweep_monotonic_us() >= run->statement_deadline_us;
+	run->statement_deadline_us = 0;
+}
+
+bool
+sweep_guard_statement_timed_out(const SweepRun *run)
+{
+	if (MyBackendType == B_BG_WORKER)
+		return run->statement_timed_out;
+	/* In a session it is the one of the CALL. */
+	return StatementTimeout > 0 &&
+		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
+}
+
+/* In a signal handler. */
+static void
+lease_timer_fired(void)
+{
+	if (timed_run != NULL)
+	{
+		pg_atomic_fetch_or_u32(&timed_run->slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
+		kill(MyProcPid, SIGINT);
+	}
+}

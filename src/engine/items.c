@@ -1,0 +1,459 @@
+/*
+ * items.c
+ *		Jobs that pick their items first: one bad item never stops a run.
+ *
+ * Called by run.c for each batch. With transaction 'batch' the normal way is one transaction: pick, step
+ * with all items, row of the run. Only when that fails are the items tried in pieces, each a transaction
+ * of its own: a piece that fails is halved, until the item that fails stands alone. No subtransactions:
+ * the normal way costs one transaction id per batch. With transaction 'row' every item is a piece from
+ * the start, and the row of the run is written once a second and with the last one: written with each, its
+ * dead versions would double the time of the run while anybody holds a snapshot.
+ *
+ * A piece that fails for a passing reason is tried again at once, row_retries times. A single item that
+ * still fails goes to the job's rescue function, and if that fails as well to sweep.quarantine. The run
+ * goes on with the next. Items in quarantine are left alone until their next try.
+ *
+ * Pieces are tried in the order of the items, and the cursor moves with them, so a run that ends in the
+ * middle goes on behind what it has done. An item that is picked again in the same run means that pick
+ * does not move on; that ends the run instead of going round for ever.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "base/detail.h"
+#include "base/settings.h"
+#include "engine/failure.h"
+#include "engine/items.h"
+#include "engine/report.h"
+#include "engine/share.h"
+#include "engine/unit.h"
+#include "pure/bisect.h"
+
+typedef struct ItemBatch
+{
+	SweepRun   *run;
+	Jsonb	  **items;			/* to be handled: those picked, less those in quarantine */
+	int			count;
+	Jsonb	   *last;			/* of those picked: the cursor after this batch */
+	bool		picked;			/* pick has done its part */
+	bool		leaves_quarantine;	/* some of the items are there, and it is time to try them again */
+	SweepPiece	piece;			/* what the transaction in progress handles */
+	ErrorData  *error;			/* of the single item that failed */
+	bool		rescued;		/* the rescue function has handled rows of it */
+	int64		saved_us;		/* when the row of the run was last written, or the batch began */
+} ItemBatch;
+
+/* What a process that is terminated has committed and not written down is no more than of this time. */
+#define SAVE_EVERY_US 1000000
+
+/* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
+#define MOST_SEEN_ITEMS 1000000
+
+/* The items a run has picked, by hash. */
+typedef struct SweepSeenItems
+{
+	HTAB	   *hashes;
+} SweepSeenItems;
+
+static void pick_items(ItemBatch *batch);
+static void note_repetition(ItemBatch *batch, Jsonb **items, int count);
+static Datum items_array(Jsonb **items, int count);
+static void whole_work(void *arg);
+static void pick_work(void *arg);
+static void handle_pieces(ItemBatch *batch, ErrorData *error);
+static bool handle_piece(ItemBatch *batch, int tries, ErrorData **error);
+static void piece_work(void *arg);
+static void handle_bad_item(ItemBatch *batch);
+static void rescue_work(void *arg);
+static void quarantine_work(void *arg);
+static void handle_items(ItemBatch *batch, SweepProgress *progress);
+static void release_handled(ItemBatch *batch, Jsonb **items, int count);
+static void finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail);
+static void accept_piece(ItemBatch *batch, const char *outcome);
+static void fail_run(ItemBatch *batch, ErrorData *error);
+static void log_items(const ItemBatch *batch, const char *outcome);
+
+void
+sweep_items_execute(SweepRun *run)
+{
+	ItemBatch  *batch = MemoryContextAllocZero(run->batch_context, sizeof(ItemBatch));
+	ErrorData  *error = NULL;
+
+	batch->run = run;
+	batch->saved_us = sweep_monotonic_us();
+	if (!sweep_unit_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error))
+	{
+		if (run->item_per_transaction || !batch->picked || sweep_failure_is_interruption(run, error))
+		{
+			fail_run(batch, error);
+			return;
+		}
+	}
+	else if (run->gate_closed || run->ended)
+		return;
+	else if (!run->item_per_transaction || batch->count == 0)
+	{
+		accept_piece(batch, "handled");
+		return;
+	}
+
+	/* What the rolled back transaction decided does not stand. */
+	run->reason = SWEEP_STOP_NONE;
+	handle_pieces(batch, error);
+}
+
+/* Pick, and what of it is to be handled; in a transaction. */
+static void
+pick_items(ItemBatch *batch)
+{
+	SweepRun   *run = batch->run;
+	SweepBatch	request = sweep_unit_batch(run);
+	int			picked;
+
+	if (run->pick == NULL)
+	{
+		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
+		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
+		if (run->rescue_name != NULL)
+			run->rescue = sweep_step_prepare_rescue(run->context, run->rescue_name);
+	}
+	picked = sweep_unit_pick(run, &request, &batch->items);
+	batch->last = picked > 0 ? batch->items[picked - 1] : run->state.cursor;
+	note_repetition(batch, batch->items, picked);
+	batch->count = sweep_items_leave_out_quarantined(run, batch->items, picked, &batch->leaves_quarantine);
+	batch->picked = true;
+	if (picked == 0)
+	{
+		run->next.cursor = NULL;
+		sweep_unit_end_batch(run, true);
+		sweep_unit_save(run);
+	}
+}
+
+static void
+note_repetition(ItemBatch *batch, Jsonb **items, int count)
+{
+	SweepRun   *run = batch->run;
+
+	if (run->seen != NULL && hash_get_num_entries(run->seen->hashes) >= MOST_SEEN_ITEMS)
+	{
+		hash_destroy(run->seen->hashes);
+		pfree(run->seen);
+		run->seen = NULL;
+	}
+	if (run->seen == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(uint64), .entrysize = sizeof(uint64), .hcxt = run->context};
+
+		run->seen = MemoryContextAlloc(run->context, sizeof(SweepSeenItems));
+		run->seen->hashes = hash_create("pg_sweep items", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		uint64		hash = hash_bytes_extended((unsigned char *) VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ, 0);
+		bool		found;
+
+		(void) hash_search(run->seen->hashes, &hash, HASH_ENTER, &found);
+		if (!found)
+			continue;
+		run->no_progress = true;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("job \"%s\" makes no progress: item %s was picked twice in one run", run->job,
+						JsonbToCString(NULL, &items[i]->root, VARSIZE(items[i]))),
+				 errhint("Let the pick function return only items behind the cursor of the batch, in order.")));
+	}
+}
+
+int
+sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count, bool *due)
+{
+	Datum		values[2];
+	uint64		found;
+	int			left = 0;
+
+	if (count == 0 || !run->has_quarantine)
+		return count;
+	values[0] = CStringGetTextDatum(run->job);
+	values[1] = items_array(items, count);
+	found = sweep_sql_execute(SWEEP_SQL_FIND_QUARANTINED, values, NULL);
+	for (uint64 i = 0; i < found; i++)
+	{
+		sweep_sql_row(i);
+		if (sweep_sql_bool(2))
+			items[sweep_sql_int32(1) - 1] = NULL;
+		else
+			*due = true;
+	}
+	for (int i = 0; i < count; i++)
+	{
+		if (items[i] != NULL)
+			items[left++] = items[i];
+	}
+	return left;
+}
+
+static Datum
+items_array(Jsonb **items, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		elements[i] = JsonbPGetDatum(items[i]);
+	return PointerGetDatum(construct_array(elements, count, JSONBOID, -1, false, TYPALIGN_INT));
+}
+
+/* The normal way: everything in one transaction. */
+static void
+whole_work(void *arg)
+{
+	ItemBatch  *batch = arg;
+	SweepProgress progress = {0};
+
+	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
+		return;
+	pick_items(batch);
+	if (batch->run->reason != SWEEP_STOP_NONE)
+		return;
+	batch->piece = (SweepPiece) {0, batch->count};
+	if (batch->count > 0)
+		handle_items(batch, &progress);
+	finish_piece(batch, progress.rows, progress.detail);
+}
+
+/* Pick alone, where the items are to be committed one by one. */
+static void
+pick_work(void *arg)
+{
+	ItemBatch  *batch = arg;
+
+	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
+		return;
+	pick_items(batch);
+	if (batch->run->reason == SWEEP_STOP_NONE && batch->count == 0)
+		finish_piece(batch, 0, NULL);
+}
+
+/* "error" is what all items together have failed with, if they were tried so: the first try of the whole. */
+static void
+handle_pieces(ItemBatch *batch, ErrorData *error)
+{
+	SweepRun   *run = batch->run;
+	SweepBisect bisect;
+	int			tries = error != NULL ? 1 : 0;
+
+	sweep_bisect_begin(&bisect, batch->count, run->item_per_transaction);
+	while (run->reason == SWEEP_STOP_NONE && sweep_bisect_next(&bisect, &batch->piece))
+	{
+		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
+			fail_run(batch, NULL);
+		else if (handle_piece(batch, tries, &error))
+			error = NULL;
+		else if (sweep_failure_is_interruption(run, error))
+			fail_run(batch, error);
+		else if (!sweep_bisect_split(&bisect, batch->piece))
+		{
+			batch->error = error;
+			handle_bad_item(batch);
+		}
+		tries = 0;
+	}
+}
+
+/*
+ * One transaction for a piece, again at once while it fails for a passing reason. "tries" have been made
+ * already, the last of them with *error.
+ */
+static bool
+handle_piece(ItemBatch *batch, int tries, ErrorData **error)
+{
+	SweepRun   *run = batch->run;
+
+	for (;; tries++)
+	{
+		if (tries > 0 && (tries > run->row_retries || !sweep_failure_is_passing(*error)))
+			return false;
+		if (sweep_unit_transact(run, piece_work, batch, error))
+		{
+			accept_piece(batch, "handled");
+			return true;
+		}
+		run->reason = SWEEP_STOP_NONE;
+	}
+}
+
+static void
+piece_work(void *arg)
+{
+	ItemBatch  *batch = arg;
+	SweepProgress progress;
+
+	if (!sweep_unit_begin(batch->run))
+		return;
+	handle_items(batch, &progress);
+	finish_piece(batch, progress.rows, progress.detail);
+}
+
+/* The single item that fails: rescue, and if that fails too, quarantine. */
+static void
+handle_bad_item(ItemBatch *batch)
+{
+	SweepRun   *run = batch->run;
+	ErrorData  *error = NULL;
+
+	if (run->rescue != NULL)
+	{
+		if (sweep_unit_transact(run, rescue_work, batch, &error))
+		{
+			accept_piece(batch, batch->rescued ? "rescued" : "left as it is");
+			return;
+		}
+		run->reason = SWEEP_STOP_NONE;
+		if (sweep_failure_is_interruption(run, error))
+		{
+			fail_run(batch, error);
+			return;
+		}
+		batch->error = error;
+	}
+	if (!sweep_unit_transact(run, quarantine_work, batch, &error))
+		fail_run(batch, error);
+	else
+	{
+		run->has_quarantine = true;
+		accept_piece(batch, "put into quarantine");
+	}
+}
+
+static void
+rescue_work(void *arg)
+{
+	ItemBatch  *batch = arg;
+	SweepRun   *run = batch->run;
+	SweepBatch	request;
+	SweepProgress progress;
+
+	if (!sweep_unit_begin(run))
+		return;
+	request = sweep_unit_batch(run);
+	request.size = request.item_count = 1;
+	request.items = &batch->items[batch->piece.first];
+	sweep_unit_rescue(run, &request, sweep_failure_jsonb(batch->error), &progress);
+	release_handled(batch, request.items, 1);
+	/* An item that did not need it any more is not rescued. */
+	batch->rescued = progress.rows > 0;
+	if (batch->rescued)
+		run->next.rescued++;
+	finish_piece(batch, progress.rows, progress.detail);
+}
+
+static void
+quarantine_work(void *arg)
+{
+	ItemBatch  *batch = arg;
+	SweepRun   *run = batch->run;
+	Datum		values[5];
+
+	if (!sweep_unit_begin(run))
+		return;
+	values[0] = CStringGetTextDatum(run->job);
+	values[1] = ObjectIdGetDatum(run->run_as);
+	values[2] = JsonbPGetDatum(batch->items[batch->piece.first]);
+	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
+	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
+	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
+	sweep_share_hold(run);
+	run->next.quarantined++;
+	finish_piece(batch, 0, NULL);
+}
+
+/* The step, with the items of the piece. */
+static void
+handle_items(ItemBatch *batch, SweepProgress *progress)
+{
+	SweepRun   *run = batch->run;
+	SweepBatch	request = sweep_unit_batch(run);
+
+	request.item_count = batch->piece.end - batch->piece.first;
+	request.size = request.item_count;
+	request.items = &batch->items[batch->piece.first];
+	sweep_unit_call(run, run->step, &request, progress);
+	release_handled(batch, request.items, request.item_count);
+}
+
+/* Items that were in quarantine and have been handled now leave it. */
+static void
+release_handled(ItemBatch *batch, Jsonb **items, int count)
+{
+	Datum		values[3];
+
+	if (!batch->leaves_quarantine)
+		return;
+	values[0] = CStringGetTextDatum(batch->run->job);
+	values[1] = items_array(items, count);
+	values[2] = ObjectIdGetDatum(batch->run->run_as);
+	(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
+}
+
+/* What the piece came to; with the last one the batch is complete. */
+static void
+finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail)
+{
+	SweepRun   *run = batch->run;
+	bool		complete = batch->piece.end == batch->count;
+	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
+
+	run->next.cursor = complete ? batch->last : batch->items[batch->piece.end - 1];
+	run->next.detail = sweep_detail_merge(run->state.detail, detail);
+	sweep_unit_check_size(run);
+	MemoryContextSwitchTo(old);
+	sweep_loop_add_rows(&run->next.loop, rows);
+	if (complete)
+		sweep_unit_end_batch(run, false);
+	sweep_report_phase(run, PHASE_COMMIT);
+	if (complete || !run->item_per_transaction || sweep_monotonic_us() - batch->saved_us >= SAVE_EVERY_US)
+	{
+		sweep_unit_save(run);
+		batch->saved_us = sweep_monotonic_us();
+	}
+}
+
+/* A transaction is committed, unless it was not begun, or the extension was gone. */
+static void
+accept_piece(ItemBatch *batch, const char *outcome)
+{
+	if (batch->run->gate_closed || batch->run->ended)
+		return;
+	sweep_unit_accept(batch->run);
+	log_items(batch, outcome);
+}
+
+static void
+fail_run(ItemBatch *batch, ErrorData *error)
+{
+	sweep_unit_fail(batch->run, error);
+	if (batch->run->no_progress)
+		batch->run->reason = SWEEP_STOP_NO_PROGRESS;
+}
+
+static void
+log_items(const ItemBatch *batch, const char *outcome)
+{
+	MemoryContext old;
+
+	if (sweep_log_batches != LOG_BATCHES_ITEMS)
+		return;
+	old = MemoryContextSwitchTo(batch->run->batch_context);
+	for (int i = batch->piece.first; i < batch->piece.end; i++)
+		ereport(LOG,
+				(errmsg("job \"%s\" run %lld: item %s %s", batch->run->job, (long long) batch->run->run_id,
+						JsonbToCString(NULL, &batch->items[i]->root, VARSIZE(batch->items[i])), outcome)));
+	MemoryContextSwitchTo(old);
+}

@@ -1,0 +1,155 @@
+/*
+ * report.c
+ *		What a run tells about itself.
+ *
+ * Called by run.c between the statements of a batch, so everything here is cheap: a spinlock and a
+ * formatted line.
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/settings.h"
+#include "engine/report.h"
+
+/* sweep.run keeps at most so much of an error. */
+#define ERROR_TEXT_LIMIT 8192
+
+static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);
+static TimestampTz first_deadline(const SweepRun *run, TimestampTz started_at);
+
+void
+sweep_report_begin(SweepRun *run)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	SweepLiveProgress *live = &run->slot->live;
+
+	SpinLockAcquire(&run->slot->mutex);
+	live->batch_size = run->limits.batch_size;
+	live->estimated_rows = estimate_rows(run, live->estimated_rows);
+	live->started_at = now;
+	live->deadline = first_deadline(run, now);
+	SpinLockRelease(&run->slot->mutex);
+}
+
+void
+sweep_report_phase(SweepRun *run, SweepPhase phase)
+{
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.phase = phase;
+	SpinLockRelease(&run->slot->mutex);
+}
+
+void
+sweep_report_batch(SweepRun *run)
+{
+	bool		complete = run->slot->live.batches != run->state.loop.batches;
+
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.batches = run->state.loop.batches;
+	run->slot->live.rows = run->state.loop.rows;
+	run->slot->live.last_batch_us = run->last_batch_us;
+	SpinLockRelease(&run->slot->mutex);
+	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
+		ereport(LOG,
+				(errmsg("job \"%s\" run %lld: batch %lld, %s so far, %.1f ms", run->job, (long long) run->run_id,
+						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->last_batch_us / 1000.0)));
+}
+
+void
+sweep_report_activity(SweepRun *run)
+{
+	char		text[256];
+	char		limit[32] = "";
+	int64		seconds = (sweep_monotonic_us() - run->state.loop.started_us) / 1000000;
+
+	if (run->limits.max_batches > 0)
+		snprintf(limit, sizeof(limit), " of %d", run->limits.max_batches);
+	snprintf(text, sizeof(text), "%s: batch %lld%s, %lld %s, %lld s", run->job, (long long) run->state.loop.batches + 1,
+			 limit, (long long) run->state.loop.rows, run->state.loop.rows == 1 ? "row" : "rows", (long long) seconds);
+	pgstat_report_activity(STATE_RUNNING, text);
+}
+
+char *
+sweep_report_batches(int64 batches)
+{
+	return psprintf("%lld %s", (long long) batches, batches == 1 ? "batch" : "batches");
+}
+
+char *
+sweep_report_rows(int64 rows)
+{
+	return psprintf("%lld %s", (long long) rows, rows == 1 ? "row" : "rows");
+}
+
+char *
+sweep_report_error_text(const ErrorData *error)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, error->message ? error->message : "missing error text");
+	if (error->detail)
+		appendStringInfo(&text, "\nDETAIL: %s", error->detail);
+	if (error->hint)
+		appendStringInfo(&text, "\nHINT: %s", error->hint);
+	else if (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
+			 error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT)
+		appendStringInfoString(&text, "\nHINT: A job runs with search_path \"pg_catalog, pg_temp\": write names with their schema, "
+							   "or give the step function a SET search_path clause.");
+	if (error->context)
+		appendStringInfo(&text, "\nCONTEXT: %s", error->context);
+	if (text.len > ERROR_TEXT_LIMIT)
+		text.data[pg_mbcliplen(text.data, text.len, ERROR_TEXT_LIMIT)] = '\0';
+	return text.data;
+}
+
+ErrorData *
+sweep_report_lease_error(SweepRun *run)
+{
+	MemoryContext old = MemoryContextSwitchTo(run->context);
+	ErrorData  *error = palloc0(sizeof(ErrorData));
+
+	error->elevel = ERROR;
+	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
+	error->message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
+	error->detail = run->begun ?
+		psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(run->state.loop.batches),
+				 run->state.loop.batches == 1 ? "was" : "were") :
+		pstrdup("The run had not begun: it was still busy with its buckets, or those of its children.");
+	error->hint = !run->begun ?
+		pstrdup("Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.") :
+		run->state.loop.batches == 0 ?
+		pstrdup("Not one batch fits into the lease: lower batch_size, or raise lease_ttl.") :
+		pstrdup("Set a timeout below lease_ttl, so that a run ends between batches.");
+	MemoryContextSwitchTo(old);
+	return error;
+}
+
+/* The last run that drained says how many rows to expect, the limits how many at most. */
+static int64
+estimate_rows(const SweepRun *run, int64 rows_of_last_run)
+{
+	int64		estimate = rows_of_last_run;
+	int64		most_by_batches = (int64) run->limits.max_batches * run->limits.batch_size;
+
+	if (run->limits.max_rows > 0 && (estimate == 0 || estimate > run->limits.max_rows))
+		estimate = run->limits.max_rows;
+	if (most_by_batches > 0 && (estimate == 0 || estimate > most_by_batches))
+		estimate = most_by_batches;
+	return estimate;
+}
+
+static TimestampTz
+first_deadline(const SweepRun *run, TimestampTz started_at)
+{
+	int64		first = run->limits.timeout_us;
+
+	if (run->lease_ttl_us > 0 && (first < 0 || first > run->lease_ttl_us))
+		first = run->lease_ttl_us;
+	return first < 0 ? 0 : started_at + first;
+}

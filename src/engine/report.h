@@ -1,0 +1,28 @@
+/*
+ * report.h
+ *		What a run tells about itself: live progress, activity, errors.
+ */
+#ifndef SWEEP_REPORT_H
+#define SWEEP_REPORT_H
+
+#include "engine/run.h"
+
+/* Live progress in shared memory, for sweep.running. */
+extern void sweep_report_begin(SweepRun *run);
+extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
+extern void sweep_report_batch(SweepRun *run);
+
+/* "1 batch", "2 batches"; in the current memory context. */
+extern char *sweep_report_batches(int64 batches);
+extern char *sweep_report_rows(int64 rows);
+
+/* The query of pg_stat_activity while a worker is between the statements of a run. */
+extern void sweep_report_activity(SweepRun *run);
+
+/* An error as text, with its detail, hint and context, in the current memory context. */
+extern char *sweep_report_error_text(const ErrorData *error);
+
+/* The error of a run whose lease_ttl has passed, in the run's memory context. */
+extern ErrorData *sweep_report_lease_error(SweepRun *run);
+
+#endif							/* SWEEP_REPORT_H */

@@ -1,0 +1,118 @@
+/*
+ * consumer.c
+ *		The process of a consumer in the database: calls a function for each message of a queue.
+ *
+ * Registered by consumer_pool.c and connected as the role of the consumer and nothing else, so that the
+ * handler has no other identity to go back to. What it does in a turn is in consumer_turn.c.
+ *
+ * A claim has no end while its process lives; the exit callback gives back what it still holds, so a
+ * message is never tried elsewhere while its handler works, and at once when that cannot go on.
+ *
+ * Contexts: what the process knows of its consumer is in TopMemoryContext; "turn" is reset at the top of
+ * each turn.
+ */
+#include "postgres.h"
+
+#include "catalog/namespace.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "base/worker.h"
+#include "process/consumer.h"
+#include "process/consumer_note.h"
+#include "process/consumer_turn.h"
+#include "queue/end.h"
+#include "queue/wait.h"
+
+static SweepConsumer consumer;
+
+static void read_work(void *arg);
+static void prepare_session(void);
+static void leave(int code, Datum arg);
+
+void
+sweep_consumer_main(Datum arg)
+{
+	SweepWorkerArgs args;
+	ErrorData  *error = NULL;
+
+	sweep_worker_args(&args);
+	consumer.index = args.index;
+	consumer.slot = sweep_consumer_shared_slot(args.index);
+	consumer.consumer_id = (int32) args.run_id;
+	consumer.role = args.role;
+	if (!sweep_consumer_shared_attach(args.index, args.generation))
+		proc_exit(0);
+	before_shmem_exit(leave, 0);
+	sweep_worker_begin();
+	sweep_worker_connect(args.database, args.role);
+	sweep_consumer_note_open(args.index);
+
+	consumer.turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(consumer.turn_context);
+	if (!sweep_consumer_transact(&consumer, read_work, &error))
+		ereport(FATAL,
+				(errcode(error->sqlerrcode),
+				 errmsg("consumer %d could not be read: %s", consumer.consumer_id, error->message)));
+	while (consumer.present && pg_atomic_read_u32(&consumer.slot->leave) == 0)
+	{
+		MemoryContextReset(consumer.turn_context);
+		MemoryContextSwitchTo(consumer.turn_context);
+		sweep_worker_wait(0);	/* interrupts, and the configuration */
+		prepare_session();
+		sweep_consumer_take_turn(&consumer);
+	}
+	proc_exit(0);
+}
+
+static void
+read_work(void *arg)
+{
+	Datum		id = Int32GetDatum(consumer.consumer_id);
+
+	if (!sweep_consumer_open_gate(&consumer) || sweep_sql_execute(SWEEP_SQL_READ_CONSUMER, &id, NULL) == 0)
+	{
+		consumer.present = false;
+		return;
+	}
+	consumer.queue_id = sweep_sql_int32(1);
+	consumer.queue = sweep_sql_text(2, TopMemoryContext);
+	consumer.batch = sweep_sql_int32(3);
+	consumer.handler = sweep_sql_oid(4);
+	consumer.has_suspects = sweep_sql_bool(5);
+	consumer.relation = sweep_sql_oid(6);
+	consumer.present = OidIsValid(consumer.handler);
+	snprintf(consumer.name, sizeof(consumer.name), "pg_sweep: %s", consumer.queue);
+}
+
+/* A handler may leave settings behind; what we rely on is set again. */
+static void
+prepare_session(void)
+{
+	if (GetUserId() != consumer.role)
+		sweep_worker_set("role", "none");
+	if (strcmp(namespace_search_path, "pg_catalog, pg_temp") != 0)
+		sweep_worker_set("search_path", "pg_catalog, pg_temp");
+	if (strcmp(application_name, consumer.name) != 0)
+	{
+		sweep_worker_set("application_name", consumer.name);
+		pgstat_report_appname(consumer.name);
+	}
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/*
+ * Registered before the connection is made, so it runs after the transaction is rolled back: what that was
+ * acknowledging is held again, and given back here.
+ */
+static void
+leave(int code, Datum arg)
+{
+	(void) sweep_queue_release_lease(&consumer.lease);
+	if (consumer.queue != NULL)
+		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
+	sweep_consumer_note_close();
+	sweep_consumer_shared_release(consumer.index);
+}

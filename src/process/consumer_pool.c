@@ -1,0 +1,335 @@
+/*
+ * consumer_pool.c
+ *		How many processes consumers have.
+ *
+ * Called by the scheduler of a database in its tick. It reconciles: which processes are wanted is what
+ * sweep._wanted_consumers() says, which there are is in shared memory. So it does not matter whether a
+ * consumer was created, paused or dropped, a process ended, or the scheduler is a new one. A process
+ * that ends soon after it was started is started again ever more slowly.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/array.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+#include "catalog/pg_type.h"
+
+#include "base/settings.h"
+#include "base/shared.h"
+#include "base/sql.h"
+#include "base/worker.h"
+#include "process/consumer_note.h"
+#include "process/consumer_pool.h"
+#include "queue/consumer_shared.h"
+
+#define FIRST_PAUSE_MS 1000
+#define LONGEST_PAUSE_MS 30000
+#define LONG_LIFE_US (INT64CONST(60) * 1000000)
+#define PRUNE_EVERY_US (INT64CONST(60) * 1000000)
+
+/* A worker that was registered by an earlier scheduler and never came up is given up after this. */
+#define ORPHAN_AGE_MS 60000
+
+/* A consumer that should have processes. */
+typedef struct Wanted
+{
+	int32		consumer_id;
+	char		queue[NAMEDATALEN];
+	Oid			role;
+	bool		unlimited;		/* see quota.h */
+	char		role_name[NAMEDATALEN];
+	int			concurrency;
+	bool		listed;			/* in the last reading */
+	long		pause_ms;
+	int64		started_us;		/* monotonic: the last start */
+	int64		next_us;		/* not before */
+} Wanted;
+
+static List *wanted = NIL;		/* of Wanted, in TopMemoryContext */
+static List *notes = NIL;		/* of SweepConsumerNote, as of this tick */
+static bool notes_read = false;
+static bool notes_left = false; /* some could not be counted in this tick */
+static int64 prune_us = 0;
+static SweepRefusal short_of = REFUSED_NOT;
+static long next_ms = -1;
+static BackgroundWorkerHandle **handles = NULL; /* by slot */
+
+static void count_crashes(void);
+static void read_wanted(void);
+static Wanted *find_wanted(int32 consumer_id);
+static void free_orphans(void);
+static void dismiss_unwanted(void);
+static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
+static SweepRefusal start_process(const Wanted *consumer);
+static void note_shortage(SweepRefusal refusal, const char *role_name);
+
+void
+sweep_consumer_pool_read(void)
+{
+	int64		now_us = sweep_monotonic_us();
+
+	if (!notes_read)
+		count_crashes();
+	read_wanted();
+	if (now_us < prune_us)
+		return;
+	prune_us = now_us + PRUNE_EVERY_US;
+	(void) sweep_sql_execute(SWEEP_SQL_FORGET_ONCE, NULL, NULL);
+}
+
+/*
+ * Once, when the scheduler has started: a crash ends the scheduler as well. The note of a process that is
+ * alive is not of a crash.
+ */
+static void
+count_crashes(void)
+{
+	ListCell   *cell;
+
+	notes = NIL;
+	notes_left = false;
+	foreach(cell, sweep_consumer_note_list())
+	{
+		SweepConsumerNote *note = lfirst(cell);
+		Datum		values[2];
+		Datum	   *ids;
+
+		if (sweep_consumer_shared_uses(MyDatabaseId, note->slot))
+			continue;
+		if (note->count == 0)
+		{
+			notes = lappend(notes, note);
+			continue;
+		}
+		ids = palloc(sizeof(Datum) * note->count);
+		for (int i = 0; i < note->count; i++)
+			ids[i] = Int64GetDatum(note->message_ids[i]);
+		values[0] = Int32GetDatum(note->queue_id);
+		values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+		(void) sweep_sql_execute(SWEEP_SQL_COUNT_CRASH, values, NULL);
+		/* Somebody is dropping the queue: it is known when he is done. */
+		if (sweep_sql_bool(1))
+			notes = lappend(notes, note);
+		else
+			notes_left = true;
+	}
+}
+
+static void
+read_wanted(void)
+{
+	ListCell   *cell;
+	uint64		count;
+
+	foreach(cell, wanted)
+		((Wanted *) lfirst(cell))->listed = false;
+	count = sweep_sql_execute(SWEEP_SQL_WANTED_CONSUMERS, NULL, NULL);
+	for (uint64 i = 0; i < count; i++)
+	{
+		Wanted	   *consumer;
+		const char *role_name;
+
+		sweep_sql_row(i);
+		consumer = find_wanted(sweep_sql_int32(1));
+		strlcpy(consumer->queue, sweep_sql_text(2, CurrentMemoryContext), sizeof(consumer->queue));
+		consumer->role = sweep_sql_oid(3);
+		consumer->unlimited = sweep_quota_is_unlimited(consumer->role);
+		role_name = GetUserNameFromId(consumer->role, true);
+		strlcpy(consumer->role_name, role_name ? role_name : "", sizeof(consumer->role_name));
+		consumer->concurrency = sweep_sql_int32(4);
+		consumer->listed = true;
+	}
+}
+
+static Wanted *
+find_wanted(int32 consumer_id)
+{
+	MemoryContext old;
+	Wanted	   *consumer;
+	ListCell   *cell;
+
+	foreach(cell, wanted)
+	{
+		if (((Wanted *) lfirst(cell))->consumer_id == consumer_id)
+			return lfirst(cell);
+	}
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	consumer = palloc0(sizeof(Wanted));
+	consumer->consumer_id = consumer_id;
+	wanted = lappend(wanted, consumer);
+	MemoryContextSwitchTo(old);
+	return consumer;
+}
+
+void
+sweep_consumer_pool_adjust(void)
+{
+	SweepRefusal refusal = REFUSED_NOT;
+	const char *role_name = NULL;
+	ListCell   *cell;
+
+	foreach(cell, notes)
+		sweep_consumer_note_remove(lfirst(cell));
+	notes = NIL;
+	notes_read = !notes_left;
+	next_ms = -1;
+	if (handles == NULL)
+		handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*handles) * sweep_consumer_shared_count());
+	free_orphans();
+	dismiss_unwanted();
+	foreach(cell, wanted)
+		start_missing(lfirst(cell), &refusal, &role_name);
+	note_shortage(refusal, role_name);
+}
+
+/* Slots of workers that ended before they were attached, or never came up. */
+static void
+free_orphans(void)
+{
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		int32		consumer_id;
+		TimestampTz claimed_at;
+		pid_t		pid;
+
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_STARTING)
+			continue;
+		if (handles[i] != NULL ?
+			GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED :
+			TimestampDifferenceExceeds(claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS))
+			sweep_consumer_shared_unclaim(i);
+	}
+}
+
+static void
+dismiss_unwanted(void)
+{
+	ListCell   *cell;
+
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		int32		consumer_id;
+		TimestampTz claimed_at;
+
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_FREE && !find_wanted(consumer_id)->listed)
+			sweep_consumer_shared_dismiss(MyDatabaseId, consumer_id, 1);
+	}
+	foreach(cell, wanted)
+	{
+		Wanted	   *consumer = lfirst(cell);
+
+		if (consumer->listed)
+			continue;
+		wanted = foreach_delete_current(wanted, cell);
+		pfree(consumer);
+	}
+}
+
+static void
+start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
+{
+	int64		now_us = sweep_monotonic_us();
+	int			processes = sweep_consumer_shared_processes(consumer->consumer_id);
+
+	if (processes > consumer->concurrency)
+		sweep_consumer_shared_dismiss(MyDatabaseId, consumer->consumer_id, processes - consumer->concurrency);
+	if (processes >= consumer->concurrency)
+		return;
+	if (now_us >= consumer->next_us)
+	{
+		bool		soon = consumer->started_us != 0 && now_us - consumer->started_us < LONG_LIFE_US;
+
+		consumer->pause_ms = soon ? Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : FIRST_PAUSE_MS / 2;
+		consumer->started_us = now_us;
+		consumer->next_us = now_us + consumer->pause_ms * INT64CONST(1000);
+		while (processes < consumer->concurrency)
+		{
+			SweepRefusal refused = start_process(consumer);
+
+			if (refused == REFUSED_NOT)
+			{
+				processes++;
+				continue;
+			}
+			/* One that could not be started has not ended soon. */
+			consumer->pause_ms = 0;
+			*refusal = refused;
+			*role_name = consumer->role_name;
+			break;
+		}
+	}
+	if (processes < consumer->concurrency)
+	{
+		long		left_ms = (long) ((consumer->next_us - now_us) / 1000 + 1);
+
+		next_ms = next_ms < 0 ? left_ms : Min(next_ms, left_ms);
+	}
+}
+
+static SweepRefusal
+start_process(const Wanted *consumer)
+{
+	bool		notifier = consumer->consumer_id == SWEEP_NOTIFIER_ID;
+	const char *type = notifier ? "pg_sweep notifier" : "pg_sweep consumer";
+	SweepRefusal refusal;
+	int			index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = index, .run_id = consumer->consumer_id};
+	MemoryContext old;
+	char		name[BGW_MAXLEN];
+	bool		started;
+
+	if (index < 0)
+		return refusal;
+	args.generation = sweep_consumer_shared_slot(index)->generation;
+	snprintf(name, sizeof(name), "%s %s", type, notifier ? "" : consumer->queue);
+	if (handles[index] != NULL)
+		pfree(handles[index]);
+	handles[index] = NULL;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	started = sweep_worker_register(type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args, &handles[index]);
+	MemoryContextSwitchTo(old);
+	if (started)
+		return REFUSED_NOT;
+	sweep_consumer_shared_unclaim(index);
+	return REFUSED_PROCESSES;
+}
+
+/* While one is only not tried again yet, they still wait. */
+static void
+note_shortage(SweepRefusal refusal, const char *role_name)
+{
+	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers"};
+
+	if (refusal == REFUSED_NOT && next_ms >= 0)
+		return;
+	sweep_quota_log_shortage(&capacity, refusal, short_of, role_name);
+	short_of = refusal;
+}
+
+long
+sweep_consumer_pool_pause(void)
+{
+	return next_ms;
+}
+
+bool
+sweep_consumer_pool_is_starting(void)
+{
+	int32		consumer_id;
+	TimestampTz claimed_at;
+
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_STARTING)
+			return true;
+	}
+	return false;
+}
+
+void
+sweep_consumer_pool_dismiss(void)
+{
+	sweep_consumer_shared_dismiss(MyDatabaseId, -1, PG_INT32_MAX);
+}

@@ -1,0 +1,62 @@
+/*
+ * consumer_turn.h
+ *		One turn of a consumer in the database: claim, handle, acknowledge.
+ */
+#ifndef SWEEP_CONSUMER_TURN_H
+#define SWEEP_CONSUMER_TURN_H
+
+#include "base/sql.h"
+#include "engine/function.h"
+#include "pure/bisect.h"
+#include "queue/consumer_shared.h"
+#include "utils/uuid.h"
+
+typedef struct SweepClaimed
+{
+	Datum		record;			/* sweep.message */
+	int64		message_id;
+	int			crashes;
+} SweepClaimed;
+
+typedef struct SweepConsumer
+{
+	int			index;			/* of its slot */
+	SweepConsumerSlot *slot;
+	int32		consumer_id;
+	Oid			role;
+	bool		present;		/* the extension and the consumer are there, and nothing stands in the way */
+	bool		gate_closed;
+	Oid			relation;		/* sweep.queue_message */
+	int32		queue_id;
+	char	   *queue;
+	char		name[NAMEDATALEN + 32]; /* of the session */
+	Oid			handler;
+	SweepFunctionWatch watch;	/* of the handler, once call is prepared */
+	int			batch;
+	bool		has_suspects;	/* there were crashes before this process began */
+	SweepPlan  *claim;
+	SweepPlan  *call;
+	SweepPlan  *ack;
+	MemoryContext turn_context;
+	long		pause_ms;		/* after a claim that failed */
+	/* Of the turn. */
+	SweepClaimed *messages;
+	int			count;
+	pg_uuid_t	lease;
+	SweepPiece	piece;
+	Jsonb	   *error;			/* of the single message that failed */
+} SweepConsumer;
+
+/*
+ * Does work, with the consumer as its argument, in a transaction; false and *error when it failed. Waits
+ * outside of transactions while somebody alters or drops the extension.
+ */
+extern bool sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error);
+
+/* First thing in such work; false when the extension is gone, and then the consumer is no longer present. */
+extern bool sweep_consumer_open_gate(SweepConsumer *consumer);
+
+/* Handles what can be claimed, or waits until there is something, or until it is asked to leave. */
+extern void sweep_consumer_take_turn(SweepConsumer *consumer);
+
+#endif							/* SWEEP_CONSUMER_TURN_H */

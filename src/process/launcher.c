@@ -1,0 +1,311 @@
+/*
+ * launcher.c
+ *		One process per cluster: keeps a scheduler in every database that has the extension.
+ *
+ * It reconciles: which databases there are, which of them have a scheduler, start what is missing. It is
+ * connected to no database, so it is in nobody's way, and cannot look into one; a scheduler is started
+ * in each database to see whether the extension is there, and leaves again if not. What is known is kept
+ * in this process only: after a restart everything is found out again.
+ *
+ * It never starts a scheduler where a session is about to drop, rename, move or copy the database, see
+ * utility.c, and none in a template.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/lease.h"
+#include "base/settings.h"
+#include "base/worker.h"
+#include "process/launcher.h"
+#include "process/scheduler.h"
+
+#define RESTART_SECONDS 2
+#define IDLE_MS 60000
+
+/* Pauses before a scheduler that ended is started again. */
+#define FIRST_PAUSE_MS 200
+#define LONGEST_PAUSE_MS 60000
+
+/* A slot that no scheduler has looked at is freed after this. */
+#define UNOPENED_AGE_MS 600000
+
+/* So many databases are looked into at a time. */
+#define MOST_STARTING 2
+
+/* What the launcher knows of a database. */
+typedef struct KnownDatabase
+{
+	Oid			database;
+	char		name[NAMEDATALEN];
+	bool		listed;			/* is there, and we may work in it */
+	bool		absent;			/* has no extension, as far as we know */
+	long		pause_ms;
+	TimestampTz next_try;
+	TimestampTz started_at;
+} KnownDatabase;
+
+static List *known = NIL;		/* of KnownDatabase, in the launcher's context */
+static MemoryContext launcher_context;
+static bool shortage_noted = false;
+
+static void list_databases(void);
+static KnownDatabase *know(Oid database, const char *name);
+static void forget_unlisted(void);
+static void take_news(void);
+static long reconcile(void);
+static SweepDatabase find_entry(Oid database, int *starting);
+static bool start_scheduler(KnownDatabase *database, TimestampTz now);
+static void retire(int code, Datum arg);
+
+void
+sweep_launcher_register(void)
+{
+	BackgroundWorker worker = {0};
+
+	strlcpy(worker.bgw_type, "pg_sweep launcher", sizeof(worker.bgw_type));
+	strlcpy(worker.bgw_name, "pg_sweep launcher", sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_library_name, "pg_sweep", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "sweep_launcher_main", sizeof(worker.bgw_function_name));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = RESTART_SECONDS;
+	RegisterBackgroundWorker(&worker);
+}
+
+void
+sweep_launcher_main(Datum arg)
+{
+	sweep_worker_begin();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	/* Nothing here catches an error; who locks the catalogue of databases is waited for. */
+	sweep_worker_set("lock_timeout", "0");
+	sweep_shared_lock(LW_EXCLUSIVE);
+	sweep_shared()->launcher = MyProcNumber;
+	sweep_shared_unlock();
+	before_shmem_exit(retire, 0);
+	launcher_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep launcher", ALLOCSET_DEFAULT_SIZES);
+	for (;;)
+	{
+		list_databases();
+		forget_unlisted();
+		take_news();
+		sweep_worker_wait(reconcile());
+	}
+}
+
+/* Shared catalogs can be read without a database; there is no SQL here. */
+static void
+list_databases(void)
+{
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	ListCell   *cell;
+
+	foreach(cell, known)
+		((KnownDatabase *) lfirst(cell))->listed = false;
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	relation = table_open(DatabaseRelationId, AccessShareLock);
+	scan = table_beginscan_catalog(relation, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+		/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
+		if (form->datallowconn && !form->datistemplate && form->datconnlimit != -2 && sweep_settings_allow_database(NameStr(form->datname)))
+			know(form->oid, NameStr(form->datname))->listed = true;
+	}
+	table_endscan(scan);
+	table_close(relation, AccessShareLock);
+	CommitTransactionCommand();
+	pgstat_report_stat(false);
+}
+
+static KnownDatabase *
+know(Oid database, const char *name)
+{
+	KnownDatabase *found = NULL;
+	ListCell   *cell;
+	MemoryContext old;
+
+	foreach(cell, known)
+	{
+		if (((KnownDatabase *) lfirst(cell))->database == database)
+			found = lfirst(cell);
+	}
+	old = MemoryContextSwitchTo(launcher_context);
+	if (found == NULL)
+	{
+		found = palloc0(sizeof(KnownDatabase));
+		found->database = database;
+		known = lappend(known, found);
+	}
+	strlcpy(found->name, name, sizeof(found->name));
+	MemoryContextSwitchTo(old);
+	return found;
+}
+
+static void
+forget_unlisted(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, known)
+	{
+		KnownDatabase *database = lfirst(cell);
+		int			starting = 0;
+		SweepDatabase entry;
+
+		if (database->listed)
+			continue;
+		entry = find_entry(database->database, &starting);
+		if (entry.state == DATABASE_STARTING || entry.state == DATABASE_RUNNING)
+		{
+			ProcNumber	scheduler = INVALID_PROC_NUMBER;
+
+			/* No longer among pg_sweep.databases, or no longer there. */
+			sweep_shared_lock(LW_EXCLUSIVE);
+			for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+			{
+				if (sweep_shared()->databases[i].generation != entry.generation)
+					continue;
+				sweep_shared()->databases[i].leave = true;
+				scheduler = sweep_shared()->databases[i].procno;
+			}
+			sweep_shared_unlock();
+			sweep_shared_wake(scheduler);
+		}
+		known = foreach_delete_current(known, cell);
+		pfree(database);
+	}
+}
+
+/* What schedulers found out, and whether to look everywhere again. */
+static void
+take_news(void)
+{
+	SweepShared *shared = sweep_shared();
+	bool		rescan;
+	ListCell   *cell;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	rescan = shared->rescan;
+	shared->rescan = false;
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		if (shared->databases[i].state == DATABASE_STARTING &&
+			TimestampDifferenceExceeds(shared->databases[i].claimed_at, GetCurrentTimestamp(), LONGEST_PAUSE_MS))
+			shared->databases[i].state = DATABASE_FREE; /* registered, and never came up */
+		if (shared->databases[i].state != DATABASE_ABSENT)
+			continue;
+		foreach(cell, known)
+		{
+			if (((KnownDatabase *) lfirst(cell))->database == shared->databases[i].database)
+				((KnownDatabase *) lfirst(cell))->absent = true;
+		}
+		shared->databases[i].state = DATABASE_FREE;
+	}
+	/* What a run left for a scheduler that is no more. */
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		if (shared->slots[i].state == SLOT_UNOPENED &&
+			TimestampDifferenceExceeds(shared->slots[i].claimed_at, GetCurrentTimestamp(), UNOPENED_AGE_MS))
+			shared->slots[i].state = SLOT_FREE;
+	}
+	sweep_shared_unlock();
+	if (!rescan)
+		return;
+	foreach(cell, known)
+	{
+		((KnownDatabase *) lfirst(cell))->absent = false;
+		((KnownDatabase *) lfirst(cell))->next_try = 0;
+	}
+}
+
+/* Starts what is missing; returns how long to wait until something is to be tried again. */
+static long
+reconcile(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		wait_ms = IDLE_MS;
+	ListCell   *cell;
+
+	foreach(cell, known)
+	{
+		KnownDatabase *database = lfirst(cell);
+		int			starting = 0;
+
+		if (database->absent || find_entry(database->database, &starting).state != DATABASE_FREE)
+			continue;
+		if (starting >= MOST_STARTING)
+			break;				/* the one that ends its start wakes us */
+		if (now >= database->next_try && start_scheduler(database, now))
+			continue;
+		wait_ms = Min(wait_ms, Max(TimestampDifferenceMilliseconds(now, database->next_try), 1));
+	}
+	return wait_ms;
+}
+
+static SweepDatabase
+find_entry(Oid database, int *starting)
+{
+	SweepShared *shared = sweep_shared();
+	SweepDatabase found = {0};
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		if (shared->databases[i].state == DATABASE_STARTING)
+			(*starting)++;
+		if (shared->databases[i].state != DATABASE_FREE && shared->databases[i].database == database)
+			found = shared->databases[i];
+	}
+	sweep_shared_unlock();
+	return found;
+}
+
+static bool
+start_scheduler(KnownDatabase *database, TimestampTz now)
+{
+	bool		held = sweep_lease_database_is_held(database->database);
+	bool		started = !held && sweep_scheduler_start(database->database, database->name);
+
+	/* One that ran for long before it ended is started again at once, one that fails ever more slowly. */
+	if (database->started_at != 0 && TimestampDifferenceExceeds(database->started_at, now, LONGEST_PAUSE_MS))
+		database->pause_ms = 0;
+	database->pause_ms = held ? FIRST_PAUSE_MS : Min(Max(database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
+	database->next_try = TimestampTzPlusMilliseconds(now, database->pause_ms);
+	if (started)
+		database->started_at = now;
+	if (!started && !held && !shortage_noted)
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("pg_sweep could not start a scheduler for database \"%s\"", database->name),
+				 errdetail("All of max_worker_processes are in use."),
+				 errhint("Raise max_worker_processes, which needs a restart of the server, or restrict pg_sweep.databases.")));
+	shortage_noted = !started && !held;
+	return started;
+}
+
+static void
+retire(int code, Datum arg)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	if (sweep_shared()->launcher == MyProcNumber)
+		sweep_shared()->launcher = INVALID_PROC_NUMBER;
+	sweep_shared_unlock();
+}

@@ -1,0 +1,13 @@
+/*
+ * notifier.h
+ *		The process that sends the notifications of the queues of a database.
+ */
+#ifndef SWEEP_NOTIFIER_H
+#define SWEEP_NOTIFIER_H
+
+#include "base/compat.h"
+
+/* With the index and generation of its slot among those of the consumers. */
+extern PGDLLEXPORT void sweep_notifier_main(Datum arg);
+
+#endif							/* SWEEP_NOTIFIER_H */

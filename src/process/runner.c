@@ -1,0 +1,153 @@
+/*
+ * runner.c
+ *		The process of one run: connects as the job's owner, performs the run, writes its own result.
+ *
+ * It is connected as the owner and nothing else, so that the job's SQL has no other identity to go back
+ * to. Whatever way it ends, its slot is given back by an exit callback and its locks by the server;
+ * a row that still says 'running' is then known to be lost.
+ */
+#include "postgres.h"
+
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/memutils.h"
+
+#include "base/lease.h"
+#include "base/sql.h"
+#include "base/worker.h"
+#include "engine/definition.h"
+#include "engine/run.h"
+#include "engine/unit.h"
+#include "process/runner.h"
+
+typedef struct RunnerContext
+{
+	SweepSlot  *slot;
+	SweepRun   *run;
+	bool		opened;
+	bool		found;
+} RunnerContext;
+
+static void read_work(void *arg);
+static void name_session(const SweepRun *run);
+static void give_slot_back(int code, Datum arg);
+
+static RunnerContext runner;
+
+SweepRefusal
+sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index, BackgroundWorkerHandle **handle)
+{
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .worker = true, .run_id = run->run_id, .job = run->job};
+	SweepRefusal refusal;
+	SweepShared *shared = sweep_shared();
+	SweepSlot  *slot;
+	char		name[BGW_MAXLEN];
+
+	*slot_index = -1;
+	slot = sweep_shared_claim(&claimant, &refusal);
+	if (slot == NULL)
+		return refusal;
+	/* The role of its job is gone: ended like a run whose process could not begin, which says why. */
+	if (!OidIsValid(run->run_as))
+	{
+		sweep_shared_release(slot, false);
+		return REFUSED_NOT;
+	}
+	slot->live.estimated_rows = expected_rows;
+	slot->definition_size = run->unread ? 0 : sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
+	args.index = slot - shared->slots;
+	args.generation = slot->generation;
+	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
+	if (!sweep_worker_register("pg_sweep runner", name, "sweep_runner_main", &args, handle))
+	{
+		sweep_shared_unclaim(slot);
+		return REFUSED_PROCESSES;
+	}
+	*slot_index = args.index;
+	return REFUSED_NOT;
+}
+
+bool
+sweep_runner_is_next(const SweepRun *run, const List *before)
+{
+	ListCell   *cell;
+
+	/* What the scheduler has not read is started, and put back if it comes too early. */
+	if (run->unread || !run->waits_for_lease || sweep_run_lease_mode(run) == LEASE_SHARED)
+		return true;
+	foreach(cell, before)
+	{
+		const SweepRun *other = lfirst(cell);
+
+		if (!other->unread && other->run_as == run->run_as && strcmp(other->lease_key, run->lease_key) == 0)
+			return false;
+	}
+	return true;
+}
+
+void
+sweep_runner_main(Datum arg)
+{
+	SweepWorkerArgs args;
+	ErrorData  *error = NULL;
+
+	sweep_worker_args(&args);
+	runner.slot = &sweep_shared()->slots[args.index];
+	if (!sweep_shared_attach(runner.slot, args.generation))
+		proc_exit(0);
+	before_shmem_exit(give_slot_back, 0);
+	sweep_worker_begin();
+	sweep_worker_connect(args.database, args.role);
+
+	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
+	runner.run->run_id = args.run_id;
+	if (runner.slot->definition_size > 0)
+	{
+		sweep_definition_unpack(runner.run, runner.slot->definition);
+		sweep_sql_assume_extension(&runner.run->extension);
+		runner.found = sweep_lease_acquire_run(args.run_id);
+	}
+	else if (!sweep_unit_transact(runner.run, read_work, &runner, &error))
+		ereport(FATAL,
+				(errcode(error->sqlerrcode),
+				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
+	if (runner.found)
+	{
+		name_session(runner.run);
+		sweep_run_perform(runner.run);
+		runner.slot->put_back = runner.run->put_back;
+	}
+	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
+	pgstat_report_activity(STATE_IDLE, NULL);
+	proc_exit(0);
+}
+
+static void
+read_work(void *arg)
+{
+	RunnerContext *context = arg;
+	Datum		run_id = Int64GetDatum(context->run->run_id);
+
+	if (!sweep_unit_begin(context->run) || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
+		return;
+	sweep_definition_read(context->run, 1);
+	context->found = sweep_lease_acquire_run(context->run->run_id);
+}
+
+static void
+name_session(const SweepRun *run)
+{
+	char		name[NAMEDATALEN + 32];
+
+	snprintf(name, sizeof(name), "pg_sweep: %s #%lld", run->job, (long long) run->run_id);
+	sweep_worker_set("application_name", name);
+	pgstat_report_appname(name);
+}
+
+/* Registered before the connection is made, so it runs after the locks are gone. */
+static void
+give_slot_back(int code, Datum arg)
+{
+	sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->begun));
+}

@@ -1,0 +1,29 @@
+/*
+ * runner.h
+ *		The process of one run.
+ */
+#ifndef SWEEP_RUNNER_H
+#define SWEEP_RUNNER_H
+
+#include "nodes/pg_list.h"
+#include "postmaster/bgworker.h"
+#include "engine/run.h"
+
+/*
+ * Starts a process for a waiting run of this database, given with its id and definition; expected_rows
+ * are those of the last run that drained, 0 = not known; unlimited: its role has no share of its own. Says
+ * so when there is no room for it now. When the run has a process already, nothing was refused and
+ * *slot_index is -1.
+ */
+extern SweepRefusal sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index,
+									   BackgroundWorkerHandle **handle);
+
+extern PGDLLEXPORT void sweep_runner_main(Datum arg);
+
+/*
+ * Of several runs that wait for the same lease the first is to be started; the others would find it taken. "before":
+ * of SweepRun, or of what begins with one; those that are started before.
+ */
+extern bool sweep_runner_is_next(const SweepRun *run, const List *before);
+
+#endif							/* SWEEP_RUNNER_H */

@@ -1,0 +1,498 @@
+/*
+ * scheduler.c
+ *		One process per database: starts what is due, stops what is overdue.
+ *
+ * A tick: start a runner for every run that may start, end the records of runs whose process is gone,
+ * queue a run for every job that is due and start those, move what has ended to the history. What is due and what may
+ * start is decided by SQL functions that take the clock as an argument; this file owns time and
+ * processes. It never runs SQL of a user, and its commits do not wait for the disk.
+ *
+ * Between ticks it sleeps until the next due moment or the next try to get a worker, or until it is
+ * called: by a session that changed a job or asked for a run, by a run that ended. Once a minute it looks
+ * anyhow, for a clock that was stepped and a call that was lost with a prepared transaction.
+ *
+ * Contexts: "scheduler" lives as long as the process, "tick" is reset at the top of each turn.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/lease.h"
+#include "base/settings.h"
+#include "base/sql.h"
+#include "base/worker.h"
+#include "engine/definition.h"
+#include "process/consumer_pool.h"
+#include "process/runner.h"
+#include "process/scheduler.h"
+#include "process/turns.h"
+#include "process/watchdog.h"
+
+#define HEARTBEAT_MS 60000
+#define LOCK_TIMEOUT "1s"
+
+/* So long the rest of a tick waits when runs were started. */
+#define START_PAUSE_MS 5
+
+/* So often runs that wait for a lease are looked at: a session that gives it back by ending tells nobody. */
+#define LEASE_PAUSE_MS 1000
+
+/* Pauses between tries to get a worker, and after a tick that failed. */
+#define FIRST_PAUSE_MS 1000
+#define LONGEST_PAUSE_MS 30000
+
+/* A worker that was registered by an earlier scheduler and never came up is given up after this. */
+#define ORPHAN_AGE_MS 60000
+
+/* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
+#define MANY_ENDED 100
+
+typedef struct StartableRun
+{
+	SweepRun	run;			/* its id and definition; first, see sweep_runner_is_next */
+	int64		expected_rows;
+	char	   *role_name;
+	bool		unlimited;		/* see quota.h */
+	SweepTurn	turn;
+} StartableRun;
+
+typedef struct Scheduler
+{
+	SweepDatabase *entry;
+	uint64		generation;
+	MemoryContext tick_context;
+	BackgroundWorkerHandle **handles;	/* by slot: the runners that we registered */
+	bool		absent;			/* the extension is not, or no longer, there */
+	bool		booted;			/* @reboot jobs are queued */
+	bool		news;			/* runs may start that could not when the tick began */
+	TimestampTz now;			/* the one clock of the tick */
+	List	   *startable;		/* of StartableRun */
+	bool		lease_held;		/* a run waits for the lease that somebody has */
+	bool		history_locked;
+	bool		tick_failed;
+	SweepRefusal short_of;		/* what keeps runs waiting */
+	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
+	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
+	int64		age_out_us;		/* monotonic: when to look for history that is too old */
+	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
+} Scheduler;
+
+static Scheduler scheduler;
+
+static void scheduler_tick(void);
+static bool transact(SweepWork work);
+static void startable_work(void *arg);
+static void due_work(void *arg);
+static void start_runs(void);
+static void note_shortage(SweepRefusal refusal, const char *role_name);
+static void end_work(void *arg);
+static List *collect_unopened(void);
+static long time_to_wait(void);
+static void rest(long timeout_ms);
+static bool is_called(void);
+static void leave(int code, Datum arg);
+
+bool
+sweep_scheduler_start(Oid database, const char *name)
+{
+	SweepShared *shared = sweep_shared();
+	SweepWorkerArgs args = {.database = database};
+	SweepDatabase *entry = NULL;
+	char		worker_name[BGW_MAXLEN];
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < SWEEP_MAX_DATABASES && entry == NULL; i++)
+	{
+		if (shared->databases[i].state == DATABASE_FREE)
+			entry = &shared->databases[i];
+	}
+	if (entry != NULL)
+	{
+		memset(entry, 0, sizeof(*entry));
+		entry->state = DATABASE_STARTING;
+		entry->database = database;
+		entry->generation = args.generation = ++shared->generation;
+		entry->procno = INVALID_PROC_NUMBER;
+		entry->claimed_at = GetCurrentTimestamp();
+		args.index = entry - shared->databases;
+	}
+	sweep_shared_unlock();
+	if (entry == NULL)
+		return false;
+	snprintf(worker_name, sizeof(worker_name), "pg_sweep scheduler %s", name);
+	if (sweep_worker_register("pg_sweep scheduler", worker_name, "sweep_scheduler_main", &args, NULL))
+		return true;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	entry->state = DATABASE_FREE;
+	sweep_shared_unlock();
+	return false;
+}
+
+void
+sweep_scheduler_main(Datum arg)
+{
+	SweepWorkerArgs args;
+	bool		meant;
+
+	sweep_worker_args(&args);
+	scheduler.entry = &sweep_shared()->databases[args.index];
+	scheduler.generation = args.generation;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	meant = scheduler.entry->generation == args.generation && scheduler.entry->state == DATABASE_STARTING &&
+		!scheduler.entry->leave;
+	if (meant)
+	{
+		scheduler.entry->state = DATABASE_RUNNING;
+		scheduler.entry->pid = MyProcPid;
+		scheduler.entry->procno = MyProcNumber;
+	}
+	else if (scheduler.entry->generation == args.generation)
+		scheduler.entry->state = DATABASE_FREE;
+	sweep_shared_unlock();
+	/* It starts so many at a time, and waits for one of them to be up. */
+	sweep_shared_wake_launcher(false);
+	if (!meant)
+		proc_exit(0);
+	before_shmem_exit(leave, 0);
+	sweep_worker_begin();
+	sweep_worker_connect_engine(args.database);
+	sweep_worker_set("synchronous_commit", "off");
+	sweep_worker_set("lock_timeout", LOCK_TIMEOUT);
+	sweep_worker_set("application_name", "pg_sweep scheduler");
+
+	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);
+	scheduler.handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*scheduler.handles) * sweep_shared()->slot_count);
+	sweep_watchdog_begin();
+	for (;;)
+	{
+		MemoryContextReset(scheduler.tick_context);
+		MemoryContextSwitchTo(scheduler.tick_context);
+		scheduler_tick();
+		if (scheduler.absent || scheduler.entry->leave)
+		{
+			sweep_consumer_pool_dismiss();
+			proc_exit(0);
+		}
+		pgstat_report_activity(STATE_IDLE, NULL);
+		rest(time_to_wait());
+	}
+}
+
+static void
+scheduler_tick(void)
+{
+	scheduler.tick_failed = false;
+	scheduler.lease_held = false;
+	scheduler.wake_in_us = PG_INT64_MAX;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	scheduler.entry->asked = false;
+	sweep_shared_unlock();
+
+	/*
+	 * Read once, and after the flag: whoever queues a run that is due later than this sets the flag again or
+	 * is seen when the tick asks when to wake. With a later clock there, what fell due in between would be
+	 * neither started nor waited for.
+	 */
+	scheduler.now = GetCurrentTimestamp();
+	/* What waits already comes first: somebody may be waiting for it. */
+	if (transact(startable_work) && !scheduler.absent)
+	{
+		start_runs();
+		if (transact(due_work) && scheduler.news && transact(startable_work))
+			start_runs();
+		if (transact(end_work) && !scheduler.absent)
+			sweep_consumer_pool_adjust();
+	}
+	if (scheduler.tick_failed || scheduler.short_of != REFUSED_NOT)
+		scheduler.pause_ms = Min(Max(scheduler.pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
+	else
+		scheduler.pause_ms = 0;
+}
+
+/* A failure is logged and ends the tick; a locked table must not end the process. */
+static bool
+transact(SweepWork work)
+{
+	ErrorData  *error = NULL;
+
+	if (sweep_sql_transaction(work, NULL, scheduler.tick_context, &error))
+		return true;
+	scheduler.tick_failed = true;
+	if (scheduler.pause_ms == 0)
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 errmsg("pg_sweep scheduler could not do its work: %s", error->message),
+				 errdetail("It tries again every %d seconds at the latest.", LONGEST_PAUSE_MS / 1000)));
+	return false;
+}
+
+/* Lists what may start. */
+static void
+startable_work(void *arg)
+{
+	Datum		now = TimestampTzGetDatum(scheduler.now);
+	uint64		count;
+
+	scheduler.startable = NIL;
+	sweep_turns_begin();
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
+		return;
+	count = sweep_sql_execute(SWEEP_SQL_STARTABLE_RUNS, &now, NULL);
+	for (uint64 i = 0; i < count; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(scheduler.tick_context);
+		StartableRun *startable = palloc0(sizeof(StartableRun));
+
+		sweep_sql_row(i);
+		startable->run.context = scheduler.tick_context;
+		startable->run.run_id = sweep_sql_int64(1);
+		startable->expected_rows = sweep_sql_int64(2);
+		startable->run.extension = *sweep_sql_extension();
+		startable->run.state.tid = sweep_sql_tid(3);
+		startable->run.job = sweep_sql_text(4, scheduler.tick_context);
+		startable->run.run_as = sweep_sql_oid(5);
+		startable->unlimited = sweep_quota_is_unlimited(startable->run.run_as);
+		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
+		sweep_definition_read_small(&startable->run, 6);
+		startable->turn = sweep_turns_next(startable->run.run_as);
+		if (sweep_runner_is_next(&startable->run, scheduler.startable))
+			scheduler.startable = lappend(scheduler.startable, startable);
+		else
+			scheduler.lease_held = true;
+		MemoryContextSwitchTo(old);
+	}
+	scheduler.lease_held |= sweep_lease_has_seen_held();
+}
+
+/* Ends the records of lost runs and queues what is due: either may let runs start. */
+static void
+due_work(void *arg)
+{
+	Datum		now = TimestampTzGetDatum(scheduler.now);
+
+	scheduler.news = false;
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
+		return;
+	if (!scheduler.booted)
+	{
+		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
+		scheduler.news = true;
+		scheduler.booted = sweep_sql_bool(1);
+	}
+	(void) sweep_sql_execute(SWEEP_SQL_TICK, &now, NULL);
+	scheduler.news |= sweep_sql_int32(1) > 0 || sweep_sql_int32(2) > 0;
+}
+
+/* A role that has its share keeps none of those behind it from being started. */
+static void
+start_runs(void)
+{
+	SweepRefusal shortage = REFUSED_NOT;
+	const char *role_name = NULL;
+	List	   *refused = NIL;	/* roles */
+	bool		any = false;
+	ListCell   *cell;
+
+	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
+	foreach(cell, scheduler.startable)
+	{
+		StartableRun *startable = lfirst(cell);
+		BackgroundWorkerHandle *handle = NULL;
+		MemoryContext old;
+		SweepRefusal refusal;
+		int			slot;
+
+		if (list_member_oid(refused, startable->run.run_as))
+			continue;
+		old = MemoryContextSwitchTo(TopMemoryContext);
+		refusal = sweep_runner_start(&startable->run, startable->expected_rows, startable->unlimited, &slot, &handle);
+		MemoryContextSwitchTo(old);
+		if (refusal != REFUSED_NOT)
+		{
+			shortage = refusal;
+			role_name = startable->role_name;
+			if (refusal != REFUSED_ROLE)
+				break;
+			refused = lappend_oid(refused, startable->run.run_as);
+			continue;
+		}
+		if (slot < 0)
+			continue;
+		if (scheduler.handles[slot] != NULL)
+			pfree(scheduler.handles[slot]);
+		scheduler.handles[slot] = handle;
+		sweep_turns_note(startable->run.run_as);
+		sweep_watchdog_forget(slot);
+		any = true;
+	}
+	note_shortage(shortage, role_name);
+	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
+	if (any)
+		rest(START_PAUSE_MS);
+}
+
+static void
+note_shortage(SweepRefusal refusal, const char *role_name)
+{
+	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
+
+	sweep_quota_log_shortage(&capacity, refusal, scheduler.short_of, role_name);
+	scheduler.short_of = scheduler.entry->short_of = refusal;
+}
+
+/* Records what has ended, keeps the history, and asks when to look again. */
+static void
+end_work(void *arg)
+{
+	List	   *unopened = collect_unopened();
+	ListCell   *cell;
+	Datum		age_out;
+	Datum		now = TimestampTzGetDatum(scheduler.now);
+	int64		due_in_us = PG_INT64_MAX;	/* counted from the clock of the tick */
+	bool		more;
+
+	scheduler.absent = !sweep_sql_open_gate();
+	if (scheduler.absent)
+		return;
+	foreach(cell, unopened)
+	{
+		SweepSlot  *slot = lfirst(cell);
+		bool		cancelled = (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0;
+		Datum		values[] = {
+			Int64GetDatum(slot->run_id),
+			CStringGetTextDatum(sweep_loop_stop_name(cancelled ? SWEEP_STOP_CANCELLED : SWEEP_STOP_ERROR)), CStringGetTextDatum("08006"),
+			PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
+											"HINT: The server log says why; the role must be able to connect to the database."))
+		};
+
+		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, cancelled ? "  nn" : NULL);
+		sweep_shared_lock(LW_EXCLUSIVE);
+		slot->state = SLOT_FREE;
+		sweep_shared_unlock();
+	}
+	age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.age_out_us);
+	if (DatumGetBool(age_out))
+		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
+	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
+	scheduler.history_locked = sweep_sql_is_null(2);
+	more = sweep_sql_int32(2) >= MANY_ENDED;
+	sweep_consumer_pool_read();
+	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);
+	if (!sweep_sql_is_null(1))
+	{
+		due_in_us = sweep_sql_int64(1);
+		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
+	}
+	if (more)
+		scheduler.wake_in_us = 0;
+	/* A job that is locked by somebody stays due: that must not become a spin. */
+	scheduler.behind_ms = due_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
+}
+
+/* Slots of runs whose process ended before it began, or never came up. */
+static List *
+collect_unopened(void)
+{
+	SweepShared *shared = sweep_shared();
+	List	   *unopened = NIL;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+		pid_t		pid;
+
+		if (slot->database != MyDatabaseId)
+			continue;
+		if (slot->state == SLOT_STARTING &&
+			(scheduler.handles[i] != NULL ?
+			 GetBackgroundWorkerPid(scheduler.handles[i], &pid) == BGWH_STOPPED :
+			 TimestampDifferenceExceeds(slot->claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS)))
+			slot->state = SLOT_UNOPENED;
+		if (slot->state == SLOT_UNOPENED)
+			unopened = lappend(unopened, slot);
+	}
+	sweep_shared_unlock();
+	return unopened;
+}
+
+static long
+time_to_wait(void)
+{
+	long		wait_ms = HEARTBEAT_MS;
+
+	if (scheduler.wake_in_us < (int64) HEARTBEAT_MS * 1000)
+		wait_ms = Max((long) (scheduler.wake_in_us / 1000 + 1), scheduler.behind_ms);
+	if (scheduler.lease_held)
+		wait_ms = Min(wait_ms, LEASE_PAUSE_MS);
+	if (scheduler.pause_ms > 0)
+		wait_ms = Min(wait_ms, scheduler.pause_ms);
+	if (scheduler.tick_failed)
+		wait_ms = scheduler.pause_ms;
+	if (scheduler.history_locked)
+		wait_ms = Min(wait_ms, LONGEST_PAUSE_MS);
+	if (sweep_consumer_pool_pause() >= 0)
+		wait_ms = Min(wait_ms, sweep_consumer_pool_pause());
+	return wait_ms;
+}
+
+/*
+ * Waits so long, or until there is something to do. That the latch is set does not mean that: the
+ * postmaster sets it for each worker that has started or ended, and a run whose lease has an end does. Only
+ * what waits for a worker does when any has ended.
+ */
+static void
+rest(long timeout_ms)
+{
+	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
+	bool		waits_for_worker = scheduler.pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_pool_is_starting();
+
+	do
+	{
+		long		wait_ms = is_called() ? 0 : Max((long) ((end_us - sweep_monotonic_us()) / 1000 + 1), 0);
+
+		sweep_watchdog_look(&wait_ms);
+		if (sweep_worker_wait(wait_ms))
+			return;
+	} while (!waits_for_worker && !is_called() && sweep_monotonic_us() < end_us);
+}
+
+/* Somebody has something for us, or a runner has ended before it was one. */
+static bool
+is_called(void)
+{
+	bool		called;
+	pid_t		pid;
+
+	sweep_shared_lock(LW_SHARED);
+	called = scheduler.entry->asked || scheduler.entry->leave;
+	for (int i = 0; i < sweep_shared()->slot_count && !called && !scheduler.tick_failed; i++)
+	{
+		SweepSlot  *slot = &sweep_shared()->slots[i];
+
+		called = slot->state == SLOT_STARTING && slot->database == MyDatabaseId && scheduler.handles[i] != NULL &&
+			GetBackgroundWorkerPid(scheduler.handles[i], &pid) == BGWH_STOPPED;
+	}
+	sweep_shared_unlock();
+	return called;
+}
+
+/* Who has asked since we looked may have created the extension: then the launcher starts another one, which looks again. */
+static void
+leave(int code, Datum arg)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	if (scheduler.entry->generation == scheduler.generation)
+		scheduler.entry->state = scheduler.absent && !scheduler.entry->asked ? DATABASE_ABSENT : DATABASE_FREE;
+	sweep_shared_unlock();
+	ConditionVariableBroadcast(&sweep_shared()->changed);
+	sweep_shared_wake_launcher(false);
+}

@@ -1,0 +1,95 @@
+/*
+ * turns.c
+ *		Whose run is started next.
+ *
+ * Called by scheduler.c. Where there are fewer processes than runs that are due, the oldest ones first would
+ * mean that a role with a long backlog starts all of them before anybody else's. So roles take turns: first the
+ * first run of each, the role first of which a run was started longest ago, then the second ones. Runs of one
+ * role keep their order.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "process/turns.h"
+
+typedef struct Role
+{
+	Oid			role;
+	int			seen;			/* in the list */
+	uint64		served;
+} Role;
+
+static List *roles = NIL;		/* of Role, as long as the process lives */
+static int	listed = 0;
+static uint64 starts = 0;
+static Size turn_offset = 0;		/* of the list that is being sorted */
+
+static int	compare(const ListCell *first, const ListCell *second);
+static Role *find_role(Oid role);
+
+void
+sweep_turns_begin(void)
+{
+	ListCell   *cell;
+
+	listed = 0;
+	foreach(cell, roles)
+		((Role *) lfirst(cell))->seen = 0;
+}
+
+SweepTurn
+sweep_turns_next(Oid role)
+{
+	Role	   *found = find_role(role);
+
+	return (SweepTurn) {.nth = found->seen++, .served = found->served, .number = listed++};
+}
+
+void
+sweep_turns_sort(List *list, Size offset)
+{
+	turn_offset = offset;
+	list_sort(list, compare);
+}
+
+static int
+compare(const ListCell *first, const ListCell *second)
+{
+	const SweepTurn *a = (const SweepTurn *) ((const char *) lfirst(first) + turn_offset);
+	const SweepTurn *b = (const SweepTurn *) ((const char *) lfirst(second) + turn_offset);
+
+	if (a->nth != b->nth)
+		return a->nth < b->nth ? -1 : 1;
+	if (a->served != b->served)
+		return a->served < b->served ? -1 : 1;
+	return a->number - b->number;
+}
+
+void
+sweep_turns_note(Oid role)
+{
+	find_role(role)->served = ++starts;
+}
+
+static Role *
+find_role(Oid role)
+{
+	ListCell   *cell;
+	MemoryContext old;
+	Role	   *added;
+
+	foreach(cell, roles)
+	{
+		Role	   *known = lfirst(cell);
+
+		if (known->role == role)
+			return known;
+	}
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	added = palloc0(sizeof(Role));
+	added->role = role;
+	roles = lappend(roles, added);
+	MemoryContextSwitchTo(old);
+	return added;
+}

@@ -1,0 +1,62 @@
+/*
+ * watchdog.c
+ *		Runs that are past their lease.
+ *
+ * Called by scheduler.c, each time before it sleeps. A run stops itself when its lease ends, unless its own
+ * timer or its SQL fails to. It is asked again each second and at last its process is ended, never killed.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/shared.h"
+#include "process/watchdog.h"
+
+/* A run that is past its lease is asked again after this, and its process ended after so many times. */
+#define WATCHDOG_STEP_MS 1000
+#define WATCHDOG_PATIENCE 5
+
+/* By slot: how often it has been asked. */
+static int *reminders;
+
+void
+sweep_watchdog_begin(void)
+{
+	reminders = MemoryContextAllocZero(TopMemoryContext, sizeof(int) * sweep_shared()->slot_count);
+}
+
+void
+sweep_watchdog_forget(int slot_index)
+{
+	reminders[slot_index] = 0;
+}
+
+void
+sweep_watchdog_look(long *wait_ms)
+{
+	SweepShared *shared = sweep_shared();
+	int64		now_us = sweep_monotonic_us();
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->lease_deadline_us);
+
+		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
+			continue;
+		deadline_us += (int64) reminders[i] * WATCHDOG_STEP_MS * 1000;
+		if (now_us >= deadline_us && slot->pid != 0)
+		{
+			reminders[i]++;
+			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
+			kill(slot->pid, slot->worker && reminders[i] > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
+			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
+		}
+		*wait_ms = Min(*wait_ms, (long) ((deadline_us - now_us) / 1000 + 1));
+	}
+	sweep_shared_unlock();
+}

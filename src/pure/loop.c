@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * loop.c
+ *	  When a run stops: the limits of its batch loop and its stop reasons.
+ *
+ * Called by run.c around every batch. All checks come after a batch: a run
+ * always does at least one, timeout 0 means exactly one, and max_rows 1000 with
+ * batches of 100 is ten batches and no eleventh. Fewer rows than asked for do
+ * not end a run, only none do, because a step may return fewer for reasons of
+ * its own.
+ *
+ * The order of the checks decides what an operator reads when several limits
+ * are met by the same batch: "drained" first, since nothing was left undone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pure/loop.h"
+
+#include <stddef.h>
+
+static const char *const stop_names[] = {
+	[SWEEP_STOP_NONE] = NULL,
+	[SWEEP_STOP_DRAINED] = "drained",
+	[SWEEP_STOP_MAX_BATCHES] = "max_batches",
+	[SWEEP_STOP_MAX_ROWS] = "max_rows",
+	[SWEEP_STOP_TIMEOUT] = "timeout",
+	[SWEEP_STOP_CANCELLED] = "cancelled",
+	[SWEEP_STOP_LEASE_EXPIRED] = "lease_expired",
+	[SWEEP_STOP_NO_PROGRESS] = "no_progress",
+	[SWEEP_STOP_ERROR] = "error",
+	[SWEEP_STOP_SKIPPED] = "skipped",
+	[SWEEP_STOP_LOST] = "lost",
+	[SWEEP_STOP_RESCALED] = "rescaled",
+};
+
+_Static_assert(sizeof(stop_names) / sizeof(stop_names[0]) == SWEEP_STOP_COUNT,
+			   "every stop reason needs a name");
+
+static int64_t add_saturated(int64_t counter, int64_t amount);
+static int64_t elapsed_us(const SweepLoop *loop, int64_t now_us);
+
+void
+sweep_loop_begin(SweepLoop *loop, const SweepLimits *limits, int64_t now_us)
+{
+	loop->limits = *limits;
+	loop->started_us = now_us;
+	loop->batches = 0;
+	loop->rows = 0;
+}
+
+int32_t
+sweep_loop_next_size(const SweepLoop *loop)
+{
+	const SweepLimits *limits = &loop->limits;
+
+	if (limits->max_rows > 0)
+	{
+		int64_t		left = limits->max_rows - loop->rows;
+
+		if (left <= 0)
+			return 0;
+		if (left < limits->batch_size)
+			return (int32_t) left;
+	}
+	return limits->batch_size;
+}
+
+void
+sweep_loop_add_rows(SweepLoop *loop, int64_t rows)
+{
+	if (rows > 0)
+		loop->rows = add_saturated(loop->rows, rows);
+}
+
+SweepStopReason
+sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
+{
+	const SweepLimits *limits = &loop->limits;
+
+	loop->batches = add_saturated(loop->batches, 1);
+	if (drained)
+		return SWEEP_STOP_DRAINED;
+
+	if (limits->max_batches > 0 && loop->batches >= limits->max_batches)
+		return SWEEP_STOP_MAX_BATCHES;
+	if (limits->max_rows > 0 && loop->rows >= limits->max_rows)
+		return SWEEP_STOP_MAX_ROWS;
+	/* at 0 a clock must not matter: not even one that ran backwards */
+	if (limits->timeout_us == 0 ||
+		(limits->timeout_us > 0 && elapsed_us(loop, now_us) >= limits->timeout_us))
+		return SWEEP_STOP_TIMEOUT;
+	return SWEEP_STOP_NONE;
+}
+
+const char *
+sweep_loop_stop_name(SweepStopReason reason)
+{
+	if ((unsigned int) reason >= SWEEP_STOP_COUNT)
+		return NULL;
+	return stop_names[reason];
+}
+
+/* The sum of a counter and an amount that is not negative. */
+static int64_t
+add_saturated(int64_t counter, int64_t amount)
+{
+	int64_t		sum;
+
+	return __builtin_add_overflow(counter, amount, &sum) ? INT64_MAX : sum;
+}
+
+/* Microseconds since the loop began; a clock that ran backwards gives less than 0. */
+static int64_t
+elapsed_us(const SweepLoop *loop, int64_t now_us)
+{
+	int64_t		elapsed;
+
+	if (__builtin_sub_overflow(now_us, loop->started_us, &elapsed))
+		return now_us > loop->started_us ? INT64_MAX : INT64_MIN;
+	return elapsed;
+}

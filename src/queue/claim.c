@@ -1,0 +1,467 @@
+/*
+ * claim.c
+ *		sweep.claim: takes messages under a lease.
+ *
+ * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search
+ * has found; then, without the lock, it reads the rows with a snapshot of its own. A row that is gone by
+ * then (acknowledged by somebody whose lease had run out, purged) is forgotten and another one taken.
+ * The claim writes nothing, unless the key of a message must be given free: then its row is updated.
+ *
+ * A message that was delivered as often as its queue allows, and whose lease ran out once more, is put
+ * among the dead here, by the first claim that meets it.
+ *
+ * A claim never waits for another transaction. A row that it has to write and that another one has
+ * written or locked - the one whose lease ran out, and which is still open - is left alone for a while.
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+#include "utils/uuid.h"
+
+#include "base/compat.h"
+#include "base/primary.h"
+#include "base/sql.h"
+#include "queue/books.h"
+#include "queue/end.h"
+#include "queue/hold.h"
+#include "queue/holder.h"
+#include "queue/search.h"
+
+/* Messages taken under the lock at a time. */
+#define TAKE_AT_ONCE 100
+
+/* How long a message is left alone whose row another transaction has written or locked. */
+#define PUT_OFF_US USECS_PER_SEC
+
+typedef struct Claim
+{
+	Relation	messages;
+	const SweepQueue *queue;
+	SweepQueue	copy;			/* what queue points to: statements may forget the original */
+	int			wanted;
+	int			count;			/* delivered */
+	int64		visibility_us;
+	int			lease;			/* -1 until something was taken */
+	pg_uuid_t	id;
+	bool		found_low;		/* others will soon find nothing, or not what has fallen due */
+	Oid			role;			/* that claims */
+	bool		unlimited;		/* see quota.h */
+	int			room;			/* how many more its role may hold; under the lock */
+	SweepRefusal refusal;		/* why it gets no more */
+	ReturnSetInfo *result;
+	/* Taken and not yet delivered. */
+	int			taken;
+	int			holds[TAKE_AT_ONCE];
+	SweepFound	found[TAKE_AT_ONCE];
+	int			attempts[TAKE_AT_ONCE];
+} Claim;
+
+static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
+static bool take(Claim *claim);
+static bool may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
+static int	take_one(Claim *claim, SweepQueueSlot *slot);
+static void deliver(Claim *claim);
+static void close_claim(Claim *claim);
+static void put_row(Claim *claim, TupleTableSlot *slot, int number);
+static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
+static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
+static void put_off(const Claim *claim, const int *numbers, int count);
+static void log_shortage(void);
+static void bury(Claim *claim, int number);
+static void free_keys(Claim *claim, const int *numbers, int count);
+
+PG_FUNCTION_INFO_V1(sweep_queue_claim);
+
+/* SQL: sweep.claim(queue text, max int, visibility interval) RETURNS SETOF sweep.message */
+Datum
+sweep_queue_claim(PG_FUNCTION_ARGS)
+{
+	Claim		claim = {.lease = -1};
+
+	open_claim(&claim, fcinfo);
+	while (claim.count < claim.wanted)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (take(&claim))
+			deliver(&claim);
+		else if (!sweep_queue_search(claim.messages, claim.queue, claim.wanted, false))
+			break;
+	}
+	close_claim(&claim);
+	if (claim.found_low)
+		(void) sweep_queue_search(claim.messages, claim.queue, claim.wanted, true);
+	sweep_queue_close(claim.messages);
+	return (Datum) 0;
+}
+
+static void
+open_claim(Claim *claim, FunctionCallInfo fcinfo)
+{
+	sweep_primary_require("sweep.claim()");
+	PreventCommandIfReadOnly("sweep.claim()");
+	/* In a parallel worker nobody would tell us how the transaction ends. */
+	PreventCommandIfParallelMode("sweep.claim()");
+	sweep_queue_require_memory("sweep.claim()");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
+	claim->messages = sweep_queue_open();
+	claim->copy = *sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_CONSUME);
+	claim->queue = &claim->copy;
+	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 PG_ARGISNULL(1) ? errmsg("cannot claim <NULL> messages") : errmsg("cannot claim %d messages", PG_GETARG_INT32(1)),
+				 errhint("max must be greater than zero.")));
+	claim->wanted = PG_GETARG_INT32(1);
+	claim->role = GetUserId();
+	claim->unlimited = sweep_quota_is_unlimited(claim->role);
+	claim->visibility_us = PG_ARGISNULL(2) ? claim->queue->visibility_us : sweep_interval_us(PG_GETARG_INTERVAL_P(2));
+	if (claim->visibility_us <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid visibility \"%s\"", DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(2)))),
+				 errhint("The visibility is the time this claim has for its messages and must be greater than zero.")));
+	InitMaterializedSRF(fcinfo, 0);
+	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	if (sweep_queue_awaits_prepared())
+		sweep_queue_settle_prepared();
+}
+
+/* Takes messages that are known to be there. False when none is. */
+static bool
+take(Claim *claim)
+{
+	SweepQueueSlot *slot;
+	uint8		random[UUID_LEN];
+	TimestampTz now;
+	bool		new_lease = false;
+	bool		short_of_slots;
+
+	claim->taken = 0;
+	claim->refusal = REFUSED_NOT;
+	claim->room = 0;
+	sweep_books_make_room(1);
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_queue_lock(LW_EXCLUSIVE);
+	now = GetCurrentTimestamp();
+	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
+	if (slot == NULL || !sweep_queue_adopt_slot(slot))
+	{
+		sweep_queue_unlock();
+		sweep_queue_refuse_slot(claim->queue->name);
+	}
+	slot->used_at = now;
+	sweep_hold_expire(slot, now);
+	/* It ends with what it holds when the queue is purged. */
+	if (claim->lease >= 0 && sweep_hold_find_lease(&claim->id) == NULL)
+		claim->lease = -1;
+	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
+	{
+		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
+		if (claim->lease < 0 && sweep_hold_reclaim(InvalidOid))
+			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
+		new_lease = claim->lease >= 0;
+		claim->refusal = new_lease ? REFUSED_NOT : REFUSED_ALL;
+		if (new_lease)
+			claim->id = sweep_queue_leases()[claim->lease].id;
+	}
+	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
+	{
+		int			hold = may_take(claim, slot, now) ? take_one(claim, slot) : -1;
+
+		if (hold < 0)
+			break;
+		claim->holds[claim->taken] = hold;
+		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
+		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
+	}
+	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
+	short_of_slots = sweep_queue_take_shortage(now);
+	sweep_queue_unlock();
+	if (new_lease)
+		sweep_books_note_claim(&claim->id);
+	if (short_of_slots)
+		log_shortage();
+	if (claim->refusal != REFUSED_NOT && claim->taken == 0 && claim->count == 0)
+		sweep_holder_refuse(claim->role, claim->refusal);
+	if (claim->refusal != REFUSED_NOT)
+		claim->wanted = claim->count + claim->taken;
+	return claim->taken > 0;
+}
+
+/* Whether the role may have what there is; asked anew only when what it may hold is used up. */
+static bool
+may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
+{
+	int			holder = sweep_queue_leases()[claim->lease].holder;
+
+	if (claim->room > 0 || (slot->returned_first < 0 && slot->found_count == 0))
+		return true;
+	claim->refusal = sweep_holder_check(holder, claim->unlimited);
+	if (claim->refusal != REFUSED_NOT)
+	{
+		sweep_holder_expire(holder, now);
+		claim->refusal = sweep_holder_check(holder, claim->unlimited);
+	}
+	/* That nothing at all is left sweep_hold_take() says. */
+	claim->room = Max(sweep_holder_room(holder, claim->unlimited), 1);
+	return claim->refusal == REFUSED_NOT;
+}
+
+/* The hold of the next message, or -1. What was given back comes first. */
+static int
+take_one(Claim *claim, SweepQueueSlot *slot)
+{
+	int			hold = sweep_hold_take_returned(claim->lease);
+
+	/* What is blocked by its key counts as well. */
+	while (hold < 0 && slot->found_count > 0 && claim->room > 0)
+	{
+		const SweepFound *message = &slot->found[slot->found_first];
+
+		/* Found a second time while somebody took it. */
+		if (sweep_hold_find(slot, message->lane, message->message_id) < 0)
+		{
+			hold = sweep_hold_take(claim->lease, message);
+			if (hold < 0)
+			{
+				/* Then there is room, and a search will find again what was forgotten. */
+				if (sweep_hold_reclaim(InvalidOid))
+					continue;
+				claim->refusal = REFUSED_ALL;
+				return -1;
+			}
+			claim->room--;
+		}
+		slot->found_first++;
+		slot->found_count--;
+		if (hold >= 0 && message->key_hash != 0 && sweep_hold_block_by_key(hold))
+			hold = -1;
+	}
+	return hold;
+}
+
+/* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
+static void
+close_claim(Claim *claim)
+{
+	SweepQueueLease *lease;
+
+	if (claim->lease < 0)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	lease = sweep_hold_find_lease(&claim->id);
+	if (lease != NULL)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
+
+		lease->expires_at = GetCurrentTimestamp() + claim->visibility_us;
+		sweep_queue_note_expiry(slot, lease->expires_at);
+		sweep_hold_end_lease(claim->lease);
+	}
+	sweep_queue_unlock();
+}
+
+/* Reads the rows of what was taken and returns them to the caller. */
+static void
+deliver(Claim *claim)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
+	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
+	int			keyed[TAKE_AT_ONCE];
+	int			keyed_count = 0;
+	int			busy[TAKE_AT_ONCE];
+	int			busy_count = 0;
+
+	for (int i = 0; i < claim->taken; i++)
+	{
+		bool		is_null;
+		bool		frees_key;
+
+		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->found[i], slot))
+			drop_taken(claim, i, SWEEP_NOTHING_DUE);
+		else if (SWEEP_LANE_IS_DELAYED(claim->found[i].lane) &&
+				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != claim->found[i].due_at)
+			/* Found with an old snapshot, and put off since then. */
+			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
+		else if (claim->attempts[i] > claim->queue->max_attempts)
+		{
+			if (lock_row(claim, i, snapshot, LockTupleExclusive))
+				bury(claim, i);
+			else
+				busy[busy_count++] = i;
+		}
+		else
+		{
+			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
+			frees_key = !is_null && claim->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
+				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null));
+			if (frees_key && !lock_row(claim, i, snapshot, LockTupleNoKeyExclusive))
+			{
+				busy[busy_count++] = i;
+				continue;
+			}
+			put_row(claim, slot, i);
+			claim->count++;
+			if (frees_key)
+				keyed[keyed_count++] = i;
+		}
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	if (keyed_count > 0)
+		free_keys(claim, keyed, keyed_count);
+	if (busy_count > 0)
+		put_off(claim, busy, busy_count);
+}
+
+static void
+put_row(Claim *claim, TupleTableSlot *slot, int number)
+{
+	Datum		values[8];
+	bool		nulls[8] = {0};
+
+	slot_getallattrs(slot);
+	values[0] = slot->tts_values[MESSAGE_ID - 1];
+	values[1] = CStringGetTextDatum(claim->queue->name);
+	values[2] = slot->tts_values[MESSAGE_PAYLOAD - 1];
+	values[3] = slot->tts_values[MESSAGE_KEY - 1];
+	nulls[3] = slot->tts_isnull[MESSAGE_KEY - 1];
+	values[4] = Int32GetDatum(claim->attempts[number]);
+	values[5] = slot->tts_values[MESSAGE_HEADERS - 1];
+	nulls[5] = slot->tts_isnull[MESSAGE_HEADERS - 1];
+	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
+	values[7] = UUIDPGetDatum(&claim->id);
+	tuplestore_putvalues(claim->result->setResult, claim->result->setDesc, values, nulls);
+}
+
+/* The row of the message is gone, or due at another time. */
+static void
+drop_taken(const Claim *claim, int number, TimestampTz due_at)
+{
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (sweep_hold_find_lease(&claim->id) != NULL && sweep_queue_holds()[claim->holds[number]].lease == claim->lease)
+	{
+		/* The lease stays, for what else is taken. */
+		SweepQueueLease *lease = &sweep_queue_leases()[claim->lease];
+
+		lease->hold_count++;
+		sweep_hold_free(claim->holds[number]);
+		lease->hold_count--;
+		sweep_queue_note_due(sweep_queue_slot(lease->slot), due_at);
+	}
+	sweep_queue_unlock();
+}
+
+/* So that a statement that writes it waits for nobody; false when it would. */
+static bool
+lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode)
+{
+	ItemPointerData tid = claim->found[number].tid;
+	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), mode, LockWaitSkip, 0,
+										  &failure);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return result == TM_Ok;
+}
+
+/*
+ * Under a lease that nobody knows, of a second: giving them back would have them claimed again at once, by
+ * this very claim. Whoever has written the row may have ended by then.
+ */
+static void
+put_off(const Claim *claim, const int *numbers, int count)
+{
+	uint8		random[UUID_LEN];
+	int			lease = 0;
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (sweep_hold_find_lease(&claim->id) != NULL)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
+		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
+
+		lease = sweep_hold_new_lease(slot, until, random, claim->role);
+		if (lease < 0 && sweep_hold_reclaim(InvalidOid))
+			lease = sweep_hold_new_lease(slot, until, random, claim->role);
+		for (int i = 0; i < count && lease >= 0; i++)
+			if (sweep_queue_holds()[claim->holds[numbers[i]]].lease == claim->lease)
+				sweep_hold_put_off(claim->holds[numbers[i]], lease);
+		if (lease >= 0)
+			sweep_hold_end_lease(lease);
+	}
+	sweep_queue_unlock();
+	if (lease < 0)
+		sweep_holder_refuse(claim->role, REFUSED_ALL);
+}
+
+static void
+log_shortage(void)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("more queues are in use than pg_sweep.max_queues"),
+			 errdetail("A queue that has given way to another one is looked at from its start."),
+			 errhint("Increase pg_sweep.max_queues and restart the server.")));
+}
+
+static void
+bury(Claim *claim, int number)
+{
+	if (sweep_queue_begin_ending(&claim->id, claim->holds[number]))
+		(void) sweep_queue_bury(claim->messages, claim->queue, &claim->found[number], claim->attempts[number] - 1,
+								sweep_queue_error("the lease of its last delivery ran out"));
+}
+
+/*
+ * From now on another message with the same key may be sent. The update makes new versions of the rows,
+ * whose places are remembered.
+ */
+static void
+free_keys(Claim *claim, const int *numbers, int count)
+{
+	Datum		tids[TAKE_AT_ONCE];
+	Datum		values[2];
+	uint64		updated;
+
+	for (int i = 0; i < count; i++)
+		tids[i] = PointerGetDatum(&claim->found[numbers[i]].tid);
+	values[0] = PointerGetDatum(construct_array(tids, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+	values[1] = Int32GetDatum(claim->queue->queue_id);
+	sweep_sql_begin_call();
+	sweep_books_begin_statement();
+	updated = sweep_sql_execute(SWEEP_SQL_FREE_KEYS, values, NULL);
+	sweep_books_end_statement();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (uint64 row = 0; row < updated; row++)
+	{
+		sweep_sql_row(row);
+		for (int i = 0; i < count; i++)
+		{
+			SweepHold  *hold = &sweep_queue_holds()[claim->holds[numbers[i]]];
+
+			if (hold->message.message_id == sweep_sql_int64(1) && hold->lease == claim->lease)
+				hold->message.tid = sweep_sql_tid(2);
+		}
+	}
+	sweep_queue_unlock();
+	sweep_sql_end_call();
+}

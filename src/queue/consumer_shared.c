@@ -1,0 +1,329 @@
+/*
+ * consumer_shared.c
+ *		Shared memory of the consumers in the databases.
+ *
+ * A table of slots under one lock, apart from that of the runs: pg_sweep.max_consumers for consumers, and
+ * one for the notifier of each database. The scheduler claims a slot and starts a process, the process
+ * gives it back when it ends. What it counts is written once per transaction, under the spinlock of the
+ * slot. No pointers: a process is named by its proc number, a recycled slot is told by its generation.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/role.h"
+#include "base/settings.h"
+#include "base/shared.h"
+#include "queue/consumer_shared.h"
+
+#define TRANCHE "pg_sweep_consumers"
+
+typedef struct SharedConsumers
+{
+	uint64		generation;
+	SweepConsumerSlot slots[FLEXIBLE_ARRAY_MEMBER];
+} SharedConsumers;
+
+static SharedConsumers *consumers = NULL;
+static LWLock *consumers_lock = NULL;
+
+static Size memory_size(void);
+static bool copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy);
+static void put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot);
+
+PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
+
+void
+sweep_consumer_shared_request(void)
+{
+	RequestAddinShmemSpace(memory_size());
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
+
+void
+sweep_consumer_shared_initialize(void)
+{
+	bool		found;
+
+	consumers = ShmemInitStruct(TRANCHE, memory_size(), &found);
+	consumers_lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	if (found)
+		return;
+	memset(consumers, 0, memory_size());
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		pg_atomic_init_u32(&consumers->slots[i].leave, 0);
+		SpinLockInit(&consumers->slots[i].mutex);
+	}
+}
+
+int
+sweep_consumer_shared_count(void)
+{
+	return consumers == NULL ? 0 : sweep_max_consumers + SWEEP_MAX_DATABASES;
+}
+
+SweepConsumerSlot *
+sweep_consumer_shared_slot(int index)
+{
+	return &consumers->slots[index];
+}
+
+int
+sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal)
+{
+	int			found = -1;
+	SweepUse	use = {0};
+
+	*refusal = REFUSED_NOT;
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		const SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_FREE)
+			found = found < 0 ? i : found;
+		else if (slot->consumer_id != SWEEP_NOTIFIER_ID)
+		{
+			use.all++;
+			use.of_role += slot->role == role;
+			use.of_database += slot->database == MyDatabaseId;
+		}
+	}
+	if (consumer_id != SWEEP_NOTIFIER_ID)
+		*refusal = sweep_quota_check(&use, sweep_max_consumers, unlimited);
+	if (*refusal == REFUSED_NOT && found < 0)
+		*refusal = REFUSED_ALL;
+	if (*refusal != REFUSED_NOT)
+		found = -1;
+	if (found >= 0)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[found];
+
+		slot->state = CONSUMER_STARTING;
+		slot->generation = ++consumers->generation;
+		slot->database = MyDatabaseId;
+		slot->role = role;
+		slot->consumer_id = consumer_id;
+		slot->pid = 0;
+		slot->procno = INVALID_PROC_NUMBER;
+		slot->claimed_at = GetCurrentTimestamp();
+		slot->handled = slot->failed = 0;
+		slot->last_error[0] = '\0';
+		pg_atomic_write_u32(&slot->leave, 0);
+	}
+	LWLockRelease(consumers_lock);
+	return found;
+}
+
+void
+sweep_consumer_shared_unclaim(int index)
+{
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	if (consumers->slots[index].state == CONSUMER_STARTING)
+		consumers->slots[index].state = CONSUMER_FREE;
+	LWLockRelease(consumers_lock);
+}
+
+bool
+sweep_consumer_shared_attach(int index, uint64 generation)
+{
+	SweepConsumerSlot *slot = &consumers->slots[index];
+	bool		attached;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	attached = slot->generation == generation && slot->state == CONSUMER_STARTING;
+	if (attached)
+	{
+		slot->state = CONSUMER_RUNNING;
+		slot->pid = MyProcPid;
+		slot->procno = MyProcNumber;
+	}
+	LWLockRelease(consumers_lock);
+	return attached;
+}
+
+void
+sweep_consumer_shared_release(int index)
+{
+	Oid			database;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	database = consumers->slots[index].database;
+	consumers->slots[index].state = CONSUMER_FREE;
+	LWLockRelease(consumers_lock);
+	ConditionVariableBroadcast(&sweep_shared()->changed);
+	(void) sweep_shared_ask_scheduler(database);
+}
+
+SweepConsumerState
+sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_at)
+{
+	const SweepConsumerSlot *slot = &consumers->slots[index];
+	SweepConsumerState state;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	state = slot->database == MyDatabaseId ? slot->state : CONSUMER_FREE;
+	*consumer_id = slot->consumer_id;
+	*claimed_at = slot->claimed_at;
+	LWLockRelease(consumers_lock);
+	return state;
+}
+
+int
+sweep_consumer_shared_processes(int32 consumer_id)
+{
+	int			count = 0;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state != CONSUMER_FREE && slot->database == MyDatabaseId && slot->consumer_id == consumer_id &&
+			pg_atomic_read_u32(&slot->leave) == 0)
+			count++;
+	}
+	LWLockRelease(consumers_lock);
+	return count;
+}
+
+void
+sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count() && surplus > 0; i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_FREE || slot->database != database ||
+			(consumer_id >= 0 && slot->consumer_id != consumer_id) ||
+			pg_atomic_exchange_u32(&slot->leave, 1) != 0)
+			continue;
+		surplus--;
+		sweep_shared_wake(slot->procno);
+	}
+	LWLockRelease(consumers_lock);
+}
+
+bool
+sweep_consumer_shared_any(Oid database)
+{
+	bool		any = false;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+		any |= consumers->slots[i].state != CONSUMER_FREE && consumers->slots[i].database == database;
+	LWLockRelease(consumers_lock);
+	return any;
+}
+
+bool
+sweep_consumer_shared_uses(Oid database, int index)
+{
+	bool		uses;
+
+	if (index < 0 || index >= sweep_consumer_shared_count())
+		return false;
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	uses = consumers->slots[index].state != CONSUMER_FREE && consumers->slots[index].database == database;
+	LWLockRelease(consumers_lock);
+	return uses;
+}
+
+void
+sweep_consumer_shared_wake_notifier(Oid database)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_RUNNING && slot->database == database && slot->consumer_id == SWEEP_NOTIFIER_ID)
+			sweep_shared_wake(slot->procno);
+	}
+	LWLockRelease(consumers_lock);
+}
+
+void
+sweep_consumer_shared_note(int index, int64 messages, const char *error)
+{
+	SweepConsumerSlot *slot = &consumers->slots[index];
+	int			length = error == NULL ? 0 : pg_mbcliplen(error, strlen(error), SWEEP_CONSUMER_ERROR_SIZE - 1);
+
+	SpinLockAcquire(&slot->mutex);
+	if (error == NULL)
+		slot->handled += messages;
+	else
+	{
+		slot->failed += messages;
+		memcpy(slot->last_error, error, length);
+		slot->last_error[length] = '\0';
+	}
+	SpinLockRelease(&slot->mutex);
+}
+
+/*
+ * SQL: sweep._consumer_processes() RETURNS SETOF record: source of sweep.consumers. Everybody may call it, and
+ * is shown what that view would show: an error may contain what is in a message.
+ */
+Datum
+sweep_consumer_shared_list(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot slot;
+
+		if (copy_process(&consumers->slots[i], &slot) && (sweep_role_acts_for(GetUserId(), slot.role) || sweep_role_sees_all(GetUserId())))
+			put_process(result, &slot);
+	}
+	return (Datum) 0;
+}
+
+/* False unless there is a process of a consumer of this database. */
+static bool
+copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy)
+{
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	SpinLockAcquire(&slot->mutex);
+	memcpy(copy, slot, sizeof(*copy));
+	SpinLockRelease(&slot->mutex);
+	LWLockRelease(consumers_lock);
+	return copy->state == CONSUMER_RUNNING && copy->database == MyDatabaseId && copy->consumer_id != SWEEP_NOTIFIER_ID;
+}
+
+static void
+put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot)
+{
+	Datum		values[6];
+	bool		nulls[6] = {0};
+
+	values[0] = Int32GetDatum(slot->consumer_id);
+	values[1] = Int32GetDatum(slot->pid);
+	values[2] = Int64GetDatum(slot->handled);
+	values[3] = Int64GetDatum(slot->failed);
+	values[4] = TimestampTzGetDatum(slot->claimed_at);
+	values[5] = CStringGetTextDatum(slot->last_error);
+	nulls[5] = slot->last_error[0] == '\0';
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static Size
+memory_size(void)
+{
+	return add_size(offsetof(SharedConsumers, slots),
+					mul_size(sizeof(SweepConsumerSlot), sweep_max_consumers + SWEEP_MAX_DATABASES));
+}

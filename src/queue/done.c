@@ -1,0 +1,122 @@
+/*
+ * done.c
+ *		Acknowledged messages that are kept for a while: queues with keep_done.
+ *
+ * Acknowledgements call it: they add to sweep.queue_done, and delete from it what was kept long enough, so
+ * that the table does not grow while the queue is used.
+ *
+ * While an old snapshot is held, what was deleted cannot be removed, and whoever reads the index from its
+ * front walks over all of it. So it is pruned once a second, more often only while there is much, and from
+ * where the last time found something. What that steps over, because a transaction that acknowledged or
+ * pruned was open for long, is found by a look from the front, which is rare enough to cost next to nothing.
+ */
+#include "postgres.h"
+
+#include "executor/tuptable.h"
+#include "utils/timestamp.h"
+
+#include "base/sql.h"
+#include "queue/done.h"
+
+#define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
+#define PRUNE_EVERY_US USECS_PER_SEC
+
+/* From the front: after a minute, and after this many times of what the last one took. */
+#define FROM_FRONT_EVERY_US USECS_PER_MINUTE
+#define FROM_FRONT_SHARE 1000
+
+static bool begin_pruning(Relation messages, const SweepQueue *queue, TimestampTz now, TimestampTz *from);
+static void end_pruning(Relation messages, const SweepQueue *queue, TimestampTz begin, TimestampTz from, int64 count,
+						TimestampTz oldest);
+
+void
+sweep_queue_keep_done(const SweepHold *hold, TupleTableSlot *slot)
+{
+	Datum		values[7];
+	char		nulls[] = "       ";
+
+	slot_getallattrs(slot);
+	values[0] = slot->tts_values[MESSAGE_ID - 1];
+	values[1] = slot->tts_values[MESSAGE_QUEUE_ID - 1];
+	values[2] = slot->tts_values[MESSAGE_KEY - 1];
+	nulls[2] = slot->tts_isnull[MESSAGE_KEY - 1] ? 'n' : ' ';
+	values[3] = slot->tts_values[MESSAGE_HEADERS - 1];
+	nulls[3] = slot->tts_isnull[MESSAGE_HEADERS - 1] ? 'n' : ' ';
+	values[4] = slot->tts_values[MESSAGE_PAYLOAD - 1];
+	values[5] = Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX));
+	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(SWEEP_SQL_KEEP_DONE, values, nulls);
+	sweep_sql_end_call();
+}
+
+void
+sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz from;
+	Datum		values[3];
+	int64		count;
+	TimestampTz oldest;
+
+	if (!begin_pruning(messages, queue, now, &from))
+		return;
+	values[0] = Int32GetDatum(queue->queue_id);
+	values[1] = TimestampTzGetDatum(now - queue->keep_done_us);
+	values[2] = TimestampTzGetDatum(from);
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(SWEEP_SQL_PRUNE_DONE, values, NULL);
+	sweep_sql_row(0);
+	count = sweep_sql_int64(1);
+	oldest = sweep_sql_int64(2);
+	sweep_sql_end_call();
+	end_pruning(messages, queue, now, from, count, oldest);
+}
+
+/* False when it was done a moment ago. */
+static bool
+begin_pruning(Relation messages, const SweepQueue *queue, TimestampTz now, TimestampTz *from)
+{
+	SweepQueueSlot *slot;
+	bool		begun = false;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL && slot->prune_at <= now)
+	{
+		begun = true;
+		*from = slot->prune_from;
+		if (slot->prune_front_at <= now)
+		{
+			*from = DT_NOBEGIN;
+			slot->prune_front_at = now + FROM_FRONT_EVERY_US;
+		}
+		slot->prune_at = now + PRUNE_EVERY_US;
+	}
+	sweep_queue_unlock();
+	return begun;
+}
+
+/*
+ * The next one begins with what this one found, and not behind it: it costs little to walk over that again,
+ * and should this transaction be rolled back, it is there.
+ */
+static void
+end_pruning(Relation messages, const SweepQueue *queue, TimestampTz begin, TimestampTz from, int64 count, TimestampTz oldest)
+{
+	SweepQueueSlot *slot;
+	TimestampTz now = GetCurrentTimestamp();
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+	{
+		if (count > 0)
+			slot->prune_from = oldest;
+		if (count >= PRUNE_AT_ONCE)
+			slot->prune_at = now;
+		if (from == DT_NOBEGIN)
+			slot->prune_front_at = now + Max(FROM_FRONT_EVERY_US, (now - begin) * FROM_FRONT_SHARE);
+	}
+	sweep_queue_unlock();
+}

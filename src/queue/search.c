@@ -1,0 +1,475 @@
+/*
+ * search.c
+ *		Finds the messages that the next claims take.
+ *
+ * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
+ * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
+ * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
+ * searches of a queue need not run side by side: a lock of the lock manager, which is given back with the
+ * transaction at the latest, lets one process search at a time. A claim that leaves the list low searches
+ * then, while others go on, so that hardly anybody finds it empty and waits.
+ *
+ * Who waits does not queue for that lock: it would be handed from one to the next, only for each to see
+ * that there are messages now. He sleeps on a condition variable, and whoever has searched wakes as many as
+ * he has found messages for. Those who run meanwhile take what they find, and search when they find nothing;
+ * so it does not matter who of them was woken in vain. After a search that has failed nobody is woken: then
+ * the first whose sleep ends takes the lock.
+ *
+ * Every search uses a snapshot of its own, never that of the transaction: what counts is what has been
+ * sent, not what a transaction with an old snapshot may see. Rows that the transaction itself has
+ * inserted are left alone: nobody else could read them. They are found when it has committed.
+ *
+ * A position only moves forward over what was read. Dead rows behind it are never read again, so it does
+ * not matter how many there are, nor whether an old snapshot keeps VACUUM from removing them.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "storage/condition_variable.h"
+#include "storage/lmgr.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/lease.h"
+#include "base/sql.h"
+#include "queue/hold.h"
+#include "queue/search.h"
+
+/* A search takes less, unless it has to read from the disk. */
+#define LOOK_AGAIN_MS 100
+
+/* To wake more of them one by one is not worth while. */
+#define WAKE_AT_MOST 16
+
+typedef struct Search
+{
+	Relation	messages;
+	const SweepQueue *queue;
+	Snapshot	snapshot;
+	TimestampTz now;
+	uint32		generation;
+	/* From where, and what came out. */
+	uint32		lanes;			/* to be looked at */
+	uint32		exhausted;		/* nothing is left in these */
+	int64		position[SWEEP_LANES];
+	bool		with_due;
+	TimestampTz due_from;
+	TimestampTz next_due;
+	int			wanted;			/* by whoever searches */
+	int			room;			/* what the list can take */
+	int			count;
+	SweepFound	found[SWEEP_QUEUE_FOUND];
+} Search;
+
+static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
+static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
+static bool begin_search(Search *search, bool ahead, bool *worth);
+static void end_search(Search *search);
+static void drop_held(Search *search, const SweepQueueSlot *slot);
+static void append_found(SweepQueueSlot *slot, const Search *search);
+static void search_due(Search *search);
+static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
+static void search_lane(Search *search, int lane);
+static void add_found(Search *search, HeapTuple tuple);
+static bool can_be_claimed(HeapTuple tuple, bool frees_key, bool freed);
+static int	compare_found(const void *left, const void *right);
+static int64 column_int64(Relation messages, HeapTuple tuple, int column);
+
+bool
+sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
+{
+	Search		search = {.messages = messages,.queue = queue,.wanted = wanted};
+	LOCKTAG		tag;
+	bool		worth = true;
+
+	sweep_queue_note_prepared_transactions(RelationGetRelid(messages));
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
+	if (!become_searcher(&tag, messages, queue, ahead))
+		return true;
+	if (begin_search(&search, ahead, &worth))
+	{
+		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
+		if (search.with_due)
+			search_due(&search);
+		for (int lane = 0; lane < SWEEP_LANES && search.count < search.room; lane++)
+			if (search.lanes & (1 << lane))
+				search_lane(&search, lane);
+		UnregisterSnapshot(search.snapshot);
+		if (search.with_due)
+			qsort(search.found, search.count, sizeof(SweepFound), compare_found);
+		end_search(&search);
+	}
+	LockRelease(&tag, ExclusiveLock, false);
+	wake_waiting(messages, queue, wanted);
+	return worth;
+}
+
+/* False when another process searches, or did until a moment ago: waits for it, unless ahead. */
+static bool
+become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead)
+{
+	ConditionVariable *searched = NULL;
+	SweepQueueSlot *slot;
+	bool		acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+
+	if (acquired || ahead)
+		return acquired;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+		searched = sweep_queue_searched(slot);
+	sweep_queue_unlock();
+	if (searched == NULL)
+		return false;
+	ConditionVariablePrepareToSleep(searched);
+	/* Whoever gives the lock back from now on wakes us. */
+	acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	if (!acquired)
+		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event());
+	ConditionVariableCancelSleep();
+	return acquired;
+}
+
+/* As many as find messages, judging by what we take ourselves, and one to search; everybody when nothing is left to be found. */
+static void
+wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
+{
+	ConditionVariable *searched = NULL;
+	SweepQueueSlot *slot;
+	int			count = WAKE_AT_MOST;
+
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+	{
+		searched = sweep_queue_searched(slot);
+		if (slot->pending != 0)
+			count = slot->found_count / wanted + 1;
+	}
+	sweep_queue_unlock();
+	if (searched == NULL)
+		return;
+	if (count >= WAKE_AT_MOST)
+		ConditionVariableBroadcast(searched);
+	else
+		while (count-- > 0)
+			ConditionVariableSignal(searched);
+}
+
+void
+sweep_queue_note_prepared_transactions(Oid relation)
+{
+	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
+	bool		known;
+	uint64		count;
+
+	sweep_queue_lock(LW_SHARED);
+	known = sweep_queue_knows_prepared(relation);
+	sweep_queue_unlock();
+	if (known)
+		return;
+	sweep_sql_begin_call();
+	count = sweep_sql_execute(SWEEP_SQL_PREPARED_XIDS, NULL, NULL);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (!sweep_queue_knows_prepared(relation))
+	{
+		bool		noted = true;
+
+		for (uint64 i = 0; i < count; i++)
+		{
+			sweep_sql_row(i);
+			noted &= sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
+		}
+		/* Else the next search tries again. */
+		if (noted)
+			sweep_queue_set_knows_prepared(relation);
+	}
+	sweep_queue_unlock();
+	sweep_sql_end_call();
+}
+
+/* False when there is nothing to search; worth: somebody else has found something. */
+static bool
+begin_search(Search *search, bool ahead, bool *worth)
+{
+	SweepQueueSlot *slot;
+	bool		needed;
+	int			few = ahead ? SWEEP_QUEUE_LOW(search->wanted) : 0;
+
+	search->now = GetCurrentTimestamp();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_get_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot == NULL)
+	{
+		sweep_queue_unlock();
+		sweep_queue_refuse_slot(search->queue->name);
+	}
+	search->generation = slot->generation;
+	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
+	needed = sweep_queue_needs_search(slot, few, search->now);
+	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
+	search->lanes = slot->found_count <= few ? slot->pending : 0;
+	search->with_due = slot->next_due <= search->now;
+	search->due_from = slot->due_from;
+	if (needed)
+	{
+		/* From here on commits tell us. */
+		slot->due_low = SWEEP_NOTHING_DUE;
+		if (search->with_due)
+			slot->due_searched_at = search->now;
+		for (int i = 0; i < SWEEP_LANES; i++)
+		{
+			search->position[i] = slot->position[i];
+			slot->low[i] = SWEEP_NOTHING_DUE;
+		}
+	}
+	sweep_queue_unlock();
+	return needed;
+}
+
+static void
+end_search(Search *search)
+{
+	SweepQueueSlot *slot;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL && slot->generation == search->generation)
+	{
+		for (int i = 0; i < SWEEP_LANES; i++)
+		{
+			if ((search->lanes & (1 << i)) == 0)
+				continue;
+			slot->position[i] = Min(search->position[i], slot->low[i]);
+			if ((search->exhausted & (1 << i)) && slot->low[i] == SWEEP_NOTHING_DUE)
+				slot->pending &= ~(1 << i);
+		}
+		if (search->with_due)
+		{
+			slot->due_from = Min(search->due_from, slot->due_low);
+			slot->next_due = Min(search->next_due, slot->due_low);
+		}
+		drop_held(search, slot);
+		append_found(slot, search);
+		/* Nobody else is told of what has fallen due. */
+		if (search->with_due && slot->found_count > search->wanted)
+			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
+	}
+	sweep_queue_unlock();
+}
+
+/* Not what is held already, or was. All at once, not when each is read: that would take the lock for each. */
+static void
+drop_held(Search *search, const SweepQueueSlot *slot)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < search->count; i++)
+		if (sweep_hold_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
+			search->found[kept++] = search->found[i];
+	search->count = kept;
+}
+
+/*
+ * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
+ * may have had the same message found twice.
+ */
+static void
+append_found(SweepQueueSlot *slot, const Search *search)
+{
+	int			old = slot->found_count;
+	int			kept = 0;
+
+	memmove(slot->found, &slot->found[slot->found_first], old * sizeof(SweepFound));
+	memcpy(&slot->found[old], search->found, search->count * sizeof(SweepFound));
+	slot->found_first = 0;
+	slot->found_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->found[old - 1], &slot->found[old]) < 0)
+		return;
+	qsort(slot->found, slot->found_count, sizeof(SweepFound), compare_found);
+	for (int i = 0; i < slot->found_count; i++)
+		if (kept == 0 || compare_found(&slot->found[kept - 1], &slot->found[i]) != 0)
+			slot->found[kept++] = slot->found[i];
+	slot->found_count = kept;
+}
+
+/* Delayed messages whose time has come, the first of them first. */
+static void
+search_due(Search *search)
+{
+	Oid			index_oid = get_relname_relid("queue_message_due", RelationGetNamespace(search->messages));
+	Relation	index = index_open(index_oid, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	TimestampTz first_due = search->due_from;
+
+	search->next_due = SWEEP_NOTHING_DUE;
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(search->queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_DUE_AT, BTGreaterEqualStrategyNumber, F_TIMESTAMPTZ_GE, TimestampTzGetDatum(search->due_from));
+	scan = systable_beginscan_ordered(search->messages, index, search->snapshot, 2, keys);
+	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)
+	{
+		TimestampTz due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
+
+		CHECK_FOR_INTERRUPTS();
+		if (due_at > search->now || has_enough_due(search, due_at, first_due))
+		{
+			search->next_due = search->due_from = due_at;
+			break;
+		}
+		add_found(search, tuple);
+		search->due_from = due_at;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+}
+
+/*
+ * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
+ * at the due time that this one came to. If that is where it began, all that it has found are due at the same
+ * moment, and the next search would find the same: so what is held already does not count then.
+ */
+static bool
+has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
+{
+	const SweepQueueSlot *slot;
+
+	if (search->count < search->room / 2)
+		return false;
+	if (due_at > first_due)
+		return true;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL)
+		drop_held(search, slot);
+	sweep_queue_unlock();
+	return search->count > 0;
+}
+
+static void
+search_lane(Search *search, int lane)
+{
+	int16		priority = (int16) (SWEEP_PRIORITY_MAX - lane);
+	Relation	index = index_open(sweep_primary_key_index(search->messages), AccessShareLock);
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(search->queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(priority));
+	ScanKeyInit(&keys[2], MESSAGE_ID, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(search->position[lane]));
+	scan = systable_beginscan_ordered(search->messages, index, search->snapshot, 3, keys);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (search->count >= search->room)
+			break;
+		tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+		if (tuple == NULL)
+		{
+			search->exhausted |= 1 << lane;
+			break;
+		}
+		add_found(search, tuple);
+		search->position[lane] = column_int64(search->messages, tuple, MESSAGE_ID) + 1;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+}
+
+static void
+add_found(Search *search, HeapTuple tuple)
+{
+	SweepFound	message = {0};
+	TupleDesc	description = RelationGetDescr(search->messages);
+	Datum		key;
+	bool		is_null;
+	bool		claimed_is_null;
+	bool		claimed;
+	bool		frees_key;
+
+	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
+	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
+	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
+	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
+	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
+	/* The first claim gives the key free; one that has failed was claimed before. */
+	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0;
+	if (!can_be_claimed(tuple, frees_key && !claimed, frees_key && claimed))
+		return;
+	if (SWEEP_LANE_IS_DELAYED(message.lane))
+		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
+	ItemPointerCopy(&tuple->t_self, &message.tid);
+	if (!is_null && search->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING)
+	{
+		text	   *text_key = DatumGetTextPP(key);
+
+		message.key_hash = hash_bytes((unsigned char *) VARDATA_ANY(text_key), VARSIZE_ANY_EXHDR(text_key)) | 1;
+	}
+	search->found[search->count++] = message;
+}
+
+/*
+ * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
+ * When that does not commit, what is held is given back, and a statement that is not ours has the queue looked
+ * at from its start.
+ *
+ * A row that an open transaction has only updated to give its key free is not left out, neither the old
+ * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
+ * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits.
+ */
+static bool
+can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
+{
+	HeapTupleHeader header = tuple->t_data;
+
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
+		!(freed && (header->t_infomask & HEAP_UPDATED)))
+		return false;
+	return (header->t_infomask & HEAP_XMAX_INVALID) || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) ||
+		(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) ||
+		!TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header));
+}
+
+/* By priority; those that are due come before those that have just been sent. */
+static int
+compare_found(const void *left, const void *right)
+{
+	const SweepFound *a = left;
+	const SweepFound *b = right;
+
+	if (SWEEP_LANE_PRIORITY(a->lane) != SWEEP_LANE_PRIORITY(b->lane))
+		return SWEEP_LANE_PRIORITY(a->lane) > SWEEP_LANE_PRIORITY(b->lane) ? -1 : 1;
+	if (a->lane != b->lane)
+		return SWEEP_LANE_IS_DELAYED(a->lane) ? -1 : 1;
+	if (a->due_at != b->due_at)
+		return a->due_at < b->due_at ? -1 : 1;
+	if (a->message_id != b->message_id)
+		return a->message_id < b->message_id ? -1 : 1;
+	return 0;
+}
+
+static int64
+column_int64(Relation messages, HeapTuple tuple, int column)
+{
+	bool		is_null;
+
+	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
+}

@@ -1,0 +1,325 @@
+/*
+ * table.c
+ *		The queues that this process has worked with, and who may; the row of a message.
+ *
+ * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
+ * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
+ * works with a queue shares a lock of that queue until his transaction ends, and who drops it has that lock
+ * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
+ * lock of a table: who drops a queue and does not commit keeps nobody from another one.
+ *
+ * The table of messages is read and written without SQL (queue_insert.c, queue_search.c, queue_end.c): a
+ * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
+ * also means that rights are those checked here, and no others.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/stratnum.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "catalog/namespace.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/compat.h"
+#include "base/lease.h"
+#include "base/quota.h"
+#include "base/role.h"
+#include "base/sql.h"
+#include "queue/table.h"
+
+/* Looks at a queue that is changed again and again, before we give up. */
+#define MOST_REFUSALS 10
+
+static HTAB *queues = NULL;
+static MemoryContext queues_context = NULL;
+static bool queues_valid = false;
+static Oid	queues_relation = InvalidOid;	/* sweep.queue */
+
+static void forget_queues(Datum arg, Oid relation);
+static void forget_roles(Datum arg, int cache, uint32 hash);
+static void prepare_cache(void);
+static SweepQueue *load_queue(text *name);
+static bool keep_queue(int32 queue_id);
+static bool may(const SweepQueue *queue, SweepQueueRight right);
+static void ask_again(text *name, SweepQueueRight right, int refusals);
+static void refuse_work(void *arg);
+
+PG_FUNCTION_INFO_V1(sweep_queue_note_change);
+PG_FUNCTION_INFO_V1(sweep_queue_lock_to_drop);
+
+Oid
+sweep_queue_relation(void)
+{
+	Oid			schema = get_namespace_oid("sweep", false);
+	Oid			relation = get_relname_relid("queue_message", schema);
+
+	if (!OidIsValid(relation))
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	return relation;
+}
+
+Relation
+sweep_queue_open(void)
+{
+	Relation	messages = table_open(sweep_queue_relation(), RowExclusiveLock);
+
+	if (RelationGetNumberOfAttributes(messages) != MESSAGE_COLUMNS)
+		elog(ERROR, "library and extension pg_sweep are of different versions");
+	return messages;
+}
+
+void
+sweep_queue_close(Relation messages)
+{
+	table_close(messages, NoLock);
+}
+
+const SweepQueue *
+sweep_queue_find(text *name, SweepQueueRight right)
+{
+	SweepQueue *queue;
+	int			refusals = 0;
+
+	/* The commit may have to know, and cannot ask. */
+	(void) sweep_quota_is_unlimited(GetUserId());
+	do
+	{
+		queue = NULL;
+		prepare_cache();
+		if (VARSIZE_ANY_EXHDR(name) < NAMEDATALEN)
+		{
+			char		key[NAMEDATALEN] = {0};
+
+			memcpy(key, VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+			queue = hash_search(queues, key, HASH_FIND, NULL);
+			if (queue == NULL)
+				queue = load_queue(name);
+		}
+		if (queue == NULL || !may(queue, right))
+		{
+			ask_again(name, right, ++refusals);
+			queue = NULL;
+		}
+	} while (queue == NULL || !keep_queue(queue->queue_id));
+	return queue;
+}
+
+/* There are few, and a consumer that acknowledges has just claimed: it is mostly the first. */
+const SweepQueue *
+sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
+{
+	HASH_SEQ_STATUS status;
+	SweepQueue *queue;
+	Datum		id = Int32GetDatum(queue_id);
+	char	   *name = NULL;
+	MemoryContext context = CurrentMemoryContext;
+
+	prepare_cache();
+	hash_seq_init(&status, queues);
+	while ((queue = hash_seq_search(&status)) != NULL)
+	{
+		if (queue->queue_id == queue_id)
+		{
+			hash_seq_term(&status);
+			break;
+		}
+	}
+	if (queue != NULL && may(queue, right) && keep_queue(queue_id))
+		return queue;
+	sweep_sql_begin_call();
+	if (sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0)
+		name = sweep_sql_text(1, context);
+	sweep_sql_end_call();
+	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
+}
+
+/* Keeps the queue from being dropped until the transaction ends. False when what is known of it is no longer true. */
+static bool
+keep_queue(int32 queue_id)
+{
+	if (sweep_lease_acquire_queue(queue_id, LEASE_SHARED))
+		AcceptInvalidationMessages();
+	return queues_valid;
+}
+
+/* SQL: sweep._lock_queue(queue_id) RETURNS void: waits until nobody works with the queue, and keeps everybody from it */
+Datum
+sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
+{
+	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_ALONE);
+	PG_RETURN_VOID();
+}
+
+/* SQL: a trigger after every statement that changes sweep.queue */
+Datum
+sweep_queue_note_change(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("sweep._note_queue_change must be called as a trigger")));
+	CacheInvalidateRelcacheByRelid(RelationGetRelid(((TriggerData *) fcinfo->context)->tg_relation));
+	PG_RETURN_POINTER(NULL);
+}
+
+static void
+forget_queues(Datum arg, Oid relation)
+{
+	if (relation == queues_relation || !OidIsValid(relation))
+		queues_valid = false;
+}
+
+static void
+forget_roles(Datum arg, int cache, uint32 hash)
+{
+	queues_valid = false;
+}
+
+static void
+prepare_cache(void)
+{
+	HASHCTL		control = {0};
+
+	if (queues_context == NULL)
+	{
+		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
+		/* The names of roles were resolved. */
+		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
+		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
+	}
+	if (queues_valid)
+		return;
+	MemoryContextReset(queues_context);
+	control.keysize = NAMEDATALEN;
+	control.entrysize = sizeof(SweepQueue);
+	control.hcxt = queues_context;
+	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	queues_relation = get_relname_relid("queue", get_namespace_oid("sweep", false));
+	queues_valid = true;
+}
+
+/* Reads the queue; NULL when there is none of that name. */
+static SweepQueue *
+load_queue(text *name)
+{
+	Datum		value = PointerGetDatum(name);
+	SweepQueue	read = {0};
+	SweepQueue *queue = NULL;
+	char	   *key = text_to_cstring(name);
+
+	uint64		count;
+
+	sweep_sql_begin_call();
+	/* Executing it may have read invalidations, and what was read may be from before them. */
+	do
+	{
+		prepare_cache();
+		count = sweep_sql_execute(SWEEP_SQL_READ_QUEUE, &value, NULL);
+	} while (!queues_valid);
+	if (count > 0)
+	{
+		read.queue_id = sweep_sql_int32(1);
+		read.owner = sweep_sql_oid(2);
+		read.visibility_us = sweep_sql_interval_us(3, 0);
+		read.max_attempts = sweep_sql_int32(4);
+		read.backoff_us = sweep_sql_interval_us(5, SWEEP_BACKOFF_SIDEKIQ);
+		read.keep_done_us = sweep_sql_interval_us(6, 0);
+		read.key_policy = sweep_sql_int32(7);
+		read.senders = sweep_sql_oids(8, queues_context, &read.sender_count);
+		read.consumers = sweep_sql_oids(9, queues_context, &read.consumer_count);
+		queue = hash_search(queues, key, HASH_ENTER, NULL);
+		memcpy((char *) queue + NAMEDATALEN, (char *) &read + NAMEDATALEN, sizeof(read) - NAMEDATALEN);
+	}
+	sweep_sql_end_call();
+	return queue;
+}
+
+static bool
+may(const SweepQueue *queue, SweepQueueRight right)
+{
+	Oid			user = GetUserId();
+	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
+	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
+
+	if (sweep_role_acts_for(user, queue->owner))
+		return true;
+	for (int i = 0; i < count; i++)
+		if (sweep_role_acts_for(user, roles[i]))
+			return true;
+	return sweep_role_is(user, "sweep_admin");
+}
+
+/*
+ * Asks the SQL function that everything but sending and claiming asks; the
+ * error is its own. When it finds nothing wrong, the queue, the grant or the
+ * role has come since we looked, and what is known of it is read again.
+ */
+static void
+ask_again(text *name, SweepQueueRight right, int refusals)
+{
+	Datum		values[] = {
+		ObjectIdGetDatum(GetUserId()), PointerGetDatum(name),
+		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
+	};
+
+	sweep_sql_hide_context(refuse_work, values);
+	if (refusals >= MOST_REFUSALS)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
+				 errhint("Try it again.")));
+	queues_valid = false;
+}
+
+static void
+refuse_work(void *arg)
+{
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, arg, NULL);
+	sweep_sql_end_call();
+}
+
+bool
+sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
+				  TupleTableSlot *slot)
+{
+	bool		is_null;
+	ScanKeyData keys[3];
+	SysScanDesc scan;
+	Relation	index;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	/* A table that was truncated since may end before the place where the row was. */
+	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
+		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
+		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
+		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
+		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
+		return true;
+	/* It was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
+	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
+	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
+	index = index_open(sweep_primary_key_index(messages), AccessShareLock);
+	scan = systable_beginscan_ordered(messages, index, snapshot, 3, keys);
+	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+	if (tuple != NULL)
+	{
+		ItemPointerCopy(&tuple->t_self, &message->tid);
+		found = table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot);
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	return found;
+}

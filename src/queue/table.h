@@ -1,0 +1,83 @@
+/*
+ * table.h
+ *		The queues and the table of their messages, for those who read and write it without SQL.
+ */
+#ifndef SWEEP_QUEUE_TABLE_H
+#define SWEEP_QUEUE_TABLE_H
+
+#include "fmgr.h"
+#include "executor/tuptable.h"
+#include "base/shared.h"
+#include "queue/shared.h"
+#include "storage/block.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+/* The columns of sweep.queue_message, in the order of src/install/queue.sql. */
+#define MESSAGE_ID			1
+#define MESSAGE_SENT_AT		2
+#define MESSAGE_DUE_AT		3
+#define MESSAGE_QUEUE_ID	4
+#define MESSAGE_LANE		5
+#define MESSAGE_ATTEMPTS	6
+#define MESSAGE_CLAIMED		7
+#define MESSAGE_KEY			8
+#define MESSAGE_HEADERS		9
+#define MESSAGE_ERROR		10
+#define MESSAGE_PAYLOAD		11
+#define MESSAGE_COLUMNS		11
+
+typedef enum SweepKeyPolicy
+{
+	KEY_WHILE_QUEUED,
+	KEY_WHILE_QUEUED_OR_RUNNING,
+	KEY_ONCE_MORE_IF_RUNNING,
+} SweepKeyPolicy;
+
+#define SWEEP_BACKOFF_SIDEKIQ (-1)
+
+/* A row of sweep.queue, kept by the process until any of them changes. */
+typedef struct SweepQueue
+{
+	char		name[NAMEDATALEN];	/* key of the hash table */
+	int32		queue_id;
+	Oid			owner;			/* InvalidOid: the role is gone */
+	int64		visibility_us;
+	int32		max_attempts;
+	int64		backoff_us;		/* or SWEEP_BACKOFF_SIDEKIQ */
+	int64		keep_done_us;
+	SweepKeyPolicy key_policy;
+	int			sender_count;
+	Oid		   *senders;		/* roles that may send, as far as they exist */
+	int			consumer_count;
+	Oid		   *consumers;		/* roles that may claim */
+} SweepQueue;
+
+typedef enum SweepQueueRight
+{
+	RIGHT_SEND,
+	RIGHT_CONSUME,
+} SweepQueueRight;
+
+/* Opens sweep.queue_message for writing, until sweep_queue_close. */
+extern Relation sweep_queue_open(void);
+extern void sweep_queue_close(Relation messages);
+
+/* OID of sweep.queue_message. */
+extern Oid	sweep_queue_relation(void);
+
+/*
+ * The queue of that name; raises an error when there is none or the current user lacks the right. It is not
+ * dropped until the transaction has ended. Valid until the next call.
+ */
+extern const SweepQueue *sweep_queue_find(text *name, SweepQueueRight right);
+extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right);
+
+/*
+ * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is
+ * the size of the table, which cannot shrink while it is open.
+ */
+extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
+							  SweepFound *message, TupleTableSlot *slot);
+
+#endif							/* SWEEP_QUEUE_TABLE_H */

@@ -1,0 +1,295 @@
+/*
+ * wait.c
+ *		Waiting for messages: of a consumer in the database, and CALL sweep.wait_for_message.
+ *
+ * A waiter puts itself into the list of the queue and sleeps on its latch. Whoever brings messages takes as
+ * many waiters out of the list as there are messages, and wakes them: a crowd is not woken for one message,
+ * as a condition variable would do, because a process that leaves one passes its signal on. Somebody who
+ * was woken and cannot look any more wakes the next. All who wait know when something falls due or a lease
+ * ends, and are told when that becomes earlier; when the time has come one of them looks, and his search wakes
+ * others when there is more. Nothing is polled, and no snapshot is held meanwhile, so a waiter holds back no
+ * vacuum.
+ *
+ * While a process is in the list it does not check for interrupts, so one that is cancelled or terminated
+ * leaves nothing behind. A session watches the connection to its client, too: else a message would go on
+ * waiting for somebody who is gone.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/portal.h"
+#include "utils/timestamp.h"
+
+#include "base/primary.h"
+#include "base/procedure.h"
+#include "base/shared.h"
+#include "base/sql.h"
+#include "queue/hold.h"
+#include "queue/search.h"
+#include "queue/table.h"
+#include "queue/wait.h"
+
+/* Who was woken may not claim, being a session of somebody: the others look again after this. */
+#define LOOK_AGAIN_MS 10000
+
+/* Who went to look for what is due has claimed it by then; else the next one looks. */
+#define LOOK_US (100 * INT64CONST(1000))
+
+/* When the table of queues is full, or the list of those who wait, it is looked at this often. */
+#define NO_PLACE_MS 200
+
+/* While transactions are prepared that have sent something. */
+#define PREPARED_MS 1000
+
+typedef struct QueueRequest
+{
+	text	   *name;
+	Oid			relation;
+	int32		queue_id;
+	bool		found;			/* there is something to claim */
+} QueueRequest;
+
+static bool enter_list(SweepQueueSlot *slot);
+static int	place_in_list(const SweepQueueSlot *slot);
+static void leave_list(SweepQueueSlot *slot);
+static bool is_interrupted(pg_atomic_uint32 *leave);
+static void sleep_on_latch(long timeout_ms);
+static bool is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due);
+static void find_work(void *arg);
+static bool find_message(Relation messages, const SweepQueue *queue);
+
+PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
+
+void
+sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *leave)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz deadline;
+	SweepQueueSlot *slot;
+	bool		listed;
+	bool		again = false;
+
+	/* Nobody tells when a prepared transaction ends. */
+	if (sweep_queue_awaits_prepared())
+	{
+		sweep_queue_settle_prepared();
+		timeout_ms = Min(timeout_ms, PREPARED_MS);
+	}
+	/* The look comes after, so that no message can slip in between. */
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_get_slot(relation, queue_id);
+	listed = slot != NULL && enter_list(slot);
+	deadline = TimestampTzPlusMilliseconds(now, listed ? timeout_ms : Min(timeout_ms, NO_PLACE_MS));
+	for (;;)
+	{
+		TimestampTz due = SWEEP_NOTHING_DUE;
+		bool		ready = slot != NULL && is_ready(slot, now, again, &due);
+		bool		woken = listed && (slot == NULL || place_in_list(slot) < 0);
+
+		if (ready || woken || now >= deadline || is_interrupted(leave))
+		{
+			if (slot != NULL)
+				leave_list(slot);
+			if (ready && InterruptPending)
+				sweep_queue_wake(slot, 1);
+			else if (ready && due <= now)
+			{
+				slot->looked_at = now;
+				slot->looked_for = due;
+			}
+			else if (ready && again)
+				slot->looked_at = now;
+			break;
+		}
+		sweep_queue_unlock();
+		sleep_on_latch(TimestampDifferenceMilliseconds(now, Min(due, deadline)) + 1);
+		now = GetCurrentTimestamp();
+		sweep_queue_lock(LW_EXCLUSIVE);
+		/* It may have been dropped, and given to another queue. */
+		slot = sweep_queue_find_slot(relation, queue_id);
+		again = true;
+	}
+	sweep_queue_unlock();
+}
+
+static bool
+enter_list(SweepQueueSlot *slot)
+{
+	if (slot->waiters >= SWEEP_QUEUE_WAITERS)
+		return false;
+	slot->waiting[slot->waiters++] = MyProcNumber;
+	return true;
+}
+
+/* -1 when whoever has woken us has taken us out. */
+static int
+place_in_list(const SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+		if (slot->waiting[i] == MyProcNumber)
+			return i;
+	return -1;
+}
+
+static void
+leave_list(SweepQueueSlot *slot)
+{
+	int			place = place_in_list(slot);
+
+	if (place < 0)
+		return;
+	slot->waiters--;
+	memmove(slot->waiting + place, slot->waiting + place + 1, sizeof(ProcNumber) * (slot->waiters - place));
+}
+
+static bool
+is_interrupted(pg_atomic_uint32 *leave)
+{
+	return InterruptPending || (leave != NULL && (ConfigReloadPending || pg_atomic_read_u32(leave) != 0));
+}
+
+/* A session also looks whether it has a client still; if not, that is served as an interrupt. */
+static void
+sleep_on_latch(long timeout_ms)
+{
+	WaitEvent	event = {0};
+
+	if (MyProcPort == NULL || !WaitEventSetCanReportClosed())
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		ResetLatch(MyLatch);
+		return;
+	}
+	/* Whoever reads from the client sets what he waits for, so it need not be set back. */
+	ModifyWaitEvent(FeBeWaitSet, SWEEP_CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
+	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
+		return;
+	if (event.events & WL_POSTMASTER_DEATH)
+		proc_exit(1);
+	ResetLatch(MyLatch);
+	/* A latch that is set keeps the set from looking at the socket. */
+	if ((event.events & WL_SOCKET_CLOSED) || !pq_check_connection())
+		ClientConnectionLost = InterruptPending = true;
+}
+
+void
+sweep_queue_pass_on(Oid relation, int32 queue_id)
+{
+	SweepQueueSlot *slot;
+	TimestampTz due;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, queue_id);
+	if (slot != NULL && is_ready(slot, GetCurrentTimestamp(), false, &due))
+		sweep_queue_wake(slot, 1);
+	sweep_queue_unlock();
+}
+
+/*
+ * A claim would find something, or has to look; else when it has to. Whoever looks again without having been woken
+ * leaves what there is to those who were, and to another one who looked, unless they take long.
+ */
+static bool
+is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due)
+{
+	*due = Min(slot->next_due, slot->next_expiry);
+	if (slot->pending != 0 || slot->found_count > 0 || slot->returned_first >= 0)
+	{
+		if (!again || now - slot->looked_at >= LOOK_US)
+			return true;
+		*due = slot->looked_at + LOOK_US;
+		return false;
+	}
+	if (*due <= now && *due == slot->looked_for && now - slot->looked_at < LOOK_US)
+		*due = slot->looked_at + LOOK_US;
+	return *due <= now;
+}
+
+/* SQL: sweep.wait_for_message(queue text, timeout interval) */
+Datum
+sweep_queue_wait_call(PG_FUNCTION_ARGS)
+{
+	QueueRequest request = {0};
+	ErrorData  *error = NULL;
+	int64		deadline_us;
+	MemoryContext old;
+
+	sweep_procedure_require_no_block(fcinfo, "sweep.wait_for_message");
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
+	sweep_primary_require("sweep.wait_for_message()");
+	sweep_queue_require_memory("sweep.wait_for_message");
+	/* What outlives the end of the transaction must live in the portal's context. */
+	old = MemoryContextSwitchTo(PortalContext);
+	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
+	MemoryContextSwitchTo(old);
+	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
+
+	sweep_sql_enter_call();
+	sweep_sql_end_transaction();
+	for (;;)
+	{
+		int64		left_us = deadline_us - sweep_monotonic_us();
+
+		if (!sweep_sql_transaction(find_work, &request, PortalContext, &error))
+		{
+			if (request.queue_id != 0)
+				sweep_queue_pass_on(request.relation, request.queue_id);
+			ReThrowError(error);
+		}
+		if (request.found || left_us <= 0)
+			break;
+		sweep_queue_wait(request.relation, request.queue_id, (long) Min(left_us / 1000 + 1, LOOK_AGAIN_MS), NULL);
+		CHECK_FOR_INTERRUPTS();
+	}
+	sweep_sql_leave_call();
+	PG_RETURN_VOID();
+}
+
+/*
+ * The queue, if the caller may take from it; it may have been dropped while we waited. Whether there is anything
+ * is looked for here, as a claim would: that nothing is known of the queue, or that a lease was to end that was
+ * acknowledged since, is no message.
+ */
+static void
+find_work(void *arg)
+{
+	QueueRequest *request = arg;
+	Relation	messages = sweep_queue_open();
+	SweepQueue	queue = *sweep_queue_find(request->name, RIGHT_CONSUME);
+
+	request->queue_id = queue.queue_id;
+	request->relation = RelationGetRelid(messages);
+	request->found = find_message(messages, &queue);
+	sweep_queue_close(messages);
+}
+
+static bool
+find_message(Relation messages, const SweepQueue *queue)
+{
+	SweepQueueSlot *slot;
+	bool		found = false;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		sweep_queue_lock(LW_EXCLUSIVE);
+		slot = sweep_queue_get_slot(RelationGetRelid(messages), queue->queue_id);
+		if (slot != NULL)
+		{
+			sweep_hold_expire(slot, GetCurrentTimestamp());
+			found = slot->found_count > 0 || slot->returned_first >= 0;
+		}
+		sweep_queue_unlock();
+		/* Without a place in the table of queues nothing can be found; that may change. */
+	} while (slot != NULL && !found && sweep_queue_search(messages, queue, 1, false));
+	return found;
+}

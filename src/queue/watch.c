@@ -1,0 +1,351 @@
+/*
+ * watch.c
+ *		What sweep.queues shows.
+ *
+ * How many messages a queue has is known from counters that the end of every transaction keeps
+ * (queue_books.c). They begin with a count of the rows, by whoever asks first after the start of the
+ * server or after a statement that was not ours. The count is exact while messages come and go: it uses
+ * a snapshot that is published before, and a commit is added to the counters if and only if that
+ * snapshot does not see it.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/tableam.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/compat.h"
+#include "base/lease.h"
+#include "queue/hold.h"
+#include "queue/search.h"
+
+/* Column queue_id of sweep.queue_dead. */
+#define DEAD_QUEUE_ID 2
+
+typedef struct Count
+{
+	int32		queue_id;
+	int64		rows[2];
+	int64		dead;
+} Count;
+
+typedef struct Counts
+{
+	int			count;
+	int			room;
+	Count	   *of;
+} Counts;
+
+/* The columns of sweep._queue_states(). */
+#define STATE_COLUMNS 13
+
+static void count_queues(Oid relation, Counts *counts, bool shared);
+static void count_rows(Oid relation, Snapshot snapshot, Counts *counts, bool dead);
+static Count *count_of(Counts *counts, int32 queue_id);
+static void put_state(ReturnSetInfo *result, const SweepQueueSlot *slot);
+static void put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
+static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
+static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
+static void look_at_message(const SweepFound *message, int64 *first);
+
+PG_FUNCTION_INFO_V1(sweep_queue_states);
+
+/* SQL: sweep._queue_states() RETURNS SETOF record */
+Datum
+sweep_queue_states(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Oid			relation = sweep_queue_relation();
+	bool		shared = sweep_queue_memory_exists() && !RecoveryInProgress();
+	Counts		counts = {0};
+	bool		counted = false;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (shared)
+	{
+		if (sweep_queue_awaits_prepared())
+			sweep_queue_settle_prepared();
+		sweep_queue_lock(LW_SHARED);
+		counted = sweep_queue_is_counted(relation);
+		sweep_queue_unlock();
+	}
+	if (!counted)
+	{
+		count_queues(relation, &counts, shared);
+		if (shared)
+		{
+			sweep_queue_lock(LW_SHARED);
+			counted = sweep_queue_is_counted(relation);
+			sweep_queue_unlock();
+		}
+	}
+	if (!counted)
+	{
+		if (shared)
+			sweep_queue_lock(LW_SHARED);
+		for (int i = 0; i < counts.count; i++)
+			put_count(result, &counts.of[i], shared ? sweep_queue_find_slot(relation, counts.of[i].queue_id) : NULL);
+		if (shared)
+			sweep_queue_unlock();
+		return (Datum) 0;
+	}
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_queue_slot_count(); i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
+			continue;
+		sweep_hold_expire(slot, GetCurrentTimestamp());
+		put_state(result, slot);
+	}
+	sweep_queue_unlock();
+	return (Datum) 0;
+}
+
+/* Counts all rows, for the counters or just for this once. */
+static void
+count_queues(Oid relation, Counts *counts, bool shared)
+{
+	Oid			dead = get_relname_relid("queue_dead", get_rel_namespace(relation));
+	Snapshot	snapshot;
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
+	if (shared)
+	{
+		bool		counted;
+
+		sweep_queue_note_prepared_transactions(relation);
+		/* One at a time; whoever has waited finds it done. */
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
+		sweep_queue_lock(LW_EXCLUSIVE);
+		counted = sweep_queue_is_counted(relation);
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		/* Not what this very transaction has done: that is added when it commits. */
+		snapshot->curcid = FirstCommandId;
+		if (!counted)
+			sweep_queue_begin_count(relation, snapshot);
+		sweep_queue_unlock();
+		if (counted)
+		{
+			UnregisterSnapshot(snapshot);
+			LockRelease(&tag, ExclusiveLock, false);
+			return;
+		}
+	}
+	else
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+	count_rows(relation, snapshot, counts, false);
+	count_rows(dead, snapshot, counts, true);
+	UnregisterSnapshot(snapshot);
+	if (!shared)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < counts->count; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_get_slot_of_nobody(relation, counts->of[i].queue_id);
+
+		if (slot == NULL)
+		{
+			sweep_queue_forget_count(relation);
+			break;
+		}
+		slot->used_at = GetCurrentTimestamp();
+		slot->rows[0] += counts->of[i].rows[0];
+		slot->rows[1] += counts->of[i].rows[1];
+		slot->dead += counts->of[i].dead;
+	}
+	sweep_queue_end_count(relation);
+	sweep_queue_unlock();
+	LockRelease(&tag, ExclusiveLock, false);
+}
+
+static void
+count_rows(Oid relation_oid, Snapshot snapshot, Counts *counts, bool dead)
+{
+	Relation	relation = relation_open(relation_oid, AccessShareLock);
+	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	Count	   *last = NULL;
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		bool		is_null;
+		int32		queue_id = DatumGetInt32(slot_getattr(slot, dead ? DEAD_QUEUE_ID : MESSAGE_QUEUE_ID, &is_null));
+
+		CHECK_FOR_INTERRUPTS();
+		if (last == NULL || last->queue_id != queue_id)
+			last = count_of(counts, queue_id);
+		if (dead)
+			last->dead++;
+		else
+			last->rows[SWEEP_LANE_IS_DELAYED(DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)))]++;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	relation_close(relation, AccessShareLock);
+}
+
+static Count *
+count_of(Counts *counts, int32 queue_id)
+{
+	for (int i = 0; i < counts->count; i++)
+		if (counts->of[i].queue_id == queue_id)
+			return &counts->of[i];
+	if (counts->count == counts->room)
+	{
+		counts->room = 2 * counts->room + 16;
+		counts->of = counts->of ? repalloc(counts->of, counts->room * sizeof(Count)) : palloc(counts->room * sizeof(Count));
+	}
+	counts->of[counts->count] = (Count)
+	{
+		.queue_id = queue_id
+	};
+	return &counts->of[counts->count++];
+}
+
+/* Hold the lock. */
+static void
+put_state(ReturnSetInfo *result, const SweepQueueSlot *slot)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Datum		values[STATE_COLUMNS];
+	bool		nulls[STATE_COLUMNS] = {0};
+	Datum		lanes[SWEEP_LANES];
+	Datum		positions[SWEEP_LANES];
+	int			known;
+	int			inside;
+	int			count = first_ids(slot, lanes, positions);
+
+	look_at_due(slot, &known, &inside);
+	values[0] = Int32GetDatum(slot->queue_id);
+	values[1] = Int64GetDatum(slot->rows[0]);
+	values[2] = Int64GetDatum(slot->rows[1]);
+	values[3] = Int64GetDatum(slot->dead);
+	values[4] = Int32GetDatum(slot->held[0]);
+	values[5] = Int32GetDatum(slot->held[1]);
+	values[6] = TimestampTzGetDatum(slot->due_from);
+	values[7] = Int32GetDatum(known);
+	values[8] = Int32GetDatum(inside);
+	values[9] = PointerGetDatum(construct_array(lanes, count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
+	values[10] = PointerGetDatum(construct_array(positions, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[11] = Float8GetDatum(sweep_queue_rate(&slot->sent, now));
+	values[12] = Float8GetDatum(sweep_queue_rate(&slot->acked, now));
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Without counters, for lack of shared memory or of room in it; what is held is known all the same. */
+static void
+put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
+{
+	Datum		values[STATE_COLUMNS] = {0};
+	bool		nulls[STATE_COLUMNS] = {0};
+	Datum		lanes[SWEEP_LANES];
+	Datum		positions[SWEEP_LANES];
+
+	for (int i = 0; i < SWEEP_LANES; i++)
+	{
+		lanes[i] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
+		positions[i] = Int64GetDatum(PG_INT64_MIN);
+	}
+	values[0] = Int32GetDatum(count->queue_id);
+	values[1] = Int64GetDatum(count->rows[0]);
+	values[2] = Int64GetDatum(count->rows[1]);
+	values[3] = Int64GetDatum(count->dead);
+	values[4] = Int32GetDatum(slot != NULL ? slot->held[0] : 0);
+	values[5] = Int32GetDatum(slot != NULL ? slot->held[1] : 0);
+	values[6] = TimestampTzGetDatum(PG_INT64_MIN);
+	values[7] = Int32GetDatum(0);
+	/* Those that are held were due. */
+	values[8] = values[5];
+	values[9] = PointerGetDatum(construct_array(lanes, SWEEP_LANES, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
+	values[10] = PointerGetDatum(construct_array(positions, SWEEP_LANES, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[11] = values[12] = Float8GetDatum(0);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * Delayed messages that were due and can be claimed: known are those that a search has found or that
+ * were given back; inside are those, and held ones, which are not before due_from all the same, so that
+ * counting from there would count them twice.
+ */
+static void
+look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
+{
+	*known = *inside = 0;
+	for (int i = 0; i < slot->found_count; i++)
+	{
+		const SweepFound *message = &slot->found[slot->found_first + i];
+
+		if (!SWEEP_LANE_IS_DELAYED(message->lane))
+			continue;
+		(*known)++;
+		*inside += message->due_at >= slot->due_from;
+	}
+	for (int i = 0; i < 2; i++)
+	{
+		for (int hold = i == 0 ? slot->returned_first : slot->blocked_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		{
+			const SweepFound *message = &sweep_queue_holds()[hold].message;
+
+			if (!SWEEP_LANE_IS_DELAYED(message->lane))
+				continue;
+			(*known)++;
+			*inside += message->due_at >= slot->due_from;
+		}
+	}
+	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_leases()[lease].next)
+	{
+		for (int hold = sweep_queue_leases()[lease].hold_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		{
+			const SweepFound *message = &sweep_queue_holds()[hold].message;
+
+			*inside += SWEEP_LANE_IS_DELAYED(message->lane) && message->due_at >= slot->due_from;
+		}
+	}
+}
+
+/* The lanes that may have something to be claimed, and the lowest ids at which. */
+static int
+first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
+{
+	int64		first[SWEEP_LANES];
+	int			count = 0;
+
+	for (int i = 0; i < SWEEP_LANES; i++)
+		first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
+	for (int i = 0; i < slot->found_count; i++)
+		look_at_message(&slot->found[slot->found_first + i], first);
+	for (int hold = slot->returned_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		look_at_message(&sweep_queue_holds()[hold].message, first);
+	for (int i = 0; i < SWEEP_LANES; i++)
+	{
+		if (first[i] == PG_INT64_MAX)
+			continue;
+		lanes[count] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
+		positions[count++] = Int64GetDatum(first[i]);
+	}
+	return count;
+}
+
+static void
+look_at_message(const SweepFound *message, int64 *first)
+{
+	int			lane = SWEEP_LANE_INDEX(message->lane);
+
+	if (!SWEEP_LANE_IS_DELAYED(message->lane))
+		first[lane] = Min(first[lane], message->message_id);
+}
