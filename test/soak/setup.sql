@@ -14,7 +14,10 @@ CREATE TABLE soak.fed (kind text, id bigint);
 CREATE TABLE soak.todo (kind text, id bigint, handled boolean NOT NULL DEFAULT false, PRIMARY KEY (kind, id));
 CREATE INDEX ON soak.todo (kind, id) WHERE NOT handled;
 CREATE TABLE soak.done (kind text, id bigint, run_id bigint);
+-- A crash takes the statistics along: without an index the questions of wrong.sql are then asked row by row.
+CREATE INDEX ON soak.done (kind, id);
 CREATE TABLE soak.walked (job text, n bigint, run_id bigint);
+CREATE INDEX ON soak.walked (job, n);
 CREATE TABLE soak.rescued (n bigint);
 CREATE TABLE soak.started (job text, run_id bigint, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE soak.overlap (job text, run_id bigint);

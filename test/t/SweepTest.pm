@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of ended_run cpu_seconds tick
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick
   due_run);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -239,7 +239,20 @@ sub crash_of
 
 	kill_process('KILL', $pid) or die "process $pid could not be killed";
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
-	$node->poll_query_until('postgres', 'SELECT true') or die 'the server did not come back';
+	wait_for_server($node);
+}
+
+# Waits until the server lets sessions in. A psql that is refused ends without reading what it is asked through a
+# pipe, and to write into that is an error of its own, which says no more than "not yet".
+sub wait_for_server
+{
+	my ($node) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	until (eval { $node->poll_query_until('postgres', 'SELECT true') })
+	{
+		die 'the server did not come back' if time > $deadline;
+	}
 }
 
 # Waits for the end of a run, and until its process, which gives back what it has after that, has no more to do with

@@ -239,7 +239,7 @@ my $offset = -s $node->logfile;
 psql(q{SELECT sweep.send_many('work', ARRAY(SELECT jsonb_build_object('n', i) || CASE WHEN i = 7 THEN '{"kill": true}' ELSE '{}'::jsonb END
 	FROM generate_series(1, 20) AS i)); SELECT sweep.resume_consumer('work')});
 $node->wait_for_log(qr/was put among the dead: the server went down 3 times/, $offset);
-$node->poll_query_until('postgres', 'SELECT true');
+wait_for_server($node);
 soon($node, 'SELECT count(DISTINCT n) FROM t.handled', 19, 'poison: all other messages are handled');
 is(psql('SELECT count(*) FROM t.handled'), 19, 'poison: once');
 is(psql(q{SELECT payload -> 'n' FROM sweep.dead('work') WHERE payload ? 'kill'}), 7, 'poison: the guilty one is among the dead');
