@@ -345,7 +345,7 @@ my %fault = (
 	restart_fast => sub { stop_server('fast'); 'done' },
 	restart_immediate => sub { stop_server('immediate'); 'done' },
 	kill_postmaster => \&fault_crash_postmaster,
-	psql_dies => sub { my $pid = pick(sort keys %client); kill('KILL', $pid); $client{$pid} },
+	psql_dies => sub { my $pid = pick(sort keys %client) // return; kill('KILL', $pid); $client{$pid} },
 	alter_job => sub { in_background("SELECT sweep.alter_job('" . pick(@jobs) . "', '{\"batch_size\": " . (5 + int(rand(20))) . "}')"); 'batch_size' },
 	pause_job => sub { my $job = pick(@jobs); fault_with_undo("SELECT sweep.pause('$job')", "SELECT sweep.resume('$job')") },
 	pause_all => sub { fault_with_undo('SELECT sweep.pause_all()', 'SELECT sweep.resume_all()') },
