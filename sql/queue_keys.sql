@@ -10,8 +10,10 @@ SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent, sweep.send('keyed', '2
 SELECT lease FROM sweep.claim('keyed') \gset
 SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent, sweep.send('keyed', '4', 'k') IS NOT NULL AS sent_again;
 SELECT payload, key FROM sweep.claim('keyed');
--- one that comes back does not take its key again
+-- one that is released waits again
 SELECT sweep.release(:'lease');
+SELECT sweep.send('keyed', '5', 'k') IS NOT NULL AS sent, sweep.send_many('keyed', ARRAY['5', '"other"']::jsonb[], ARRAY['k', 'other']);
+SELECT payload, key, attempts FROM sweep.claim('keyed', 10);
 SELECT sweep.send('keyed', '5', 'k') IS NOT NULL AS sent;
 SELECT payload, key, attempts FROM sweep.claim('keyed', 10);
 -- a claim that is rolled back leaves the key taken
@@ -21,6 +23,77 @@ SELECT payload FROM sweep.claim('keyed');
 ROLLBACK;
 SELECT sweep.send('keyed', '7', 'r') IS NOT NULL AS sent;
 SELECT payload, attempts FROM sweep.claim('keyed', 10);
+SELECT sweep.drop_queue('keyed');
+
+-- one that failed and waits for its retry has its key again, each time, until it is claimed
+SELECT sweep.create_queue('keyed', backoff => 'none', max_attempts => 3);
+SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(lease, 'x'), attempts FROM sweep.claim('keyed');
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(lease, 'x'), attempts FROM sweep.claim('keyed');
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+SELECT payload, attempts, lease FROM sweep.claim('keyed') \gset
+SELECT :'payload' AS payload, :attempts AS attempts, sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
+-- a dead one has not; it is redriven when no other one waits, and then has its key
+SELECT sweep.fail(:'lease', 'x');
+SELECT sweep.redrive('keyed');
+SELECT payload, lease FROM sweep.claim('keyed') \gset
+SELECT :'payload' AS payload, sweep.redrive('keyed'), sweep.send('keyed', '5', 'k') IS NOT NULL AS sent;
+-- when another one was sent meanwhile, it has the key: both wait, and nothing else is queued
+SELECT payload, lease AS other FROM sweep.claim('keyed') \gset
+SELECT :'payload' AS payload, sweep.send('keyed', '6', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(:'lease', 'x'), sweep.fail(:'other', 'x');
+SELECT sweep.send('keyed', '7', 'k') IS NOT NULL AS sent;
+SELECT m.payload, m.attempts, m.claimed FROM sweep.queue_message m WHERE m.key = 'k' ORDER BY m.message_id;
+SELECT depth, ready, delayed, in_flight, dead FROM sweep.queues WHERE queue = 'keyed';
+SELECT payload, attempts FROM sweep.claim('keyed', 10) ORDER BY message_id;
+SELECT sweep.drop_queue('keyed');
+-- with all its columns, large and absent ones, and in the transaction of the claim
+SELECT sweep.create_queue('keyed', backoff => 'none');
+SELECT sweep.send('keyed', to_jsonb(string_agg(md5(i::text), '')), 'k', priority => 3, headers => '{"h": 1}') IS NOT NULL AS sent FROM generate_series(1, 1000) AS i;
+BEGIN;
+SELECT sweep.fail(lease) FROM sweep.claim('keyed');
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent, (SELECT count(*) FROM sweep.claim('keyed')) AS claimed;
+COMMIT;
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(lease, 'x'), md5(payload::text) = (SELECT md5(to_jsonb(string_agg(md5(i::text), ''))::text) FROM generate_series(1, 1000) AS i) AS same,
+	key, headers, attempts FROM sweep.claim('keyed');
+SELECT lane, attempts, claimed, key, headers, error, sent_at < due_at AS due, jsonb_typeof(payload) FROM sweep.queue_message WHERE key = 'k';
+-- rolled back, also to a savepoint: it is held, and its key is free
+BEGIN;
+SAVEPOINT s;
+SELECT lease FROM sweep.claim('keyed') \gset
+SAVEPOINT t;
+SELECT sweep.fail(:'lease', 'y');
+ROLLBACK TO t;
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+ROLLBACK TO t;
+SELECT sweep.fail(:'lease', 'z');
+RELEASE t;
+COMMIT;
+SELECT attempts, claimed, error FROM sweep.queue_message WHERE key = 'k';
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+SELECT sweep.drop_queue('keyed');
+-- one whose lease has run out waits again; whoever had it is too late then
+SELECT sweep.create_queue('keyed', visibility => '1 us');
+SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('keyed') \gset
+SELECT sweep.send('keyed', '2', 'k') IS NOT NULL AS sent;
+SET client_min_messages = warning;
+SELECT sweep.ack(:'lease');
+RESET client_min_messages;
+SELECT sweep.ack(lease) FROM sweep.claim('keyed', visibility => '1 h');
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+SELECT sweep.drop_queue('keyed');
+-- a row that was moved meanwhile, and one that is gone
+SELECT sweep.create_queue('keyed');
+SELECT sweep.send_many('keyed', ARRAY['1', '2']::jsonb[], ARRAY['k', 'l']);
+SELECT lease FROM sweep.claim('keyed', 2) LIMIT 1 \gset
+VACUUM FULL sweep.queue_message;
+SELECT sweep.release(:'lease');
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
+DELETE FROM sweep.queue_message WHERE key = 'k';
+SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent, sweep.send('keyed', '3', 'l') IS NOT NULL AS sent_of_other;
 SELECT sweep.drop_queue('keyed');
 
 -- many at once: of each key the first, unless one is waiting; without a key all; delivered in the order of the arguments
@@ -80,7 +153,12 @@ SELECT sweep.release(:'lease');
 SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
 SELECT :'payload' AS payload;
 SELECT sweep.fail(:'lease', 'x');
-SELECT payload FROM sweep.claim('keyed', 10);
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload;
+-- what failed takes its key back, unless there is another one
+SELECT sweep.fail(:'lease', 'x');
+SELECT sweep.send('keyed', '5', 'k') IS NOT NULL AS sent;
+SELECT m.payload, m.attempts, m.claimed FROM sweep.queue_message m WHERE m.key = 'k' ORDER BY m.message_id;
 SELECT sweep.drop_queue('keyed');
 
 -- granted: to send, to consume; taken back; by the owner only

@@ -390,9 +390,9 @@ BEGIN
 		LIMIT _redrive.max
 		FOR UPDATE SKIP LOCKED
 	), returned AS (
-		INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, sent_at, claimed, key, headers, error, payload)
+		INSERT INTO sweep.queue_message (message_id, queue_id, lane, due_at, sent_at, key, headers, error, payload)
 		SELECT m.message_id, m.queue_id, m.priority + 100, moment + pg_catalog.row_number() OVER (ORDER BY m.message_id) * interval '1 microsecond', m.sent_at,
-			q.key_policy <> 'while_queued_or_running', m.key, m.headers, m.error, m.payload
+			m.key, m.headers, m.error, m.payload
 		FROM meant AS m
 		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING
 		RETURNING message_id

@@ -248,7 +248,8 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		}
 		slot->found_first++;
 		slot->found_count--;
-		if (hold >= 0 && message->key_hash != 0 && sweep_hold_block_by_key(hold))
+		if (hold >= 0 && message->key_hash != 0 && claim->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING &&
+			sweep_hold_block_by_key(hold))
 			hold = -1;
 	}
 	return hold;

@@ -35,6 +35,7 @@
 #include "queue/done.h"
 #include "queue/end.h"
 #include "queue/hold.h"
+#include "queue/key.h"
 #include "queue/search.h"
 
 /* A call: the lease and which of its messages are meant. */
@@ -58,6 +59,7 @@ static bool is_meant(const Ending *ending, int64 message_id);
 static bool remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot);
 static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
 static bool retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error);
+static bool put_back(const Ending *ending, const SweepHold *hold, int16 lane, TimestampTz due_at, Jsonb *error);
 static int64 backoff_us(const SweepQueue *queue, int attempts);
 static int	report(const Ending *ending, int done);
 static int	compare_int64(const void *left, const void *right);
@@ -132,6 +134,7 @@ fail(FunctionCallInfo fcinfo, Jsonb *error)
 	{
 		int			count = begin_ending(&ending);
 
+		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
 		for (int i = 0; i < count; i++)
 		{
 			const SweepHold *hold = &ending.held[i];
@@ -368,20 +371,44 @@ retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error)
 		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX)),
 		PointerGetDatum(error)
 	};
-	uint64		updated;
+	bool		updated;
 
-	sweep_sql_begin_call();
-	sweep_books_begin_statement();
-	updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n");
-	sweep_books_end_statement();
-	sweep_sql_end_call();
-	if (updated > 0)
+	if (hold->message.key_hash != 0)
+		updated = put_back(ending, hold, lane, due_at, error);
+	else
+	{
+		sweep_sql_begin_call();
+		sweep_books_begin_statement();
+		updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n") > 0;
+		sweep_books_end_statement();
+		sweep_sql_end_call();
+	}
+	if (updated)
 	{
 		ending->change->rows[SWEEP_LANE_IS_DELAYED(hold->message.lane)]--;
 		ending->change->rows[1]++;
 		ending->change->first_due = Min(ending->change->first_due, due_at);
 	}
-	return updated > 0;
+	return updated;
+}
+
+/* The same for a message whose claim gave its key free: it takes the key back. */
+static bool
+put_back(const Ending *ending, const SweepHold *hold, int16 lane, TimestampTz due_at, Jsonb *error)
+{
+	SweepShipment shipment = {
+		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
+	};
+	SweepFound	message = hold->message;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
+	bool		removed = remove_row(ending, &message, snapshot, slot);
+
+	if (removed)
+		sweep_key_put_back(&shipment, slot, hold->attempts, error);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return removed;
 }
 
 /* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */

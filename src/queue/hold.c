@@ -178,6 +178,23 @@ sweep_hold_find(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 	return -1;
 }
 
+bool
+sweep_hold_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepFound *message)
+{
+	int			slot_number = sweep_queue_slot_number(slot);
+
+	for (int number = *key_bucket_of(slot_number, key_hash); number >= 0; number = sweep_queue_holds()[number].key_next)
+	{
+		const SweepHold *hold = &sweep_queue_holds()[number];
+
+		if (hold->state != HOLD_RETURNED || hold->slot != slot_number || hold->message.key_hash != key_hash || nth-- > 0)
+			continue;
+		*message = hold->message;
+		return true;
+	}
+	return false;
+}
+
 void
 sweep_hold_free(int number)
 {

@@ -30,6 +30,12 @@ extern int	sweep_hold_take_returned(int lease);
 /* The hold of a message, held or returned, or -1; a shared lock is enough. */
 extern int	sweep_hold_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 
+/*
+ * Finds the messages with keys of this hash that were given back and wait to be claimed, by their number from 0
+ * on; false when there are no more. A shared lock is enough.
+ */
+extern bool sweep_hold_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepFound *message);
+
 /* Forgets a hold: the message is gone. Its lease ends with its last one. */
 extern void sweep_hold_free(int hold);
 

@@ -2,7 +2,7 @@
  * insert.c
  *		Inserts rows into sweep.queue_message without SQL, many at a time.
  *
- * Called by whoever sends (queue_send.c, queue_key.c). The rows of a page are one record of the WAL, and
+ * Called by whoever sends or puts back (queue_send.c, queue_key.c). The rows of a page are one record of the WAL, and
  * nothing is planned or executed. Triggers and defaults do not take part: all columns are filled here.
  * Which indexes there are is asked, so that one that somebody has added is kept up to date.
  */
@@ -67,6 +67,25 @@ sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int
 	slot->tts_isnull[MESSAGE_HEADERS - 1] = !shipment->has_headers;
 	slot->tts_isnull[MESSAGE_ERROR - 1] = true;
 	slot->tts_values[MESSAGE_PAYLOAD - 1] = shipment->payloads[number];
+	ExecStoreVirtualTuple(slot);
+}
+
+void
+sweep_inserter_add_again(SweepInserter *inserter, TupleTableSlot *old, bool claimed, int attempts, Jsonb *error)
+{
+	TupleTableSlot *slot = inserter->slots[inserter->filled++];
+
+	slot_getallattrs(old);
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, old->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
+	memcpy(slot->tts_isnull, old->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(inserter->shipment->lane);
+	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(inserter->shipment->due_at);
+	slot->tts_isnull[MESSAGE_DUE_AT - 1] = false;
+	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(claimed);
+	slot->tts_values[MESSAGE_ATTEMPTS - 1] = Int16GetDatum((int16) Min(attempts, PG_INT16_MAX));
+	slot->tts_values[MESSAGE_ERROR - 1] = PointerGetDatum(error);
+	slot->tts_isnull[MESSAGE_ERROR - 1] = error == NULL;
 	ExecStoreVirtualTuple(slot);
 }
 

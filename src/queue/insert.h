@@ -6,6 +6,8 @@
 #define SWEEP_QUEUE_INSERT_H
 
 #include "nodes/execnodes.h"
+#include "utils/jsonb.h"
+
 #include "queue/books.h"
 
 /* Rows that are inserted at a time. */
@@ -43,6 +45,12 @@ extern void sweep_inserter_close(SweepInserter *inserter);
 
 /* Adds the row of a payload; the caller looks that there is room. Without a key, key is NULL. */
 extern void sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number);
+
+/*
+ * Adds the row of a message that waits again, in the lane and at the due time of the shipment. `old`, the row that
+ * it had, must stay until this one is written. `claimed`: without its key.
+ */
+extern void sweep_inserter_add_again(SweepInserter *inserter, TupleTableSlot *old, bool claimed, int attempts, Jsonb *error);
 
 /* Inserts the rows that were added, into the table alone. */
 extern void sweep_inserter_write_rows(SweepInserter *inserter);

@@ -3,7 +3,7 @@
  *		Inserts messages with keys: at most one with a key waits, which the unique index
  *		queue_message_waiting_key decides.
  *
- * Called by whoever sends (queue_send.c). Two senders at once, or one that rolls back, can neither double
+ * Called by whoever sends or fails (queue_send.c, queue_end.c). Two senders at once, or one that rolls back, can neither double
  * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
  * only the end of that transaction tells, so the sender waits for it.
  *
@@ -20,6 +20,10 @@
  * Senders do not wait for that: they know it by being deleted by the very (sub)transaction that has inserted
  * it, whose end makes no difference.
  *
+ * A message that fails takes back the key that its first claim gave free, in such a turn and without waiting:
+ * where another one has the key, or may have, it waits again without. One that was released, or whose lease ran
+ * out, is not written for that; senders find it in shared memory.
+ *
  * An INSERT with ON CONFLICT needs none of this, and twice the time: it inserts rows one by one, each with
  * a lock and a record of the WAL for the others to know that it is undecided.
  */
@@ -33,6 +37,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -44,6 +49,7 @@
 
 #include "base/compat.h"
 #include "base/lease.h"
+#include "queue/hold.h"
 #include "queue/key.h"
 #include "queue/table.h"
 
@@ -77,15 +83,26 @@ typedef struct Turns
 static int	sort_messages(SweepKeyed *messages, int count);
 static int	compare_messages(const void *left, const void *right);
 static int	compare_keys(const text *a, const text *b);
+static void lock_turns(const SweepShipment *shipment, LOCKTAG *tag);
 static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
 static void close_turns(Turns *turns);
 static bool take_turn(Turns *turns);
 static bool choose_rows(Turns *turns);
 static bool insert_rows(Turns *turns);
+static KeyState look_up_alone(Turns *turns, text *key, ItemPointer own);
 static KeyState look_up(Turns *turns, text *key, ItemPointer own);
+static bool are_given_back(const SweepShipment *shipment);
+static KeyState look_up_given_back(Turns *turns, text *key);
+static bool find_given_back(const SweepShipment *shipment, uint32 key_hash, int nth, SweepFound *message);
 static KeyState judge(Turns *turns);
 static bool is_withdrawn(TupleTableSlot *slot);
 static void wait_for_decision(const Turns *turns);
+
+uint32
+sweep_key_hash(const text *key)
+{
+	return hash_bytes((const unsigned char *) VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
+}
 
 int
 sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
@@ -93,11 +110,45 @@ sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
 	Turns		turns = {0};
 
 	open_turns(&turns, shipment, messages, sort_messages(messages, count));
+	if (IsolationUsesXactSnapshot())
+		turns.begun = RegisterSnapshot(GetLatestSnapshot());
 	while (turns.position < turns.count)
 		if (!take_turn(&turns))
 			wait_for_decision(&turns);
 	close_turns(&turns);
 	return turns.inserted;
+}
+
+void
+sweep_key_put_back(const SweepShipment *shipment, TupleTableSlot *old, int attempts, Jsonb *error)
+{
+	Turns		turns = {0};
+	LOCKTAG		tag;
+	bool		is_null;
+	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
+	KeyState	state;
+
+	open_turns(&turns, shipment, NULL, 1);
+	lock_turns(shipment, &tag);
+	state = look_up_alone(&turns, key, NULL);
+	if (state == KEY_FREE)
+	{
+		sweep_inserter_add_again(&turns.inserter, old, false, attempts, error);
+		sweep_inserter_write_rows(&turns.inserter);
+		if (!sweep_inserter_write_entries(&turns.inserter, 0, RelationGetRelid(turns.index)))
+			state = look_up_alone(&turns, key, &turns.inserter.slots[0]->tts_tid);
+		if (state != KEY_FREE)
+			sweep_inserter_withdraw(&turns.inserter, 0);
+	}
+	if (state != KEY_FREE)
+	{
+		turns.inserter.filled = 0;
+		sweep_inserter_add_again(&turns.inserter, old, true, attempts, error);
+		sweep_inserter_write_rows(&turns.inserter);
+		(void) sweep_inserter_write_entries(&turns.inserter, 0, InvalidOid);
+	}
+	(void) LockRelease(&tag, ExclusiveLock, false);
+	close_turns(&turns);
 }
 
 /* By key; of those with the same only the first stays. Returns how many do. */
@@ -151,8 +202,6 @@ open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, in
 	turns->index = index_open(index, RowExclusiveLock);
 	turns->slot = table_slot_create(shipment->messages, NULL);
 	InitDirtySnapshot(turns->dirty);
-	if (IsolationUsesXactSnapshot())
-		turns->begun = RegisterSnapshot(GetLatestSnapshot());
 }
 
 static void
@@ -165,6 +214,13 @@ close_turns(Turns *turns)
 	sweep_inserter_close(&turns->inserter);
 }
 
+static void
+lock_turns(const SweepShipment *shipment, LOCKTAG *tag)
+{
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) shipment->queue_id, SWEEP_LOCK_KEYS);
+	(void) LockAcquire(tag, ExclusiveLock, false, false);
+}
+
 /* False when it ended at a key that is undecided. */
 static bool
 take_turn(Turns *turns)
@@ -172,8 +228,7 @@ take_turn(Turns *turns)
 	LOCKTAG		tag;
 	bool		decided;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) turns->shipment->queue_id, SWEEP_LOCK_KEYS);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	lock_turns(turns->shipment, &tag);
 	decided = choose_rows(turns);
 	if (!insert_rows(turns))
 		decided = true;
@@ -187,6 +242,7 @@ choose_rows(Turns *turns)
 {
 	SweepInserter *inserter = &turns->inserter;
 	KeyState	state = KEY_FREE;
+	bool		given_back = are_given_back(turns->shipment);
 
 	CHECK_FOR_INTERRUPTS();
 	inserter->filled = 0;
@@ -196,6 +252,8 @@ choose_rows(Turns *turns)
 		const SweepKeyed *message = &turns->messages[turns->position];
 
 		state = message->key == NULL ? KEY_FREE : look_up(turns, message->key, NULL);
+		if (state == KEY_FREE && message->key != NULL && given_back)
+			state = look_up_given_back(turns, message->key);
 		if (state == KEY_UNDECIDED)
 			break;
 		if (state == KEY_FREE)
@@ -225,12 +283,7 @@ insert_rows(Turns *turns)
 
 		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(turns->index)))
 		{
-			KeyState	state;
-
-			turns->scan = sweep_index_beginscan(shipment->messages, turns->index, &turns->dirty, 2);
-			state = look_up(turns, message->key, &inserter->slots[i]->tts_tid);
-			index_endscan(turns->scan);
-			if (state != KEY_FREE)
+			if (look_up_alone(turns, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
 			{
 				sweep_inserter_withdraw(inserter, i);
 				turns->position = turns->rows[i];
@@ -241,6 +294,17 @@ insert_rows(Turns *turns)
 		turns->inserted++;
 	}
 	return true;
+}
+
+static KeyState
+look_up_alone(Turns *turns, text *key, ItemPointer own)
+{
+	KeyState	state;
+
+	turns->scan = sweep_index_beginscan(turns->shipment->messages, turns->index, &turns->dirty, 2);
+	state = look_up(turns, key, own);
+	index_endscan(turns->scan);
+	return state;
 }
 
 /* Whether a message with this key waits, other than that at `own`. */
@@ -262,6 +326,70 @@ look_up(Turns *turns, text *key, ItemPointer own)
 	}
 	ExecClearTuple(turns->slot);
 	return state;
+}
+
+/* Whether messages of the queue were claimed and wait again, for their consumer gave them back or their lease ran out. */
+static bool
+are_given_back(const SweepShipment *shipment)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	SweepQueueSlot *slot;
+	bool		expired;
+	bool		given_back;
+
+	if (!sweep_queue_memory_exists())
+		return false;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
+	expired = slot != NULL && slot->next_expiry <= now;
+	given_back = slot != NULL && slot->returned_first >= 0;
+	sweep_queue_unlock();
+	if (!expired)
+		return given_back;
+	/* So that whoever had them cannot end them any more. */
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
+	if (slot != NULL)
+		sweep_hold_expire(slot, now);
+	given_back = slot != NULL && slot->returned_first >= 0;
+	sweep_queue_unlock();
+	return given_back;
+}
+
+/* Whether one of those has the key. Its row does not say so: nobody has written it when it was given back. */
+static KeyState
+look_up_given_back(Turns *turns, text *key)
+{
+	const SweepShipment *shipment = turns->shipment;
+	SweepQueue	queue = {.queue_id = shipment->queue_id};
+	BlockNumber blocks = RelationGetNumberOfBlocks(shipment->messages);
+	KeyState	state = KEY_FREE;
+	uint32		key_hash = sweep_key_hash(key);
+	SweepFound	message;
+
+	for (int nth = 0; state != KEY_TAKEN && find_given_back(shipment, key_hash, nth, &message); nth++)
+	{
+		bool		is_null;
+
+		if (sweep_queue_fetch(shipment->messages, blocks, &queue, &turns->dirty, &message, turns->slot) &&
+			compare_keys(DatumGetTextPP(slot_getattr(turns->slot, MESSAGE_KEY, &is_null)), key) == 0)
+			state = judge(turns);
+	}
+	ExecClearTuple(turns->slot);
+	return state;
+}
+
+static bool
+find_given_back(const SweepShipment *shipment, uint32 key_hash, int nth, SweepFound *message)
+{
+	SweepQueueSlot *slot;
+	bool		found;
+
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
+	found = slot != NULL && sweep_hold_find_returned(slot, key_hash, nth, message);
+	sweep_queue_unlock();
+	return found;
 }
 
 /* What a row that has the key says of it. */

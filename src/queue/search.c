@@ -32,7 +32,6 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
@@ -49,6 +48,7 @@
 #include "base/lease.h"
 #include "base/sql.h"
 #include "queue/hold.h"
+#include "queue/key.h"
 #include "queue/search.h"
 
 /* A search takes less, unless it has to read from the disk. */
@@ -410,19 +410,14 @@ add_found(Search *search, HeapTuple tuple)
 	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
 	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
 	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
-	/* The first claim gives the key free; one that has failed was claimed before. */
-	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING && message.attempts == 0;
+	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING;
 	if (!can_be_claimed(tuple, frees_key && !claimed, frees_key && claimed))
 		return;
 	if (SWEEP_LANE_IS_DELAYED(message.lane))
 		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
 	ItemPointerCopy(&tuple->t_self, &message.tid);
-	if (!is_null && search->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING)
-	{
-		text	   *text_key = DatumGetTextPP(key);
-
-		message.key_hash = hash_bytes((unsigned char *) VARDATA_ANY(text_key), VARSIZE_ANY_EXHDR(text_key)) | 1;
-	}
+	if (frees_key)
+		message.key_hash = sweep_key_hash(DatumGetTextPP(key));
 	search->found[search->count++] = message;
 }
 
@@ -433,7 +428,8 @@ add_found(Search *search, HeapTuple tuple)
  *
  * A row that an open transaction has only updated to give its key free is not left out, neither the old
  * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
- * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits.
+ * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits. A row that is put
+ * off with its key is deleted and inserted again, so it is neither.
  */
 static bool
 can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)

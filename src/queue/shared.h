@@ -47,7 +47,7 @@ typedef struct SweepFound
 	ItemPointerData tid;		/* where its row was; verified when it is read */
 	int16		lane;
 	int16		attempts;		/* recorded in the row */
-	uint32		key_hash;		/* 0 = no key */
+	uint32		key_hash;		/* of a key that is free while it is claimed; 0 = it has none */
 } SweepFound;
 
 /* Counts of the present period and of the one before it, see sweep_queue_rate. */
