@@ -60,7 +60,7 @@ COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
-CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
+CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, run_as, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
