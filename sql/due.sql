@@ -285,6 +285,29 @@ SELECT sweep._enqueue_reboot();
 SELECT job, trigger, status FROM due.runs;
 ROLLBACK;
 
+-- one that cannot be read, or queued, keeps the others from nothing
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due reboot', schedule => '@reboot'), due.create_job('due refused', schedule => '@reboot');
+UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due';
+UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
+CREATE FUNCTION due.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON sweep.run_live FOR EACH ROW WHEN (NEW.job = 'due refused') EXECUTE FUNCTION due.refuse();
+SELECT sweep._enqueue_reboot();
+SELECT job, trigger, status FROM due.runs;
+SELECT job, broken FROM due.state;
+ROLLBACK;
+
+-- a clock that was set back: what is due too late is brought forward; one that cannot be read any more keeps the others from nothing
+BEGIN;
+SELECT due.create_job('due 1 zone'), due.create_job('due 2 schedule'), due.create_job('due 3 late'), due.create_job('due 4 in time');
+UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due 1 zone';
+UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 2 schedule';
+UPDATE sweep.job_state SET next_due = '2100-01-01 12:00:00Z', next_start = '2100-01-01 12:00:00Z' WHERE job LIKE 'due%';
+UPDATE sweep.job_state SET next_due = '2026-03-01 12:01:00Z', next_start = '2026-03-01 12:01:10Z' WHERE job = 'due 4 in time';
+SELECT sweep._mend_clock('2026-03-01 12:00:00Z');
+SELECT * FROM due.state;
+ROLLBACK;
+
 -- when to look again: the earliest of the next starts and the waiting runs that are due later
 BEGIN;
 SELECT due.create_job('due');

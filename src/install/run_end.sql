@@ -56,16 +56,37 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text, text) IS 'deletes the oldest runs of a job, role and outcome beyond pg_sweep.history_per_job';
 
+-- A job whose schedule or zone cannot be read any more keeps the others from nothing: it is as if it were late, and
+-- whoever sets its next moment says what is wrong with it.
+CREATE FUNCTION sweep._is_too_late(name text, schedule text, timezone text, next_due timestamptz, at timestamptz) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN next_due > sweep._next_run(schedule, timezone, at, name);
+EXCEPTION WHEN OTHERS THEN
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._is_too_late(text, text, text, timestamptz, timestamptz) IS 'whether a job is due later than its schedule says, or nobody can say';
+
 CREATE FUNCTION sweep._mend_clock(at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	late pg_catalog.record;
 BEGIN
 	-- A clock that ran ahead and was set back leaves moments that are too far off.
-	PERFORM sweep._reschedule(late.name, at) FROM (SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
-		WHERE s.next_due > at AND s.broken IS NULL AND s.next_due > sweep._next_run(j.schedule, j.timezone, at, j.name)
-		FOR UPDATE OF s SKIP LOCKED) AS late;
-EXCEPTION WHEN invalid_parameter_value THEN
-	RAISE WARNING 'the next moments of jobs could not be checked: %', SQLERRM;
+	FOR late IN SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+			WHERE s.next_due > at AND s.broken IS NULL AND sweep._is_too_late(j.name, j.schedule, j.timezone, s.next_due, at)
+			FOR UPDATE OF s SKIP LOCKED LOOP
+		BEGIN
+			PERFORM sweep._reschedule(late.name, at);
+		EXCEPTION WHEN lock_not_available THEN
+			RAISE;
+		WHEN OTHERS THEN
+			RAISE WARNING 'next moment of job "%" could not be checked: %', late.name, SQLERRM;
+		END;
+	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION sweep._mend_clock(timestamptz) IS 'brings forward what is due later than its schedule says';
