@@ -77,6 +77,7 @@ typedef struct Scheduler
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
+	SweepShortage shortage;		/* what the log says of it */
 	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
 	int64		age_out_us;		/* monotonic: when to look for history that is too old */
@@ -341,7 +342,7 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 {
 	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
 
-	sweep_quota_log_shortage(&capacity, refusal, scheduler.short_of, role_name);
+	sweep_quota_log_shortage(&capacity, refusal, &scheduler.shortage, role_name);
 	scheduler.short_of = scheduler.entry->short_of = refusal;
 }
 
