@@ -171,6 +171,19 @@ SELECT sweep._fail_start(1200000, 'error', '08006', 'no worker'), sweep._fail_st
 SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
 ROLLBACK;
 
+-- many runs that were started wait for one lease: one of them is listed, and they hide no other job of their role; shares run side by side
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due other'), due.create_job('due later'), due.create_job('due divided');
+UPDATE sweep.job SET lease_key = 'due' WHERE name = 'due other';
+UPDATE sweep.job SET buckets = 4 WHERE name = 'due divided';
+INSERT INTO sweep.run_live (job, trigger, due_at) SELECT 'due', 'manual', timestamptz '2026-03-01 11:00:00Z' + interval '1 ms' * n
+	FROM generate_series(1, current_setting('pg_sweep.max_running_jobs')::int + 20) AS n;
+INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due other', 'manual', '2026-03-01 11:30:00Z'), ('due other', 'schedule', '2026-03-01 11:30:00Z'),
+	('due later', 'manual', '2026-03-01 11:40:00Z'), ('due later', 'retry', '2026-03-01 11:50:00Z'),
+	('due divided', 'manual', '2026-03-01 11:45:00Z'), ('due divided', 'parent', '2026-03-01 11:46:00Z');
+SELECT job, l.trigger, l.due_at FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job) ORDER BY l.due_at, l.run_id;
+ROLLBACK;
+
 -- not enabled, paused, all paused: nothing is due
 BEGIN;
 SELECT due.create_job('due'), due.create_job('due paused'), due.create_job('due disabled');
@@ -270,6 +283,29 @@ UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
 SELECT sweep._enqueue_reboot();
 SELECT sweep._enqueue_reboot();
 SELECT job, trigger, status FROM due.runs;
+ROLLBACK;
+
+-- one that cannot be read, or queued, keeps the others from nothing
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due reboot', schedule => '@reboot'), due.create_job('due refused', schedule => '@reboot');
+UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due';
+UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
+CREATE FUNCTION due.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON sweep.run_live FOR EACH ROW WHEN (NEW.job = 'due refused') EXECUTE FUNCTION due.refuse();
+SELECT sweep._enqueue_reboot();
+SELECT job, trigger, status FROM due.runs;
+SELECT job, broken FROM due.state;
+ROLLBACK;
+
+-- a clock that was set back: what is due too late is brought forward; one that cannot be read any more keeps the others from nothing
+BEGIN;
+SELECT due.create_job('due 1 zone'), due.create_job('due 2 schedule'), due.create_job('due 3 late'), due.create_job('due 4 in time');
+UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due 1 zone';
+UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 2 schedule';
+UPDATE sweep.job_state SET next_due = '2100-01-01 12:00:00Z', next_start = '2100-01-01 12:00:00Z' WHERE job LIKE 'due%';
+UPDATE sweep.job_state SET next_due = '2026-03-01 12:01:00Z', next_start = '2026-03-01 12:01:10Z' WHERE job = 'due 4 in time';
+SELECT sweep._mend_clock('2026-03-01 12:00:00Z');
+SELECT * FROM due.state;
 ROLLBACK;
 
 -- when to look again: the earliest of the next starts and the waiting runs that are due later

@@ -57,6 +57,17 @@ UPDATE sweep.run_history SET finished_at = clock_timestamp() - make_interval(min
 SELECT sweep._archive_runs(false), (SELECT count FROM pg_temp.history WHERE job = 'history young') AS kept;
 SELECT sweep._archive_runs(true);
 SELECT job, status, count FROM pg_temp.history;
+-- per role, too: a job of the same name that belongs to another one, before or after, pushes nothing out
+SELECT pg_temp.end_runs('history heir', 'succeeded', 'drained', 5);
+UPDATE sweep.run_live SET run_as = 'history predecessor' WHERE job = 'history heir';
+SELECT pg_temp.end_runs('history heir', 'succeeded', 'drained', :per_job + 3);
+SELECT sweep._archive_runs(true), sweep._archive_runs(true);
+SELECT run_as = current_user AS ours, count(*), min(run_id) = min(min(run_id)) OVER () AS oldest FROM sweep.run_history WHERE job = 'history heir' GROUP BY run_as ORDER BY ours;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_bitmapscan = off;
+EXPLAIN (COSTS off) SELECT run_id FROM sweep.run_history WHERE job = 'history heir' AND run_as = 'a' AND status = 'succeeded' ORDER BY run_id DESC OFFSET 10 LIMIT 1000 FOR UPDATE SKIP LOCKED;
+RESET enable_seqscan;
+RESET enable_bitmapscan;
 ROLLBACK;
 
 -- what the state of a job remembers of its runs: the rows of the last one that drained, and the cursor of the last one that did a batch

@@ -108,9 +108,11 @@ Datum
 sweep_schedule_is_reboot(PG_FUNCTION_ARGS)
 {
 	SweepCron	cron;
+	SweepCronError error;
 
-	read_cron(text_to_cstring(PG_GETARG_TEXT_PP(0)), NULL, &cron);
-	PG_RETURN_BOOL(cron.kind == SWEEP_CRON_REBOOT);
+	/* Asked of all jobs at once: one that cannot be read must not keep the others from being found. */
+	PG_RETURN_BOOL(sweep_cron_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), sweep_cron_seed(NULL), &cron, &error) &&
+				   cron.kind == SWEEP_CRON_REBOOT);
 }
 
 /* The arguments of sweep.next_runs. */

@@ -28,4 +28,4 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'sweep_schedule_is_reboot';
 
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
-'Is the schedule @reboot, due when the scheduler starts and at no other moment?';
+'Is the schedule @reboot, due when the scheduler starts and at no other moment? No when it cannot be read.';

@@ -20,6 +20,9 @@
 
 #include "base/quota.h"
 #include "base/settings.h"
+#include "base/shared.h"
+
+#define SAY_AGAIN_US (60 * INT64CONST(1000000))
 
 static Oid	known_role = InvalidOid;
 static bool known_unlimited = false;
@@ -130,12 +133,18 @@ sweep_quota_setting(SweepRefusal refusal, const char *capacity)
 }
 
 void
-sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepRefusal before, const char *role_name)
+sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepShortage *shortage, const char *role_name)
 {
 	const char *setting = sweep_quota_setting(refusal, capacity->setting);
+	int64		now_us = sweep_monotonic_us();
 
-	if (refusal == before)
+	if (refusal == shortage->said)
 		return;
+	/* Where everything is just used up, each of many short runs may wait for a moment. */
+	if (refusal != REFUSED_NOT && shortage->said_us[refusal] != 0 && now_us - shortage->said_us[refusal] < SAY_AGAIN_US)
+		return;
+	shortage->said = refusal;
+	shortage->said_us[refusal] = now_us;
 	if (refusal == REFUSED_NOT)
 		ereport(LOG, (errmsg("pg_sweep %s no longer wait for a background worker", capacity->what)));
 	else

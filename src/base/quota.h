@@ -48,11 +48,18 @@ typedef struct SweepCapacity
 	const char *advice;			/* what to do else than to raise a setting */
 } SweepCapacity;
 
+/* What the log says last, and when (monotonic) it has said each of them. */
+typedef struct SweepShortage
+{
+	SweepRefusal said;
+	int64		said_us[REFUSED_PROCESSES + 1];
+} SweepShortage;
+
 /*
- * One line in the log when they begin to wait, for what they wait is another thing, or no longer wait. The
- * role is the one that was refused.
+ * One line in the log when they begin to wait, for what they wait is another thing, or no longer wait; of the same
+ * thing again a minute later at the earliest, if they wait for it then. The role is the one that was refused.
  */
-extern void sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepRefusal before, const char *role_name);
+extern void sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepShortage *shortage, const char *role_name);
 
 /* The setting to change; that of the capacity is given. NULL when nothing was refused. */
 extern const char *sweep_quota_setting(SweepRefusal refusal, const char *capacity);

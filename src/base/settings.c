@@ -85,7 +85,7 @@ define_job_settings(void)
 							&sweep_history_max_age, 30 * 24 * 60, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.history_per_job",
-							"Sets how many runs are recorded per job and outcome.",
+							"Sets how many runs are recorded per job, role and outcome.",
 							NULL,
 							&sweep_history_per_job, 100, 1, 1000000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);

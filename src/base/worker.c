@@ -19,6 +19,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
+#include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -47,7 +48,6 @@ static const struct
 	{"row_security", "on"},
 	{"session_replication_role", "origin"},
 	{"restrict_nonsystem_relation_kind", ""},
-	{"exit_on_error", "off"},
 	{"statement_timeout", "0"},
 	{"transaction_timeout", "0"},
 	{"standard_conforming_strings", "on"},
@@ -69,6 +69,7 @@ static void wake_after_commit(XactEvent event, void *arg);
 static void wake_now(void);
 static void restore_identity(void);
 static void set_session(void);
+static void bound_statements(void);
 
 PG_FUNCTION_INFO_V1(sweep_worker_wake);
 PG_FUNCTION_INFO_V1(sweep_worker_available);
@@ -210,6 +211,29 @@ set_session(void)
 	sweep_worker_set("search_path", "pg_catalog, pg_temp");
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");
+	/* An error ends a batch, or the handling of a message; with the process, nobody could record which one it was. */
+	sweep_worker_set("exit_on_error", "off");
+	/* A serializable transaction that is read-only would wait, without an end, until no other one writes. */
+	sweep_worker_set("default_transaction_deferrable", "off");
+	bound_statements();
+}
+
+/*
+ * PostgreSQL 17 and later: transaction_timeout ends the process, and the run would be lost. A batch is one
+ * transaction, so the timeout of a statement bounds it as well, and is an error.
+ */
+static void
+bound_statements(void)
+{
+	const char *limit = GetConfigOption("transaction_timeout", true, false);
+	int			limit_ms = limit != NULL ? atoi(limit) : 0;
+	char		value[32];
+
+	if (limit_ms <= 0)
+		return;
+	snprintf(value, sizeof(value), "%d", StatementTimeout > 0 ? Min(StatementTimeout, limit_ms) : limit_ms);
+	sweep_worker_set("statement_timeout", value);
+	sweep_worker_set("transaction_timeout", "0");
 }
 
 void

@@ -60,7 +60,7 @@ COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
-CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, status, run_id);
+CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, run_as, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
@@ -146,10 +146,11 @@ DECLARE
 BEGIN
 	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	-- No more of a role than could start, and one that cannot, so that thousands of them keep none of another from being seen; and
-	-- nothing of what their owners have written.
-	RETURN QUERY SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows,
-			pg_catalog.row_number() OVER (PARTITION BY r.run_as ORDER BY r.due_at, r.run_id) AS nth
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lease_key, j.buckets IS NOT NULL AS divided,
+			-- What was started waits for its turn; what is due tries to take the lease at its moment.
+			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
+			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lease_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
+				ORDER BY r.due_at, r.run_id) AS turn
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
 			AND (r.trigger = 'manual' OR NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL
@@ -157,15 +158,18 @@ BEGIN
 					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
 						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
 							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
-			-- What was started waits for its turn; what is due tries to take the lease at its moment.
-			AND (r.trigger IN ('schedule', 'catch_up') OR sweep._lease_is_held(sweep._role_oid(j.run_as), j.lease_key, j.buckets IS NOT NULL) IS NOT TRUE)
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for him. Hardly any row
 			-- has ever been locked, so that is looked at first.
-			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id))) AS w
+			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
+	-- Of those that wait for the same lease one, however many there are, and no more of a role than could start, and one
+	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
+	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
+			FROM ready f WHERE NOT f.takes_turns
+				OR (f.turn = 1 OR f.divided) AND sweep._lease_is_held(sweep._role_oid(f.run_as), f.lease_key, f.divided) IS NOT TRUE) AS w
 		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each role the oldest ones';
+COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lease and each role the oldest ones';
 
 CREATE FUNCTION sweep._next_wake(listed_at timestamptz) RETURNS timestamptz
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

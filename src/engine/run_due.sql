@@ -132,8 +132,15 @@ BEGIN
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
 				AND j.enabled AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
-		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
-		PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false);
+		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time(), broken = NULL WHERE s.job = due.name;
+		BEGIN
+			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false);
+		EXCEPTION WHEN lock_not_available THEN
+			RAISE;
+		WHEN OTHERS THEN
+			RAISE WARNING 'job "%" could not be scheduled: %', due.name, SQLERRM;
+			UPDATE sweep.job_state AS s SET broken = SQLERRM WHERE s.job = due.name;
+		END;
 		counted := counted + 1;
 	END LOOP;
 	RETURN counted >= seen;

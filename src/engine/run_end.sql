@@ -46,26 +46,47 @@ END
 $$;
 COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: status lost; returns how many';
 
-CREATE FUNCTION sweep._prune(job text, status text) RETURNS void
+CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
-			WHERE k.job = _prune.job AND k.status = _prune.status ORDER BY k.run_id DESC
+			WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
 			OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
 		WHERE h.run_id = old.run_id
 $$;
-COMMENT ON FUNCTION sweep._prune(text, text) IS 'deletes the oldest runs of a job and outcome beyond pg_sweep.history_per_job';
+COMMENT ON FUNCTION sweep._prune(text, text, text) IS 'deletes the oldest runs of a job, role and outcome beyond pg_sweep.history_per_job';
+
+-- A job whose schedule or zone cannot be read any more keeps the others from nothing: it is as if it were late, and
+-- whoever sets its next moment says what is wrong with it.
+CREATE FUNCTION sweep._is_too_late(name text, schedule text, timezone text, next_due timestamptz, at timestamptz) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN next_due > sweep._next_run(schedule, timezone, at, name);
+EXCEPTION WHEN OTHERS THEN
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._is_too_late(text, text, text, timestamptz, timestamptz) IS 'whether a job is due later than its schedule says, or nobody can say';
 
 CREATE FUNCTION sweep._mend_clock(at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	late pg_catalog.record;
 BEGIN
 	-- A clock that ran ahead and was set back leaves moments that are too far off.
-	PERFORM sweep._reschedule(late.name, at) FROM (SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
-		WHERE s.next_due > at AND s.broken IS NULL AND s.next_due > sweep._next_run(j.schedule, j.timezone, at, j.name)
-		FOR UPDATE OF s SKIP LOCKED) AS late;
-EXCEPTION WHEN invalid_parameter_value THEN
-	RAISE WARNING 'the next moments of jobs could not be checked: %', SQLERRM;
+	FOR late IN SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+			WHERE s.next_due > at AND s.broken IS NULL AND sweep._is_too_late(j.name, j.schedule, j.timezone, s.next_due, at)
+			FOR UPDATE OF s SKIP LOCKED LOOP
+		BEGIN
+			PERFORM sweep._reschedule(late.name, at);
+		EXCEPTION WHEN lock_not_available THEN
+			RAISE;
+		WHEN OTHERS THEN
+			RAISE WARNING 'next moment of job "%" could not be checked: %', late.name, SQLERRM;
+		END;
+	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION sweep._mend_clock(timestamptz) IS 'brings forward what is due later than its schedule says';
@@ -101,7 +122,7 @@ DECLARE
 	most_of_job int;
 	jobs pg_catalog.record;
 	ended sweep.run_live;
-	counted int := 0;
+	moved bigint[] := '{}';
 BEGIN
 	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
 		RETURN 0;
@@ -127,9 +148,11 @@ BEGIN
 				WHERE s.job = ended.job AND coalesce(s.last_start, '-infinity') <= coalesce(ended.started_at, ended.finished_at)
 					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
-		PERFORM sweep._prune(ended.job, ended.status);
-		counted := counted + 1;
+		moved := moved || ended.run_id;
 	END LOOP;
+	-- Once for all runs of a kind: each time looks at as many as are kept.
+	PERFORM sweep._prune(k.job, k.run_as, k.status)
+		FROM (SELECT DISTINCT h.job, h.run_as, h.status FROM pg_catalog.unnest(moved) AS m (run_id) JOIN sweep.run_history h USING (run_id)) AS k;
 	IF age_out THEN
 		PERFORM sweep._mend_clock(pg_catalog.clock_timestamp());
 		DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
@@ -141,7 +164,7 @@ BEGIN
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
 	END IF;
-	RETURN CASE WHEN NOT jobs.locked THEN counted END;
+	RETURN CASE WHEN NOT jobs.locked THEN pg_catalog.cardinality(moved) END;
 END
 $$;
 COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';

@@ -52,7 +52,7 @@ static List *notes = NIL;		/* of SweepConsumerNote, as of this tick */
 static bool notes_read = false;
 static bool notes_left = false; /* some could not be counted in this tick */
 static int64 prune_us = 0;
-static SweepRefusal short_of = REFUSED_NOT;
+static SweepShortage shortage = {REFUSED_NOT};
 static long next_ms = -1;
 static BackgroundWorkerHandle **handles = NULL; /* by slot */
 
@@ -304,8 +304,7 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 
 	if (refusal == REFUSED_NOT && next_ms >= 0)
 		return;
-	sweep_quota_log_shortage(&capacity, refusal, short_of, role_name);
-	short_of = refusal;
+	sweep_quota_log_shortage(&capacity, refusal, &shortage, role_name);
 }
 
 long

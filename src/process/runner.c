@@ -68,24 +68,6 @@ sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int
 	return REFUSED_NOT;
 }
 
-bool
-sweep_runner_is_next(const SweepRun *run, const List *before)
-{
-	ListCell   *cell;
-
-	/* What the scheduler has not read is started, and put back if it comes too early. */
-	if (run->unread || !run->waits_for_lease || sweep_run_lease_mode(run) == LEASE_SHARED)
-		return true;
-	foreach(cell, before)
-	{
-		const SweepRun *other = lfirst(cell);
-
-		if (!other->unread && other->run_as == run->run_as && strcmp(other->lease_key, run->lease_key) == 0)
-			return false;
-	}
-	return true;
-}
-
 void
 sweep_runner_main(Datum arg)
 {

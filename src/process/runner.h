@@ -20,10 +20,4 @@ extern SweepRefusal sweep_runner_start(const SweepRun *run, int64 expected_rows,
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 
-/*
- * Of several runs that wait for the same lease the first is to be started; the others would find it taken. "before":
- * of SweepRun, or of what begins with one; those that are started before.
- */
-extern bool sweep_runner_is_next(const SweepRun *run, const List *before);
-
 #endif							/* SWEEP_RUNNER_H */

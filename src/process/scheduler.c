@@ -55,7 +55,7 @@
 
 typedef struct StartableRun
 {
-	SweepRun	run;			/* its id and definition; first, see sweep_runner_is_next */
+	SweepRun	run;			/* its id and definition */
 	int64		expected_rows;
 	char	   *role_name;
 	bool		unlimited;		/* see quota.h */
@@ -77,6 +77,7 @@ typedef struct Scheduler
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
+	SweepShortage shortage;		/* what the log says of it */
 	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
 	int64		age_out_us;		/* monotonic: when to look for history that is too old */
@@ -262,10 +263,7 @@ startable_work(void *arg)
 		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
 		sweep_definition_read_small(&startable->run, 6);
 		startable->turn = sweep_turns_next(startable->run.run_as);
-		if (sweep_runner_is_next(&startable->run, scheduler.startable))
-			scheduler.startable = lappend(scheduler.startable, startable);
-		else
-			scheduler.lease_held = true;
+		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
 	scheduler.lease_held |= sweep_lease_has_seen_held();
@@ -344,7 +342,7 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 {
 	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
 
-	sweep_quota_log_shortage(&capacity, refusal, scheduler.short_of, role_name);
+	sweep_quota_log_shortage(&capacity, refusal, &scheduler.shortage, role_name);
 	scheduler.short_of = scheduler.entry->short_of = refusal;
 }
 
@@ -391,7 +389,8 @@ end_work(void *arg)
 		due_in_us = sweep_sql_int64(1);
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
-	if (more)
+	/* What waits for the lease of a run that has not begun comes next. */
+	if (more || unopened != NIL)
 		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
 	scheduler.behind_ms = due_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);

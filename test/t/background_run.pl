@@ -48,5 +48,25 @@ $node->safe_psql('postgres', q{
 });
 is($node->safe_psql('postgres', 'SELECT size, args FROM t.seen'), '3|{}', 'a changed definition holds for the next run');
 
+# A run is of the role that it runs as, whatever becomes of its job meanwhile.
+sub running_as
+{
+	return $node->safe_psql('postgres', q{SELECT string_agg(job, ' ') FROM sweep.running}, extra_params => [ '-U', $_[0] ]);
+}
+my $gate = hold_gate($node, 9);
+$node->safe_psql('postgres', q{
+	CREATE ROLE heir LOGIN IN ROLE sweep_user;
+	SELECT sweep.create_job('dropped', step => 't.note', args => '{"gate": 9}', run_as => 'jobber');
+	SELECT sweep.start('dropped');
+});
+at_gate($node, 9, 'a run is in progress');
+# As sweep.drop_job, whose request to stop the run its step may take long to heed.
+$node->safe_psql('postgres', q{DELETE FROM sweep.job WHERE name = 'dropped'});
+is(running_as('jobber'), 'dropped', 'its role sees it in sweep.running when its job is gone');
+$node->safe_psql('postgres', q{INSERT INTO sweep.job SELECT (jsonb_populate_record(j, '{"name": "dropped", "run_as": "heir"}')).* FROM sweep.job j WHERE name = 'job of 10'});
+is(running_as('jobber'), 'dropped', 'and when another role has a job of this name');
+is(running_as('heir'), '', 'which does not see it');
+open_gate($gate);
+
 $node->stop;
 done_testing();

@@ -40,6 +40,25 @@ sub check
 	my $log = slurp_file($node->logfile, $offset);
 	is(scalar(() = $log =~ /pg_sweep runs are waiting for a background worker/g), 1, "$setting: one line when the waiting begins");
 	is(scalar(() = $log =~ /pg_sweep runs no longer wait/g), 1, "$setting: one line when it ends");
+
+	# One run after the other that waits for a moment.
+	for (1 .. 3)
+	{
+		$gate = hold_gate($node, 9);
+		$first = $node->safe_psql('postgres', q{SELECT sweep.start('holder')});
+		at_gate($node, 9, "$setting: again one run has the only slot");
+		$second = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+		soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, "waiting_for_slot: $setting", "$setting: and the next one waits");
+		# The scheduler has seen that: it is told of the end of the tick in which it has.
+		tick($node);
+		open_gate($gate);
+		is(ended_run($node, $_), 'succeeded drained 1 0', "$setting: run $_ has its turn") for ($first, $second);
+		tick($node);
+	}
+	my $most = 1 + $node->safe_psql('postgres', "SELECT floor(extract(epoch FROM clock_timestamp() - '$begin') / 60)");
+	$log = slurp_file($node->logfile, $offset);
+	cmp_ok(scalar(() = $log =~ /pg_sweep runs are waiting for a background worker/g), '<=', $most, "$setting: no more than one such line a minute");
+	cmp_ok(scalar(() = $log =~ /pg_sweep runs no longer wait/g), '<=', $most, "$setting: nor of the other one");
 	like($log, qr/HINT:  Raise \Q$setting\E,/, "$setting: the log says what to raise");
 }
 
