@@ -89,7 +89,7 @@ help:
 	@echo 'make demo             a private server, GitLab jobs on tables of a million rows'
 	@echo 'make demo REDIS=1     the same with buckets in a private Redis'
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
-	@echo 'make check            every test, on private servers; installs what is missing (root)'
+	@echo 'make check            every test, on private servers, side by side; installs what is missing (root)'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
 	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
 	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
