@@ -13,8 +13,8 @@
 #define SWEEP_LOCK_RUN		21336
 #define SWEEP_LOCK_DATABASE 21337
 #define SWEEP_LOCK_DISPATCH 21338
-#define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue_search.c */
-#define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue_key.c */
+#define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
+#define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
 #define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, see consumer_turn.c */
 

@@ -5,7 +5,7 @@
  *
  * Called by schedule.c; cron.h describes the language and the rules. There is
  * one parser: macros expand to text and go through it. Fields are read by
- * cron_field.c, due moments are found by cron_next.c.
+ * field.c, due moments are found by next.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cron_field.c
+ * field.c
  *	  Parses one field of a schedule, and its words.
  *
  * Called by cron.c. A word that is wrong is named in the message together with

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cron_field.h
+ * field.h
  *	  Reads one field of a schedule, and its words.
  *
  * Only cron.c includes it; cron.h is the contract for everybody else.

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * cron_next.c
+ * next.c
  *	  Finds the moment at which a schedule is due next.
  *
  * Called by schedule.c. The search goes by fields, never by minutes: the

@@ -2,8 +2,8 @@
  * count.c
  *		Counters of the queues of a database, and transactions that were prepared.
  *
- * The counters are kept by the commits of those who send and acknowledge (queue_books.c). They start with
- * a count of the rows, by whoever wants to see them first (queue_watch.c), under a snapshot published
+ * The counters are kept by the commits of those who send and acknowledge (books.c). They start with
+ * a count of the rows, by whoever wants to see them first (watch.c), under a snapshot published
  * here; a commit is added if and only if that snapshot does not see it.
  *
  * A prepared transaction ends without a callback. What it has done is kept here until somebody who looks

@@ -306,7 +306,7 @@ sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now)
 		SweepQueueLease *lease = &sweep_queue_leases()[number];
 
 		next = lease->next;
-		/* What is being ended stays with its lease; if that fails it is noted again, see queue_forget.c. */
+		/* What is being ended stays with its lease; if that fails it is noted again, see forget.c. */
 		if (lease->expires_at > now)
 			next_expiry = Min(next_expiry, lease->expires_at);
 		else

@@ -2,7 +2,7 @@
  * hold.h
  *		Leases of queues and the messages they hold, in shared memory.
  *
- * The caller of every function has the lock of queue_shared.h exclusively, unless said otherwise.
+ * The caller of every function has the lock of shared.h exclusively, unless said otherwise.
  */
 #ifndef SWEEP_QUEUE_HOLD_H
 #define SWEEP_QUEUE_HOLD_H

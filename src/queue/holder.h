@@ -2,7 +2,7 @@
  * holder.h
  *		Who has claimed how many messages: one entry per role in a database.
  *
- * The caller of every function has the lock of queue_shared.h exclusively, unless said otherwise.
+ * The caller of every function has the lock of shared.h exclusively, unless said otherwise.
  */
 #ifndef SWEEP_QUEUE_HOLDER_H
 #define SWEEP_QUEUE_HOLDER_H

@@ -2,7 +2,7 @@
  * insert.c
  *		Inserts rows into sweep.queue_message without SQL, many at a time.
  *
- * Called by whoever sends or puts back (queue_send.c, queue_key.c). The rows of a page are one record of the WAL, and
+ * Called by whoever sends or puts back (send.c, key.c). The rows of a page are one record of the WAL, and
  * nothing is planned or executed. Triggers and defaults do not take part: all columns are filled here.
  * Which indexes there are is asked, so that one that somebody has added is kept up to date.
  */

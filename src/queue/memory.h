@@ -1,6 +1,6 @@
 /*
  * memory.h
- *		The shared memory of the queues, for the files that work on it; all others use queue_shared.h.
+ *		The shared memory of the queues, for the files that work on it; all others use shared.h.
  */
 #ifndef SWEEP_QUEUE_MEMORY_H
 #define SWEEP_QUEUE_MEMORY_H
@@ -31,7 +31,7 @@ typedef struct SweepPreparedChange
 	SweepQueueChange change;
 } SweepPreparedChange;
 
-/* Who has claimed how many messages, see queue_holder.c. */
+/* Who has claimed how many messages, see holder.c. */
 typedef struct SweepQueueHolder
 {
 	Oid			database;		/* InvalidOid = of the role, in all of them */

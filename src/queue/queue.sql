@@ -43,7 +43,7 @@ COMMENT ON COLUMN sweep.queue.key_policy IS 'no second message with a key is que
 COMMENT ON COLUMN sweep.queue.senders IS 'names of the roles that were granted to send';
 COMMENT ON COLUMN sweep.queue.consumers IS 'names of the roles that were granted to consume';
 
--- The columns of eight bytes come first and the wide ones last; src/queue_table.h
+-- The columns of eight bytes come first and the wide ones last; table.h
 -- has them in this order.  There is no foreign key to sweep.queue, which would
 -- look up the queue for every message instead of once per call; sweep.drop_queue
 -- keeps the two together.  Keys are compared, never sorted for anybody: byte by

@@ -2,9 +2,9 @@
  * send.c
  *		sweep.send and sweep.send_many.
  *
- * A message is a row that is inserted in the sender's transaction; the books (queue_books.c) tell the
- * consumers when that has committed. It is done without SQL (queue_insert.c). A message with a key is
- * inserted unless one with this key is waiting already (queue_key.c).
+ * A message is a row that is inserted in the sender's transaction; the books (books.c) tell the
+ * consumers when that has committed. It is done without SQL (insert.c). A message with a key is
+ * inserted unless one with this key is waiting already (key.c).
  */
 #include "postgres.h"
 

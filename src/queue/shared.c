@@ -4,11 +4,11 @@
  *
  * Messages are rows of sweep.queue_message; nothing here is needed to keep them. What is kept here is
  * where the next claim begins to look, so that no claim walks over what others have claimed or removed,
- * and which messages are claimed (queue_hold.c), so that a claim writes nothing. It is lost when the
+ * and which messages are claimed (hold.c), so that a claim writes nothing. It is lost when the
  * server restarts: then every queue is looked at from its start, once, and what was held comes again.
  *
  * The rule that loses no message: a transaction that has sent lowers the position of its lane to the
- * lowest id that it wrote, after it has become visible (queue_books.c). Whoever searched with an older
+ * lowest id that it wrote, after it has become visible (books.c). Whoever searched with an older
  * snapshot, and could not see it, takes over the lowest position that was set while it searched.
  */
 #include "postgres.h"

@@ -93,7 +93,7 @@ typedef struct SweepQueueSlot
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
-	TimestampTz prune_at;		/* of kept messages, see queue_done.c: not before */
+	TimestampTz prune_at;		/* of kept messages, see done.c: not before */
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	TimestampTz prune_front_at; /* no look from the front before */
 	bool		news;			/* messages have come since the notifier looked */
@@ -140,7 +140,7 @@ typedef struct SweepQueueLease
 	int			hold_first;
 	int			hold_last;
 	int			hold_count;
-	int			holder;			/* who has claimed, see queue_holder.h */
+	int			holder;			/* who has claimed, see holder.h */
 	TimestampTz expires_at;
 } SweepQueueLease;
 

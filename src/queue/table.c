@@ -8,7 +8,7 @@
  * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
  * lock of a table: who drops a queue and does not commit keeps nobody from another one.
  *
- * The table of messages is read and written without SQL (queue_insert.c, queue_search.c, queue_end.c): a
+ * The table of messages is read and written without SQL (insert.c, search.c, end.c): a
  * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
  * also means that rights are those checked here, and no others.
  */

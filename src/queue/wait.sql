@@ -1,5 +1,5 @@
 --
--- Waiting for messages, see src/queue_wait.c.
+-- Waiting for messages, see wait.c.
 --
 CREATE PROCEDURE sweep.wait_for_message(queue text, timeout interval DEFAULT '30 s')
 	LANGUAGE c AS 'MODULE_PATHNAME', 'sweep_queue_wait_call';

@@ -3,7 +3,7 @@
  *		What sweep.queues shows.
  *
  * How many messages a queue has is known from counters that the end of every transaction keeps
- * (queue_books.c). They begin with a count of the rows, by whoever asks first after the start of the
+ * (books.c). They begin with a count of the rows, by whoever asks first after the start of the
  * server or after a statement that was not ours. The count is exact while messages come and go: it uses
  * a snapshot that is published before, and a commit is added to the counters if and only if that
  * snapshot does not see it.

@@ -1,6 +1,6 @@
 /*
  * queue.pml - one lane of a queue, one index of due times.  Every atomic block is one section under the
- * lock of queue_shared.h, or one event of the transaction manager (a commit becomes visible; a snapshot).
+ * lock of queue/shared.h, or one event of the transaction manager (a commit becomes visible; a snapshot).
  * Names are those of the code.  Ids are 0..NM-1; times are ticks.
  *
  * UNMENDED_EXPIRY: expiry looks again at a lease with something that is being ended only if it gave nothing back, and
