@@ -43,7 +43,10 @@ typedef struct SweepQueueHolder
 	TimestampTz expired_at;		/* when leases were last looked at for it */
 } SweepQueueHolder;
 
-/* Roles that hold messages at a time and are told apart. */
+/*
+ * Entries: one for each role in a database, one for the role, one for the database, and that of the others. So
+ * 511 roles of one database that hold messages at a time are told apart.
+ */
 #define SWEEP_HOLDERS 1024
 
 typedef struct SweepQueueShared
