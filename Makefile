@@ -72,6 +72,7 @@ SOURCES = \
 	src/notifier.c \
 	src/consumer_pool.c \
 	src/watchdog.c \
+	src/due.c \
 	src/scheduler.c \
 	src/launcher.c \
 	src/utility.c \
