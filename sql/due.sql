@@ -25,12 +25,12 @@ CREATE VIEW due.state AS
 -- a microsecond before, exactly then, and not a second time
 BEGIN;
 SELECT due.create_job('due');
-SELECT sweep._enqueue_due('2026-03-01 11:59:59.999999Z');
+SELECT sweep._enqueue_due('2026-03-01 11:59:59.999999Z', 100);
 SELECT * FROM due.runs;
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 SELECT * FROM due.state;
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT count(*) FROM due.runs;
 SELECT sweep._next_wake(clock_timestamp());
 SELECT run_id, job, run_as = current_user AS as_owner FROM sweep._startable_runs('2026-03-01 11:59:59.999999Z');
@@ -42,13 +42,28 @@ BEGIN;
 SELECT due.create_job('due 1'), due.create_job('due 2'), due.create_job('due 3', schedule => 'every 30 seconds');
 UPDATE sweep.job_state SET next_start = '2026-03-01 11:59:00Z', next_due = '2026-03-01 11:59:00Z' WHERE job = 'due 3';
 UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 1';
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 SELECT * FROM due.state;
 -- as soon as it is mended it is due again
 UPDATE sweep.job SET schedule = '*/5 * * * *' WHERE name = 'due 1';
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT job, next_due, broken FROM due.state;
+ROLLBACK;
+
+-- so many at a time, the roles in turn: first the oldest moment of each
+BEGIN;
+CREATE ROLE regress_due_few LOGIN IN ROLE sweep_user;
+SELECT count(due.create_job('due ' || n)) FROM generate_series(1, 7) AS n;
+UPDATE sweep.job SET run_as = 'regress_due_few' WHERE name IN ('due 6', 'due 7');
+GRANT USAGE ON SCHEMA due TO regress_due_few;
+UPDATE sweep.job_state SET next_start = '2026-03-01 11:00:00Z' WHERE job < 'due 6' AND job LIKE 'due%';
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 3);
+SELECT job FROM due.runs;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 3);
+SELECT job FROM due.runs;
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 3);
+SELECT count(*) FROM due.runs;
 ROLLBACK;
 
 -- jitter: the start is late, the due moment is not
@@ -56,8 +71,8 @@ BEGIN;
 SELECT due.create_job('due');
 UPDATE sweep.job_state SET next_start = '2026-03-01 12:00:30Z' WHERE job = 'due';
 UPDATE sweep.job SET jitter = '40 s' WHERE name = 'due';
-SELECT sweep._enqueue_due('2026-03-01 12:00:29.999999Z');
-SELECT sweep._enqueue_due('2026-03-01 12:00:30Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:29.999999Z', 100);
+SELECT sweep._enqueue_due('2026-03-01 12:00:30Z', 100);
 SELECT * FROM due.runs;
 SELECT next_due, next_start BETWEEN next_due AND next_due + interval '40 s' AS within FROM due.state;
 ROLLBACK;
@@ -65,26 +80,26 @@ ROLLBACK;
 -- catch_up: up to a minute late is not missed
 BEGIN;
 SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
-SELECT sweep._enqueue_due('2026-03-01 12:00:59.999999Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:59.999999Z', 100);
 SELECT * FROM due.runs ORDER BY job, due_at;
 SELECT * FROM due.state;
 ROLLBACK;
 BEGIN;
 SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
-SELECT sweep._enqueue_due('2026-03-01 12:01:00.000001Z');
+SELECT sweep._enqueue_due('2026-03-01 12:01:00.000001Z', 100);
 SELECT job, trigger, due_at, status, stop FROM due.runs ORDER BY job, due_at;
 SELECT * FROM due.state;
 ROLLBACK;
 -- an hour late, and more than anybody wants
 BEGIN;
 SELECT due.create_job('due once'), due.create_job('due skip', catch_up => 'skip'), due.create_job('due all', catch_up => 'all');
-SELECT sweep._enqueue_due('2026-03-01 13:00:30Z');
+SELECT sweep._enqueue_due('2026-03-01 13:00:30Z', 100);
 SELECT job, trigger, status, count(*), min(due_at), max(due_at) FROM due.runs GROUP BY job, trigger, status ORDER BY 1, 2, 3;
 SELECT * FROM due.state;
 ROLLBACK;
 BEGIN;
 SELECT due.create_job('due all', catch_up => 'all');
-SELECT sweep._enqueue_due('2026-03-01 18:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 18:00:00Z', 100);
 SELECT job, trigger, status, count(*), min(due_at), max(due_at) FROM due.runs GROUP BY job, trigger, status ORDER BY 1, 2, 3;
 SELECT * FROM due.state;
 -- they start one after the other
@@ -94,31 +109,31 @@ ROLLBACK;
 -- overlap skip: a run that waits, of whatever cause but by hand, is in the way
 BEGIN;
 SELECT due.create_job('due');
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100), sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.runs;
 -- once it has ended it is not
 UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', finished_at = now() WHERE run_id = 1200000;
-SELECT sweep._enqueue_due('2026-03-01 12:02:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:02:00Z', 100);
 SELECT run_id, trigger, due_at, status FROM due.runs;
 ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 INSERT INTO sweep.run_live (job, trigger, due_at, pid) VALUES ('due', 'manual', '2026-03-01 11:00:00Z', NULL), ('due', 'manual', '2026-03-01 11:00:00Z', 1);
 INSERT INTO sweep.run_live (job, trigger, due_at, attempt) VALUES ('due', 'retry', '2026-03-01 12:00:00.000001Z', 2);
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 INSERT INTO sweep.run_live (job, trigger, due_at, attempt) VALUES ('due', 'retry', '2026-03-01 12:00:00Z', 2);
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 ROLLBACK;
 -- a run whose process is gone is not in the way
 BEGIN;
 SELECT due.create_job('due');
 INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid) VALUES ('due', 'schedule', '2026-03-01 11:00:00Z', '2026-03-01 11:00:00Z', 'running', 1);
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 ROLLBACK;
 
@@ -126,7 +141,7 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due', overlap => 'queue_one');
 INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid) VALUES ('due', 'schedule', '2026-03-01 11:00:00Z', '2026-03-01 11:00:00Z', 'running', 1);
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100), sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.runs;
 -- the one that waits starts when the one that runs has ended
 SELECT run_id FROM sweep._startable_runs('2026-03-01 12:02:00Z');
@@ -137,7 +152,7 @@ ROLLBACK;
 -- cancel_previous: the one that waits gives way to the later one
 BEGIN;
 SELECT due.create_job('due', overlap => 'cancel_previous');
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z'), sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100), sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.runs;
 ROLLBACK;
 
@@ -189,17 +204,17 @@ BEGIN;
 SELECT due.create_job('due'), due.create_job('due paused'), due.create_job('due disabled');
 SELECT sweep.alter_job('due disabled', '{"enabled": false}'), sweep.pause('due paused');
 SELECT * FROM due.state;
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT job FROM due.runs;
 SELECT sweep.pause_all();
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp());
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100), sweep._next_wake(clock_timestamp());
 -- either mark is enough: that of the job, or that of all, which concerns a job that has been created since
 SELECT due.create_job('due since');
 SELECT job, all_paused_at IS NOT NULL AS marked FROM sweep.job_state WHERE job LIKE 'due%' ORDER BY job;
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
 DELETE FROM sweep.job_state WHERE job = 'due since';
 DELETE FROM sweep.control;
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z'), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100), sweep._next_wake(clock_timestamp()), string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%';
 SELECT count(*) FROM due.runs;
 SELECT sweep.resume_all();
 -- what passed meanwhile is not caught up
@@ -214,7 +229,7 @@ INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due', 'manual', '2026
 CREATE FUNCTION due.started() RETURNS TABLE (enqueued int, startable bigint, wake timestamptz, states text) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM sweep._enqueue_reboot();
-	enqueued := sweep._enqueue_due('2026-03-01 12:00:00Z') + (SELECT count(*) FROM sweep.run_live WHERE job = 'due reboot');
+	enqueued := sweep._enqueue_due('2026-03-01 12:00:00Z', 100) + (SELECT count(*) FROM sweep.run_live WHERE job = 'due reboot');
 	startable := (SELECT count(*) FROM sweep._startable_runs('2026-03-01 12:00:00Z'));
 	wake := sweep._next_wake(clock_timestamp());
 	states := (SELECT string_agg(DISTINCT state, ', ') FROM sweep.jobs WHERE name LIKE 'due%');
@@ -248,12 +263,12 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 ALTER FUNCTION due.step(sweep.batch) RENAME TO step_renamed;
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.state;
 SELECT state FROM sweep.jobs WHERE name = 'due';
 ALTER FUNCTION due.step_renamed(sweep.batch) RENAME TO step;
-SELECT sweep._enqueue_due('2026-03-01 12:02:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:02:00Z', 100);
 SELECT * FROM due.state;
 SELECT * FROM due.runs;
 -- broken since it was queued: it starts nevertheless, and its run says why it cannot
@@ -265,11 +280,11 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due';
-SELECT sweep._enqueue_due('2026-03-01 12:00:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.state;
 SELECT state FROM sweep.jobs WHERE name = 'due';
 UPDATE sweep.job SET timezone = 'Europe/Berlin' WHERE name = 'due';
-SELECT sweep._enqueue_due('2026-03-01 12:01:00Z');
+SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.state;
 ROLLBACK;
 

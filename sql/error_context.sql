@@ -36,6 +36,86 @@ CREATE DOMAIN error_context.checked AS int CHECK (error_context.check_it(VALUE))
 CREATE TYPE error_context.pair AS (a error_context.checked);
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT ''(1)''::error_context.pair');
 
+-- what it says meanwhile has its own lines and no others, whatever code it gives
+CREATE FUNCTION error_context.talk() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'a notice';
+	RAISE WARNING 'a warning';
+	RAISE NOTICE 'a notice with the code of an error' USING ERRCODE = 'division_by_zero';
+	RAISE WARNING 'a warning with the code of an error' USING ERRCODE = 'division_by_zero';
+	RETURN true;
+END
+$$;
+CREATE FUNCTION error_context.fail_as_warning() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION 'an error with the code of a warning' USING ERRCODE = '01000';
+END
+$$;
+CREATE DOMAIN error_context.talking AS int CHECK (error_context.talk());
+CREATE TYPE error_context.talking_pair AS (a error_context.talking);
+CREATE DOMAIN error_context.warning AS int CHECK (error_context.fail_as_warning());
+CREATE TYPE error_context.warning_pair AS (a error_context.warning);
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 2200000, false);
+SET client_min_messages = notice;
+SELECT sweep.create_job('error_context', batch_sql => 'SELECT ''(1)''::error_context.talking_pair LIMIT 0');
+SELECT sweep.alter_job('error_context', '{"batch_sql": "SELECT ''(2)''::error_context.talking_pair LIMIT 0"}');
+SELECT sweep.create_job('error_context_2', batch_sql => 'SELECT ''(1)''::error_context.warning_pair');
+-- so it is in a batch: of a statement, a step, a pick function, a rescue function and a buckets_function
+CREATE FUNCTION error_context.talking_step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'a notice of the step';
+	RAISE WARNING 'a warning of the step';
+	IF b.args ? 'fail' THEN
+		RAISE EXCEPTION 'an error of the step';
+	END IF;
+	RETURN ROW(0, NULL, NULL)::sweep.progress;
+END
+$$;
+CREATE FUNCTION error_context.talking_pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'a notice of pick';
+	RAISE WARNING 'a warning of pick';
+	IF b.args ? 'fail_pick' THEN
+		RAISE EXCEPTION 'an error of pick';
+	END IF;
+	RETURN QUERY SELECT '1'::jsonb WHERE b.cursor IS NULL;
+END
+$$;
+CREATE FUNCTION error_context.talking_rescue(b sweep.batch, error jsonb) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'a notice of rescue';
+	RETURN ROW(1, NULL, NULL)::sweep.progress;
+END
+$$;
+CREATE FUNCTION error_context.talking_count(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE NOTICE 'a notice of buckets_function';
+	RAISE WARNING 'a warning of buckets_function';
+	IF b.args ? 'fail_count' THEN
+		RAISE EXCEPTION 'an error of buckets_function';
+	END IF;
+	RETURN 1;
+END
+$$;
+SELECT sweep.create_job('error_context_step', step => 'error_context.talking_step');
+SELECT sweep.create_job('error_context_items', pick => 'error_context.talking_pick', step => 'error_context.talking_step', rescue => 'error_context.talking_rescue');
+SELECT sweep.create_job('error_context_shares', step => 'error_context.talking_step', buckets => 1, buckets_function => 'error_context.talking_count');
+SELECT rows FROM sweep.preview('error_context');
+CALL sweep.run('error_context');
+SELECT rows FROM sweep.preview('error_context_step');
+CALL sweep.run('error_context_step');
+CALL sweep.run('error_context_step', '{"fail": true}');
+SELECT rows FROM sweep.preview('error_context_step', '{"fail": true}');
+SELECT rows FROM sweep.preview('error_context_items');
+CALL sweep.run('error_context_items', '{"fail": true}');
+CALL sweep.run('error_context_items', '{"fail_pick": true}');
+SELECT rows FROM sweep.preview('error_context_items', '{"fail_pick": true}');
+CALL sweep.run('error_context_shares', '{"fail": true}');
+CALL sweep.run('error_context_shares', '{"fail_count": true}');
+SELECT r.job, r.args, r.error FROM sweep.run r WHERE r.job LIKE 'error_context%' AND r.error IS NOT NULL ORDER BY r.run_id;
+SET client_min_messages = warning;
+SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'error_context%';
+
 -- whoever calls from a function of his own is told where in it
 CREATE FUNCTION error_context.sends() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

@@ -30,7 +30,7 @@
 
 #define SAFE_PATH "pg_catalog, pg_temp"
 
-/* A line of CONTEXT, never shown: what is above it is of the user, what is below of the engine. */
+/* A line of CONTEXT, never shown: what is above it is of the user. What has no such line is all of the engine. */
 #define CONTEXT_MARK "pg_sweep: code of a user ends here"
 
 static void mark_context(void *arg);
@@ -44,22 +44,28 @@ void
 sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
 {
 	SweepDoor	door;
-	ErrorContextCallback callback = {error_context_stack, mark_context, NULL};
+	ErrorContextCallback *caller = error_context_stack;
+	ErrorContextCallback callback = {NULL, mark_context, CurrentMemoryContext};
 
+	/* What the user's code says has its own lines, and nothing of who has called it. */
 	error_context_stack = &callback;
 	enter(&door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	work(arg);
 	leave(&door);
-	error_context_stack = callback.previous;
+	error_context_stack = caller;
 }
 
+/* From a notice or a warning, which can have the code of an error, nothing is cut, so it would show the mark. */
 static void
 mark_context(void *arg)
 {
-	int			category = ERRCODE_TO_CATEGORY(geterrcode());
+	MemoryContext old = MemoryContextSwitchTo(arg);
+	ErrorData  *error = CopyErrorData();
+	bool		ends = error->elevel >= ERROR;
 
-	/* Nothing is cut from a notice or a warning, which would show it. */
-	if (category != ERRCODE_SUCCESSFUL_COMPLETION && category != ERRCODE_WARNING)
+	FreeErrorData(error);
+	MemoryContextSwitchTo(old);
+	if (ends)
 		errcontext(CONTEXT_MARK);
 }
 

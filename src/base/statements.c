@@ -98,7 +98,8 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_RUN_OUTCOME] = {
 		"SELECT job, status, stop_reason, batches, rows, error, ended, decisive, reason FROM sweep._wait_outcome($1, $2)",
 	2, {OIDOID, INT8OID}},
-	[SWEEP_SQL_TICK] = {"SELECT sweep._mark_lost(), sweep._enqueue_due($1)", 1, {TIMESTAMPTZOID}},
+	[SWEEP_SQL_MARK_LOST] = {"SELECT sweep._mark_lost()", 0, {0}},
+	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
 		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), " JOB_COLUMNS "j.args, r.args, r.shares_left, r.bucket, "

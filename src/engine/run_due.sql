@@ -87,7 +87,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, children, description';
 
-CREATE FUNCTION sweep._enqueue_due(at timestamptz) RETURNS int
+-- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
+-- then the second ones: thousands of jobs of one role delay no other role's.
+CREATE FUNCTION sweep._enqueue_due(at timestamptz, most int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -95,9 +97,13 @@ DECLARE
 	state sweep.job_state;
 	counted int := 0;
 BEGIN
-	FOR due IN SELECT s.job FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
-			WHERE s.next_start <= at AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
-				AND NOT EXISTS (SELECT FROM sweep.control) ORDER BY s.next_start LIMIT 1000 FOR UPDATE OF s SKIP LOCKED LOOP
+	FOR due IN SELECT s.job FROM (SELECT d.job, d.next_start, pg_catalog.row_number() OVER (PARTITION BY j.run_as ORDER BY d.next_start, d.job) AS nth
+				FROM sweep.job_state d JOIN sweep.job j ON j.name = d.job
+				WHERE d.next_start <= at AND sweep._is_home(d.system_identifier, d.database) AND d.all_paused_at IS NULL
+					AND NOT EXISTS (SELECT FROM sweep.control)) AS turn JOIN sweep.job_state s ON s.job = turn.job
+			-- Looked at again when it is locked: what somebody has committed since is not for us.
+			WHERE s.next_start <= at AND s.all_paused_at IS NULL
+			ORDER BY turn.nth, turn.next_start LIMIT most FOR UPDATE OF s SKIP LOCKED LOOP
 		-- One job that cannot be scheduled must not keep the others from it.
 		BEGIN
 			SELECT * INTO state FROM sweep.job_state s WHERE s.job = due.job;
@@ -115,7 +121,7 @@ BEGIN
 	RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION sweep._enqueue_due(timestamptz) IS 'queues a run for every job that is due at the moment; returns how many jobs were';
+COMMENT ON FUNCTION sweep._enqueue_due(timestamptz, int) IS 'queues a run for jobs that are due at the moment, so many at most, the roles in turn; returns how many jobs were';
 
 CREATE FUNCTION sweep._enqueue_reboot() RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -271,8 +271,8 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
 	if (!sweep_sql_open_gate())
 		elog(ERROR, "extension pg_sweep does not exist");
-	sweep_door_visit_user(role, analyse_work, &analysis);
 	error_context_stack = callback.previous;
+	sweep_door_visit_user(role, analyse_work, &analysis);
 	PG_RETURN_VOID();
 }
 
@@ -281,8 +281,11 @@ analyse_work(void *arg)
 {
 	const Analysis *analysis = arg;
 	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
+	error_context_stack = &callback;
 	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
+	error_context_stack = callback.previous;
 }
 
 /* The position of a syntax error is one in the text of the job, not in the statement that creates it. */

@@ -29,6 +29,7 @@
 #include "base/worker.h"
 #include "engine/definition.h"
 #include "process/consumer_pool.h"
+#include "process/due.h"
 #include "process/runner.h"
 #include "process/scheduler.h"
 #include "process/turns.h"
@@ -69,8 +70,7 @@ typedef struct Scheduler
 	MemoryContext tick_context;
 	BackgroundWorkerHandle **handles;	/* by slot: the runners that we registered */
 	bool		absent;			/* the extension is not, or no longer, there */
-	bool		booted;			/* @reboot jobs are queued */
-	bool		news;			/* runs may start that could not when the tick began */
+	SweepDue	due;			/* what was queued in this tick */
 	TimestampTz now;			/* the one clock of the tick */
 	List	   *startable;		/* of StartableRun */
 	bool		lease_held;		/* a run waits for the lease that somebody has */
@@ -89,7 +89,6 @@ static Scheduler scheduler;
 static void scheduler_tick(void);
 static bool transact(SweepWork work);
 static void startable_work(void *arg);
-static void due_work(void *arg);
 static void start_runs(void);
 static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
@@ -205,7 +204,7 @@ scheduler_tick(void)
 	if (transact(startable_work) && !scheduler.absent)
 	{
 		start_runs();
-		if (transact(due_work) && scheduler.news && transact(startable_work))
+		if (sweep_due_queue(scheduler.now, transact, &scheduler.due) && scheduler.due.news && transact(startable_work))
 			start_runs();
 		if (transact(end_work) && !scheduler.absent)
 			sweep_consumer_pool_adjust();
@@ -267,26 +266,6 @@ startable_work(void *arg)
 		MemoryContextSwitchTo(old);
 	}
 	scheduler.lease_held |= sweep_lease_has_seen_held();
-}
-
-/* Ends the records of lost runs and queues what is due: either may let runs start. */
-static void
-due_work(void *arg)
-{
-	Datum		now = TimestampTzGetDatum(scheduler.now);
-
-	scheduler.news = false;
-	scheduler.absent = !sweep_sql_open_gate();
-	if (scheduler.absent)
-		return;
-	if (!scheduler.booted)
-	{
-		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
-		scheduler.news = true;
-		scheduler.booted = sweep_sql_bool(1);
-	}
-	(void) sweep_sql_execute(SWEEP_SQL_TICK, &now, NULL);
-	scheduler.news |= sweep_sql_int32(1) > 0 || sweep_sql_int32(2) > 0;
 }
 
 /* A role that has its share keeps none of those behind it from being started. */
@@ -390,10 +369,10 @@ end_work(void *arg)
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
 	/* What waits for the lease of a run that has not begun comes next. */
-	if (more || unopened != NIL)
+	if (more || unopened != NIL || scheduler.due.more)
 		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
-	scheduler.behind_ms = due_in_us > 0 ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
+	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
 }
 
 /* Slots of runs whose process ended before it began, or never came up. */

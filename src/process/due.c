@@ -1,0 +1,69 @@
+/*
+ * due.c
+ *		Queues what is due.
+ *
+ * Called by scheduler.c once in a tick. What is due is decided by SQL functions. One role can have thousands of jobs
+ * that are due at a moment; so that runs of others start meanwhile, the jobs are queued in transactions of a bounded size,
+ * the roles in turn, and for a bounded time: the rest is left to the next tick.
+ */
+#include "postgres.h"
+
+#include "base/shared.h"
+#include "process/due.h"
+
+/* So many jobs are queued in a transaction, and in a tick for so long. */
+#define QUEUE_AT_ONCE 100
+#define QUEUE_US INT64CONST(200000)
+
+static bool booted = false;		/* @reboot jobs are queued */
+static bool booting = false;	/* they will be when the transaction is committed */
+static TimestampTz moment;
+static SweepDue result;
+
+static void lost_work(void *arg);
+static void due_work(void *arg);
+
+bool
+sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due)
+{
+	int64		end_us = sweep_monotonic_us() + QUEUE_US;
+	bool		done;
+
+	moment = now;
+	result = (SweepDue) {false, false};
+	done = transact(lost_work);
+	booted |= done && booting;
+	while (done && result.more && sweep_monotonic_us() < end_us)
+		done = transact(due_work);
+	*due = result;
+	return done;
+}
+
+static void
+lost_work(void *arg)
+{
+	if (!sweep_sql_open_gate())
+		return;
+	if (!booted)
+	{
+		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
+		result.news = true;
+		booting = sweep_sql_bool(1);
+	}
+	(void) sweep_sql_execute(SWEEP_SQL_MARK_LOST, NULL, NULL);
+	result.news |= sweep_sql_int32(1) > 0;
+	result.more = true;
+}
+
+static void
+due_work(void *arg)
+{
+	Datum		values[] = {TimestampTzGetDatum(moment), Int32GetDatum(QUEUE_AT_ONCE)};
+
+	result.more = false;
+	if (!sweep_sql_open_gate())
+		return;
+	(void) sweep_sql_execute(SWEEP_SQL_ENQUEUE_DUE, values, NULL);
+	result.news |= sweep_sql_int32(1) > 0;
+	result.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
+}

@@ -1,0 +1,24 @@
+/*
+ * due.h
+ *		Queues what is due.
+ */
+#ifndef SWEEP_DUE_H
+#define SWEEP_DUE_H
+
+#include "datatype/timestamp.h"
+
+#include "base/sql.h"
+
+typedef struct SweepDue
+{
+	bool		news;			/* runs may start that could not before */
+	bool		more;			/* more is due than was queued: it is left to the next tick */
+} SweepDue;
+
+/*
+ * Ends the records of lost runs and queues runs for the jobs that are due at this moment: either may let runs start. Each
+ * transaction is made by transact, and false is returned when it has returned that.
+ */
+extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due);
+
+#endif							/* SWEEP_DUE_H */
