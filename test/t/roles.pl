@@ -153,6 +153,8 @@ sub hostile
 {
 	return $node->safe_psql('hostile', "$ourselves $_[0]");
 }
+# of the transactions, those of this test have no limit
+local $ENV{PGOPTIONS} = '-c transaction_timeout=0' if $version >= 170000;
 is($node->safe_psql('hostile', 'SELECT session_user, current_user'), 'postgres|other', 'a session is somebody else');
 hostile('TRUNCATE t.scheduled, t.who');
 my %old = map { ($_ => pid_of($node, $_, 'hostile')) } qw(scheduler notifier);
