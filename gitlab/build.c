@@ -93,7 +93,7 @@ static void append_queues(StringInfo text, const Jsonb *args);
 static void leave_queues(const Jsonb *args, Datum *values);
 static void free_plans(void);
 static void send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other);
-static void push_number(JsonbParseState **state, const char *name, int64 number);
+static void push_number(JsonbInState *state, const char *name, int64 number);
 static void log_build(const Jsonb *item, const char *runner);
 static int64 drop_in_batch(const Jsonb *args, Datum batch);
 static char *member(const Jsonb *object, const char *key);
@@ -353,29 +353,30 @@ static void
 send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other)
 {
 	LOCAL_FCINFO(call, 6);
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 
-	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
 	push_number(&state, name, id);
 	if (other_name != NULL)
 		push_number(&state, other_name, other);
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
 	InitFunctionCallInfoData(*call, NULL, 6, InvalidOid, NULL, NULL);
 	for (int i = 0; i < 6; i++)
 		call->args[i].isnull = i > 2;
 	call->args[0].value = CStringGetTextDatum(queue);
-	call->args[1].value = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+	call->args[1].value = JsonbPGetDatum(JsonbValueToJsonb(state.result));
 	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) id));
 	(void) sweep_queue_send(call);
 }
 
 static void
-push_number(JsonbParseState **state, const char *name, int64 number)
+push_number(JsonbInState *state, const char *name, int64 number)
 {
 	JsonbValue	key = {.type = jbvString, .val.string = {.len = (int) strlen(name), .val = unconstify(char *, name)}};
 	JsonbValue	value = {.type = jbvNumeric, .val.numeric = int64_to_numeric(number)};
 
-	(void) pushJsonbValue(state, WJB_KEY, &key);
-	(void) pushJsonbValue(state, WJB_VALUE, &value);
+	sweep_push_jsonb_value(state, WJB_KEY, &key);
+	sweep_push_jsonb_value(state, WJB_VALUE, &value);
 }
 
 static void

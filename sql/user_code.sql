@@ -72,13 +72,15 @@ END
 $$;
 SELECT * FROM intruder.set_traps('intruder');
 -- Settings in which all of them are found, and in which literals, intervals and moments are read otherwise.
+-- PostgreSQL 19 has only standard literals: one of their settings cannot be turned off, the other is gone.
 CREATE FUNCTION intruder.mislead(path text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_catalog.set_config(s.name, s.value, false) FROM (VALUES ('search_path', path), ('standard_conforming_strings', 'off'),
 		('escape_string_warning', 'off'), ('array_nulls', 'off'), ('transform_null_equals', 'on'), ('DateStyle', 'German, DMY'),
 		('IntervalStyle', 'sql_standard'), ('TimeZone', 'Asia/Kathmandu'), ('check_function_bodies', 'off'),
 		('plpgsql.extra_errors', 'all'), ('plan_cache_mode', 'force_custom_plan'), ('quote_all_identifiers', 'on'),
-		('enable_indexscan', 'off'), ('lock_timeout', '1h')) AS s (name, value);
+		('enable_indexscan', 'off'), ('lock_timeout', '1h')) AS s (name, value)
+		WHERE s.name OPERATOR(pg_catalog.!~) 'string' OR pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.<) 190000;
 	RETURN true;
 END
 $$;

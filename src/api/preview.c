@@ -261,6 +261,7 @@ install_hooks(void)
 static void
 catch_start(QueryDesc *query, int flags)
 {
+	ExecutorStart_hook_type start = previous_start_hook ? previous_start_hook : standard_ExecutorStart;
 	Statement  *statement = NULL;
 
 	if (catching != NULL && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
@@ -271,33 +272,24 @@ catch_start(QueryDesc *query, int flags)
 	}
 	if (statement != NULL && !statement->nested)
 		query->instrument_options |= INSTRUMENT_ROWS | INSTRUMENT_TIMER | INSTRUMENT_BUFFERS;
-	if (previous_start_hook)
-		previous_start_hook(query, flags);
+	if (statement != NULL)
+		sweep_start_timed_query(start, query, flags);
 	else
-		standard_ExecutorStart(query, flags);
-	if (statement != NULL && query->totaltime == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
-
-		query->totaltime = InstrAlloc(1, INSTRUMENT_TIMER, false);
-		MemoryContextSwitchTo(old);
-	}
+		start(query, flags);
 }
 
 static void
 catch_end(QueryDesc *query)
 {
 	/* What began before the preview has no time of ours. */
-	if (catching != NULL && query->totaltime != NULL)
+	if (catching != NULL && sweep_query_is_timed(query))
 	{
 		Statement  *statement = find_statement(catching, query);
 
 		if (statement != NULL)
 		{
-			double		ms;
+			double		ms = sweep_query_ms(query);
 
-			InstrEndLoop(query->totaltime);
-			ms = query->totaltime->total * 1000.0;
 			statement->calls++;
 			statement->total_ms += ms;
 			if (!statement->nested && query->planstate->instrument != NULL &&

@@ -1,8 +1,30 @@
 /*
  * compat.h
- *		Every difference between server versions, as wrappers with the newest signature.
+ *		Every difference between server versions, as wrappers with the newest signature, less what is always empty here.
  *
- * Supported are PostgreSQL 15 to 18. Remove a branch when its version is dropped.
+ * Supported are PostgreSQL 15 to 19. Remove a branch when its version is dropped. What has changed, and in which version:
+ *
+ *	16	ExecInsertIndexTuples		takes onlySummarizing
+ *		table_tuple_update			returns TU_UpdateIndexes
+ *		stringToQualifiedNameList	takes a place for soft errors
+ *		pg_*_aclcheck, pg_*_ownercheck	are object_aclcheck and object_ownercheck
+ *		is_member_of_role			is not enough for SET ROLE: member_can_set_role
+ *	17	LockHeldByMe				takes orstronger
+ *		MyProc->pgprocno			is MyProcNumber
+ *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
+ *	18	index_beginscan				takes a place for statistics
+ *		RelationGetPrimaryKeyIndex	takes deferrable_ok
+ *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
+ *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
+ *	19	pushJsonbValue				takes a JsonbInState and returns nothing
+ *		ExecInsertIndexTuples		takes flags, and the rest in another order
+ *		index_beginscan, table_beginscan	take flags
+ *		table_tuple_delete, table_tuple_update	take options
+ *		heap_page_prune_opt			takes a page of the visibility map
+ *		QueryDesc.totaltime			is query_instr, and ExecutorStart makes it on request
+ *		StatementCancelHandler		is given who sent the signal, as is every handler
+ *		standard_conforming_strings	is always on
+ *		get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h
  */
 #ifndef SWEEP_COMPAT_H
 #define SWEEP_COMPAT_H
@@ -92,39 +114,188 @@ sweep_check_execute(Oid function, const char *name)
 #define sweep_member_can_set_role(member, role) is_member_of_role((member), (role))
 #endif
 
-/* 16: takes a last argument, for updates. Entries in the tolerant indexes may be duplicates. */
+/*
+ * 19: takes flags; 16: whether only indexes that summarize need an entry. Entries in the indexes that are listed may be
+ * duplicates if the flag for it is set. EIIT_IS_UPDATE is no more than a hint, and for who has a range table.
+ */
 #include "executor/executor.h"
-#if PG_VERSION_NUM >= 160000
-#define sweep_insert_index_tuples(relation, slot, estate, tolerant) \
-	ExecInsertIndexTuples((relation), (slot), (estate), false, (tolerant) != NIL, NULL, (tolerant), false)
-#else
-#define sweep_insert_index_tuples(relation, slot, estate, tolerant) \
-	ExecInsertIndexTuples((relation), (slot), (estate), false, (tolerant) != NIL, NULL, (tolerant))
+#if PG_VERSION_NUM < 190000
+#define EIIT_NO_DUPE_ERROR		(1 << 1)
+#define EIIT_ONLY_SUMMARIZING	(1 << 2)
 #endif
+static inline List *
+sweep_insert_index_tuples(ResultRelInfo *relation, EState *estate, uint32 flags, TupleTableSlot *slot, List *indexes)
+{
+#if PG_VERSION_NUM >= 190000
+	return ExecInsertIndexTuples(relation, estate, flags, slot, indexes, NULL);
+#elif PG_VERSION_NUM >= 160000
+	return ExecInsertIndexTuples(relation, slot, estate, false, (flags & EIIT_NO_DUPE_ERROR) != 0, NULL, indexes,
+								 (flags & EIIT_ONLY_SUMMARIZING) != 0);
+#else
+	return ExecInsertIndexTuples(relation, slot, estate, false, (flags & EIIT_NO_DUPE_ERROR) != 0, NULL, indexes);
+#endif
+}
 
-/* 18: takes a place for statistics. */
+/* 19: takes flags; 18: a place for statistics. */
 #include "access/genam.h"
-#if PG_VERSION_NUM >= 180000
-#define sweep_index_beginscan(relation, index, snapshot, keys) \
-	index_beginscan((relation), (index), (snapshot), NULL, (keys), 0)
+static inline IndexScanDesc
+sweep_index_beginscan(Relation relation, Relation index, Snapshot snapshot, int keys)
+{
+#if PG_VERSION_NUM >= 190000
+	return index_beginscan(relation, index, snapshot, NULL, keys, 0, 0);
+#elif PG_VERSION_NUM >= 180000
+	return index_beginscan(relation, index, snapshot, NULL, keys, 0);
 #else
-#define sweep_index_beginscan(relation, index, snapshot, keys) \
-	index_beginscan((relation), (index), (snapshot), (keys), 0)
+	return index_beginscan(relation, index, snapshot, keys, 0);
+#endif
+}
+
+/* 19: takes flags. */
+#include "access/tableam.h"
+static inline TableScanDesc
+sweep_table_beginscan(Relation relation, Snapshot snapshot)
+{
+#if PG_VERSION_NUM >= 190000
+	return table_beginscan(relation, snapshot, 0, NULL, SO_NONE);
+#else
+	return table_beginscan(relation, snapshot, 0, NULL);
+#endif
+}
+
+/* 19: takes options. */
+static inline TM_Result
+sweep_table_tuple_delete(Relation relation, ItemPointer place, CommandId command, Snapshot snapshot, bool wait,
+						 TM_FailureData *failure)
+{
+#if PG_VERSION_NUM >= 190000
+	return table_tuple_delete(relation, place, command, 0, snapshot, InvalidSnapshot, wait, failure);
+#else
+	return table_tuple_delete(relation, place, command, snapshot, InvalidSnapshot, wait, failure, false);
+#endif
+}
+
+/* 19: takes options. 16: says which indexes need an entry, not only whether any does; maybe only those that summarize. */
+#if PG_VERSION_NUM < 160000
+typedef enum TU_UpdateIndexes
+{
+	TU_None,
+	TU_All,
+	TU_Summarizing
+} TU_UpdateIndexes;
+#endif
+static inline TM_Result
+sweep_table_tuple_update(Relation relation, ItemPointer place, TupleTableSlot *slot, CommandId command, Snapshot snapshot,
+						 bool wait, TM_FailureData *failure, LockTupleMode *mode, TU_UpdateIndexes *indexes)
+{
+#if PG_VERSION_NUM >= 190000
+	return table_tuple_update(relation, place, slot, command, 0, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
+#elif PG_VERSION_NUM >= 160000
+	return table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
+#else
+	bool		all = false;
+	TM_Result	result = table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, wait, failure, mode, &all);
+
+	*indexes = all ? TU_All : TU_None;
+	return result;
+#endif
+}
+
+/* 19: takes a page of the visibility map, which it may pin, and whether to set it for a relation that is only read. */
+#include "access/heapam.h"
+#include "storage/bufmgr.h"
+static inline void
+sweep_heap_page_prune(Relation relation, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(relation, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(relation, buffer);
+#endif
+}
+
+/* 19: what is built has a type of its own, and holds the result. */
+#include "utils/jsonb.h"
+#if PG_VERSION_NUM < 190000
+typedef struct JsonbInState
+{
+	JsonbValue *result;
+	JsonbParseState *parseState;
+} JsonbInState;
+#endif
+static inline void
+sweep_push_jsonb_value(JsonbInState *state, JsonbIteratorToken token, JsonbValue *value)
+{
+#if PG_VERSION_NUM >= 190000
+	pushJsonbValue(state, token, value);
+#else
+	state->result = pushJsonbValue(&state->parseState, token, value);
+#endif
+}
+
+/* 19: the timer of a query is made by the start of its execution, if asked for; before, by who wants to know. */
+#include "executor/instrument.h"
+static inline void
+sweep_start_timed_query(ExecutorStart_hook_type start, QueryDesc *query, int flags)
+{
+#if PG_VERSION_NUM >= 190000
+	query->query_instr_options |= INSTRUMENT_TIMER;
+	start(query, flags);
+#else
+	start(query, flags);
+	if (query->totaltime == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+
+		query->totaltime = InstrAlloc(1, INSTRUMENT_TIMER, false);
+		MemoryContextSwitchTo(old);
+	}
+#endif
+}
+
+static inline bool
+sweep_query_is_timed(const QueryDesc *query)
+{
+#if PG_VERSION_NUM >= 190000
+	return query->query_instr != NULL;
+#else
+	return query->totaltime != NULL;
+#endif
+}
+
+/* Of a query that is timed, at its end. */
+static inline double
+sweep_query_ms(QueryDesc *query)
+{
+#if PG_VERSION_NUM >= 190000
+	return INSTR_TIME_GET_MILLISEC(query->query_instr->total);
+#else
+	InstrEndLoop(query->totaltime);
+	return query->totaltime->total * 1000.0;
+#endif
+}
+
+/* What a signal handler was given, for another one. 19: also who sent the signal. */
+#if PG_VERSION_NUM >= 190000
+#define SWEEP_SIGNAL_ARGUMENTS postgres_signal_arg, pg_siginfo
+#else
+#define SWEEP_SIGNAL_ARGUMENTS postgres_signal_arg
 #endif
 
-/* 16: an update says which indexes need an entry, not only whether any does; maybe only those that summarize. */
-#include "access/tableam.h"
-#if PG_VERSION_NUM >= 160000
-typedef TU_UpdateIndexes SweepUpdateIndexes;
-#define SWEEP_UPDATE_NO_INDEX TU_None
-#define sweep_update_index_tuples(relation, slot, estate, indexes) \
-	ExecInsertIndexTuples((relation), (slot), (estate), false, false, NULL, NIL, (indexes) == TU_Summarizing)
+/* 19: a backslash in a literal has no meaning, and no setting gives it one. */
+#include "parser/parser.h"
+#if PG_VERSION_NUM >= 190000
+#define sweep_strings_conform() true
 #else
-typedef bool SweepUpdateIndexes;
-#define SWEEP_UPDATE_NO_INDEX false
-#define sweep_update_index_tuples(relation, slot, estate, indexes) \
-	sweep_insert_index_tuples((relation), (slot), (estate), NIL)
+#define sweep_strings_conform() standard_conforming_strings
 #endif
+
+/* 19: get_database_name() is declared in the first, before in the second. */
+#include "utils/lsyscache.h"
+#include "commands/dbcommands.h"
 
 /* 16: takes a place for soft errors. */
 #include "utils/regproc.h"

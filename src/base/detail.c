@@ -12,20 +12,21 @@
 #include "utils/datum.h"
 #include "utils/numeric.h"
 
+#include "base/compat.h"
 #include "base/detail.h"
 
 static Jsonb *add_in_place(Jsonb *total, Jsonb *part);
 static bool add_value(JsonbValue *old, const JsonbValue *new);
-static void push_pair(JsonbParseState **state, JsonbValue *key, JsonbValue *value);
-static void push_combined(JsonbParseState **state, JsonbValue *key, JsonbValue *old, JsonbValue *new);
+static void push_pair(JsonbInState *state, JsonbValue *key, JsonbValue *value);
+static void push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue *new);
 static Numeric add_numbers(const JsonbValue *left, const JsonbValue *right);
-static void push_elements(JsonbParseState **state, JsonbValue *array, int *count);
+static void push_elements(JsonbInState *state, JsonbValue *array, int *count);
 static bool is_array(const JsonbValue *value);
 
 Jsonb *
 sweep_detail_merge(Jsonb *total, Jsonb *part)
 {
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 	JsonbIterator *iterator;
 	JsonbValue	key;
 	JsonbValue	value;
@@ -42,7 +43,7 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 	if (sum != NULL)
 		return sum;
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
 	iterator = JsonbIteratorInit(&total->root);
 	(void) JsonbIteratorNext(&iterator, &value, true);
 	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
@@ -63,7 +64,8 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 		if (findJsonbValueFromContainer(&total->root, JB_FOBJECT, &key) == NULL)
 			push_pair(&state, &key, &value);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 /*
@@ -111,14 +113,14 @@ add_value(JsonbValue *old, const JsonbValue *new)
 }
 
 static void
-push_pair(JsonbParseState **state, JsonbValue *key, JsonbValue *value)
+push_pair(JsonbInState *state, JsonbValue *key, JsonbValue *value)
 {
-	pushJsonbValue(state, WJB_KEY, key);
-	pushJsonbValue(state, WJB_VALUE, value);
+	sweep_push_jsonb_value(state, WJB_KEY, key);
+	sweep_push_jsonb_value(state, WJB_VALUE, value);
 }
 
 static void
-push_combined(JsonbParseState **state, JsonbValue *key, JsonbValue *old, JsonbValue *new)
+push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue *new)
 {
 	if (old->type == jbvNumeric && new->type == jbvNumeric)
 	{
@@ -132,11 +134,11 @@ push_combined(JsonbParseState **state, JsonbValue *key, JsonbValue *old, JsonbVa
 	{
 		int			count = 0;
 
-		pushJsonbValue(state, WJB_KEY, key);
-		pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+		sweep_push_jsonb_value(state, WJB_KEY, key);
+		sweep_push_jsonb_value(state, WJB_BEGIN_ARRAY, NULL);
 		push_elements(state, old, &count);
 		push_elements(state, new, &count);
-		pushJsonbValue(state, WJB_END_ARRAY, NULL);
+		sweep_push_jsonb_value(state, WJB_END_ARRAY, NULL);
 	}
 	else
 		push_pair(state, key, new);
@@ -149,7 +151,7 @@ add_numbers(const JsonbValue *left, const JsonbValue *right)
 }
 
 static void
-push_elements(JsonbParseState **state, JsonbValue *array, int *count)
+push_elements(JsonbInState *state, JsonbValue *array, int *count)
 {
 	JsonbIterator *iterator = JsonbIteratorInit(array->val.binary.data);
 	JsonbValue	element;
@@ -157,7 +159,7 @@ push_elements(JsonbParseState **state, JsonbValue *array, int *count)
 	(void) JsonbIteratorNext(&iterator, &element, true);
 	while (*count < SWEEP_DETAIL_MAX_ELEMENTS && JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM)
 	{
-		pushJsonbValue(state, WJB_ELEM, &element);
+		sweep_push_jsonb_value(state, WJB_ELEM, &element);
 		(*count)++;
 	}
 }

@@ -26,6 +26,7 @@
 #include "utils/array.h"
 #include "utils/guc.h"
 
+#include "base/compat.h"
 #include "base/door.h"
 
 #define SAFE_PATH "pg_catalog, pg_temp"
@@ -159,14 +160,14 @@ sweep_door_leave_statement(const SweepDoor *door)
 static bool
 formats_are_safe(void)
 {
-	return standard_conforming_strings && !Transform_null_equals && Array_nulls &&
+	return sweep_strings_conform() && !Transform_null_equals && Array_nulls &&
 		DateStyle == USE_ISO_DATES && IntervalStyle == INTSTYLE_POSTGRES;
 }
 
 static void
 pin_formats(void)
 {
-	if (!standard_conforming_strings)
+	if (!sweep_strings_conform())
 		pin("standard_conforming_strings", "on");
 	if (Transform_null_equals)
 		pin("transform_null_equals", "off");

@@ -152,7 +152,7 @@ static void
 handle_cancel(SIGNAL_ARGS)
 {
 	if (cancel_allowed || get_timeout_indicator(LOCK_TIMEOUT, false) || get_timeout_indicator(STATEMENT_TIMEOUT, false))
-		StatementCancelHandler(postgres_signal_arg);
+		StatementCancelHandler(SWEEP_SIGNAL_ARGUMENTS);
 }
 
 void

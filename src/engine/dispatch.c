@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "base/compat.h"
 #include "base/detail.h"
 #include "base/lease.h"
 #include "engine/dispatch.h"
@@ -31,7 +32,7 @@ static void children_work(void *arg);
 static void look_work(void *arg);
 static void queue_work(void *arg);
 static void note_counts(SweepRun *run, const SweepShare *share, const SweepBucketCounts *counts);
-static void push_number(JsonbParseState **state, const char *name, int32 number);
+static void push_number(JsonbInState *state, const char *name, int32 number);
 
 bool
 sweep_dispatch_children(SweepRun *run, ErrorData **error)
@@ -177,9 +178,9 @@ static void
 note_counts(SweepRun *run, const SweepShare *share, const SweepBucketCounts *counts)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->context);
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
 	push_number(&state, "max_buckets", share->request.buckets);
 	if (share->request.buckets > 0)
 	{
@@ -188,12 +189,13 @@ note_counts(SweepRun *run, const SweepShare *share, const SweepBucketCounts *cou
 		push_number(&state, "stale_count", counts->stale);
 		push_number(&state, "missing_count", counts->missing);
 	}
-	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL)));
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(state.result));
 	MemoryContextSwitchTo(old);
 }
 
 static void
-push_number(JsonbParseState **state, const char *name, int32 number)
+push_number(JsonbInState *state, const char *name, int32 number)
 {
 	JsonbValue	key = {.type = jbvString};
 	JsonbValue	value = {.type = jbvNumeric};
@@ -201,6 +203,6 @@ push_number(JsonbParseState **state, const char *name, int32 number)
 	key.val.string.val = unconstify(char *, name);
 	key.val.string.len = strlen(name);
 	value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(number)));
-	pushJsonbValue(state, WJB_KEY, &key);
-	pushJsonbValue(state, WJB_VALUE, &value);
+	sweep_push_jsonb_value(state, WJB_KEY, &key);
+	sweep_push_jsonb_value(state, WJB_VALUE, &value);
 }

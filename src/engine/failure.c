@@ -8,6 +8,7 @@
 
 #include "mb/pg_wchar.h"
 
+#include "base/compat.h"
 #include "base/lease.h"
 #include "base/sql.h"
 #include "engine/failure.h"
@@ -62,9 +63,9 @@ sweep_failure_jsonb(const ErrorData *error)
 	const char *values[] = {
 		unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint, error->context
 	};
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
 	for (size_t i = 0; i < lengthof(names); i++)
 	{
 		JsonbValue	key = {.type = jbvString};
@@ -78,8 +79,9 @@ sweep_failure_jsonb(const ErrorData *error)
 			value.val.string.val = unconstify(char *, values[i]);
 			value.val.string.len = pg_mbcliplen(values[i], strlen(values[i]), TEXT_LIMIT);
 		}
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, &value);
+		sweep_push_jsonb_value(&state, WJB_KEY, &key);
+		sweep_push_jsonb_value(&state, WJB_VALUE, &value);
 	}
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }

@@ -34,7 +34,7 @@ static bool find_row(Relation table, ItemPointer place, Snapshot snapshot, Tuple
 static void prune_page(Relation table, BlockNumber block);
 static bool is_meant(TupleTableSlot *row, int64 run_id, const char *status);
 static bool replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change);
-static void insert_index_entries(Relation table, TupleTableSlot *row, SweepUpdateIndexes indexes);
+static void insert_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes indexes);
 
 void
 sweep_run_row_set(SweepRunChange *change, SweepRunColumn column, Datum value)
@@ -93,7 +93,7 @@ prune_page(Relation table, BlockNumber block)
 	buffer = ReadBuffer(table, block);
 	/* Looked at without a lock, like PostgreSQL itself does: it is no more than a hint. */
 	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < SCARCE_SPACE)
-		heap_page_prune_opt(table, buffer);
+		sweep_heap_page_prune(table, buffer);
 	ReleaseBuffer(buffer);
 }
 
@@ -109,7 +109,7 @@ static bool
 replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change)
 {
 	TupleTableSlot *new_row = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
-	SweepUpdateIndexes update_indexes;
+	TU_UpdateIndexes update_indexes;
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TM_Result	result;
@@ -120,12 +120,12 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 		new_row->tts_isnull[i] = change->is_set[i] ? change->is_null[i] : row->tts_isnull[i];
 	}
 	ExecStoreVirtualTuple(new_row);
-	result = table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, InvalidSnapshot, false,
-								&failure, &lock_mode, &update_indexes);
+	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, false, &failure, &lock_mode,
+									  &update_indexes);
 	if (result == TM_Ok)
 	{
 		*place = new_row->tts_tid;
-		if (update_indexes != SWEEP_UPDATE_NO_INDEX)
+		if (update_indexes != TU_None)
 			insert_index_entries(table, new_row, update_indexes);
 	}
 	ExecDropSingleTupleTableSlot(new_row);
@@ -134,14 +134,14 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 
 /* The new version is on another page than the old one, or somebody has put an index on what has changed. */
 static void
-insert_index_entries(Relation table, TupleTableSlot *row, SweepUpdateIndexes indexes)
+insert_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes indexes)
 {
 	EState	   *estate = CreateExecutorState();
 	ResultRelInfo *relation = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(relation, table, 0, NULL, 0);
 	ExecOpenIndices(relation, false);
-	(void) sweep_update_index_tuples(relation, row, estate, indexes);
+	(void) sweep_insert_index_tuples(relation, estate, indexes == TU_Summarizing ? EIIT_ONLY_SUMMARIZING : 0, row, NIL);
 	ExecCloseIndices(relation);
 	FreeExecutorState(estate);
 }

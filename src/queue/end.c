@@ -152,14 +152,15 @@ fail(FunctionCallInfo fcinfo, Jsonb *error)
 Jsonb *
 sweep_queue_error(char *message)
 {
-	JsonbParseState *state = NULL;
+	JsonbInState state = {0};
 	JsonbValue	key = {.type = jbvString, .val.string = {.val = "message", .len = strlen("message")}};
 	JsonbValue	value = {.type = jbvString, .val.string = {.val = message, .len = strlen(message)}};
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	pushJsonbValue(&state, WJB_KEY, &key);
-	pushJsonbValue(&state, WJB_VALUE, &value);
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_KEY, &key);
+	sweep_push_jsonb_value(&state, WJB_VALUE, &value);
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
 }
 
 /* SQL: sweep.release(lease uuid, message_ids bigint[]) RETURNS int */
@@ -345,8 +346,8 @@ remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTa
 
 		result = TM_Deleted;
 		if (sweep_queue_fetch(ending->messages, ending->blocks, &ending->queue, current, message, slot))
-			result = table_tuple_delete(ending->messages, &message->tid, GetCurrentCommandId(true), current,
-										InvalidSnapshot, true, &failure, false);
+			result = sweep_table_tuple_delete(ending->messages, &message->tid, GetCurrentCommandId(true), current,
+											  true, &failure);
 		/* Updated by a statement of somebody else: again, with its new version. */
 		if (result == TM_Updated)
 		{

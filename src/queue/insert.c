@@ -99,7 +99,8 @@ bool
 sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
 {
 	List	   *tolerant = OidIsValid(index) ? list_make1_oid(index) : NIL;
-	List	   *doubtful = sweep_insert_index_tuples(inserter->relation, inserter->slots[row], inserter->estate, tolerant);
+	List	   *doubtful = sweep_insert_index_tuples(inserter->relation, inserter->estate,
+												   tolerant != NIL ? EIIT_NO_DUPE_ERROR : 0, inserter->slots[row], tolerant);
 
 	ResetPerTupleExprContext(inserter->estate);
 	return doubtful == NIL;

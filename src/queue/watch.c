@@ -177,7 +177,7 @@ static void
 count_rows(Oid relation_oid, Snapshot snapshot, Counts *counts, bool dead)
 {
 	Relation	relation = relation_open(relation_oid, AccessShareLock);
-	TableScanDesc scan = table_beginscan(relation, snapshot, 0, NULL);
+	TableScanDesc scan = sweep_table_beginscan(relation, snapshot);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	Count	   *last = NULL;
 

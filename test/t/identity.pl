@@ -170,7 +170,9 @@ as('jobber', q{
 		END;
 		PERFORM pg_catalog.set_config(s.name, s.value, false) FROM (VALUES ('search_path', 'evil, pg_temp, pg_catalog'),
 			('standard_conforming_strings', 'off'), ('escape_string_warning', 'off'), ('array_nulls', 'off'), ('transform_null_equals', 'on'),
-			('DateStyle', 'German'), ('IntervalStyle', 'sql_standard'), ('plpgsql.extra_errors', 'all')) AS s (name, value);
+			('DateStyle', 'German'), ('IntervalStyle', 'sql_standard'), ('plpgsql.extra_errors', 'all')) AS s (name, value)
+			-- 19 has no other literals, and no settings for them
+			WHERE s.name OPERATOR(pg_catalog.!~) 'string' OR pg_catalog.current_setting('server_version_num')::int OPERATOR(pg_catalog.<) 190000;
 		RETURN true;
 	END $$;
 	CREATE FUNCTION evil.note(what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -236,8 +238,10 @@ is(as('jobber', q{SELECT sweep.drop_consumer('evil'); SELECT sweep.drop_queue('e
 for my $setting ('default_transaction_read_only = on', q{default_transaction_isolation = 'serializable'}, 'default_transaction_deferrable = on',
 	'row_security = off', q{session_replication_role = 'replica'}, q{statement_timeout = '1ms'}, q{lock_timeout = '1ms'},
 	q{idle_in_transaction_session_timeout = '1ms'}, q{client_min_messages = 'error'}, q{DateStyle = 'German'}, q{IntervalStyle = 'sql_standard'},
-	q{bytea_output = 'escape'}, 'standard_conforming_strings = off', q{TimeZone = 'Asia/Kathmandu'}, q{synchronous_commit = 'off'},
-	q{plan_cache_mode = 'force_custom_plan'}, 'transform_null_equals = on', 'check_function_bodies = off')
+	q{bytea_output = 'escape'}, q{TimeZone = 'Asia/Kathmandu'}, q{synchronous_commit = 'off'},
+	q{plan_cache_mode = 'force_custom_plan'}, 'transform_null_equals = on', 'check_function_bodies = off',
+	# 19 has no other literals
+	$node->safe_psql('postgres', 'SHOW server_version_num') < 190000 ? 'standard_conforming_strings = off' : ())
 {
 	$node->safe_psql('postgres', "ALTER ROLE jobber SET $setting");
 	my $new = $node->safe_psql('postgres', q{SET ROLE admin; SELECT sweep.start('plain')});
