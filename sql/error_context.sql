@@ -168,4 +168,6 @@ SELECT sweep.create_job('error_context', schedule => '0 3 * * *', step => 'error
 SELECT sweep.alter_job('error_context', '{"step": "30 seconds"}');
 SELECT step, schedule FROM sweep.job WHERE name = 'error_context';
 SELECT sweep.drop_job('error_context');
+DELETE FROM sweep.run_live WHERE job LIKE 'error\_context%';
+DELETE FROM sweep.run_history WHERE job LIKE 'error\_context%';
 DROP SCHEMA error_context CASCADE;
