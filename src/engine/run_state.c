@@ -1,24 +1,43 @@
 /*
- * run_args.c
- *		What a run must be given before it begins: args that it may have, and a session of its role.
+ * run_state.c
+ *		One run of one job: what it must be given before it begins, and how it waits.
  *
- * Called by call.c, preview.c, run.c and dispatch.c. Args that come with sweep.start() are checked by
- * sweep._check_args() as well, those of a CALL here only.
+ * Called by all files of the engine, runner.c, call.c and preview.c. Args that come with sweep.start() are
+ * checked by sweep._check_args() as well, those of a CALL here only.
  */
 #include "postgres.h"
 
 #include "access/detoast.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/settings.h"
-#include "engine/run_args.h"
+#include "engine/run_state.h"
+
+/* Who waits for long looks this often whether he is to stop. */
+#define LOOK_AGAIN_MS 1000L
 
 static void check_args_size(Size size, const char *job);
 
 PG_FUNCTION_INFO_V1(sweep_run_check_args_size);
+
+SweepRun *
+sweep_run_create(MemoryContext parent, SweepSlot *slot)
+{
+	MemoryContext context = AllocSetContextCreate(parent, "pg_sweep run", ALLOCSET_SMALL_SIZES);
+	SweepRun   *run = MemoryContextAllocZero(context, sizeof(SweepRun));
+
+	run->context = context;
+	run->batch_context = AllocSetContextCreate(context, "pg_sweep batch", ALLOCSET_DEFAULT_SIZES);
+	run->slot = slot;
+	run->synchronous_commit = MemoryContextStrdup(context, GetConfigOption("synchronous_commit", false, false));
+	return run;
+}
 
 void
 sweep_run_check_role(const SweepRun *run)
@@ -66,7 +85,7 @@ check_args_size(Size size, const char *job)
 }
 
 void
-sweep_run_fix_clock(SweepRun *run)
+sweep_run_read_clock(SweepRun *run)
 {
 	JsonbValue	buffer;
 	JsonbValue *value = getKeyJsonValueFromContainer(&run->args->root, "as_of", strlen("as_of"), &buffer);
@@ -83,4 +102,55 @@ sweep_run_fix_clock(SweepRun *run)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid as_of in the args of job \"%s\"", run->job),
 				 errhint("Write a timestamp with its zone: \"2026-01-01T00:00:00Z\".")));
+}
+
+SweepLeaseMode
+sweep_run_lease_mode(const SweepRun *run)
+{
+	return run->bucket_count > 0 ? LEASE_SHARED : LEASE_ALONE;
+}
+
+void
+sweep_run_set_environment(void)
+{
+	(void) set_config_option("search_path", "pg_catalog, pg_temp",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("max_parallel_workers_per_gather", "0",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+bool
+sweep_run_is_stopped(const SweepRun *run)
+{
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
+}
+
+void
+sweep_run_note_cancel(SweepRun *run)
+{
+	if (QueryCancelPending)
+		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+	QueryCancelPending = false;
+}
+
+/*
+ * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
+ * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
+ */
+void
+sweep_run_pause(SweepRun *run, long timeout_ms)
+{
+	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
+	int64		left_us;
+
+	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !sweep_run_is_stopped(run))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
+		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+	}
+	sweep_run_note_cancel(run);
 }
