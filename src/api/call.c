@@ -19,16 +19,16 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/lease.h"
 #include "base/primary.h"
 #include "base/procedure.h"
 #include "base/shared.h"
-#include "base/sql.h"
+#include "base/txn.h"
 #include "engine/definition.h"
 #include "engine/report.h"
 #include "engine/run.h"
-#include "engine/run_args.h"
-#include "engine/share.h"
+#include "engine/run_row.h"
 
 /* A wait looks at the run at least this often, whoever wakes it or not. */
 #define WAIT_STEP_MS 1000
@@ -57,6 +57,7 @@ typedef struct WaitRequest
 	MemoryContext context;
 } WaitRequest;
 
+static void transact(SweepWork work, void *arg);
 static void prepare_work(void *arg);
 static SweepSlot *claim_slot(const CallRequest *request);
 static void release_slot(int code, Datum arg);
@@ -104,19 +105,28 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	request.run = sweep_run_create(PortalContext, &local_slot);
 
 	sweep_sql_enter_call();
-	if (!sweep_sql_transaction(prepare_work, &request, PortalContext, &error))
-		ReThrowError(error);
+	transact(prepare_work, &request);
 	request.run->slot = claim_slot(&request);
 	request.run->slot->live.estimated_rows = request.expected_rows;
 	sweep_run_perform(request.run);
 	if (session_slot != NULL)
 		release_slot(0, 0);
-	else if (!sweep_sql_transaction(archive_work, NULL, PortalContext, &error))
+	else if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = PortalContext}, archive_work, NULL, &error) == TXN_FAILED)
 		ereport(WARNING, (errmsg("history of runs could not be kept: %s", error->message)));
 	sweep_sql_leave_call();
 	report_outcome(request.run);
 	MemoryContextDelete(request.run->context);
 	PG_RETURN_VOID();
+}
+
+/* Whoever alters or drops the extension is not waited for: the caller is told. */
+static void
+transact(SweepWork work, void *arg)
+{
+	ErrorData  *error = NULL;
+
+	if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = PortalContext, .required = true}, work, arg, &error) == TXN_FAILED)
+		ReThrowError(error);
 }
 
 /* The row of the run, which no scheduler may start: it carries our pid and its lock is ours. */
@@ -125,12 +135,8 @@ prepare_work(void *arg)
 {
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
-	Datum		values[] = {
-		PointerGetDatum(request->name), JsonbPGetDatum(request->args), Int32GetDatum(MyProcPid), ObjectIdGetDatum(GetUserId())
-	};
+	Datum		values[] = {PointerGetDatum(request->name), JsonbPGetDatum(request->args)};
 
-	if (!sweep_sql_open_gate())
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
 	sweep_run_check_args(request->args, text_to_cstring(request->name));
 	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
 		ereport(ERROR,
@@ -138,12 +144,10 @@ prepare_work(void *arg)
 				 errmsg("job \"%s\" does not exist", text_to_cstring(request->name)),
 				 errhint("The view sweep.jobs lists the jobs of this database.")));
 	sweep_definition_read(run, 1);
-	sweep_run_fix_clock(run);
+	sweep_run_read_clock(run);
 	sweep_run_check_role(run);
 	request->unlimited = sweep_quota_is_unlimited(run->run_as);
-	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
-	run->run_id = sweep_sql_int64(1);
-	request->expected_rows = sweep_sql_int64(2);
+	request->expected_rows = sweep_run_row_insert(run, request->args);
 	(void) sweep_lease_acquire_run(run->run_id);
 }
 
@@ -178,12 +182,9 @@ release_slot(int code, Datum arg)
 static void
 archive_work(void *arg)
 {
-	if (sweep_sql_open_gate())
-	{
-		Datum		age_out = BoolGetDatum(true);
+	Datum		age_out = BoolGetDatum(true);
 
-		(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
-	}
+	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
 }
 
 static void
@@ -191,12 +192,12 @@ report_outcome(SweepRun *run)
 {
 	const char *reason = sweep_loop_stop_name(run->reason);
 
-	if (run->reason == SWEEP_STOP_SKIPPED && run->share != NULL && run->lease_holder == NULL)
+	if (run->reason == SWEEP_STOP_SKIPPED && run->buckets != NULL && run->lease_holder == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("job \"%s\" was skipped: %s", run->job,
-						run->share->request.buckets == 1 ? "its only bucket is not free" :
-						psprintf("none of its %d buckets is free", run->share->request.buckets)),
+						run->buckets->fence.request.buckets == 1 ? "its only bucket is not free" :
+						psprintf("none of its %d buckets is free", run->buckets->fence.request.buckets)),
 				 errhint("The runs that have them go on; see sweep.buckets.")));
 	if (run->reason == SWEEP_STOP_SKIPPED)
 		ereport(ERROR,
@@ -226,7 +227,6 @@ Datum
 sweep_run_wait(PG_FUNCTION_ARGS)
 {
 	WaitRequest request = {0};
-	ErrorData  *error = NULL;
 	int64		deadline_us;
 
 	sweep_procedure_require_no_block(fcinfo, "sweep.wait");
@@ -244,8 +244,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	{
 		int64		left_us;
 
-		if (!sweep_sql_transaction(look_work, &request, PortalContext, &error))
-			ReThrowError(error);
+		transact(look_work, &request);
 		left_us = deadline_us - sweep_monotonic_us();
 		if (request.ended || left_us <= 0)
 			break;
@@ -263,8 +262,6 @@ look_work(void *arg)
 	WaitRequest *request = arg;
 	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id)};
 
-	if (!sweep_sql_open_gate())
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
 	sweep_sql_hide_context(outcome_work, values);
 	request->ended = sweep_sql_bool(7);
 	request->job = sweep_sql_text(1, request->context);

@@ -139,7 +139,7 @@ CREATE FUNCTION sweep._require_workers() RETURNS void
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
 CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
-	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_step_check_batch_sql';
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';
 COMMENT ON FUNCTION sweep._check_batch_sql(oid, text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE that the role can have analysed';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
@@ -165,7 +165,7 @@ CREATE FUNCTION sweep._can_become(caller oid, role text) RETURNS boolean
 COMMENT ON FUNCTION sweep._can_become(oid, text) IS 'whether the caller may SET ROLE to the role, which exists';
 
 CREATE FUNCTION sweep._is_trusted(function regprocedure, role text) RETURNS boolean
-	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_function_is_trusted';
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_step_is_trusted';
 COMMENT ON FUNCTION sweep._is_trusted(regprocedure, text) IS 'whether the owner of the function could become the role, or is that of the extension';
 
 CREATE FUNCTION sweep._may_act_on(caller oid, role text, operators boolean) RETURNS boolean

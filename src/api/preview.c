@@ -30,8 +30,7 @@
 #include "base/sql.h"
 #include "engine/definition.h"
 #include "engine/items.h"
-#include "engine/run.h"
-#include "engine/run_args.h"
+#include "engine/run_state.h"
 #include "pure/loop.h"
 
 /* Statements with different texts; more are counted only. */
@@ -136,8 +135,7 @@ read_work(void *arg)
 	Preview    *preview = ((void **) arg)[0];
 	Datum	   *request = ((void **) arg)[1];
 
-	if (!sweep_sql_open_gate())
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_sql_require_extension(sweep_sql_lock_extension());
 	sweep_run_check_args(DatumGetJsonbP(request[1]), TextDatumGetCString(request[0]));
 	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, request, NULL) == 0)
 		ereport(ERROR,
@@ -145,7 +143,7 @@ read_work(void *arg)
 				 errmsg("job \"%s\" does not exist", TextDatumGetCString(request[0])),
 				 errhint("The view sweep.jobs lists the jobs of this database.")));
 	sweep_definition_read(preview->run, 1);
-	sweep_run_fix_clock(preview->run);
+	sweep_run_read_clock(preview->run);
 }
 
 static void
@@ -160,7 +158,7 @@ step_work(void *arg)
 
 	sweep_loop_begin(&loop, &run->limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
-	batch.buckets = run->buckets;
+	batch.buckets = run->bucket_count;
 	sweep_run_set_environment();
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)
@@ -178,7 +176,7 @@ step_work(void *arg)
 		batch.item_count = sweep_items_leave_out_quarantined(run, batch.items, batch.item_count, &due);
 		catching = preview;
 	}
-	sweep_step_call(run->step, &batch, &progress, preview->context);
+	sweep_step_call(run->step, &batch, NULL, &progress, preview->context);
 	preview->rows = progress.rows;
 	if (run->pick == NULL)
 	{

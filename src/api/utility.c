@@ -9,7 +9,7 @@
  * until it has. Runs in progress are not stopped: the command fails at once and says so.
  *
  * ALTER EXTENSION pg_sweep UPDATE first locks the extension like DROP EXTENSION does, so that no process
- * of ours is in the middle of its statements while the tables change, see sweep_sql_open_gate().
+ * of ours is in the middle of its statements while the tables change, see txn.c.
  */
 #include "postgres.h"
 
@@ -27,6 +27,7 @@
 #include "utils/syscache.h"
 
 #include "api/utility.h"
+#include "base/clock.h"
 #include "base/lease.h"
 #include "base/shared.h"
 #include "base/worker.h"

@@ -18,6 +18,7 @@
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
+#include "base/clock.h"
 #include "base/quota.h"
 #include "base/settings.h"
 #include "base/shared.h"

@@ -163,11 +163,4 @@ extern void sweep_shared_wake_launcher(bool rescan);
 extern bool sweep_shared_ask_scheduler(Oid database);
 extern void sweep_shared_wake_scheduler(Oid database);
 
-/* CLOCK_MONOTONIC in microseconds. */
-extern int64 sweep_monotonic_us(void);
-
-/* An interval in microseconds; months have 30 days. More than a thousand years are a thousand, which can be added to any time. */
-#define SWEEP_LONGEST_DAYS INT64CONST(365250)
-extern int64 sweep_interval_us(const Interval *interval);
-
 #endif							/* SWEEP_SHARED_H */

@@ -31,6 +31,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/door.h"
 #include "base/shared.h"
@@ -235,7 +236,7 @@ sweep_sql_end_transaction(void)
 }
 
 bool
-sweep_sql_open_gate(void)
+sweep_sql_lock_extension(void)
 {
 	LOCKTAG		tag;
 
@@ -293,10 +294,16 @@ sweep_sql_assume_extension(const SweepExtension *found)
 }
 
 void
+sweep_sql_require_extension(bool found)
+{
+	if (!found)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+}
+
+void
 sweep_sql_begin_call(void)
 {
-	if (!sweep_sql_find_extension())
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	sweep_sql_require_extension(sweep_sql_find_extension());
 	(void) SPI_connect();
 }
 

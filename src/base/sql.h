@@ -25,7 +25,7 @@ extern bool sweep_sql_in_call(void);
 
 /*
  * Does a piece of work in a transaction of its own and commits it. When it fails: rolls back, returns
- * false and leaves a copy of the error in error_context. The only place that catches errors.
+ * false and leaves a copy of the error in error_context. For the work of the engine see txn.h.
  */
 extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 
@@ -45,19 +45,12 @@ extern void sweep_sql_hide_context(SweepWork work, void *arg);
 extern void sweep_sql_end_transaction(void);
 
 /*
- * Finds the extension, in a transaction. False when this database has none (any more). Raises
- * LOCK_NOT_AVAILABLE while somebody drops or updates it: DROP EXTENSION then never meets a process of
- * ours that holds half of the locks it needs.
+ * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
+ * (any more). Raises LOCK_NOT_AVAILABLE while somebody drops or updates it.
  */
-extern bool sweep_sql_open_gate(void);
+extern bool sweep_sql_lock_extension(void);
 
-/* How long to wait, outside of any transaction, before the gate is tried again. */
-#define SWEEP_GATE_PAUSE_MS 50
-
-/* So often a transaction of ours is tried whose role has its transactions serialized. */
-#define SWEEP_SERIALIZATION_TRIES 20
-
-/* What the gate has found. */
+/* What it has found. */
 typedef struct SweepExtension
 {
 	Oid			id;
@@ -66,15 +59,18 @@ typedef struct SweepExtension
 	Oid			run_table;		/* sweep.run_live */
 } SweepExtension;
 
-/* Finds it without a gate, in a function that a session calls; false when this database has none. */
+/* Finds it without a lock, in a function that a session calls; false when this database has none. */
 extern bool sweep_sql_find_extension(void);
+
+/* Raises unless it was found. */
+extern void sweep_sql_require_extension(bool found);
 
 /* What one of the two has found. */
 extern const SweepExtension *sweep_sql_extension(void);
 
 /*
- * Before the gate is opened for the first time: what another process of this database has found, to spare
- * this one the search. The gate looks whether it is still so.
+ * Before it is locked for the first time: what another process of this database has found, to spare this one
+ * the search. Whether it is still so is looked at with the lock.
  */
 extern void sweep_sql_assume_extension(const SweepExtension *found);
 
@@ -85,8 +81,8 @@ extern void sweep_sql_assume_extension(const SweepExtension *found);
 extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
 
 /*
- * Around sweep_sql_execute in a function that a session calls: finds the extension, but does not open
- * the gate, for a session has locks of its own.
+ * Around sweep_sql_execute in a function that a session calls: finds the extension, but does not lock it,
+ * for a session has locks of its own.
  */
 extern void sweep_sql_begin_call(void);
 extern void sweep_sql_end_call(void);

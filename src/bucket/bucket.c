@@ -4,22 +4,21 @@
  *
  * Called by share.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
  * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
- * a crash of the server is not free before its recovery time. While somebody alters or drops the extension,
- * an operation waits outside of any transaction and tries again.
+ * a crash of the server is not free before its recovery time.
  */
 #include "postgres.h"
 
 #include <unistd.h>
 
 #include "fmgr.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/shared.h"
-#include "base/sql.h"
+#include "base/txn.h"
 #include "bucket/bucket.h"
 
 #define REDIS_MODULE "pg_sweep_redis"
@@ -33,7 +32,6 @@ typedef struct TableWork
 	const SweepBucketRequest *request;
 	SweepStatement statement;
 	Datum		values[5];
-	bool		gate_closed;
 	bool		found;			/* the first column is not null */
 	int32		columns[5];		/* or the boolean that it is */
 } TableWork;
@@ -42,6 +40,7 @@ static SweepBucketResult maintain_table(const SweepBucketRequest *request, Sweep
 static SweepBucketResult claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult release_to_table(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult transact(TableWork *work, SweepBucketError *error);
+static bool is_stopped(void *request);
 static void table_work(void *arg);
 
 static const SweepBucketStore table_store = {
@@ -165,29 +164,34 @@ static SweepBucketResult
 transact(TableWork *work, SweepBucketError *error)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "pg_sweep bucket", ALLOCSET_SMALL_SIZES);
-	SweepBucketResult result = BUCKET_OK;
+	const SweepTxnPolicy policy = {
+		.error_context = context,
+		.owner = unconstify(SweepBucketRequest *, work->request),
+		.waits = true,
+		.is_stopped = is_stopped,
+		.required = true,
+		.tries = SWEEP_TXN_SERIALIZATION_TRIES,
+	};
 	ErrorData  *raised = NULL;
-	int			tries = 1;
+	SweepTxnEnd end = sweep_txn_execute(&policy, table_work, work, &raised);
+	SweepBucketResult result = end == TXN_COMMITTED ? BUCKET_OK : BUCKET_STOPPED;
 
-	while (!sweep_sql_transaction(table_work, work, context, &raised))
+	if (end == TXN_FAILED && raised->sqlerrcode != ERRCODE_QUERY_CANCELED)
 	{
-		if (raised->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && tries++ < SWEEP_SERIALIZATION_TRIES)
-			continue;
-		if (work->gate_closed && !sweep_bucket_is_stopped(work->request))
-		{
-			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, SWEEP_GATE_PAUSE_MS, sweep_wait_event());
-			ResetLatch(MyLatch);
-			continue;
-		}
-		result = work->gate_closed || raised->sqlerrcode == ERRCODE_QUERY_CANCELED ? BUCKET_STOPPED : BUCKET_FAILED;
+		result = BUCKET_FAILED;
 		error->sqlstate = raised->sqlerrcode;
 		strlcpy(error->message, raised->message ? raised->message : "", sizeof(error->message));
 		strlcpy(error->detail, raised->detail ? raised->detail : "", sizeof(error->detail));
 		strlcpy(error->hint, raised->hint ? raised->hint : "", sizeof(error->hint));
-		break;
 	}
 	MemoryContextDelete(context);
 	return result;
+}
+
+static bool
+is_stopped(void *request)
+{
+	return sweep_bucket_is_stopped(request);
 }
 
 static void
@@ -196,10 +200,6 @@ table_work(void *arg)
 	TableWork  *work = arg;
 	bool		is_boolean = work->statement == SWEEP_SQL_RELEASE_BUCKET;
 
-	work->gate_closed = true;
-	if (!sweep_sql_open_gate())
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-	work->gate_closed = false;
 	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	(void) set_config_option("lock_timeout", LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	work->values[0] = CStringGetTextDatum(work->request->job);

@@ -12,11 +12,20 @@
  * A packed definition is the fields of the table below, one after the other: numbers as they are, a text
  * or JSON value as its length and its bytes, length 0 for NULL. It never leaves shared memory, so there is
  * no version and no alignment in it.
+ *
+ * Of what a definition may be, one thing cannot be checked in SQL: that a batch_sql is one statement.
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "parser/analyze.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 
+#include "base/compat.h"
+#include "base/door.h"
 #include "base/sql.h"
 #include "engine/definition.h"
 
@@ -45,7 +54,7 @@ static const Field fields[] = {
 	TEXT(job), TEXT(step_name), TEXT(batch_sql), JSONB(args), JSONB(run_args), NUMBER(run_as), NUMBER(limits),
 	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch), NUMBER(flush_may_wait),
 	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
-	NUMBER(has_children), NUMBER(buckets), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
+	NUMBER(has_children), NUMBER(bucket_count), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
 	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket), NUMBER(waits_for_lease),
 	NUMBER(state.tid), NUMBER(extension),
 };
@@ -57,11 +66,22 @@ typedef struct Packed
 	Size		left;
 } Packed;
 
+/* A batch_sql that is to be analysed. */
+typedef struct Analysis
+{
+	const char *source;
+	RawStmt    *raw;
+} Analysis;
+
 static void read_columns(SweepRun *run, int first_column);
 static void merge_args(SweepRun *run);
 static bool append(Packed *packed, const void *bytes, Size length);
 static bool append_text(Packed *packed, const char *text);
 static bool append_jsonb(Packed *packed, const Jsonb *value);
+static void analyse_work(void *arg);
+static void place_error(void *source);
+
+PG_FUNCTION_INFO_V1(sweep_definition_check_batch_sql);
 
 void
 sweep_definition_read(SweepRun *run, int first_column)
@@ -109,7 +129,7 @@ read_columns(SweepRun *run, int first_column)
 	run->item_per_transaction = strcmp(sweep_sql_text(column++, context), "row") == 0;
 	run->row_retries = sweep_sql_int32(column++);
 	run->has_children = sweep_sql_bool(column++);
-	run->buckets = sweep_sql_int32(column++);
+	run->bucket_count = sweep_sql_int32(column++);
 	run->bucket_store = sweep_sql_text(column++, context);
 	run->bucket_recovery_us = sweep_sql_interval_us(column++, 0);
 	run->bucket_key = sweep_sql_text(column++, context);
@@ -122,7 +142,7 @@ read_columns(SweepRun *run, int first_column)
 	column++;
 	run->waits_for_lease = sweep_sql_bool(column++);
 	/* A share must end before its bucket is recovered. */
-	if (run->buckets > 0 && run->limits.timeout_us < 0)
+	if (run->bucket_count > 0 && run->limits.timeout_us < 0)
 		run->limits.timeout_us = run->bucket_recovery_us / 2;
 }
 
@@ -206,4 +226,61 @@ sweep_definition_unpack(SweepRun *run, const char *buffer)
 		buffer += length;
 	}
 	merge_args(run);
+}
+
+/*
+ * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
+ *
+ * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
+ * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
+ */
+Datum
+sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	ErrorContextCallback callback = {error_context_stack, place_error, source};
+	List	   *statements;
+	Analysis	analysis = {source, NULL};
+
+	error_context_stack = &callback;
+	statements = pg_parse_query(source);
+	analysis.raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
+	if (analysis.raw == NULL ||
+		!(IsA(analysis.raw->stmt, SelectStmt) || IsA(analysis.raw->stmt, InsertStmt) || IsA(analysis.raw->stmt, UpdateStmt) ||
+		  IsA(analysis.raw->stmt, DeleteStmt) || IsA(analysis.raw->stmt, MergeStmt)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
+				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
+	sweep_sql_require_extension(sweep_sql_lock_extension());
+	error_context_stack = callback.previous;
+	sweep_door_visit_user(role, analyse_work, &analysis);
+	PG_RETURN_VOID();
+}
+
+static void
+analyse_work(void *arg)
+{
+	const Analysis *analysis = arg;
+	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
+
+	error_context_stack = &callback;
+	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
+	error_context_stack = callback.previous;
+}
+
+/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
+static void
+place_error(void *source)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) source);
+	}
 }

@@ -5,7 +5,7 @@
 #ifndef SWEEP_DEFINITION_H
 #define SWEEP_DEFINITION_H
 
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /* Takes the job of a run from the columns of the current row, JOB_COLUMNS in statements.c, from this one on. */
 extern void sweep_definition_read(SweepRun *run, int first_column);

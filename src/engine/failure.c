@@ -12,8 +12,7 @@
 #include "base/lease.h"
 #include "base/sql.h"
 #include "engine/failure.h"
-#include "engine/guard.h"
-#include "engine/share.h"
+#include "engine/timers.h"
 
 /* Each text of an error that is kept, or handed to a rescue function, has at most so many bytes. */
 #define TEXT_LIMIT 8192
@@ -22,7 +21,7 @@ bool
 sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
 {
 	if (run->no_progress || !sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)) ||
-		(run->share != NULL && run->share->lost) ||
+		(run->buckets != NULL && run->buckets->fence.lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;
 	switch (error->sqlerrcode)
@@ -30,7 +29,7 @@ sweep_failure_is_interruption(SweepRun *run, const ErrorData *error)
 		case ERRCODE_QUERY_CANCELED:
 			/* In a worker the statement timeout is that of one call: a slow item is a bad item. */
 			return sweep_sql_in_call() || pg_atomic_read_u32(&run->slot->stop_request) != 0 ||
-				!sweep_guard_statement_timed_out(run);
+				!sweep_timers_statement_fired(run);
 		case ERRCODE_UNDEFINED_TABLE:
 		case ERRCODE_UNDEFINED_COLUMN:
 		case ERRCODE_UNDEFINED_FUNCTION:

@@ -5,7 +5,7 @@
 #ifndef SWEEP_FAILURE_H
 #define SWEEP_FAILURE_H
 
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /*
  * An error that is none of the item: somebody stopped the run, the server is short of something, or the

@@ -27,13 +27,13 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-#include "base/detail.h"
+#include "base/clock.h"
 #include "base/settings.h"
+#include "engine/batch.h"
+#include "engine/bucket_run.h"
 #include "engine/failure.h"
 #include "engine/items.h"
 #include "engine/report.h"
-#include "engine/share.h"
-#include "engine/unit.h"
 #include "pure/bisect.h"
 
 typedef struct ItemBatch
@@ -54,7 +54,7 @@ typedef struct ItemBatch
 #define SAVE_EVERY_US 1000000
 
 /* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
-#define MOST_SEEN_ITEMS 1000000
+#define MAX_SEEN_ITEMS 1000000
 
 /* The items a run has picked, by hash. */
 typedef struct SweepSeenItems
@@ -75,8 +75,8 @@ static void rescue_work(void *arg);
 static void quarantine_work(void *arg);
 static void handle_items(ItemBatch *batch, SweepProgress *progress);
 static void release_handled(ItemBatch *batch, Jsonb **items, int count);
-static void finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail);
-static void accept_piece(ItemBatch *batch, const char *outcome);
+static void finish_piece(ItemBatch *batch, SweepProgress *progress);
+static void accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome);
 static void fail_run(ItemBatch *batch, ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
 
@@ -85,10 +85,12 @@ sweep_items_execute(SweepRun *run)
 {
 	ItemBatch  *batch = MemoryContextAllocZero(run->batch_context, sizeof(ItemBatch));
 	ErrorData  *error = NULL;
+	SweepTxnEnd end;
 
 	batch->run = run;
 	batch->saved_us = sweep_monotonic_us();
-	if (!sweep_unit_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error))
+	end = sweep_batch_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error);
+	if (end == TXN_FAILED)
 	{
 		if (run->item_per_transaction || !batch->picked || sweep_failure_is_interruption(run, error))
 		{
@@ -96,11 +98,9 @@ sweep_items_execute(SweepRun *run)
 			return;
 		}
 	}
-	else if (run->gate_closed || run->ended)
-		return;
-	else if (!run->item_per_transaction || batch->count == 0)
+	else if (end != TXN_COMMITTED || !run->item_per_transaction || batch->count == 0)
 	{
-		accept_piece(batch, "handled");
+		accept_piece(batch, end, "handled");
 		return;
 	}
 
@@ -114,7 +114,7 @@ static void
 pick_items(ItemBatch *batch)
 {
 	SweepRun   *run = batch->run;
-	SweepBatch	request = sweep_unit_batch(run);
+	SweepBatch	request = sweep_batch_request(run);
 	int			picked;
 
 	if (run->pick == NULL)
@@ -122,9 +122,9 @@ pick_items(ItemBatch *batch)
 		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
 		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
 		if (run->rescue_name != NULL)
-			run->rescue = sweep_step_prepare_rescue(run->context, run->rescue_name);
+			run->rescue = sweep_step_prepare_function(run->context, run->rescue_name, 2);
 	}
-	picked = sweep_unit_pick(run, &request, &batch->items);
+	picked = sweep_batch_pick(run, &request, &batch->items);
 	batch->last = picked > 0 ? batch->items[picked - 1] : run->state.cursor;
 	note_repetition(batch, batch->items, picked);
 	batch->count = sweep_items_leave_out_quarantined(run, batch->items, picked, &batch->leaves_quarantine);
@@ -132,8 +132,8 @@ pick_items(ItemBatch *batch)
 	if (picked == 0)
 	{
 		run->next.cursor = NULL;
-		sweep_unit_end_batch(run, true);
-		sweep_unit_save(run);
+		sweep_batch_end(run, true);
+		sweep_batch_save(run);
 	}
 }
 
@@ -142,7 +142,7 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 {
 	SweepRun   *run = batch->run;
 
-	if (run->seen != NULL && hash_get_num_entries(run->seen->hashes) >= MOST_SEEN_ITEMS)
+	if (run->seen != NULL && hash_get_num_entries(run->seen->hashes) >= MAX_SEEN_ITEMS)
 	{
 		hash_destroy(run->seen->hashes);
 		pfree(run->seen);
@@ -217,7 +217,7 @@ whole_work(void *arg)
 	ItemBatch  *batch = arg;
 	SweepProgress progress = {0};
 
-	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
+	if (!sweep_bucket_run_begin_batch(batch->run))
 		return;
 	pick_items(batch);
 	if (batch->run->reason != SWEEP_STOP_NONE)
@@ -225,7 +225,7 @@ whole_work(void *arg)
 	batch->piece = (SweepPiece) {0, batch->count};
 	if (batch->count > 0)
 		handle_items(batch, &progress);
-	finish_piece(batch, progress.rows, progress.detail);
+	finish_piece(batch, &progress);
 }
 
 /* Pick alone, where the items are to be committed one by one. */
@@ -234,11 +234,11 @@ pick_work(void *arg)
 {
 	ItemBatch  *batch = arg;
 
-	if (!sweep_unit_begin(batch->run) || !sweep_share_begin_batch(batch->run))
+	if (!sweep_bucket_run_begin_batch(batch->run))
 		return;
 	pick_items(batch);
 	if (batch->run->reason == SWEEP_STOP_NONE && batch->count == 0)
-		finish_piece(batch, 0, NULL);
+		finish_piece(batch, &(SweepProgress) {0});
 }
 
 /* "error" is what all items together have failed with, if they were tried so: the first try of the whole. */
@@ -275,14 +275,16 @@ static bool
 handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 {
 	SweepRun   *run = batch->run;
+	SweepTxnEnd end;
 
 	for (;; tries++)
 	{
 		if (tries > 0 && (tries > run->row_retries || !sweep_failure_is_passing(*error)))
 			return false;
-		if (sweep_unit_transact(run, piece_work, batch, error))
+		end = sweep_batch_transact(run, piece_work, batch, error);
+		if (end != TXN_FAILED)
 		{
-			accept_piece(batch, "handled");
+			accept_piece(batch, end, "handled");
 			return true;
 		}
 		run->reason = SWEEP_STOP_NONE;
@@ -295,10 +297,8 @@ piece_work(void *arg)
 	ItemBatch  *batch = arg;
 	SweepProgress progress;
 
-	if (!sweep_unit_begin(batch->run))
-		return;
 	handle_items(batch, &progress);
-	finish_piece(batch, progress.rows, progress.detail);
+	finish_piece(batch, &progress);
 }
 
 /* The single item that fails: rescue, and if that fails too, quarantine. */
@@ -307,12 +307,14 @@ handle_bad_item(ItemBatch *batch)
 {
 	SweepRun   *run = batch->run;
 	ErrorData  *error = NULL;
+	SweepTxnEnd end;
 
 	if (run->rescue != NULL)
 	{
-		if (sweep_unit_transact(run, rescue_work, batch, &error))
+		end = sweep_batch_transact(run, rescue_work, batch, &error);
+		if (end != TXN_FAILED)
 		{
-			accept_piece(batch, batch->rescued ? "rescued" : "left as it is");
+			accept_piece(batch, end, batch->rescued ? "rescued" : "left as it is");
 			return;
 		}
 		run->reason = SWEEP_STOP_NONE;
@@ -323,12 +325,13 @@ handle_bad_item(ItemBatch *batch)
 		}
 		batch->error = error;
 	}
-	if (!sweep_unit_transact(run, quarantine_work, batch, &error))
+	end = sweep_batch_transact(run, quarantine_work, batch, &error);
+	if (end == TXN_FAILED)
 		fail_run(batch, error);
 	else
 	{
 		run->has_quarantine = true;
-		accept_piece(batch, "put into quarantine");
+		accept_piece(batch, end, "put into quarantine");
 	}
 }
 
@@ -340,18 +343,16 @@ rescue_work(void *arg)
 	SweepBatch	request;
 	SweepProgress progress;
 
-	if (!sweep_unit_begin(run))
-		return;
-	request = sweep_unit_batch(run);
+	request = sweep_batch_request(run);
 	request.size = request.item_count = 1;
 	request.items = &batch->items[batch->piece.first];
-	sweep_unit_rescue(run, &request, sweep_failure_jsonb(batch->error), &progress);
+	sweep_batch_call(run, run->rescue, &request, sweep_failure_jsonb(batch->error), &progress);
 	release_handled(batch, request.items, 1);
 	/* An item that did not need it any more is not rescued. */
 	batch->rescued = progress.rows > 0;
 	if (batch->rescued)
 		run->next.rescued++;
-	finish_piece(batch, progress.rows, progress.detail);
+	finish_piece(batch, &progress);
 }
 
 static void
@@ -361,17 +362,15 @@ quarantine_work(void *arg)
 	SweepRun   *run = batch->run;
 	Datum		values[5];
 
-	if (!sweep_unit_begin(run))
-		return;
 	values[0] = CStringGetTextDatum(run->job);
 	values[1] = ObjectIdGetDatum(run->run_as);
 	values[2] = JsonbPGetDatum(batch->items[batch->piece.first]);
 	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
-	sweep_share_hold(run);
+	sweep_batch_hold_bucket(run);
 	run->next.quarantined++;
-	finish_piece(batch, 0, NULL);
+	finish_piece(batch, &(SweepProgress) {0});
 }
 
 /* The step, with the items of the piece. */
@@ -379,12 +378,12 @@ static void
 handle_items(ItemBatch *batch, SweepProgress *progress)
 {
 	SweepRun   *run = batch->run;
-	SweepBatch	request = sweep_unit_batch(run);
+	SweepBatch	request = sweep_batch_request(run);
 
 	request.item_count = batch->piece.end - batch->piece.first;
 	request.size = request.item_count;
 	request.items = &batch->items[batch->piece.first];
-	sweep_unit_call(run, run->step, &request, progress);
+	sweep_batch_call(run, run->step, &request, NULL, progress);
 	release_handled(batch, request.items, request.item_count);
 }
 
@@ -404,41 +403,36 @@ release_handled(ItemBatch *batch, Jsonb **items, int count)
 
 /* What the piece came to; with the last one the batch is complete. */
 static void
-finish_piece(ItemBatch *batch, int64 rows, Jsonb *detail)
+finish_piece(ItemBatch *batch, SweepProgress *progress)
 {
 	SweepRun   *run = batch->run;
 	bool		complete = batch->piece.end == batch->count;
-	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
 
-	run->next.cursor = complete ? batch->last : batch->items[batch->piece.end - 1];
-	run->next.detail = sweep_detail_merge(run->state.detail, detail);
-	sweep_unit_check_size(run);
-	MemoryContextSwitchTo(old);
-	sweep_loop_add_rows(&run->next.loop, rows);
+	progress->cursor = complete ? batch->last : batch->items[batch->piece.end - 1];
+	sweep_batch_add(run, progress);
 	if (complete)
-		sweep_unit_end_batch(run, false);
-	sweep_report_phase(run, PHASE_COMMIT);
+		sweep_batch_end(run, false);
 	if (complete || !run->item_per_transaction || sweep_monotonic_us() - batch->saved_us >= SAVE_EVERY_US)
 	{
-		sweep_unit_save(run);
+		sweep_batch_save(run);
 		batch->saved_us = sweep_monotonic_us();
 	}
 }
 
-/* A transaction is committed, unless it was not begun, or the extension was gone. */
+/* Nothing was done when the run was to stop, or the extension was gone. */
 static void
-accept_piece(ItemBatch *batch, const char *outcome)
+accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 {
-	if (batch->run->gate_closed || batch->run->ended)
+	if (end != TXN_COMMITTED)
 		return;
-	sweep_unit_accept(batch->run);
+	sweep_batch_accept(batch->run);
 	log_items(batch, outcome);
 }
 
 static void
 fail_run(ItemBatch *batch, ErrorData *error)
 {
-	sweep_unit_fail(batch->run, error);
+	sweep_batch_fail(batch->run, error);
 	if (batch->run->no_progress)
 		batch->run->reason = SWEEP_STOP_NO_PROGRESS;
 }

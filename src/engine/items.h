@@ -5,7 +5,7 @@
 #ifndef SWEEP_ITEMS_H
 #define SWEEP_ITEMS_H
 
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /*
  * Picks the next items and has them handled, whatever some of them do: the state of the run is then that

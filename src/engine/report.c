@@ -13,6 +13,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "engine/report.h"
 

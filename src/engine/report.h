@@ -5,7 +5,7 @@
 #ifndef SWEEP_REPORT_H
 #define SWEEP_REPORT_H
 
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /* Live progress in shared memory, for sweep.running. */
 extern void sweep_report_begin(SweepRun *run);

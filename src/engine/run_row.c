@@ -1,15 +1,16 @@
 /*
  * run_row.c
- *		The row of a run in sweep.run_live, changed in place.
+ *		The row of a run in sweep.run_live.
  *
- * Called by run.c for the row that says that a run has begun, and by unit.c for each batch. A fresh process
+ * Called by call.c, run.c and bucket_run.c when a run begins or is skipped, and by batch.c for each batch: no
+ * other file writes into the row. Begin and batches are written in place, without SQL. A fresh process
  * has no plans and hardly any caches: to parse and plan an UPDATE there takes longer than all the rest that is
  * ours between sweep.start and the first batch. In a batch, to start and end its executor takes several times
  * what is done here. The place of the row is known, so the table itself is all that is needed.
  *
  * What an UPDATE would do beyond this is done by one: the values are within their domains. Whatever is out
  * of the ordinary (the row has moved, is being changed, the table has other columns or a trigger) is left to
- * a statement by the caller.
+ * a statement, which searches and waits.
  */
 #include "postgres.h"
 
@@ -17,47 +18,300 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/sql.h"
+#include "base/detail.h"
+#include "engine/report.h"
 #include "engine/run_row.h"
 
 /* When no more than this is left on its page, the old versions of the row are removed. */
 #define SCARCE_SPACE (BLCKSZ / 4)
 
+/* The columns of sweep.run_live, in their order. */
+typedef enum SweepRunColumn
+{
+	RUN_COLUMN_RUN_ID,
+	RUN_COLUMN_JOB,
+	RUN_COLUMN_ARGS,
+	RUN_COLUMN_TRIGGER,
+	RUN_COLUMN_ATTEMPT,
+	RUN_COLUMN_DUE_AT,
+	RUN_COLUMN_STARTED_AT,
+	RUN_COLUMN_FINISHED_AT,
+	RUN_COLUMN_STATUS,
+	RUN_COLUMN_STOP_REASON,
+	RUN_COLUMN_BATCHES,
+	RUN_COLUMN_ROWS,
+	RUN_COLUMN_RESCUED,
+	RUN_COLUMN_QUARANTINED,
+	RUN_COLUMN_CURSOR,
+	RUN_COLUMN_DETAIL,
+	RUN_COLUMN_SQLSTATE,
+	RUN_COLUMN_ERROR,
+	RUN_COLUMN_PID,
+	RUN_COLUMN_RUN_AS,
+	RUN_COLUMN_BUCKET,
+	RUN_COLUMN_SHARES_LEFT,
+	RUN_COLUMN_PARENT_RUN_ID,
+	RUN_COLUMN_COUNT
+} SweepRunColumn;
+
+/* What is to become of the columns; those that are not set stay as they are. All zero to begin with. */
+typedef struct SweepRunChange
+{
+	Datum		values[RUN_COLUMN_COUNT];
+	bool		is_null[RUN_COLUMN_COUNT];
+	bool		is_set[RUN_COLUMN_COUNT];
+} SweepRunChange;
+
+static bool set_started(SweepRun *run);
+static bool update_started(SweepRun *run);
+static int32 batches_to_save(const SweepRun *run);
+static void set_outcome(SweepRunChange *change, const SweepRun *run);
+static void save_by_statement(SweepRun *run);
+static bool is_locked(const SweepRun *run);
+static void set(SweepRunChange *change, SweepRunColumn column, Datum value);
+static void set_null(SweepRunChange *change, SweepRunColumn column);
+static void set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value);
+static bool change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change);
 static bool find_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row);
 static void prune_page(Relation table, BlockNumber block);
-static bool is_meant(TupleTableSlot *row, int64 run_id, const char *status);
+static bool is_row(TupleTableSlot *row, int64 run_id, const char *status);
 static bool replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change);
 static void insert_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes indexes);
 
+int64
+sweep_run_row_insert(SweepRun *run, Jsonb *args)
+{
+	Datum		values[] = {
+		CStringGetTextDatum(run->job), JsonbPGetDatum(args), Int32GetDatum(MyProcPid), ObjectIdGetDatum(run->run_as)
+	};
+
+	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
+	run->run_id = sweep_sql_int64(1);
+	return sweep_sql_int64(2);
+}
+
+bool
+sweep_run_row_start(SweepRun *run)
+{
+	return set_started(run) || (!is_locked(run) && update_started(run));
+}
+
+/* Without SQL, where the scheduler saw the row. */
+static bool
+set_started(SweepRun *run)
+{
+	SweepRunChange change = {0};
+	ItemPointerData place = run->state.tid;
+
+	set(&change, RUN_COLUMN_STATUS, CStringGetTextDatum("running"));
+	set(&change, RUN_COLUMN_STARTED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	set(&change, RUN_COLUMN_PID, Int32GetDatum(MyProcPid));
+	set_null(&change, RUN_COLUMN_BUCKET);
+	set_null(&change, RUN_COLUMN_SHARES_LEFT);
+	if (run->buckets != NULL)
+	{
+		set(&change, RUN_COLUMN_BUCKET, Int32GetDatum(run->buckets->fence.claim.bucket));
+		set(&change, RUN_COLUMN_SHARES_LEFT, Int32GetDatum(run->shares_left));
+	}
+	if (!change_row(&place, run->run_id, "waiting", &change))
+		return false;
+	run->state.tid = place;
+	return true;
+}
+
+/* Wherever it is now; in a session it has always to be looked for. */
+static bool
+update_started(SweepRun *run)
+{
+	Datum		values[4] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid)};
+
+	if (run->buckets != NULL)
+	{
+		values[2] = Int32GetDatum(run->buckets->fence.claim.bucket);
+		values[3] = Int32GetDatum(run->shares_left);
+	}
+	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->buckets != NULL ? NULL : "  nn") == 0)
+		return false;
+	run->state.tid = sweep_sql_tid(1);
+	return true;
+}
+
+/*
+ * In place, without SQL: that takes longer for it than the engine for all the rest, and a process whose run
+ * is short would have to plan the statement for a single use.
+ */
 void
-sweep_run_row_set(SweepRunChange *change, SweepRunColumn column, Datum value)
+sweep_run_row_save(SweepRun *run)
+{
+	SweepRunChange change = {0};
+	/* In a session that is an error, as it is for any other change; what runs in a worker is recorded in any case. */
+	bool		read_only = sweep_sql_in_call() && XactReadOnly;
+
+	set(&change, RUN_COLUMN_BATCHES, Int32GetDatum(batches_to_save(run)));
+	set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
+	set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
+	set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
+	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
+	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
+	if (run->reason != SWEEP_STOP_NONE)
+		set_outcome(&change, run);
+	if (read_only || !change_row(&run->next.tid, run->run_id, "running", &change))
+		save_by_statement(run);
+}
+
+static int32
+batches_to_save(const SweepRun *run)
+{
+	return (int32) Min(run->next.loop.batches, PG_INT32_MAX);
+}
+
+static void
+set_outcome(SweepRunChange *change, const SweepRun *run)
+{
+	set(change, RUN_COLUMN_STATUS, CStringGetTextDatum(run->status));
+	set(change, RUN_COLUMN_STOP_REASON, CStringGetTextDatum(sweep_loop_stop_name(run->reason)));
+	set(change, RUN_COLUMN_FINISHED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
+	if (run->error == NULL)
+		return;
+	set(change, RUN_COLUMN_SQLSTATE, CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode)));
+	set(change, RUN_COLUMN_ERROR, CStringGetTextDatum(sweep_report_error_text(run->error)));
+}
+
+/*
+ * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
+ * versions of the row that the batches before left behind.
+ */
+static void
+save_by_statement(SweepRun *run)
+{
+	const char *reason = sweep_loop_stop_name(run->reason);
+	const ErrorData *error = run->error;
+	Datum		values[12] = {0};
+	char		nulls[13] = "            ";
+
+	values[0] = PointerGetDatum(&run->next.tid);
+	values[1] = Int32GetDatum(batches_to_save(run));
+	values[2] = Int64GetDatum(run->next.loop.rows);
+	values[3] = run->next.cursor ? JsonbPGetDatum(run->next.cursor) : (Datum) 0;
+	nulls[3] = run->next.cursor ? ' ' : 'n';
+	values[4] = run->next.detail ? JsonbPGetDatum(run->next.detail) : (Datum) 0;
+	nulls[4] = run->next.detail ? ' ' : 'n';
+	values[5] = CStringGetTextDatum(reason ? run->status : "running");
+	values[6] = reason ? CStringGetTextDatum(reason) : (Datum) 0;
+	nulls[6] = reason ? ' ' : 'n';
+	values[7] = error ? CStringGetTextDatum(unpack_sql_state(error->sqlerrcode)) : (Datum) 0;
+	values[8] = error ? CStringGetTextDatum(sweep_report_error_text(error)) : (Datum) 0;
+	nulls[7] = nulls[8] = error ? ' ' : 'n';
+	values[9] = Int64GetDatum(run->run_id);
+	values[10] = Int64GetDatum(run->next.rescued);
+	values[11] = Int64GetDatum(run->next.quarantined);
+	/* VACUUM FULL moves it; then the key finds it. */
+	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1 &&
+		sweep_sql_execute(SWEEP_SQL_SAVE_RUN_BY_KEY, values, nulls) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
+	run->next.tid = sweep_sql_tid(1);
+}
+
+void
+sweep_run_row_skip(SweepRun *run)
+{
+	LOCKTAG		tag;
+	Datum		values[6];
+
+	sweep_lease_tag(&tag, run->run_as, run->lease_key);
+	values[0] = Int64GetDatum(run->run_id);
+	values[1] = Int32GetDatum(MyProcPid);
+	values[2] = ObjectIdGetDatum(tag.locktag_field1);
+	values[3] = ObjectIdGetDatum(tag.locktag_field2);
+	values[4] = ObjectIdGetDatum(tag.locktag_field3);
+	values[5] = Int16GetDatum((int16) tag.locktag_field4);
+	if (!is_locked(run) && sweep_sql_execute(SWEEP_SQL_SKIP_RUN, values, NULL) == 1)
+		run->lease_holder = sweep_sql_text(1, run->context);
+}
+
+void
+sweep_run_row_skip_share(SweepRun *run)
+{
+	Jsonb	   *reason = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{\"reason\": \"no_bucket\"}")));
+	Datum		values[] = {
+		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason))
+	};
+
+	if (!is_locked(run))
+		(void) sweep_sql_execute(SWEEP_SQL_SKIP_SHARE, values, NULL);
+}
+
+void
+sweep_run_row_fail(SweepRun *run)
+{
+	Datum		values[4] = {Int64GetDatum(run->run_id), CStringGetTextDatum(sweep_loop_stop_name(run->reason))};
+
+	if (run->error != NULL)
+	{
+		values[2] = CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode));
+		values[3] = CStringGetTextDatum(sweep_report_error_text(run->error));
+	}
+	(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, run->error != NULL ? NULL : "  nn");
+}
+
+/*
+ * Whoever keeps the row locked must not keep our worker: the scheduler starts another one once it is free. In a
+ * session nobody but that waits for it.
+ */
+static bool
+is_locked(const SweepRun *run)
+{
+	Datum		run_id = Int64GetDatum(run->run_id);
+
+	return !sweep_sql_in_call() && sweep_sql_execute(SWEEP_SQL_LOCK_RUN, &run_id, NULL) == 1 && sweep_sql_is_null(1);
+}
+
+static void
+set(SweepRunChange *change, SweepRunColumn column, Datum value)
 {
 	change->values[column] = value;
 	change->is_null[column] = false;
 	change->is_set[column] = true;
 }
 
-void
-sweep_run_row_set_null(SweepRunChange *change, SweepRunColumn column)
+static void
+set_null(SweepRunChange *change, SweepRunColumn column)
 {
 	change->is_null[column] = change->is_set[column] = true;
 }
 
-bool
-sweep_run_row_change(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change)
+static void
+set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value)
+{
+	if (value != NULL)
+		set(change, column, JsonbPGetDatum(value));
+	else
+		set_null(change, column);
+}
+
+/*
+ * Changes the row at *place if it is that of the run and has that status; *place is then where its new
+ * version is. False when it is not there, or somebody else is just changing it, and nothing was done.
+ */
+static bool
+change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change)
 {
 	Relation	table = table_open(sweep_sql_extension()->run_table, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(table, NULL);
 	/* Whatever the transaction may see: an isolation level of the job's role must not keep its run from being recorded. */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		changed = find_row(table, place, snapshot, row) && is_meant(row, run_id, status) &&
+	bool		changed = find_row(table, place, snapshot, row) && is_row(row, run_id, status) &&
 		replace_row(table, place, snapshot, row, change);
 
 	UnregisterSnapshot(snapshot);
@@ -98,7 +352,7 @@ prune_page(Relation table, BlockNumber block)
 }
 
 static bool
-is_meant(TupleTableSlot *row, int64 run_id, const char *status)
+is_row(TupleTableSlot *row, int64 run_id, const char *status)
 {
 	slot_getallattrs(row);
 	return DatumGetInt64(row->tts_values[RUN_COLUMN_RUN_ID]) == run_id &&

@@ -1,59 +1,31 @@
 /*
  * run_row.h
- *		The row of a run in sweep.run_live, changed in place.
+ *		The row of a run in sweep.run_live. All that a run writes into its row is written here.
  */
 #ifndef SWEEP_RUN_ROW_H
 #define SWEEP_RUN_ROW_H
 
-#include "postgres.h"
-#include "storage/itemptr.h"
+#include "engine/run_state.h"
 
-/* The columns of sweep.run_live, in their order. */
-typedef enum SweepRunColumn
-{
-	RUN_COLUMN_RUN_ID,
-	RUN_COLUMN_JOB,
-	RUN_COLUMN_ARGS,
-	RUN_COLUMN_TRIGGER,
-	RUN_COLUMN_ATTEMPT,
-	RUN_COLUMN_DUE_AT,
-	RUN_COLUMN_STARTED_AT,
-	RUN_COLUMN_FINISHED_AT,
-	RUN_COLUMN_STATUS,
-	RUN_COLUMN_STOP_REASON,
-	RUN_COLUMN_BATCHES,
-	RUN_COLUMN_ROWS,
-	RUN_COLUMN_RESCUED,
-	RUN_COLUMN_QUARANTINED,
-	RUN_COLUMN_CURSOR,
-	RUN_COLUMN_DETAIL,
-	RUN_COLUMN_SQLSTATE,
-	RUN_COLUMN_ERROR,
-	RUN_COLUMN_PID,
-	RUN_COLUMN_RUN_AS,
-	RUN_COLUMN_BUCKET,
-	RUN_COLUMN_SHARES_LEFT,
-	RUN_COLUMN_PARENT_RUN_ID,
-	RUN_COLUMN_COUNT
-} SweepRunColumn;
+/* All of them within a transaction that has the extension locked. */
 
-/* What is to become of the columns; those that are not set stay as they are. All zero to begin with. */
-typedef struct SweepRunChange
-{
-	Datum		values[RUN_COLUMN_COUNT];
-	bool		is_null[RUN_COLUMN_COUNT];
-	bool		is_set[RUN_COLUMN_COUNT];
-} SweepRunChange;
-
-extern void sweep_run_row_set(SweepRunChange *change, SweepRunColumn column, Datum value);
-extern void sweep_run_row_set_null(SweepRunChange *change, SweepRunColumn column);
+/* Inserts the row of a run that is begun in a session; returns how many rows to expect, 0 = not known. */
+extern int64 sweep_run_row_insert(SweepRun *run, Jsonb *args);
 
 /*
- * Changes the row at *place if it is that of the run and has that status; *place is then where its new
- * version is. False when it is not there, or somebody else is just changing it, and nothing was done:
- * the caller then leaves it to a statement, which searches and waits. Within a transaction that has
- * passed the gate.
+ * It is in progress. False when it waits no longer; or when somebody else has just locked the row: a worker
+ * does not wait for that, and the row waits on.
  */
-extern bool sweep_run_row_change(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change);
+extern bool sweep_run_row_start(SweepRun *run);
+
+/* What run->next has come to, and the outcome when there is one. */
+extern void sweep_run_row_save(SweepRun *run);
+
+/* It was skipped: the lease is held, by run->lease_holder then; or there is no bucket for it. */
+extern void sweep_run_row_skip(SweepRun *run);
+extern void sweep_run_row_skip_share(SweepRun *run);
+
+/* It could not begin, or was stopped before, as reason and error of the run say: its row still waits. */
+extern void sweep_run_row_fail(SweepRun *run);
 
 #endif							/* SWEEP_RUN_ROW_H */

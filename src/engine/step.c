@@ -2,31 +2,46 @@
  * step.c
  *		Calls the functions of a job, or executes its statement.
  *
- * A step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is
- * looked up as a function of exactly one sweep.batch, and the call is made from what was found, never from
- * the text; see function.c. A batch_sql is the job's own statement; it was checked to be a single one that
- * changes or reads rows.
+ * Called by batch.c, items.c, preview.c and plan_buckets.c; consumer_turn.c has its handlers checked here. A
+ * step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked
+ * up as a function of exactly one sweep.batch, and the call is made from what was found, never from the text.
+ * A batch_sql is the job's own statement; it was checked to be a single one that changes or reads rows.
+ *
+ * There is no statement around the call of a step or a rescue function: to start and end its executor would
+ * take as long as a small step itself, and in a fresh process it would have to be planned first. What a
+ * statement does for a function is done here: a snapshot of its own, the right to execute, statistics. It is
+ * looked up again whenever some function was changed, so a run notices in its next batch what has become of
+ * its step.
+ *
+ * Whoever owns a function decides what it does, and replaces it at will. So the owner of each function that a
+ * job or a consumer names must be somebody who could become its role anyhow. That is looked at whenever the
+ * function is looked up, and again when functions, roles or memberships have changed; never for each batch.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "nodes/parsenodes.h"
-#include "parser/analyze.h"
+#include "miscadmin.h"
 #include "parser/parse_func.h"
-#include "tcop/tcopprot.h"
+#include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "base/door.h"
+#include "base/role.h"
 #include "base/sql.h"
-#include "engine/function.h"
 #include "engine/step.h"
 
 /* Columns of sweep.batch. */
@@ -43,29 +58,49 @@ enum
 	BATCH_COLUMNS
 };
 
+/* Columns of sweep.progress. */
+enum
+{
+	PROGRESS_ROWS,
+	PROGRESS_CURSOR,
+	PROGRESS_DETAIL,
+	PROGRESS_COLUMNS
+};
+
+/* A function that returns one sweep.progress. */
+typedef struct Function
+{
+	char	   *name;
+	int			argument_count;
+	uint64		found_at;		/* function_changes when it was looked up; 0 = not yet */
+	FmgrInfo	info;			/* of what was found */
+	MemoryContext info_context; /* what it has compiled or read from the catalogue */
+} Function;
+
 struct SweepStep
 {
 	TupleDesc	batch_desc;
-	SweepFunction *function;	/* returns one sweep.progress; NULL = anything else, by a plan */
+	Function	function;		/* name NULL = anything else, by a plan */
 	SweepPlan  *plan;
-	SweepFunctionWatch watch;	/* the function that the plan calls; NULL as name = it is a batch_sql */
+	SweepCallee callee;			/* the function that the plan calls; its name NULL = it is a batch_sql */
 };
 
-/* A batch_sql that is to be analysed. */
-typedef struct Analysis
-{
-	const char *source;
-	RawStmt    *raw;
-} Analysis;
+/* Counts what may have changed, moved or renamed a function, or what its owner is. */
+static uint64 function_changes = 0;
 
-static SweepStep *prepare_progress(MemoryContext context, const char *name, int count);
 static SweepStep *create_step(MemoryContext context);
 static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
-static void analyse_work(void *arg);
-static void place_error(void *source);
+static void call_function(Function *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context);
+static void read_progress(SweepProgress *progress, Datum result, MemoryContext context);
+static void find(Function *function);
+static void watch_changes(void);
+static void note_change(Datum arg, int cache, uint32 hash);
+static void check_owner(Oid function, const char *name);
+static Oid	function_owner(Oid function);
+static bool is_trusted(Oid owner, Oid role);
 
-PG_FUNCTION_INFO_V1(sweep_step_check_batch_sql);
+PG_FUNCTION_INFO_V1(sweep_step_is_trusted);
 
 SweepStep *
 sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql)
@@ -73,7 +108,7 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 	SweepStep  *prepared;
 
 	if (step != NULL)
-		return prepare_progress(context, step, 1);
+		return sweep_step_prepare_function(context, step, 1);
 	prepared = create_step(context);
 	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_sql_extension()->batch_type}, false);
 	return prepared;
@@ -87,16 +122,24 @@ sweep_step_prepare_call(MemoryContext context, const char *name)
 	Oid			function = LookupFuncName(sweep_qualified_name_list(name), 1, &batch_type, false);
 	char	   *found = quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function));
 
-	prepared->watch = (SweepFunctionWatch) {.name = MemoryContextStrdup(context, found), .argument = batch_type};
-	sweep_function_check(&prepared->watch);
+	prepared->callee = (SweepCallee) {.name = MemoryContextStrdup(context, found), .argument = batch_type};
+	sweep_step_check_callee(&prepared->callee);
 	prepared->plan = sweep_sql_prepare(psprintf("SELECT * FROM %s($1)", found), 1, &batch_type, false);
 	return prepared;
 }
 
 SweepStep *
-sweep_step_prepare_rescue(MemoryContext context, const char *name)
+sweep_step_prepare_function(MemoryContext context, const char *name, int argument_count)
 {
-	return prepare_progress(context, name, 2);
+	SweepStep  *prepared = create_step(context);
+	Function   *function = &prepared->function;
+
+	watch_changes();
+	function->name = MemoryContextStrdup(context, name);
+	function->argument_count = argument_count;
+	function->info_context = AllocSetContextCreate(context, "pg_sweep function", ALLOCSET_SMALL_SIZES);
+	find(function);
+	return prepared;
 }
 
 int32
@@ -105,7 +148,7 @@ sweep_step_count(SweepStep *count, const SweepBatch *batch)
 	Datum		datum = batch_datum(count, batch);
 	uint64		rows;
 
-	sweep_function_check(&count->watch);
+	sweep_step_check_callee(&count->callee);
 	rows = sweep_sql_execute_plan(count->plan, &datum, NULL);
 
 	if (rows != 1 || sweep_sql_is_null(1) || sweep_sql_int32(1) < 0)
@@ -122,7 +165,7 @@ sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, Memory
 	Datum		datum = batch_datum(pick, batch);
 	uint64		count;
 
-	sweep_function_check(&pick->watch);
+	sweep_step_check_callee(&pick->callee);
 	count = sweep_sql_execute_plan(pick->plan, &datum, NULL);
 
 	if (count > (uint64) batch->size)
@@ -145,11 +188,18 @@ sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, Memory
 }
 
 void
-sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context)
+sweep_step_call(SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context)
 {
-	NullableDatum arguments[] = {{.value = batch_datum(rescue, batch)}, {.value = JsonbPGetDatum(error)}};
+	Datum		datum = batch_datum(step, batch);
 
-	sweep_function_call(rescue->function, arguments, progress, context);
+	if (step->function.name == NULL)
+	{
+		Datum		values[] = {Int32GetDatum(batch->size), datum};
+
+		*progress = (SweepProgress) {.rows = (int64) sweep_sql_execute_plan(step->plan, values, NULL)};
+	}
+	else
+		call_function(&step->function, (NullableDatum[]) {{.value = datum}, {.value = PointerGetDatum(error)}}, progress, context);
 }
 
 void
@@ -162,27 +212,30 @@ sweep_step_free(SweepStep *step)
 }
 
 void
-sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context)
+sweep_step_check_callee(SweepCallee *callee)
 {
-	Datum		datum = batch_datum(step, batch);
+	uint64		changes;
+	Oid			found;
 
-	if (step->function == NULL)
-	{
-		Datum		values[] = {Int32GetDatum(batch->size), datum};
-
-		*progress = (SweepProgress) {.rows = (int64) sweep_sql_execute_plan(step->plan, values, NULL)};
-	}
-	else
-		sweep_function_call(step->function, &(NullableDatum) {.value = datum}, progress, context);
+	watch_changes();
+	changes = function_changes;
+	if (callee->checked_at == changes)
+		return;
+	/* One that is no longer there is left to the statement that calls it. */
+	found = LookupFuncName(sweep_qualified_name_list(callee->name), 1, &callee->argument, true);
+	if (OidIsValid(found))
+		check_owner(found, callee->name);
+	callee->checked_at = changes;
 }
 
-static SweepStep *
-prepare_progress(MemoryContext context, const char *name, int count)
+/* SQL: sweep._is_trusted(function regprocedure, role text) RETURNS boolean: never NULL */
+Datum
+sweep_step_is_trusted(PG_FUNCTION_ARGS)
 {
-	SweepStep  *prepared = create_step(context);
+	Oid			role = PG_ARGISNULL(1) ? InvalidOid : sweep_role_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	Oid			owner = PG_ARGISNULL(0) ? InvalidOid : function_owner(PG_GETARG_OID(0));
 
-	prepared->function = sweep_function_find(context, name, count);
-	return prepared;
+	PG_RETURN_BOOL(OidIsValid(owner) && sweep_sql_find_extension() && is_trusted(owner, role));
 }
 
 static SweepStep *
@@ -244,60 +297,141 @@ items_datum(const SweepBatch *batch)
 	return PointerGetDatum(construct_array(elements, batch->item_count, JSONBOID, -1, false, TYPALIGN_INT));
 }
 
-/*
- * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
- *
- * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
- * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
- */
-Datum
-sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
+static void
+call_function(Function *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context)
 {
-	Oid			role = PG_GETARG_OID(0);
-	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	ErrorContextCallback callback = {error_context_stack, place_error, source};
-	List	   *statements;
-	Analysis	analysis = {source, NULL};
+	LOCAL_FCINFO(call, 2);
+	PgStat_FunctionCallUsage usage;
+	uint64		found_at;
+	Datum		result;
 
-	error_context_stack = &callback;
-	statements = pg_parse_query(source);
-	analysis.raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
-	if (analysis.raw == NULL ||
-		!(IsA(analysis.raw->stmt, SelectStmt) || IsA(analysis.raw->stmt, InsertStmt) || IsA(analysis.raw->stmt, UpdateStmt) ||
-		  IsA(analysis.raw->stmt, DeleteStmt) || IsA(analysis.raw->stmt, MergeStmt)))
+	find(function);
+	sweep_check_execute(function->info.fn_oid, function->name);
+	InvokeFunctionExecuteHook(function->info.fn_oid);
+	InitFunctionCallInfoData(*call, &function->info, function->argument_count, InvalidOid, NULL, NULL);
+	memcpy(call->args, arguments, function->argument_count * sizeof(NullableDatum));
+
+	/* It sees what was done before it in this transaction, and what others have committed until now. */
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	pgstat_init_function_usage(call, &usage);
+	/* After an error it is made anew: nobody promises that what it keeps between calls is fit for another one. */
+	found_at = function->found_at;
+	function->found_at = 0;
+	result = FunctionCallInvoke(call);
+	function->found_at = found_at;
+	pgstat_end_function_usage(&usage, true);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
+	read_progress(progress, call->isnull ? (Datum) 0 : result, context);
+}
+
+static void
+read_progress(SweepProgress *progress, Datum result, MemoryContext context)
+{
+	Datum		values[PROGRESS_COLUMNS];
+	bool		nulls[PROGRESS_COLUMNS] = {[PROGRESS_ROWS] = true};
+	MemoryContext old;
+
+	if (result != (Datum) 0)
+	{
+		HeapTupleHeader header = DatumGetHeapTupleHeader(result);
+
+		for (int i = 0; i < PROGRESS_COLUMNS; i++)
+			values[i] = GetAttributeByNum(header, (AttrNumber) (i + 1), &nulls[i]);
+	}
+	if (nulls[PROGRESS_ROWS])
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("step returned no number of rows"),
+				 errhint("Return a sweep.progress whose rows is the number of rows handled, 0 when nothing is left.")));
+	progress->rows = DatumGetInt64(values[PROGRESS_ROWS]);
+	if (progress->rows < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
-				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
-	if (!sweep_sql_open_gate())
-		elog(ERROR, "extension pg_sweep does not exist");
-	error_context_stack = callback.previous;
-	sweep_door_visit_user(role, analyse_work, &analysis);
-	PG_RETURN_VOID();
+				 errmsg("step returned %lld rows", (long long) progress->rows),
+				 errhint("The rows of sweep.progress must be zero or more.")));
+	old = MemoryContextSwitchTo(context);
+	progress->cursor = nulls[PROGRESS_CURSOR] ? NULL : DatumGetJsonbPCopy(values[PROGRESS_CURSOR]);
+	progress->detail = nulls[PROGRESS_DETAIL] ? NULL : DatumGetJsonbPCopy(values[PROGRESS_DETAIL]);
+	MemoryContextSwitchTo(old);
 }
 
 static void
-analyse_work(void *arg)
+find(Function *function)
 {
-	const Analysis *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
+	Oid			types[] = {sweep_sql_extension()->batch_type, JSONBOID};
+	uint64		changes = function_changes;
+	Oid			schema;
+	Oid			found;
 
-	error_context_stack = &callback;
-	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
-	error_context_stack = callback.previous;
+	if (function->found_at == changes)
+		return;
+	schema = get_namespace_oid("sweep", false);
+	found = LookupFuncName(sweep_qualified_name_list(function->name), function->argument_count, types, false);
+	if (get_func_prokind(found) != PROKIND_FUNCTION || get_func_retset(found) ||
+		get_func_rettype(found) != GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("progress"), ObjectIdGetDatum(schema)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("function %s does not return sweep.progress", function->name)));
+	check_owner(found, function->name);
+	MemoryContextReset(function->info_context);
+	fmgr_info_cxt(found, &function->info, function->info_context);
+	function->found_at = changes;
 }
 
-/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
 static void
-place_error(void *source)
+watch_changes(void)
 {
-	int			position = geterrposition();
+	static const int caches[] = {PROCOID, NAMESPACEOID, AUTHOID, AUTHMEMROLEMEM};
 
-	if (position > 0)
+	if (function_changes != 0)
+		return;
+	for (size_t i = 0; i < lengthof(caches); i++)
+		CacheRegisterSyscacheCallback(caches[i], note_change, 0);
+	function_changes = 1;
+}
+
+static void
+note_change(Datum arg, int cache, uint32 hash)
+{
+	function_changes++;
+}
+
+static void
+check_owner(Oid function, const char *name)
+{
+	Oid			owner = function_owner(function);
+	const char *role = GetUserNameFromId(GetUserId(), true);
+
+	if (is_trusted(owner, GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("function %s belongs to role \"%s\", which could not become role \"%s\"", name,
+					GetUserNameFromId(owner, true), role),
+			 errdetail("Its owner decides what is executed as that role."),
+			 errhint("See ALTER FUNCTION ... OWNER TO, or grant membership in \"%s\" to its owner.", role)));
+}
+
+/* InvalidOid when there is no such function. */
+static Oid
+function_owner(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
 	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery((const char *) source);
+		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+		ReleaseSysCache(tuple);
 	}
+	return owner;
+}
+
+/* The owner of the extension could do what he likes in any case. */
+static bool
+is_trusted(Oid owner, Oid role)
+{
+	return owner == sweep_sql_extension()->owner || sweep_role_can_become(owner, role);
 }

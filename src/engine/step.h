@@ -5,6 +5,7 @@
 #ifndef SWEEP_STEP_H
 #define SWEEP_STEP_H
 
+#include "postgres.h"
 #include "datatype/timestamp.h"
 #include "utils/jsonb.h"
 
@@ -38,9 +39,11 @@ typedef struct SweepProgress
  */
 extern SweepStep *sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sql);
 
-/* The same for the pick function of an item job and the buckets_function, and for the rescue function. */
+/* The same for a function that returns one sweep.progress: a step, or with 2 arguments a rescue function. */
+extern SweepStep *sweep_step_prepare_function(MemoryContext context, const char *name, int argument_count);
+
+/* The same for the pick function of an item job and the buckets_function. */
 extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *name);
-extern SweepStep *sweep_step_prepare_rescue(MemoryContext context, const char *name);
 
 /* Calls the buckets_function. Raises unless it returns 0 or more. */
 extern int32 sweep_step_count(SweepStep *count, const SweepBatch *batch);
@@ -48,14 +51,28 @@ extern int32 sweep_step_count(SweepStep *count, const SweepBatch *batch);
 /* Picks items: returns how many, and the items in the given context. Raises what the function raises. */
 extern int	sweep_step_pick(SweepStep *pick, const SweepBatch *batch, Jsonb ***items, MemoryContext context);
 
-/* Calls the rescue function with a batch of one item and its error. */
-extern void sweep_step_rescue(SweepStep *rescue, const SweepBatch *batch, Jsonb *error, SweepProgress *progress,
-							  MemoryContext context);
-
 /* Frees the plan; NULL is allowed. */
 extern void sweep_step_free(SweepStep *step);
 
-/* Does one batch. The result is in the given context. Raises what the step raises. */
-extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, SweepProgress *progress, MemoryContext context);
+/*
+ * Does one batch; with an error, calls the rescue function with the one item of the batch. The result is in
+ * the given context. Raises what the function raises, and when it has ceased to exist, may not be executed,
+ * or has returned no number of rows.
+ */
+extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context);
+
+/* A function of one argument that a statement calls: its name, quoted and with its schema. */
+typedef struct SweepCallee
+{
+	const char *name;
+	Oid			argument;		/* its type */
+	uint64		checked_at;		/* 0 = not yet */
+} SweepCallee;
+
+/*
+ * Before each execution of that statement, as the user who executes it. Raises when the function belongs to
+ * somebody who could not become that user; looks only when a function, a role or a membership has changed.
+ */
+extern void sweep_step_check_callee(SweepCallee *callee);
 
 #endif							/* SWEEP_STEP_H */

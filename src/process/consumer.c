@@ -72,11 +72,9 @@ read_work(void *arg)
 {
 	Datum		id = Int32GetDatum(consumer.consumer_id);
 
-	if (!sweep_consumer_open_gate(&consumer) || sweep_sql_execute(SWEEP_SQL_READ_CONSUMER, &id, NULL) == 0)
-	{
-		consumer.present = false;
+	consumer.present = sweep_sql_execute(SWEEP_SQL_READ_CONSUMER, &id, NULL) > 0;
+	if (!consumer.present)
 		return;
-	}
 	consumer.queue_id = sweep_sql_int32(1);
 	consumer.queue = sweep_sql_text(2, TopMemoryContext);
 	consumer.batch = sweep_sql_int32(3);

@@ -16,6 +16,7 @@
 #include "utils/timestamp.h"
 #include "catalog/pg_type.h"
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/sql.h"

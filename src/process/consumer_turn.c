@@ -60,27 +60,15 @@ static int	find_hold(const pg_uuid_t *id, int64 message_id, SweepHold *found);
 static void problem_work(void *arg);
 static Datum piece_ids(const SweepConsumer *consumer);
 
-/* While somebody alters or drops the extension, waits outside of any transaction. */
 bool
 sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error)
 {
-	for (;;)
-	{
-		if (sweep_sql_transaction(work, consumer, consumer->turn_context, error))
-			return true;
-		if (!consumer->gate_closed)
-			return false;
-		sweep_worker_wait(SWEEP_GATE_PAUSE_MS);
-	}
-}
+	const SweepTxnPolicy policy = {.error_context = consumer->turn_context, .waits = true};
+	SweepTxnEnd end = sweep_txn_execute(&policy, work, consumer, error);
 
-bool
-sweep_consumer_open_gate(SweepConsumer *consumer)
-{
-	consumer->gate_closed = true;
-	consumer->present = sweep_sql_open_gate();
-	consumer->gate_closed = false;
-	return consumer->present;
+	if (end == TXN_ABSENT)
+		consumer->present = false;
+	return end != TXN_FAILED;
 }
 
 void
@@ -146,7 +134,7 @@ claim_work(void *arg)
 	Datum		values[] = {CStringGetTextDatum(consumer->queue), Int32GetDatum(consumer->batch)};
 
 	consumer->count = 0;
-	if (!sweep_consumer_open_gate(consumer) || !is_meant(consumer))
+	if (!is_meant(consumer))
 		return;
 	if (consumer->claim == NULL)
 		consumer->claim = sweep_sql_prepare("SELECT m, m.message_id, m.lease FROM sweep.claim($1, $2, pg_catalog.interval '10 years') AS m",
@@ -280,11 +268,9 @@ handle_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
 
-	if (!sweep_consumer_open_gate(consumer))
-		return;
 	if (consumer->call == NULL)
 		prepare_call(consumer);
-	sweep_function_check(&consumer->watch);
+	sweep_step_check_callee(&consumer->callee);
 	for (int i = consumer->piece.first; i < consumer->piece.end; i++)
 		call_handler(consumer, &consumer->messages[i]);
 	acknowledge(consumer);
@@ -299,7 +285,7 @@ prepare_call(SweepConsumer *consumer)
 	int			count;
 
 	(void) get_func_signature(consumer->handler, &types, &count);
-	consumer->watch = (SweepFunctionWatch) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
+	consumer->callee = (SweepCallee) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
 	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, false);
 }
 
@@ -393,8 +379,6 @@ bury_work(void *arg)
 	SweepHold	found;
 	int			hold;
 
-	if (!sweep_consumer_open_gate(consumer))
-		return;
 	messages = sweep_queue_open();
 	queue = sweep_queue_find_by_id(consumer->queue_id, RIGHT_CONSUME);
 	hold = find_hold(&consumer->lease, message_id, &found);
@@ -429,8 +413,7 @@ problem_work(void *arg)
 	SweepConsumer *consumer = arg;
 	Datum		id = Int32GetDatum(consumer->consumer_id);
 
-	if (sweep_consumer_open_gate(consumer))
-		consumer->present = sweep_sql_execute(SWEEP_SQL_CONSUMER_PROBLEM, &id, NULL) == 1 && sweep_sql_is_null(1);
+	consumer->present = sweep_sql_execute(SWEEP_SQL_CONSUMER_PROBLEM, &id, NULL) == 1 && sweep_sql_is_null(1);
 }
 
 /* The ids of the messages of the piece, as bigint[]. */

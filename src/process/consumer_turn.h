@@ -5,8 +5,8 @@
 #ifndef SWEEP_CONSUMER_TURN_H
 #define SWEEP_CONSUMER_TURN_H
 
-#include "base/sql.h"
-#include "engine/function.h"
+#include "base/txn.h"
+#include "engine/step.h"
 #include "pure/bisect.h"
 #include "queue/consumer_shared.h"
 #include "utils/uuid.h"
@@ -25,13 +25,12 @@ typedef struct SweepConsumer
 	int32		consumer_id;
 	Oid			role;
 	bool		present;		/* the extension and the consumer are there, and nothing stands in the way */
-	bool		gate_closed;
 	Oid			relation;		/* sweep.queue_message */
 	int32		queue_id;
 	char	   *queue;
 	char		name[NAMEDATALEN + 32]; /* of the session */
 	Oid			handler;
-	SweepFunctionWatch watch;	/* of the handler, once call is prepared */
+	SweepCallee callee;			/* the handler, once call is prepared */
 	int			batch;
 	bool		has_suspects;	/* there were crashes before this process began */
 	SweepPlan  *claim;
@@ -48,13 +47,10 @@ typedef struct SweepConsumer
 } SweepConsumer;
 
 /*
- * Does work, with the consumer as its argument, in a transaction; false and *error when it failed. Waits
- * outside of transactions while somebody alters or drops the extension.
+ * Does work, with the consumer as its argument, in a transaction; false and *error when it failed. When the
+ * extension is gone it is not done, and the consumer is no longer present.
  */
 extern bool sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error);
-
-/* First thing in such work; false when the extension is gone, and then the consumer is no longer present. */
-extern bool sweep_consumer_open_gate(SweepConsumer *consumer);
 
 /* Handles what can be claimed, or waits until there is something, or until it is asked to leave. */
 extern void sweep_consumer_take_turn(SweepConsumer *consumer);

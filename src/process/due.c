@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "base/clock.h"
 #include "base/shared.h"
 #include "process/due.h"
 
@@ -42,8 +43,6 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *du
 static void
 lost_work(void *arg)
 {
-	if (!sweep_sql_open_gate())
-		return;
 	if (!booted)
 	{
 		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
@@ -61,8 +60,6 @@ due_work(void *arg)
 	Datum		values[] = {TimestampTzGetDatum(moment), Int32GetDatum(QUEUE_AT_ONCE)};
 
 	result.more = false;
-	if (!sweep_sql_open_gate())
-		return;
 	(void) sweep_sql_execute(SWEEP_SQL_ENQUEUE_DUE, values, NULL);
 	result.news |= sweep_sql_int32(1) > 0;
 	result.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;

@@ -22,9 +22,10 @@
 #include "utils/array.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/settings.h"
 #include "base/shared.h"
-#include "base/sql.h"
+#include "base/txn.h"
 #include "base/worker.h"
 #include "process/notifier.h"
 #include "queue/consumer_shared.h"
@@ -162,6 +163,7 @@ send_due(void)
 	int			count = 0;
 	int64		wait_us = HEARTBEAT_MS * INT64CONST(1000);
 	ErrorData  *error = NULL;
+	SweepTxnEnd end;
 	Datum		queue_ids;
 	ListCell   *cell;
 
@@ -177,7 +179,9 @@ send_due(void)
 	if (count == 0)
 		return (long) (wait_us / 1000 + 1);
 	queue_ids = PointerGetDatum(construct_array(elements, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
-	if (!sweep_sql_transaction(notify_work, &queue_ids, turn_context, &error))
+	end = sweep_txn_execute(&(SweepTxnPolicy) {.error_context = turn_context}, notify_work, &queue_ids, &error);
+	absent = end == TXN_ABSENT;
+	if (end == TXN_FAILED)
 	{
 		if (pause_ms == 0)
 			ereport(WARNING,
@@ -222,9 +226,6 @@ notify_work(void *arg)
 	Datum		values[] = {*(Datum *) arg, Float8GetDatum(sweep_notify_queue_limit)};
 	bool		was_full = full;
 
-	absent = !sweep_sql_open_gate();
-	if (absent)
-		return;
 	(void) sweep_sql_execute(SWEEP_SQL_NOTIFY, values, NULL);
 	sweep_sql_row(0);
 	full = sweep_sql_bool(1);

@@ -15,9 +15,9 @@
 #include "base/lease.h"
 #include "base/sql.h"
 #include "base/worker.h"
+#include "engine/batch.h"
 #include "engine/definition.h"
 #include "engine/run.h"
-#include "engine/unit.h"
 #include "process/runner.h"
 
 typedef struct RunnerContext
@@ -90,7 +90,7 @@ sweep_runner_main(Datum arg)
 		sweep_sql_assume_extension(&runner.run->extension);
 		runner.found = sweep_lease_acquire_run(args.run_id);
 	}
-	else if (!sweep_unit_transact(runner.run, read_work, &runner, &error))
+	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
 				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
@@ -111,7 +111,7 @@ read_work(void *arg)
 	RunnerContext *context = arg;
 	Datum		run_id = Int64GetDatum(context->run->run_id);
 
-	if (!sweep_unit_begin(context->run) || sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
+	if (sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
 	context->found = sweep_lease_acquire_run(context->run->run_id);

@@ -7,7 +7,7 @@
 
 #include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /*
  * Starts a process for a waiting run of this database, given with its id and definition; expected_rows

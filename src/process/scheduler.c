@@ -23,9 +23,10 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/lease.h"
 #include "base/settings.h"
-#include "base/sql.h"
+#include "base/txn.h"
 #include "base/worker.h"
 #include "engine/definition.h"
 #include "process/consumer_pool.h"
@@ -201,12 +202,12 @@ scheduler_tick(void)
 	 */
 	scheduler.now = GetCurrentTimestamp();
 	/* What waits already comes first: somebody may be waiting for it. */
-	if (transact(startable_work) && !scheduler.absent)
+	if (transact(startable_work))
 	{
 		start_runs();
 		if (sweep_due_queue(scheduler.now, transact, &scheduler.due) && scheduler.due.news && transact(startable_work))
 			start_runs();
-		if (transact(end_work) && !scheduler.absent)
+		if (transact(end_work))
 			sweep_consumer_pool_adjust();
 	}
 	if (scheduler.tick_failed || scheduler.short_of != REFUSED_NOT)
@@ -215,14 +216,16 @@ scheduler_tick(void)
 		scheduler.pause_ms = 0;
 }
 
-/* A failure is logged and ends the tick; a locked table must not end the process. */
+/* False ends the tick. A failure is logged; a locked table must not end the process. */
 static bool
 transact(SweepWork work)
 {
 	ErrorData  *error = NULL;
+	SweepTxnEnd end = sweep_txn_execute(&(SweepTxnPolicy) {.error_context = scheduler.tick_context}, work, NULL, &error);
 
-	if (sweep_sql_transaction(work, NULL, scheduler.tick_context, &error))
-		return true;
+	scheduler.absent = end == TXN_ABSENT;
+	if (end != TXN_FAILED)
+		return end == TXN_COMMITTED;
 	scheduler.tick_failed = true;
 	if (scheduler.pause_ms == 0)
 		ereport(WARNING,
@@ -241,9 +244,6 @@ startable_work(void *arg)
 
 	scheduler.startable = NIL;
 	sweep_turns_begin();
-	scheduler.absent = !sweep_sql_open_gate();
-	if (scheduler.absent)
-		return;
 	count = sweep_sql_execute(SWEEP_SQL_STARTABLE_RUNS, &now, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
@@ -336,9 +336,6 @@ end_work(void *arg)
 	int64		due_in_us = PG_INT64_MAX;	/* counted from the clock of the tick */
 	bool		more;
 
-	scheduler.absent = !sweep_sql_open_gate();
-	if (scheduler.absent)
-		return;
 	foreach(cell, unopened)
 	{
 		SweepSlot  *slot = lfirst(cell);

@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/shared.h"
 #include "process/watchdog.h"
 

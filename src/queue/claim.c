@@ -30,6 +30,7 @@
 #include "utils/tuplestore.h"
 #include "utils/uuid.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"

@@ -28,6 +28,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"

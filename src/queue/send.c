@@ -18,6 +18,7 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "queue/key.h"

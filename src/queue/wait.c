@@ -26,6 +26,7 @@
 #include "utils/portal.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/primary.h"
 #include "base/procedure.h"
 #include "base/shared.h"

@@ -1,8 +1,8 @@
 /*
- * guard.c
+ * timers.c
  *		The timers of a run.
  *
- * Called by run.c. Both end in a cancel request to this very process, so a statement in flight stops at
+ * Called by run.c and batch.c. Both end in a cancel request to this very process, so a statement in flight stops at
  * its next check for interrupts; which of them it was is known by the flag of the slot and by the clock.
  */
 #include "postgres.h"
@@ -15,7 +15,8 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
-#include "engine/guard.h"
+#include "base/clock.h"
+#include "engine/timers.h"
 
 static void lease_timer_fired(void);
 
@@ -24,7 +25,7 @@ static SweepRun *timed_run = NULL;
 static TimeoutId lease_timer;
 
 void
-sweep_guard_arm_lease(SweepRun *run)
+sweep_timers_arm_lease(SweepRun *run)
 {
 	static bool registered = false;
 
@@ -41,7 +42,7 @@ sweep_guard_arm_lease(SweepRun *run)
 }
 
 void
-sweep_guard_disarm_lease(SweepRun *run)
+sweep_timers_disarm_lease(SweepRun *run)
 {
 	if (timed_run == NULL)
 		return;
@@ -51,7 +52,7 @@ sweep_guard_disarm_lease(SweepRun *run)
 }
 
 void
-sweep_guard_arm_statement(SweepRun *run)
+sweep_timers_arm_statement(SweepRun *run)
 {
 	run->statement_timed_out = false;
 	if (StatementTimeout <= 0)
@@ -61,7 +62,7 @@ sweep_guard_arm_statement(SweepRun *run)
 }
 
 void
-sweep_guard_disarm_statement(SweepRun *run)
+sweep_timers_disarm_statement(SweepRun *run)
 {
 	if (run->statement_deadline_us == 0)
 		return;
@@ -71,7 +72,7 @@ sweep_guard_disarm_statement(SweepRun *run)
 }
 
 bool
-sweep_guard_statement_timed_out(const SweepRun *run)
+sweep_timers_statement_fired(const SweepRun *run)
 {
 	if (MyBackendType == B_BG_WORKER)
 		return run->statement_timed_out;

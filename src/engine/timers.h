@@ -1,27 +1,27 @@
 /*
- * guard.h
+ * timers.h
  *		The timers of a run: the hard limit of its lease, and the statement timeout of its role.
  */
-#ifndef SWEEP_GUARD_H
-#define SWEEP_GUARD_H
+#ifndef SWEEP_TIMERS_H
+#define SWEEP_TIMERS_H
 
-#include "engine/run.h"
+#include "engine/run_state.h"
 
 /*
  * From now on the run is interrupted when its lease_ttl has passed: its slot then carries
  * SWEEP_STOP_REQUEST_LEASE. The scheduler watches the same deadline from outside.
  */
-extern void sweep_guard_arm_lease(SweepRun *run);
-extern void sweep_guard_disarm_lease(SweepRun *run);
+extern void sweep_timers_arm_lease(SweepRun *run);
+extern void sweep_timers_disarm_lease(SweepRun *run);
 
 /*
  * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that
  * of the CALL is already running.
  */
-extern void sweep_guard_arm_statement(SweepRun *run);
-extern void sweep_guard_disarm_statement(SweepRun *run);
+extern void sweep_timers_arm_statement(SweepRun *run);
+extern void sweep_timers_disarm_statement(SweepRun *run);
 
 /* Whether the time had passed when it was disarmed, so that it may be what ended the call. */
-extern bool sweep_guard_statement_timed_out(const SweepRun *run);
+extern bool sweep_timers_statement_fired(const SweepRun *run);
 
-#endif							/* SWEEP_GUARD_H */
+#endif							/* SWEEP_TIMERS_H */

@@ -1,0 +1,125 @@
+/*
+ * fence.c
+ *		A bucket that a run holds.
+ *
+ * Called by batch.c in each transaction of a share, and by txn.c at its end. A share may be stopped for
+ * longer than the recovery time of its bucket, which then belongs to another one. Three things keep it from
+ * doing anything more: it refuses to commit once its claim is as old as the recovery time, by the monotonic
+ * clock; with the store in the table, a batch locks the row of its bucket, which it can only while the claim
+ * stands; with another store the claim is looked at before each batch (bucket_run.c). The bucket is given
+ * back only while the claim stands.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+
+#include "base/clock.h"
+#include "base/shared.h"
+#include "base/worker.h"
+#include "bucket/fence.h"
+
+static bool lock_bucket(const SweepFence *fence);
+static void check_age(void *arg);
+static void undo(void *arg);
+static void release_bucket(const SweepFence *fence);
+
+void
+sweep_fence_open(SweepFence *fence, SweepTxnHook **hooks)
+{
+	fence->hook = (SweepTxnHook) {.before_commit = check_age, .after_abort = undo, .arg = fence, .next = *hooks};
+	*hooks = &fence->hook;
+}
+
+void
+sweep_fence_hold(SweepFence *fence)
+{
+	int64		age_us = sweep_monotonic_us() - fence->claim.claimed_us;
+
+	fence->guards = true;
+	fence->lost = age_us >= fence->request.recovery_us || (fence->store->check == NULL && !lock_bucket(fence));
+	if (fence->lost)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("run %lld of job \"%s\" has lost bucket %d", (long long) fence->request.run_id, fence->request.job,
+						fence->claim.bucket),
+				 errdetail("It was claimed %.1f s ago; the recovery time is %.1f s.", age_us / 1e6, fence->request.recovery_us / 1e6),
+				 errhint("Lower batch_size or timeout, or raise bucket_recovery.")));
+}
+
+/* In the table the row stays ours until the commit: recovery passes over it. */
+static bool
+lock_bucket(const SweepFence *fence)
+{
+	Datum		values[] = {
+		CStringGetTextDatum(fence->request.job), Int32GetDatum(fence->claim.bucket), Int64GetDatum(fence->claim.token)
+	};
+
+	return sweep_sql_execute(SWEEP_SQL_LOCK_BUCKET, values, NULL) == 1;
+}
+
+/* Between the end of a step and the commit there is more, triggers that were deferred and the row of the run. */
+static void
+check_age(void *arg)
+{
+	SweepFence *fence = arg;
+	bool		guards = fence->guards;
+
+	fence->guards = false;
+	if (guards && sweep_monotonic_us() - fence->claim.claimed_us >= fence->request.recovery_us)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("share of job \"%s\" has lost bucket %d while it committed", fence->request.job, fence->claim.bucket)));
+}
+
+/* What the transaction has noted does not stand. */
+static void
+undo(void *arg)
+{
+	SweepFence *fence = arg;
+
+	fence->guards = fence->given_back = fence->followed = false;
+	fence->follower = 0;
+}
+
+/*
+ * Where the bucket cannot be given back in this transaction, the share that follows is due only when it is
+ * free in any case; once it is given back that comes forward.
+ */
+void
+sweep_fence_end(SweepFence *fence, const char *stop_reason)
+{
+	if (!fence->held)
+		return;
+	fence->given_back = fence->store->check == NULL;
+	if (fence->given_back)
+		release_bucket(fence);
+	sweep_fence_follow(fence, stop_reason, fence->given_back ? 0 : fence->request.recovery_us);
+	fence->followed = true;
+}
+
+/* Release of the table store, but in this transaction. */
+static void
+release_bucket(const SweepFence *fence)
+{
+	Datum		values[] = {
+		CStringGetTextDatum(fence->request.job), Int32GetDatum(fence->request.buckets), Int64GetDatum(fence->claim.token),
+		Int32GetDatum(fence->claim.bucket)
+	};
+
+	(void) sweep_sql_execute(SWEEP_SQL_RELEASE_BUCKET, values, NULL);
+}
+
+void
+sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us)
+{
+	Datum		values[] = {
+		Int64GetDatum(fence->request.run_id), CStringGetTextDatum(stop_reason), Int32GetDatum(fence->claim.bucket),
+		Int32GetDatum(fence->buckets_now), Int64GetDatum(delay_us), BoolGetDatum(fence->divides)
+	};
+
+	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_SHARE, values, NULL);
+	fence->follower = sweep_sql_int64(1);
+	/* The scheduler looks when the worker of this run is free; a session may go on for long. */
+	if (sweep_sql_in_call())
+		sweep_worker_wake_at_commit();
+}

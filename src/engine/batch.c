@@ -1,0 +1,299 @@
+/*
+ * batch.c
+ *		One transaction of a run, and what its batches have in common.
+ *
+ * Called by run.c, items.c, plan_buckets.c and bucket_run.c. What a transaction changes in memory is kept in
+ * run->next and counts only once it is committed, so that one which fails leaves the run as it was.
+ *
+ * How a transaction is begun, tried again and ended is in txn.c; here is what is particular about those of a
+ * run: its settings, its timers, its lease.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/detail.h"
+#include "base/elsewhere.h"
+#include "engine/batch.h"
+#include "engine/report.h"
+#include "engine/run_row.h"
+#include "engine/timers.h"
+
+static SweepTxnEnd transact(SweepRun *run, int tries, SweepWork work, void *arg, ErrorData **error);
+static void begin(void *owner);
+static bool is_stopped(void *owner);
+static void stop_timer(void *arg);
+static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
+static void enter_job_code(SweepRun *run);
+static void leave_job_code(SweepRun *run);
+static void check_size(const SweepRun *run);
+static Jsonb *copy_jsonb(Jsonb *source);
+
+SweepTxnEnd
+sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
+{
+	return transact(run, 1, work, arg, error);
+}
+
+SweepTxnEnd
+sweep_batch_transact_again(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
+{
+	return transact(run, SWEEP_TXN_SERIALIZATION_TRIES, work, arg, error);
+}
+
+static SweepTxnEnd
+transact(SweepRun *run, int tries, SweepWork work, void *arg, ErrorData **error)
+{
+	SweepTxnHook timers = {.after_abort = stop_timer, .arg = run, .next = run->hooks};
+	const SweepTxnPolicy policy = {
+		.error_context = run->batch_context,
+		.owner = run,
+		.begin = begin,
+		.waits = true,
+		.is_stopped = is_stopped,
+		.tries = tries,
+		.hooks = &timers,
+	};
+	SweepTxnEnd end = sweep_txn_execute(&policy, work, arg, error);
+
+	if (end == TXN_ABSENT && !run->ended)
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+		run->ended = true;
+	}
+	return end;
+}
+
+/*
+ * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole batches at
+ * the end, each with its counters. A worker has the settings for good: that is cheaper than to set them, and
+ * to look at all settings at the end, in each transaction.
+ */
+static void
+begin(void *owner)
+{
+	SweepRun   *run = owner;
+
+	run->next = run->state;
+	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
+		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
+	if (sweep_sql_in_call())
+		sweep_run_set_environment();
+}
+
+/* The end of a run is recorded in any case. */
+static bool
+is_stopped(void *owner)
+{
+	SweepRun   *run = owner;
+
+	sweep_run_note_cancel(run);
+	return run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0;
+}
+
+static void
+stop_timer(void *arg)
+{
+	sweep_timers_disarm_statement(arg);
+}
+
+void
+sweep_batch_is_last(SweepRun *run)
+{
+	set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
+}
+
+static void
+set_synchronous_commit(SweepRun *run, const char *value, GucAction action)
+{
+	if (!run->flush_batch)
+		(void) set_config_option("synchronous_commit", value, PGC_USERSET, PGC_S_SESSION, action, true, 0, false);
+}
+
+SweepBatch
+sweep_batch_request(SweepRun *run)
+{
+	const SweepBuckets *buckets = run->buckets != NULL && run->buckets->fence.held ? run->buckets : NULL;
+
+	return (SweepBatch) {
+		.size = sweep_loop_next_size(&run->state.loop),
+		.cursor = run->state.cursor,
+		.args = run->args,
+		.as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp(),
+		.run_id = run->run_id,
+		.bucket = buckets ? buckets->fence.claim.bucket : 0,
+		.buckets = buckets ? buckets->count : 0,
+	};
+}
+
+void
+sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress)
+{
+	enter_job_code(run);
+	sweep_step_call(step, batch, error, progress, run->batch_context);
+	leave_job_code(run);
+	sweep_batch_hold_bucket(run);
+}
+
+int32
+sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch)
+{
+	int32		buckets;
+
+	enter_job_code(run);
+	buckets = sweep_step_count(count, batch);
+	leave_job_code(run);
+	return buckets;
+}
+
+int
+sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
+{
+	int			count;
+
+	enter_job_code(run);
+	count = sweep_step_pick(run->pick, batch, items, run->batch_context);
+	leave_job_code(run);
+	return count;
+}
+
+static void
+enter_job_code(SweepRun *run)
+{
+	if (!sweep_sql_in_call())
+		sweep_timers_arm_statement(run);
+}
+
+static void
+leave_job_code(SweepRun *run)
+{
+	sweep_timers_disarm_statement(run);
+	if (sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
+		return;
+	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
+	(void) sweep_lease_acquire_run(run->run_id);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("job \"%s\" has released its own lease", run->job),
+			 errhint("A step must not call pg_advisory_unlock_all().")));
+}
+
+void
+sweep_batch_hold_bucket(SweepRun *run)
+{
+	if (run->buckets != NULL)
+		sweep_fence_hold(&run->buckets->fence);
+}
+
+void
+sweep_batch_add(SweepRun *run, const SweepProgress *progress)
+{
+	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
+
+	run->next.cursor = progress->cursor;
+	run->next.detail = sweep_detail_merge(run->state.detail, progress->detail);
+	MemoryContextSwitchTo(old);
+	check_size(run);
+	sweep_loop_add_rows(&run->next.loop, progress->rows);
+	sweep_report_phase(run, PHASE_COMMIT);
+}
+
+/* They are kept in the row of the run, which others read: the history, the views, the next run. */
+static void
+check_size(const SweepRun *run)
+{
+	bool		cursor = run->next.cursor != NULL && VARSIZE(run->next.cursor) > SWEEP_PROGRESS_SIZE;
+
+	if (!cursor && (run->next.detail == NULL || VARSIZE(run->next.detail) <= SWEEP_PROGRESS_SIZE))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("%s of job \"%s\" is too large: %zu bytes", cursor ? "cursor" : "detail", run->job,
+					(Size) VARSIZE(cursor ? run->next.cursor : run->next.detail)),
+			 errdetail("It may have %d bytes.", SWEEP_PROGRESS_SIZE),
+			 errhint("Keep the data in a table and return a key.")));
+}
+
+void
+sweep_batch_end(SweepRun *run, bool drained)
+{
+	run->reason = sweep_loop_end_batch(&run->next.loop, drained, sweep_monotonic_us());
+	if (run->reason == SWEEP_STOP_NONE && (pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0)
+		run->reason = SWEEP_STOP_CANCELLED;
+	if (run->reason == SWEEP_STOP_NONE)
+		return;
+	run->status = run->reason == SWEEP_STOP_CANCELLED ? "cancelled" : "succeeded";
+	sweep_batch_is_last(run);
+}
+
+void
+sweep_batch_save(SweepRun *run)
+{
+	sweep_run_row_save(run);
+	if (run->buckets != NULL && run->reason != SWEEP_STOP_NONE)
+		sweep_fence_end(&run->buckets->fence, sweep_loop_stop_name(run->reason));
+	/* A crash of this server would undo its part alone. */
+	if (sweep_elsewhere_prepare_commit() && run->flush_may_wait)
+		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
+}
+
+void
+sweep_batch_accept(SweepRun *run)
+{
+	SweepRunState old = run->state;
+	MemoryContext caller_context = MemoryContextSwitchTo(run->context);
+
+	run->state = run->next;
+	run->state.cursor = copy_jsonb(run->next.cursor);
+	if (run->next.detail != old.detail)
+		run->state.detail = copy_jsonb(run->next.detail);
+	MemoryContextSwitchTo(caller_context);
+	if (old.cursor != NULL)
+		pfree(old.cursor);
+	if (old.detail != NULL && old.detail != run->state.detail)
+		pfree(old.detail);
+	run->ended = run->reason != SWEEP_STOP_NONE;
+	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
+	sweep_report_batch(run);
+}
+
+void
+sweep_batch_fail(SweepRun *run, ErrorData *error)
+{
+	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
+	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
+	bool		timed_out = sweep_timers_statement_fired(run);
+
+	/* One that fired as its call ended takes effect a moment later, when it is no longer timed. */
+	if (error != NULL && StatementTimeout > 0 && !sweep_sql_in_call() && (request & SWEEP_STOP_REQUEST_CANCEL) == 0)
+		timed_out = true;
+
+	QueryCancelPending = false;
+	run->status = "failed";
+	run->reason = SWEEP_STOP_ERROR;
+	if (cancelled && (request & SWEEP_STOP_REQUEST_LEASE) != 0)
+	{
+		run->reason = SWEEP_STOP_LEASE_EXPIRED;
+		run->error = sweep_report_lease_error(run);
+	}
+	else if (cancelled && !timed_out)
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+	}
+	else
+		run->error = error;
+}
+
+static Jsonb *
+copy_jsonb(Jsonb *source)
+{
+	return source == NULL ? NULL : DatumGetJsonbPCopy(JsonbPGetDatum(source));
+}

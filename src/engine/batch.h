@@ -1,0 +1,55 @@
+/*
+ * batch.h
+ *		One transaction of a run, and what its batches have in common.
+ */
+#ifndef SWEEP_BATCH_H
+#define SWEEP_BATCH_H
+
+#include "engine/run_state.h"
+
+/*
+ * Does the work in a transaction, with run->next as the state that it may change. With TXN_FAILED *error is
+ * in the context of the batch, which outlives the end of the run. With TXN_ABSENT the run has ended. A run
+ * that is to stop anyhow does not wait for whoever has the extension locked: TXN_STOPPED.
+ */
+extern SweepTxnEnd sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
+
+/* The same for work that may be done again when the role of the job has its transactions serialized. */
+extern SweepTxnEnd sweep_batch_transact_again(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
+
+/* What the functions of the job are given for a batch, with the clock read now. */
+extern SweepBatch sweep_batch_request(SweepRun *run);
+
+/*
+ * Calls the step, or the rescue function with the error of an item, guarded by the timers of the run, and
+ * checks that the lease, and the bucket of a share, are still held after it.
+ */
+extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress);
+
+/* The same for the function that counts buckets, and for the pick function; neither needs a bucket. */
+extern int32 sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
+extern int	sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
+
+/* From here on the transaction is not committed unless the bucket of a share is still held. */
+extern void sweep_batch_hold_bucket(SweepRun *run);
+
+/* Takes over what a call came to. Raises when it has left a cursor or detail of more than this. */
+#define SWEEP_PROGRESS_SIZE (1024 * 1024)
+extern void sweep_batch_add(SweepRun *run, const SweepProgress *progress);
+
+/* A batch is complete: decides whether the run goes on, and if not, how it ended. */
+extern void sweep_batch_end(SweepRun *run, bool drained);
+
+/* This transaction is the last one of the run: its commit waits for the disk, and all before with it. */
+extern void sweep_batch_is_last(SweepRun *run);
+
+/* Last thing in the transaction: the row of the run, and the bucket of a share that has ended. */
+extern void sweep_batch_save(SweepRun *run);
+
+/* The transaction is committed: what it came to is now the state of the run. */
+extern void sweep_batch_accept(SweepRun *run);
+
+/* The transaction was rolled back, or not begun: why the run ends. */
+extern void sweep_batch_fail(SweepRun *run, ErrorData *error);
+
+#endif							/* SWEEP_BATCH_H */

@@ -1,0 +1,26 @@
+/*
+ * bucket_run.h
+ *		Runs of divided jobs: each works on one bucket.
+ */
+#ifndef SWEEP_BUCKET_RUN_H
+#define SWEEP_BUCKET_RUN_H
+
+#include "engine/run_state.h"
+
+/*
+ * Before the run begins: queues the shares of divided children; of a divided job, maintains the buckets
+ * and queues further shares, unless the run is one of those, and claims a bucket. Nothing to do for other
+ * jobs. False when the run does not begin: with an error, or with the reason of the run set.
+ */
+extern bool sweep_bucket_run_open(SweepRun *run, ErrorData **error);
+
+/* Before a batch, without a transaction: false when the claim no longer stands, or the run is to stop. */
+extern bool sweep_bucket_run_check(SweepRun *run, ErrorData **error);
+
+/* First thing in a batch: false when the number of buckets has changed; the run has then ended. */
+extern bool sweep_bucket_run_begin_batch(SweepRun *run);
+
+/* After the end of the run: what is still to be done of it. */
+extern void sweep_bucket_run_close(SweepRun *run);
+
+#endif							/* SWEEP_BUCKET_RUN_H */

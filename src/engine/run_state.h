@@ -1,0 +1,132 @@
+/*
+ * run_state.h
+ *		One run of one job, as all files of the engine see it.
+ */
+#ifndef SWEEP_RUN_STATE_H
+#define SWEEP_RUN_STATE_H
+
+#include "base/lease.h"
+#include "base/shared.h"
+#include "base/sql.h"
+#include "bucket/fence.h"
+#include "engine/step.h"
+#include "pure/loop.h"
+#include "storage/itemptr.h"
+
+/* What a batch changes in memory; it becomes the state of the run once the batch is committed. */
+typedef struct SweepRunState
+{
+	SweepLoop	loop;
+	Jsonb	   *cursor;
+	Jsonb	   *detail;
+	ItemPointerData tid;		/* where the row of the run is */
+	int64		rescued;
+	int64		quarantined;
+} SweepRunState;
+
+/* The buckets of a divided job, as a run of it or of its parent sees them; see plan_buckets.c. */
+typedef struct SweepBuckets
+{
+	char	   *store_name;
+	char	   *function_name;	/* says how many there are just now; NULL = all of the job */
+	Jsonb	   *args;			/* for that function */
+	char	   *delay;			/* children: interval after which their shares are due */
+	SweepStep  *function;
+	int32		count;			/* how many there were when the run began */
+	SweepFence	fence;			/* store and request; of the run's own job, its bucket as well */
+} SweepBuckets;
+
+typedef struct SweepRun
+{
+	/* Definition, as it was when the run was started; see definition.c */
+	int64		run_id;
+	char	   *job;
+	char	   *step_name;
+	char	   *batch_sql;
+	Jsonb	   *args;			/* of the job, with those of the run merged over them */
+	Jsonb	   *run_args;		/* on the way from the scheduler: not merged yet */
+	bool		unread;			/* in the scheduler: too large for it, the run reads its definition itself */
+	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
+	Oid			run_as;
+	SweepLimits limits;
+	char	   *lease_key;
+	int64		lease_ttl_us;	/* 0 = no hard limit */
+	bool		waits_for_lease;	/* it was started, not due: put back while somebody else has the lease */
+	int32		lock_retries;
+	int64		lock_retry_delay_ms;
+	bool		flush_batch;	/* each commit waits for the disk */
+	bool		flush_may_wait; /* those that other servers take part in do */
+	bool		keep_cursor;
+	char	   *pick_name;		/* item jobs; NULL = the step finds its rows itself */
+	char	   *rescue_name;
+	bool		item_per_transaction;
+	int32		row_retries;
+	bool		has_children;
+	int32		bucket_count;	/* divided jobs; 0 = not divided */
+	char	   *bucket_store;
+	int64		bucket_recovery_us;
+	char	   *bucket_key;
+	char	   *buckets_function;	/* NULL = there are always so many */
+	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
+	SweepExtension extension;	/* where the scheduler has found it */
+	int32		wanted_bucket;	/* what the share before it has left unfinished; -1 = any */
+
+	/* State */
+	SweepRunState state;
+	SweepRunState next;
+	bool		begun;
+	bool		put_back;		/* somebody else has its lease: it waits on, without this process */
+	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
+	int64		batch_started_us;
+	int64		last_batch_us;
+	bool		no_progress;	/* pick has returned an item twice */
+	bool		has_quarantine; /* items of the job are in sweep.quarantine */
+
+	/* Outcome */
+	const char *status;
+	SweepStopReason reason;
+	ErrorData  *error;
+	char	   *lease_holder;	/* pid of who held the lease, when the run was skipped */
+
+	/* Support */
+	SweepStep  *step;
+	SweepStep  *pick;
+	SweepStep  *rescue;
+	struct SweepSeenItems *seen;	/* item jobs: what this run has picked */
+	SweepBuckets *buckets;		/* of a divided job, once it is opened */
+	SweepTxnHook *hooks;		/* of its transactions */
+	SweepSlot  *slot;
+	char	   *synchronous_commit; /* of the session */
+	int64		statement_deadline_us;	/* 0 = not armed */
+	bool		statement_timed_out;
+	MemoryContext context;
+	MemoryContext batch_context;
+} SweepRun;
+
+extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
+
+/* Raises unless current, session and authenticated user are the job's role: nobody runs another's code with his own rights. */
+extern void sweep_run_check_role(const SweepRun *run);
+
+/* Raises unless the args of a run are an object, and not too large. */
+extern void sweep_run_check_args(Jsonb *args, const char *job);
+
+/* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
+extern void sweep_run_read_clock(SweepRun *run);
+
+/* How the run holds its lease: alone, or together with the other shares of its job. */
+extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
+
+/* The settings a step runs with, for this transaction; a worker has them for good. */
+extern void sweep_run_set_environment(void);
+
+/* Somebody wants the run to stop. Outside of batches nothing but this looks at it. */
+extern bool sweep_run_is_stopped(const SweepRun *run);
+
+/* A request to cancel that is pending becomes one to stop the run. */
+extern void sweep_run_note_cancel(SweepRun *run);
+
+/* Waits without a transaction, until the run is to stop. */
+extern void sweep_run_pause(SweepRun *run, long timeout_ms);
+
+#endif							/* SWEEP_RUN_STATE_H */
