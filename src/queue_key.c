@@ -3,8 +3,8 @@
  *		Inserts messages with keys: at most one with a key waits, which the unique index
  *		queue_message_waiting_key decides.
  *
- * Called by whoever sends or fails (queue_send.c, queue_end.c). Two senders at once, or one that rolls back, can neither double
- * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
+ * Called by whoever sends or fails (queue_send.c, queue_end.c). Two senders at once, or one that rolls
+ * back, can neither double nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
  * only the end of that transaction tells, so the sender waits for it.
  *
  * Messages are inserted in the order of their keys, so that of two senders with the same keys one waits
