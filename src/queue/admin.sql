@@ -359,7 +359,7 @@ AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
 
 -- They come back with their ids, due at once, a microsecond apart so that their
--- order stays. One whose key is waiting stays where it is.
+-- order stays. One whose key another message has stays where it is.
 CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

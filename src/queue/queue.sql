@@ -39,7 +39,7 @@ COMMENT ON COLUMN sweep.queue.max_attempts IS 'deliveries after which a message 
 COMMENT ON COLUMN sweep.queue.backoff IS 'pause before a failed message comes again: sidekiq (grows with the fourth power of the attempts), none, or an interval';
 COMMENT ON COLUMN sweep.queue.keep_done IS 'how long acknowledged messages stay in sweep.queue_done; 0: they do not';
 COMMENT ON COLUMN sweep.queue.notify IS 'whether LISTEN hears of new messages';
-COMMENT ON COLUMN sweep.queue.key_policy IS 'no second message with a key is queued: while_queued (while one waits to be claimed the first time), while_queued_or_running (until it is acknowledged), once_more_if_running (like while_queued, but the second one is not delivered before the first has ended)';
+COMMENT ON COLUMN sweep.queue.key_policy IS 'no second message with a key is queued: while_queued (while one waits to be claimed, also again), while_queued_or_running (until it is acknowledged), once_more_if_running (like while_queued, but the second one is not delivered before the first has ended)';
 COMMENT ON COLUMN sweep.queue.senders IS 'names of the roles that were granted to send';
 COMMENT ON COLUMN sweep.queue.consumers IS 'names of the roles that were granted to consume';
 
@@ -76,7 +76,7 @@ COMMENT ON COLUMN sweep.queue_message.due_at IS 'not delivered before; NULL unle
 COMMENT ON COLUMN sweep.queue_message.queue_id IS 'the queue it is in';
 COMMENT ON COLUMN sweep.queue_message.lane IS 'its priority; with a due time: its priority + 100';
 COMMENT ON COLUMN sweep.queue_message.attempts IS 'how often it was delivered when it last failed';
-COMMENT ON COLUMN sweep.queue_message.claimed IS 'its key was given free, by the first claim';
+COMMENT ON COLUMN sweep.queue_message.claimed IS 'its key is free: it was claimed, and has not taken it back';
 COMMENT ON COLUMN sweep.queue_message.key IS 'no second message with this key is queued, for as long as the queue''s key_policy says';
 COMMENT ON COLUMN sweep.queue_message.headers IS 'what the sender says beside the payload, such as traceparent';
 COMMENT ON COLUMN sweep.queue_message.error IS 'why it failed the last time: an object with a message, and of a handler in the database its sqlstate, detail, hint and context';
@@ -86,7 +86,7 @@ COMMENT ON COLUMN sweep.queue_message.payload IS 'what the sender says';
 -- that rolls back, can neither double nor lose a message.
 CREATE UNIQUE INDEX queue_message_waiting_key ON sweep.queue_message (queue_id, key)
 	WHERE key IS NOT NULL AND NOT claimed;
-COMMENT ON INDEX sweep.queue_message_waiting_key IS 'at most one message per key whose key was not given free';
+COMMENT ON INDEX sweep.queue_message_waiting_key IS 'at most one message per key whose key is not free';
 
 CREATE INDEX queue_message_due ON sweep.queue_message (queue_id, due_at)
 	WHERE due_at IS NOT NULL;

@@ -108,7 +108,10 @@ for my $name ('no restart', 'restart', 'crash')
 	{
 		$interruption{$name}->();
 		is(claim_all($node), 'nothing', "$name: what is failing in a prepared transaction is not delivered");
+		($status, $output, $message) = $node->psql('postgres', q{SET lock_timeout = '100 ms'; SELECT sweep.send('q', '11', 'key')});
+		like($message, qr/lock timeout/, "$name: whether it has its key nobody knows");
 		run(q{COMMIT PREPARED 'fail'});
+		is(run(q{SELECT sweep.send('q', '11', 'key')}), '', "$name: now it has");
 		soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '10', "$name: what failed in a prepared transaction comes again");
 	}
 	else
