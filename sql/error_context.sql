@@ -55,6 +55,7 @@ CREATE DOMAIN error_context.talking AS int CHECK (error_context.talk());
 CREATE TYPE error_context.talking_pair AS (a error_context.talking);
 CREATE DOMAIN error_context.warning AS int CHECK (error_context.fail_as_warning());
 CREATE TYPE error_context.warning_pair AS (a error_context.warning);
+SELECT last_value AS before FROM sweep.run_live_run_id_seq \gset
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 2200000, false);
 SET client_min_messages = notice;
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT ''(1)''::error_context.talking_pair LIMIT 0');
@@ -115,6 +116,10 @@ CALL sweep.run('error_context_shares', '{"fail_count": true}');
 SELECT r.job, r.args, r.error FROM sweep.run r WHERE r.job LIKE 'error_context%' AND r.error IS NOT NULL ORDER BY r.run_id;
 SET client_min_messages = warning;
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'error_context%';
+-- (other tests look for the last runs, by their numbers)
+DELETE FROM sweep.run_live WHERE job LIKE 'error_context%';
+DELETE FROM sweep.run_history WHERE job LIKE 'error_context%';
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), :before) IS NOT NULL AS reset;
 
 -- whoever calls from a function of his own is told where in it
 CREATE FUNCTION error_context.sends() RETURNS void LANGUAGE plpgsql AS $$
