@@ -120,7 +120,7 @@ $node->safe_psql('hostile', q{
 	SELECT sweep.create_job('tick', step => 't.identify', schedule => '* * * * * *', timezone => 'UTC');
 	SELECT sweep.create_queue('loud');
 	CREATE SCHEMA evil;
-	GRANT SELECT ON t.who TO PUBLIC;
+	GRANT SELECT ON t.who, t.scheduled TO PUBLIC;
 });
 soon($node, q{SELECT count(*) > 0 FROM t.who}, 't', 'a schedule', 'hostile');
 psql(q{
