@@ -73,7 +73,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check $(CHECK_PARTS) check-fuzz check-versions check-bare check-citus soak lint unit \
+HARNESS = help check $(CHECK_PARTS) check-fuzz check-versions check-versions-tap check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -94,7 +94,8 @@ help:
 	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
 	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
 	@echo 'make soak             faults thrown at a busy server for SOAK_SECONDS (120), looking for what is lost, doubled, stuck'
-	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
+	@echo 'make check-versions   build, unit, pg_regress and isolation on PostgreSQL 17, 18 and 19 (root, slow)'
+	@echo 'make check-versions-tap  the TAP tests there (slower); VERSIONS=19 restricts either'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
@@ -116,6 +117,8 @@ check-fuzz:
 
 check-versions check-bare check-citus:
 	@test/bin/$@
+check-versions-tap:
+	@PARTS=tap test/bin/check-versions
 
 soak: server-root
 	@test/bin/reachable test/bin/soak

@@ -115,8 +115,8 @@ sweep_check_execute(Oid function, const char *name)
 #endif
 
 /*
- * 19: takes flags; 16: whether only indexes that summarize need an entry. Entries in the indexes that are listed may be
- * duplicates if the flag for it is set. EIIT_IS_UPDATE is no more than a hint, and for who has a range table.
+ * 19: takes flags; 16: whether only indexes that summarize need an entry. With EIIT_NO_DUPE_ERROR entries in the indexes
+ * that are listed may be duplicates. EIIT_IS_UPDATE is not for us: it is a hint that needs a range table.
  */
 #include "executor/executor.h"
 #if PG_VERSION_NUM < 190000
@@ -200,7 +200,7 @@ sweep_table_tuple_update(Relation relation, ItemPointer place, TupleTableSlot *s
 #endif
 }
 
-/* 19: takes a page of the visibility map, which it may pin, and whether to set it for a relation that is only read. */
+/* 19: takes a pin on the visibility map, and whether the query only reads the relation, for which it sets that map. */
 #include "access/heapam.h"
 #include "storage/bufmgr.h"
 static inline void

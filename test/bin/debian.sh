@@ -5,13 +5,16 @@
 # Needs root and debootstrap, which it installs. The mirror, and how to reach it,
 # are what this machine's apt is configured with; elsewhere set MIRROR.
 #
-#	debian_create NAME RELEASE     $debian_root/NAME, with lists of packages; fails with a word why
+#	debian_suite_with PACKAGE      the oldest suite that has it; fails with a word why
+#	debian_create NAME SUITE [SOURCE]  $debian_root/NAME, with lists of packages; fails with a word why.
+#	                               experimental is a sid that takes only this source package from there
 #	debian_mount NAME              /proc in it, again after a restart of the machine
 #	debian_inside NAME COMMAND     in it, with an empty environment
 #	debian_copy_sources NAME       this checkout into /build, what was built there before removed
 #	debian_unmount_all
 
 : "${debian_root:?the directory of the releases}"
+debian_suites='bookworm trixie forky sid experimental'
 
 debian_unmount_all()
 {
@@ -58,8 +61,47 @@ debian_inside()
 		DEBIAN_FRONTEND=noninteractive sh -euc "$2" </dev/null
 }
 
+# Asked of lists of its own: those of this machine stay as they are.
+debian_suite_with()
+{
+	test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
+	mkdir -p "$debian_root/lists/partial"
+	for suite in $debian_suites
+	do
+		echo "deb $(debian_mirror) $suite main"
+	done >"$debian_root/sources.list"
+	wanted=$1
+	set -- -o Dir::Etc::SourceList="$debian_root/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+		-o Dir::State::Lists="$debian_root/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+		-o Acquire::Languages=none
+	# a suite that cannot be had does not keep from the others
+	apt-get update -q "$@" >"$debian_root/lists.log" 2>&1 </dev/null || tail -n 3 "$debian_root/lists.log" >&2
+	apt-cache "$@" madison "$wanted" >"$debian_root/found" || true
+	for suite in $debian_suites
+	do
+		if grep -q " $suite/main " "$debian_root/found"
+		then
+			echo "$suite"
+			return
+		fi
+	done
+	sweep_say "no suite of $(debian_mirror) has $wanted"
+	return 1
+}
+
+# A suite that is not complete: what is wanted from it and comes of the same source has precedence.
+debian_add_experimental()
+{
+	sed 's/ sid / experimental /' "$debian_root/$1/etc/apt/sources.list" \
+		>"$debian_root/$1/etc/apt/sources.list.d/experimental.list"
+	printf 'Package: src:%s\nPin: release a=experimental\nPin-Priority: 990\n' "$2" \
+		>"$debian_root/$1/etc/apt/preferences.d/experimental"
+}
+
 debian_create()
 {
+	base=$2
+	test "$2" != experimental || base=sid
 	command -v debootstrap >/dev/null ||
 		{ apt-get update -q && apt-get install -y -q debootstrap; } </dev/null >&2 || return 1
 	sweep_say "installing Debian $2 in $debian_root/$1"
@@ -68,11 +110,12 @@ debian_create()
 		test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
 		rm -rf --one-file-system "${debian_root:?}/$1"
 		# shellcheck disable=SC2086 # several options
-		debootstrap --variant=minbase ${DEBOOTSTRAP_OPTIONS-} "$2" "$debian_root/$1" "$(debian_mirror)" \
+		debootstrap --variant=minbase ${DEBOOTSTRAP_OPTIONS-} "$base" "$debian_root/$1" "$(debian_mirror)" \
 			/usr/share/debootstrap/scripts/sid >"$debian_root/$1.log" 2>&1 ||
-			{ tail "$debian_root/$1.log" >&2; sweep_say "debootstrap $2 failed"; return 1; }
+			{ tail "$debian_root/$1.log" >&2; sweep_say "debootstrap $base failed"; return 1; }
 	fi
 	debian_copy_network_settings "$debian_root/$1"
+	test "$2" = "$base" || debian_add_experimental "$1" "$3"
 	debian_inside "$1" 'apt-get update -q' >>"$debian_root/$1.log" 2>&1 ||
 		{ tail "$debian_root/$1.log" >&2; sweep_say "apt-get update in $1 failed"; return 1; }
 	debian_mount "$1"

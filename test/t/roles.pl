@@ -120,7 +120,7 @@ $node->safe_psql('hostile', q{
 	SELECT sweep.create_job('tick', step => 't.identify', schedule => '* * * * * *', timezone => 'UTC');
 	SELECT sweep.create_queue('loud');
 	CREATE SCHEMA evil;
-	GRANT SELECT ON t.who TO PUBLIC;
+	GRANT SELECT ON t.who, t.scheduled TO PUBLIC;
 });
 soon($node, q{SELECT count(*) > 0 FROM t.who}, 't', 'a schedule', 'hostile');
 psql(q{
@@ -162,6 +162,10 @@ psql("SELECT pg_terminate_backend($_)") for values %old;
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid IN ($old{scheduler}, $old{notifier})");
 isnt(pid_of($node, 'scheduler', 'hostile'), $old{scheduler}, 'a scheduler that begins under these settings');
 isnt(pid_of($node, 'notifier', 'hostile'), $old{notifier}, 'and a notifier');
+hostile('TRUNCATE t.scheduled');
+soon($node, q{SELECT count(*) > 2 FROM t.scheduled WHERE kind ~ 'scheduler'}, 't', 'whose transactions last longer than the database allows', 'hostile');
+# A run keeps to that limit, and nothing is done in a millisecond.
+psql('ALTER DATABASE hostile RESET transaction_timeout') if $version >= 170000;
 soon($node, 'SELECT count(*) > 2 FROM t.who', 't', 'jobs run', 'hostile');
 is(hostile('SELECT DISTINCT session_role, role, path FROM t.scheduled WHERE kind ~ $$scheduler$$'), 'postgres|none|pg_catalog, pg_temp', 'the scheduler is who it is');
 is(hostile('SELECT DISTINCT session_role, current_role_name FROM t.who'), 'postgres|postgres', 'and so is the job');
