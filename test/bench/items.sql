@@ -5,7 +5,7 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-SELECT sweep.gitlab_create_stuck_builds_job('bench', 'benchmark',
+SELECT sweep_gitlab.create_stuck_builds_job('bench', 'benchmark',
 	'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}',
 	'{"schema": "public", "table": "p_ci_builds"}', true, NULL, NULL) \g /dev/null
 

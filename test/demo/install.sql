@@ -8,7 +8,7 @@
 \pset footer off
 BEGIN;
 CREATE EXTENSION pg_sweep;
-SELECT count(*) FROM sweep.install_gitlab() \g /dev/null
+SELECT count(*) FROM sweep_gitlab.install() \g /dev/null
 SELECT v.name AS job, v.schedule, to_char(v.next_run AT TIME ZONE 'UTC', 'HH24:MI "UTC"') AS "next run", j.batch_size AS batch,
 	concat_ws(', ', j.max_batches || ' batches', j.max_rows || ' rows',
 		to_char(extract(epoch FROM j.timeout) / 60, 'FM999 "min"')) AS "a run ends after"

@@ -77,7 +77,7 @@ sub create_victim
 		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
 		SELECT sweep.create_job('heir', 'victim.step', args => '{"fail": 1}');
 		SELECT sweep.create_job('environments_auto_stop', 'victim.step', max_batches => 1);
-		SELECT sweep.gitlab_keep_environment(4242424242, now());
+		SELECT sweep_gitlab.keep_environment(4242424242, now());
 		SELECT sweep.create_queue('vict_queue', keep_done => '1 day', backoff => '10 hours'), sweep.create_queue('vict_dead', max_attempts => 1),
 			sweep.create_queue('vict_work', backoff => '10 hours'), sweep.create_queue('inbox');
 		SELECT sweep.send('vict_queue', '"secret of the victim: payload"', 'secret of the victim: key', headers => '{"x": "secret of the victim: header"}')
@@ -268,7 +268,7 @@ sub privileges
 		UNION ALL SELECT 'extension', e::text FROM (SELECT extname, extowner FROM pg_extension) AS e
 		UNION ALL SELECT 'type', t::text FROM (SELECT oid, typname, typowner FROM pg_type
 			WHERE typnamespace IN ('sweep'::regnamespace, 'pg_catalog'::regnamespace)) AS t
-		UNION ALL SELECT 'flag', f::text FROM sweep.feature_flag AS f};
+		UNION ALL SELECT 'flag', f::text FROM sweep_gitlab.feature_flag AS f};
 }
 
 sub remember_privileges

@@ -18,7 +18,7 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}', timezone => 'Europe/Berlin');
 	SELECT sweep.create_job('resting', batch_sql => 'SELECT LIMIT $1', schedule => '@daily');
 	SELECT sweep.pause('resting');
-	SELECT sweep.enable_feature('bulk_delete_job_artifacts');
+	SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 	SELECT sweep.create_queue('consumed');
 	CREATE TABLE t.consumed (payload jsonb);
 	CREATE FUNCTION t.consume(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.consumed VALUES (m.payload)';
@@ -47,7 +47,7 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	$cluster->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'copy', '-f', $dump ], "$where: psql");
 	$cluster->safe_psql('postgres', 'GRANT sweep_user TO jobber');
 	is($cluster->safe_psql('copy', $definitions), $node->safe_psql('postgres', $definitions), "$where: definitions arrive");
-	is($cluster->safe_psql('copy', q{SELECT string_agg(enabled::text, ' ' ORDER BY name) FROM sweep.feature_flag}), 'true false', "$where: feature flags arrive");
+	is($cluster->safe_psql('copy', q{SELECT string_agg(enabled::text, ' ' ORDER BY name) FROM sweep_gitlab.feature_flag}), 'true false', "$where: feature flags arrive");
 	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.queue_message'), 200, "$where: all of them");
 	ok(pid_of($cluster, 'scheduler', 'copy'), "$where: there is a scheduler");

@@ -364,7 +364,7 @@ pass('watcher', int($calls * 0.1));
 is(changed_rows($node), '', 'nor by who may only watch');
 is(gained_privileges($node), '', 'no privilege was gained, nothing was left in schema sweep');
 
-my $flags = $node->safe_psql('postgres', q{SELECT string_agg(name || enabled, ',' ORDER BY name) FROM sweep.feature_flag});
+my $flags = $node->safe_psql('postgres', q{SELECT string_agg(name || enabled, ',' ORDER BY name) FROM sweep_gitlab.feature_flag});
 my $definitions = q{SELECT md5(string_agg(row(name, step, batch_sql, args, run_as, schedule)::text, ',' ORDER BY name)) FROM sweep.job WHERE run_as = 'victim'};
 my $defined = $node->safe_psql('postgres', $definitions);
 

@@ -173,7 +173,7 @@ sub finds
 }
 
 finds($_)
-  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep.gitlab_kept_environment',
+  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
   'SELECT * FROM sweep._consumer_processes()', q{SELECT * FROM sweep.dead('vict_dead')}, q{SELECT * FROM sweep.claim('vict_queue')};
 
 # ---------------------------------------------------------------- an item of a run whose job is another role's meanwhile
