@@ -52,7 +52,7 @@ demo_start()
 	expect_nothing check_rows.sql
 	phase_ends 'rows and indexes'
 
-	heading "CREATE EXTENSION pg_sweep; SELECT * FROM sweep_gitlab.install();"
+	heading "CREATE EXTENSION pg_sweep_gitlab CASCADE; SELECT * FROM sweep_gitlab.install();"
 	demo_psql -f $here/install.sql
 	echo ' (Schedules are paused until the end, so that this shows the same numbers at any minute.)'
 	phase_ends 'install'

@@ -9,7 +9,7 @@ use SurfaceTest;
 use SweepTest;
 use Test::More;
 
-my $node = new_cluster('privileges_rows', conf => [ 'pg_sweep.max_consumers = 2', 'autovacuum = off' ]);
+my $node = new_cluster('privileges_rows', gitlab => 1, conf => [ 'pg_sweep.max_consumers = 2', 'autovacuum = off' ]);
 my $gate = hold_gate($node, 77);
 
 create_roles($node);

@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $primary = new_cluster('primary', init => { allows_streaming => 1 }, conf => [ 'max_connections = 20', 'synchronous_commit = on' ]);
+my $primary = new_cluster('primary', gitlab => 1, init => { allows_streaming => 1 }, conf => [ 'max_connections = 20', 'synchronous_commit = on' ]);
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
