@@ -1,8 +1,8 @@
-# pg_sweep: one module, one install script, both from explicit lists.
+# pg_sweep and pg_sweep_gitlab: a module and an install script each; scripts from explicit lists.
 # "make help" says what there is to do. Everything about servers, tests and
 # packages is in test/bin; this file only names it.
 
-EXTENSION = pg_sweep
+EXTENSION = pg_sweep gitlab/pg_sweep_gitlab
 MODULE_big = pg_sweep
 SWEEP_VERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" pg_sweep.control)
 PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
@@ -10,7 +10,7 @@ PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
 # The rooms of the house, lower ones first: a file uses its own room and those before it
 # (test/bin/check-rooms). A file that is in a room is built.
 ROOMS = pure cron base queue bucket engine api process
-SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) gitlab/build.c src/pg_sweep.c
+SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) src/pg_sweep.c
 OBJS = $(SOURCES:.c=.o)
 
 # Everything that talks to Redis is a module of its own, loaded when a job needs
@@ -21,7 +21,12 @@ REDIS_SOURCES = $(sort $(wildcard src/redis/*.c))
 # the one file that is in both modules
 REDIS_OBJS = $(REDIS_SOURCES:.c=.o) src/pure/redis_url.o
 
-# The install script is these parts, in the order in which they depend on each
+# The jobs of GitLab are an extension of their own, in a folder of their own.
+GITLAB_MODULE = pg_sweep_gitlab
+GITLAB_SOURCES = $(sort $(wildcard gitlab/*.c))
+GITLAB_OBJS = $(GITLAB_SOURCES:.c=.o)
+
+# The install scripts are these parts, in the order in which they depend on each
 # other.
 INSTALL_PARTS = \
 	src/base/types.sql \
@@ -41,6 +46,9 @@ INSTALL_PARTS = \
 	src/process/consumer.sql \
 	src/queue/once.sql \
 	src/api/monitor.sql \
+	src/api/privileges.sql
+GITLAB_PARTS = \
+	gitlab/schema.sql \
 	gitlab/feature.sql \
 	gitlab/check_args.sql \
 	gitlab/environments_auto_stop.sql \
@@ -50,9 +58,10 @@ INSTALL_PARTS = \
 	gitlab/artifact_lists.sql \
 	gitlab/ci_bulk_delete_job_artifacts.sql \
 	gitlab/install.sql \
-	src/api/privileges.sql
+	gitlab/privileges.sql
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
-DATA_built = $(INSTALL_SCRIPT_FILE)
+GITLAB_SCRIPT_FILE = pg_sweep_gitlab--$(SWEEP_VERSION).sql
+DATA_built = $(INSTALL_SCRIPT_FILE) $(GITLAB_SCRIPT_FILE)
 
 PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
@@ -68,7 +77,8 @@ REGRESS_OPTS = --load-extension=pg_sweep
 ISOLATION = $(shell test/bin/list-tests isolation)
 ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
 
-EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so .build-flags pg_sweep--*.sql.new
+EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so \
+	$(GITLAB_SOURCES:.c=.d) $(GITLAB_OBJS) $(GITLAB_MODULE).so .build-flags pg_sweep*--*.sql.new
 
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
@@ -84,7 +94,7 @@ ifneq (,$(filter $(HARNESS),$(MAKECMDGOALS)))
 .NOTPARALLEL:
 
 help:
-	@echo 'make                  build $(EXTENSION).so and $(INSTALL_SCRIPT_FILE)'
+	@echo 'make                  build pg_sweep, pg_sweep_gitlab and, unless WITH_REDIS=no, pg_sweep_redis'
 	@echo 'make install          install them where $$PG_CONFIG says'
 	@echo 'make demo             a private server, GitLab jobs on tables of a million rows'
 	@echo 'make demo REDIS=1     the same with buckets in a private Redis'
@@ -171,8 +181,19 @@ BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(REDIS_TLS) $(shell $(PG_CONFIG) --ve
 .PHONY: force
 .build-flags: force
 	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' >$@
-$(OBJS) $(REDIS_OBJS): .build-flags
--include $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d)
+$(OBJS) $(GITLAB_OBJS) $(REDIS_OBJS): .build-flags
+-include $(SOURCES:.c=.d) $(GITLAB_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d)
+
+$(GITLAB_MODULE)$(DLSUFFIX): $(GITLAB_OBJS)
+	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL)
+all: $(GITLAB_MODULE)$(DLSUFFIX)
+install: install-gitlab
+install-gitlab: $(GITLAB_MODULE)$(DLSUFFIX) installdirs
+	$(INSTALL_SHLIB) $< '$(DESTDIR)$(pkglibdir)/'
+uninstall: uninstall-gitlab
+uninstall-gitlab:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(GITLAB_MODULE)$(DLSUFFIX)'
+.PHONY: install-gitlab uninstall-gitlab
 
 ifneq ($(WITH_REDIS),no)
 hash := \#
@@ -199,9 +220,11 @@ uninstall-redis:
 .PHONY: install-redis uninstall-redis
 endif
 
-$(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS) Makefile pg_sweep.control
+$(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS)
+$(GITLAB_SCRIPT_FILE): $(GITLAB_PARTS)
+$(DATA_built): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
-	@{ printf '%s\n' '\echo Use "CREATE EXTENSION pg_sweep" to load this file. \quit'; \
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
 
 endif

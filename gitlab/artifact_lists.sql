@@ -8,7 +8,7 @@
 --
 -- Nothing in here has to last: after a crash both tables are empty, and reading begins anew.
 --
-CREATE UNLOGGED TABLE sweep.gitlab_artifact_list (
+CREATE UNLOGGED TABLE sweep_gitlab.artifact_list (
 	role_id       oid NOT NULL,
 	table_id      oid NOT NULL,
 	buckets       int NOT NULL,
@@ -19,17 +19,17 @@ CREATE UNLOGGED TABLE sweep.gitlab_artifact_list (
 	places        tid[] NOT NULL,
 	PRIMARY KEY (role_id, table_id, buckets, bucket, list_id)
 );
-COMMENT ON TABLE sweep.gitlab_artifact_list IS 'where artifacts are that one share has read for all, each row a batch; nothing in it has to be kept';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.role_id IS 'role of the job';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.table_id IS 'table of the artifacts';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.buckets IS 'number of shares that it was read for';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.bucket IS 'the share that is to delete them';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.list_id IS 'order within a bucket';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.is_last IS 'whether nothing more was read for this bucket at that time';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.partition_ids IS 'partition_id of each artifact';
-COMMENT ON COLUMN sweep.gitlab_artifact_list.places IS 'place of each in its partition when it was read';
+COMMENT ON TABLE sweep_gitlab.artifact_list IS 'where artifacts are that one share has read for all, each row a batch; nothing in it has to be kept';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.role_id IS 'role of the job';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.table_id IS 'table of the artifacts';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.buckets IS 'number of shares that it was read for';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.bucket IS 'the share that is to delete them';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.list_id IS 'order within a bucket';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.is_last IS 'whether nothing more was read for this bucket at that time';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.partition_ids IS 'partition_id of each artifact';
+COMMENT ON COLUMN sweep_gitlab.artifact_list.places IS 'place of each in its partition when it was read';
 
-CREATE UNLOGGED TABLE sweep.gitlab_artifact_position (
+CREATE UNLOGGED TABLE sweep_gitlab.artifact_position (
 	role_id  oid NOT NULL,
 	table_id oid NOT NULL,
 	buckets  int NOT NULL,
@@ -37,31 +37,31 @@ CREATE UNLOGGED TABLE sweep.gitlab_artifact_position (
 	drained  boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (role_id, table_id, buckets)
 );
-COMMENT ON TABLE sweep.gitlab_artifact_position IS 'how far artifacts have been read for all shares; who reads holds a lock on the row';
-COMMENT ON COLUMN sweep.gitlab_artifact_position.role_id IS 'role of the job';
-COMMENT ON COLUMN sweep.gitlab_artifact_position.table_id IS 'table of the artifacts';
-COMMENT ON COLUMN sweep.gitlab_artifact_position.buckets IS 'number of shares';
-COMMENT ON COLUMN sweep.gitlab_artifact_position.read_to IS 'expire_at of the last artifact read; all that expire at the same moment are read together';
-COMMENT ON COLUMN sweep.gitlab_artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
+COMMENT ON TABLE sweep_gitlab.artifact_position IS 'how far artifacts have been read for all shares; who reads holds a lock on the row';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.role_id IS 'role of the job';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.table_id IS 'table of the artifacts';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.buckets IS 'number of shares';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.read_to IS 'expire_at of the last artifact read; all that expire at the same moment are read together';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
 
 -- ------------------------------------------------------------------ the lists
-CREATE FUNCTION sweep._gitlab_take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep.gitlab_artifact_list
+CREATE FUNCTION sweep_gitlab._take_artifacts(caller oid, table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep_gitlab.artifact_list
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
-	taken sweep.gitlab_artifact_list;
+	taken sweep_gitlab.artifact_list;
 BEGIN
-	SELECT l.* INTO taken FROM sweep.gitlab_artifact_list AS l
-		WHERE l.role_id = caller AND l.table_id = _gitlab_take_artifacts.table_id AND l.buckets = _gitlab_take_artifacts.buckets
-			AND l.bucket = _gitlab_take_artifacts.bucket AND l.list_id > after
+	SELECT l.* INTO taken FROM sweep_gitlab.artifact_list AS l
+		WHERE l.role_id = caller AND l.table_id = _take_artifacts.table_id AND l.buckets = _take_artifacts.buckets
+			AND l.bucket = _take_artifacts.bucket AND l.list_id > after
 		ORDER BY l.list_id LIMIT 1 FOR UPDATE SKIP LOCKED;
 	IF pg_catalog.cardinality(taken.places) <= size THEN
-		DELETE FROM sweep.gitlab_artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
+		DELETE FROM sweep_gitlab.artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 			AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
 	ELSIF FOUND THEN
 		-- It was read for larger batches; what is left of it is found again behind the number before it.
-		UPDATE sweep.gitlab_artifact_list AS l SET partition_ids = l.partition_ids[size + 1:], places = l.places[size + 1:]
+		UPDATE sweep_gitlab.artifact_list AS l SET partition_ids = l.partition_ids[size + 1:], places = l.places[size + 1:]
 			WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 				AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
 		taken.partition_ids := taken.partition_ids[:size];
@@ -72,87 +72,87 @@ BEGIN
 	RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_take_artifacts(oid, oid, int, int, bigint, int) IS 'implements sweep.gitlab_take_artifacts';
+COMMENT ON FUNCTION sweep_gitlab._take_artifacts(oid, oid, int, int, bigint, int) IS 'implements sweep_gitlab.take_artifacts';
 
-CREATE FUNCTION sweep.gitlab_take_artifacts(table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep.gitlab_artifact_list
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
+CREATE FUNCTION sweep_gitlab.take_artifacts(table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep_gitlab.artifact_list
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
 
 -- From where to read, for whom: {"for": "all" | "self" | "nobody", "from": …}. Nobody: somebody else has
 -- just read for this bucket. Who reads for all holds the lock until the end of the transaction.
-CREATE FUNCTION sweep._gitlab_start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
+CREATE FUNCTION sweep_gitlab._start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
 #variable_conflict use_column
 DECLARE
 	-- so many batches may wait in lists; when nobody takes those of the other buckets, reading for all only makes them longer
 	longest constant int := 2000;
-	position sweep.gitlab_artifact_position;
-	of_table constant pg_catalog.oid := _gitlab_start_reading.table_id;
-	of_buckets constant int := _gitlab_start_reading.buckets;
+	position sweep_gitlab.artifact_position;
+	of_table constant pg_catalog.oid := _start_reading.table_id;
+	of_buckets constant int := _start_reading.buckets;
 BEGIN
-	SELECT * INTO position FROM sweep.gitlab_artifact_position
+	SELECT * INTO position FROM sweep_gitlab.artifact_position
 		WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets FOR UPDATE SKIP LOCKED;
 	IF NOT FOUND THEN
 		IF NOT wait THEN
 			RETURN '{"for": "nobody"}';
 		END IF;
 		BEGIN
-			INSERT INTO sweep.gitlab_artifact_position (role_id, table_id, buckets) VALUES (caller, of_table, of_buckets)
+			INSERT INTO sweep_gitlab.artifact_position (role_id, table_id, buckets) VALUES (caller, of_table, of_buckets)
 				ON CONFLICT DO NOTHING;
-			SELECT * INTO position FROM sweep.gitlab_artifact_position
+			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets FOR UPDATE;
 			IF NOT FOUND THEN -- a restart for another number of buckets has just removed it
 				RETURN '{"for": "nobody"}';
 			END IF;
 		EXCEPTION WHEN lock_not_available THEN
-			SELECT * INTO position FROM sweep.gitlab_artifact_position
+			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
 			-- Who reads after everything was drained has begun at the front.
 			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
 		END;
 	END IF;
-	IF EXISTS (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
-			AND buckets = of_buckets AND bucket = _gitlab_start_reading.bucket AND list_id > after FOR UPDATE SKIP LOCKED) THEN
+	IF EXISTS (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
+			AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after FOR UPDATE SKIP LOCKED) THEN
 		RETURN '{"for": "nobody"}';
 	END IF;
 	IF position.drained AND first THEN
 		-- What was read for another number of shares is forgotten, lists and position.
 		WITH other AS (
-			DELETE FROM sweep.gitlab_artifact_position WHERE ctid = ANY (ARRAY(
-				SELECT o.ctid FROM sweep.gitlab_artifact_position o
+			DELETE FROM sweep_gitlab.artifact_position WHERE ctid = ANY (ARRAY(
+				SELECT o.ctid FROM sweep_gitlab.artifact_position o
 				WHERE o.role_id = caller AND o.table_id = of_table AND o.buckets <> of_buckets FOR UPDATE SKIP LOCKED))
 			RETURNING buckets
 		)
-		DELETE FROM sweep.gitlab_artifact_list WHERE ctid = ANY (ARRAY(
-			SELECT o.ctid FROM sweep.gitlab_artifact_list o WHERE o.role_id = caller AND o.table_id = of_table
+		DELETE FROM sweep_gitlab.artifact_list WHERE ctid = ANY (ARRAY(
+			SELECT o.ctid FROM sweep_gitlab.artifact_list o WHERE o.role_id = caller AND o.table_id = of_table
 				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	IF (SELECT pg_catalog.count(*) FROM (SELECT FROM sweep.gitlab_artifact_list WHERE role_id = caller AND table_id = of_table
+	IF (SELECT pg_catalog.count(*) FROM (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets LIMIT longest) AS l) = longest THEN
 		RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', position.read_to);
 	END IF;
 	RETURN pg_catalog.jsonb_build_object('for', 'all', 'from', position.read_to);
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_start_reading(oid, oid, int, int, bigint, boolean, boolean) IS 'implements sweep.gitlab_start_reading';
+COMMENT ON FUNCTION sweep_gitlab._start_reading(oid, oid, int, int, bigint, boolean, boolean) IS 'implements sweep_gitlab.start_reading';
 
-CREATE FUNCTION sweep.gitlab_start_reading(table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
+CREATE FUNCTION sweep_gitlab.start_reading(table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
 
-CREATE FUNCTION sweep._gitlab_list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
+CREATE FUNCTION sweep_gitlab._list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-	UPDATE sweep.gitlab_artifact_position AS p
-		SET read_to = coalesce(_gitlab_list_artifacts.read_to, p.read_to), drained = _gitlab_list_artifacts.read_to IS NULL
-		WHERE for_all AND p.role_id = caller AND p.table_id = _gitlab_list_artifacts.table_id AND p.buckets = _gitlab_list_artifacts.buckets;
-	INSERT INTO sweep.gitlab_artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
-		SELECT caller, _gitlab_list_artifacts.table_id, _gitlab_list_artifacts.buckets, a.bucket, pg_catalog.max(a.nth) = a.of_bucket,
+	UPDATE sweep_gitlab.artifact_position AS p
+		SET read_to = coalesce(_list_artifacts.read_to, p.read_to), drained = _list_artifacts.read_to IS NULL
+		WHERE for_all AND p.role_id = caller AND p.table_id = _list_artifacts.table_id AND p.buckets = _list_artifacts.buckets;
+	INSERT INTO sweep_gitlab.artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
+		SELECT caller, _list_artifacts.table_id, _list_artifacts.buckets, a.bucket, pg_catalog.max(a.nth) = a.of_bucket,
 			pg_catalog.array_agg(a.partition_id), pg_catalog.array_agg(a.place)
 		FROM (SELECT bucket, partition_id, place, pg_catalog.row_number() OVER (PARTITION BY bucket ORDER BY nth) AS nth, pg_catalog.count(*) OVER (PARTITION BY bucket) AS of_bucket
 			FROM unnest(bucket_of, partition_of, place_of) WITH ORDINALITY AS r (bucket, partition_id, place, nth)) AS a
@@ -160,10 +160,10 @@ BEGIN
 		ORDER BY a.bucket, pg_catalog.min(a.nth);
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_list_artifacts(oid, oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS 'implements sweep.gitlab_list_artifacts';
+COMMENT ON FUNCTION sweep_gitlab._list_artifacts(oid, oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS 'implements sweep_gitlab.list_artifacts';
 
-CREATE FUNCTION sweep.gitlab_list_artifacts(table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
+CREATE FUNCTION sweep_gitlab.list_artifacts(table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS
 	'lists artifacts that were read, for all shares or for one; read_to NULL: nothing was left to read';

@@ -25,7 +25,7 @@
 -- not that of their refs.  The two names of the table take the same statement
 -- twice; see environments_auto_stop.sql for why it is static.
 --
-CREATE FUNCTION sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(b sweep.batch) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.batched_git_ref_updates_cleanup_scheduler(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
@@ -43,7 +43,7 @@ DECLARE
 	n bigint;
 BEGIN
 	IF NOT same_run THEN
-		PERFORM sweep.gitlab_check_args('sweep.gitlab_batched_git_ref_updates_cleanup_scheduler', b.args);
+		PERFORM sweep_gitlab.check_args('sweep_gitlab.batched_git_ref_updates_cleanup_scheduler', b.args);
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
@@ -103,16 +103,16 @@ BEGIN
 		pg_catalog.jsonb_build_object('total_projects', n));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) IS 'step of the job batched_git_ref_updates_cleanup_scheduler: queues projects with pending deletions of git refs';
+COMMENT ON FUNCTION sweep_gitlab.batched_git_ref_updates_cleanup_scheduler(sweep.batch) IS 'step of the job batched_git_ref_updates_cleanup_scheduler: queues projects with pending deletions of git refs';
 
-CREATE FUNCTION sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_batched_git_ref_updates_cleanup_scheduler(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('batched_git_ref_updates_cleanup_scheduler',
-		step => 'sweep.gitlab_batched_git_ref_updates_cleanup_scheduler', args => args, enabled => enabled,
+		step => 'sweep_gitlab.batched_git_ref_updates_cleanup_scheduler', args => args,
 		schedule => '* * * * *', timezone => 'UTC',
 		batch_size => 100, max_rows => 10000, keep_cursor => true,
 		lease_key => 'BatchedGitRefUpdates::CleanupSchedulerService', lease_ttl => '10 min', lock_retries => 0,
 		description => 'GitLab: hands on projects with pending deletions of git refs')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_batched_git_ref_updates_cleanup_scheduler(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

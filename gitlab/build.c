@@ -1,12 +1,16 @@
 /*
  * build.c
- *		The step of GitLab's stuck builds, as far as it is about one build.
+ *		The step of GitLab's stuck builds, as far as it is about one build: all of the module pg_sweep_gitlab.
  *
  * These jobs commit each build on its own, and a step in PL/pgSQL prepares every expression it has anew in
  * each transaction: that took as long as the engine and the commit together. So one build is written from
  * here, by a statement that is prepared once and has the args of the job in it as constants. A batch of
  * several builds, and one that has changed since it was picked, is left to
- * sweep.gitlab_drop_stuck_builds_in_batch; what is done, and why, is described in install/gitlab/ci_stuck_builds.sql.
+ * sweep_gitlab.drop_stuck_builds_in_batch; what is done, and why, is described in ci_stuck_builds.sql, which
+ * also says when a build is stuck.
+ *
+ * Of pg_sweep it uses what is SQL, with the rights of the role of the job, and so no symbol: it can be loaded
+ * before pg_sweep is. This is its only file with SPI.
  */
 #include "postgres.h"
 
@@ -15,50 +19,42 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/settings.h"
-#include "base/sql.h"
-#include "queue/send.h"
+
+PG_MODULE_MAGIC;
+
+#define SCHEMA "sweep_gitlab"
 
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* Parameters of the statement; those of bounds follow. */
+/* Parameters of the statement; the first two are those of the statements that delete from the tables above. */
 enum
 {
 	PARAM_ID,
 	PARAM_PARTITION_ID,
 	PARAM_LOCK_VERSION,
 	PARAM_AT,
-	PARAM_STATUS,
-	PARAM_BOUNDS
+	PARAM_STUCK,
+	PARAM_COUNT
 };
 
-/* A build is stuck when these are older. */
-static const struct
-{
-	const char *arg;
-	const char *column;
-	Oid			type;
-}			bounds[] = {
-	{"created_older_than", "created_at", TIMESTAMPOID},
-	{"updated_older_than", "updated_at", TIMESTAMPOID},
-	{"scheduled_older_than", "scheduled_at", TIMESTAMPTZOID}
-};
-
-/* The statement for the args of a job, and for the table as it is. */
+/* The statement for the args of a job, and for the table and the extension as they are. */
 typedef struct Statement
 {
 	MemoryContext context;		/* of all that follows; NULL: there is none */
@@ -67,11 +63,11 @@ typedef struct Statement
 	Oid			queues[lengthof(queue_tables)]; /* invalid where there is no such table */
 	char	   *search_path;
 	char	   *reason;			/* of the job, as the column has it; NULL: none */
-	Datum		stuck_in;		/* status that builds are stuck in; text */
-	SweepPlan  *plan;
-	SweepPlan  *leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
-	int			bound_count;
-	Interval   *older_than[lengthof(bounds)];
+	Oid			stuck_type;		/* sweep_gitlab.stuck */
+	TimestampTz as_of;			/* of "stuck"; that one is 0 before there is any */
+	Datum		stuck;			/* when a build is stuck */
+	SPIPlanPtr	plan;
+	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
 } Statement;
 
 static Statement statement;
@@ -84,25 +80,28 @@ static bool drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of);
 static void choose_statement(const Jsonb *args);
 static void begin_statement(const Jsonb *args);
 static bool is_as_prepared(const Jsonb *args);
+static Oid	find_stuck_type(void);
 static Oid	type_of_reason(const Jsonb *args);
 static Oid	find_table(const Jsonb *args, const char *name);
 static void prepare_statement(const Jsonb *args);
 static void append_outcome(StringInfo text, const Jsonb *args);
-static void append_bounds(StringInfo text, const Jsonb *args, Oid *types);
 static void append_queues(StringInfo text, const Jsonb *args);
+static void choose_stuck(const Jsonb *args, TimestampTz as_of);
+static SPIPlanPtr prepare(const char *text, int count, Oid *types);
+static uint64 execute(SPIPlanPtr plan, Datum *values);
+static int64 column(int number, bool *is_null);
 static void leave_queues(const Jsonb *args, Datum *values);
 static void free_plans(void);
-static void send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other);
-static void push_number(JsonbInState *state, const char *name, int64 number);
-static void log_build(const Jsonb *item, const char *runner);
-static int64 drop_in_batch(const Jsonb *args, Datum batch);
+static void send_message(const char *queue, const char *payload, int64 key);
+static void log_build(const Jsonb *args, const Jsonb *item, const char *runner);
+static int64 drop_in_batch(const Jsonb *args, HeapTupleHeader batch);
 static char *member(const Jsonb *object, const char *key);
 static char *needed(const Jsonb *object, const char *key, bool is_args);
 static char *table_name(const Jsonb *args);
 
 PG_FUNCTION_INFO_V1(sweep_gitlab_drop_builds);
 
-/* SQL: sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress */
+/* SQL: sweep_gitlab.drop_stuck_builds(b sweep.batch) RETURNS sweep.progress */
 Datum
 sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 {
@@ -117,7 +116,7 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 	TupleDesc	progress;
 
 	deconstruct_array(items, JSONBOID, -1, false, TYPALIGN_INT, &elements, NULL, &count);
-	sweep_sql_begin_call();
+	(void) SPI_connect();
 	/* A trigger of the table could come here again while the statement is executed. */
 	if (count == 1 && used_in != GetCurrentTransactionStartTimestamp())
 	{
@@ -125,8 +124,8 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 		written = drop_build(args, DatumGetJsonbP(elements[0]), as_of);
 		used_in = 0;
 	}
-	rows = written ? 1 : drop_in_batch(args, HeapTupleHeaderGetDatum(batch));
-	sweep_sql_end_call();
+	rows = written ? 1 : drop_in_batch(args, batch);
+	(void) SPI_finish();
 	if (get_call_result_type(fcinfo, NULL, &progress) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "sweep.progress is not a composite type");
 	return HeapTupleGetDatum(heap_form_tuple(progress, (Datum[]) {Int64GetDatum(rows), 0, 0}, (bool[]) {false, true, true}));
@@ -150,41 +149,45 @@ static bool
 drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 {
 	int			nest_level = NewGUCNestLevel();
-	Datum		values[PARAM_BOUNDS + lengthof(bounds)];
-	bool		has_pipeline;
-	int64		pipeline_id;
-	bool		has_project;
-	int64		project_id;
+	Datum		values[PARAM_COUNT];
+	int64		id;
 	char	   *runner;
+	char	   *project;
+	bool		no_runner;
+	bool		no_pipeline;
+	bool		no_project;
+	bool		is_null;
+	int64		runner_id;
+	int64		pipeline_id;
+	int64		project_id;
 
 	choose_statement(args);
+	choose_stuck(args, as_of);
 	values[PARAM_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "id", false)));
 	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "partition_id", false)));
 	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed(item, "lock_version", false)));
 	/* In UTC a timestamp with and one without time zone are the same number. */
 	values[PARAM_AT] = TimestampGetDatum((Timestamp) as_of);
-	values[PARAM_STATUS] = statement.stuck_in;
-	for (int i = 0; i < statement.bound_count; i++)
-		values[PARAM_BOUNDS + i] = DirectFunctionCall2(timestamp_mi_interval, values[PARAM_AT], IntervalPGetDatum(statement.older_than[i]));
-	if (sweep_sql_execute_plan(statement.plan, values, NULL) == 0)
+	values[PARAM_STUCK] = statement.stuck;
+	if (execute(statement.plan, values) == 0)
 	{
 		AtEOXact_GUC(true, nest_level);
 		return false;
 	}
-	runner = sweep_sql_is_null(1) ? "none" : psprintf("%lld", (long long) sweep_sql_int64(1));
-	has_pipeline = !sweep_sql_is_null(2);
-	pipeline_id = sweep_sql_int64(2);
-	has_project = !sweep_sql_is_null(3);
-	project_id = sweep_sql_int64(3);
-	if (sweep_sql_bool(4))
+	runner_id = column(1, &no_runner);
+	pipeline_id = column(2, &no_pipeline);
+	project_id = column(3, &no_project);
+	if (column(4, &is_null) != 0)
 		leave_queues(args, values);
 	AtEOXact_GUC(true, nest_level);
+	id = DatumGetInt64(values[PARAM_ID]);
+	runner = no_runner ? "none" : psprintf("%lld", (long long) runner_id);
+	project = no_project ? "" : psprintf(", \"project_id\": %lld", (long long) project_id);
 	/* A pipeline waits once, however many of its builds were dropped. */
-	if (has_pipeline)
-		send_message("ci_pipeline_process", "pipeline_id", pipeline_id, NULL, 0);
-	send_message("ci_build_finished", "build_id", DatumGetInt64(values[PARAM_ID]), has_project ? "project_id" : NULL, project_id);
-	if (sweep_log_batches == LOG_BATCHES_ITEMS)
-		log_build(item, runner);
+	if (!no_pipeline)
+		send_message("ci_pipeline_process", psprintf("{\"pipeline_id\": %lld}", (long long) pipeline_id), pipeline_id);
+	send_message("ci_build_finished", psprintf("{\"build_id\": %lld%s}", (long long) id, project), id);
+	log_build(args, item, runner);
 	return true;
 }
 
@@ -214,11 +217,10 @@ begin_statement(const Jsonb *args)
 	if (statement.context != NULL)
 		MemoryContextDelete(statement.context);
 	memset(&statement, 0, sizeof(statement));
-	statement.context = AllocSetContextCreate(TopMemoryContext, "pg_sweep statement for stuck builds", ALLOCSET_SMALL_SIZES);
+	statement.context = AllocSetContextCreate(TopMemoryContext, "pg_sweep_gitlab statement for stuck builds", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(statement.context);
 	statement.args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
 	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed(args, "schema", true)));
-	statement.stuck_in = CStringGetTextDatum(needed(args, "status", true));
 	MemoryContextSwitchTo(old);
 }
 
@@ -228,7 +230,14 @@ is_as_prepared(const Jsonb *args)
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
 		if (find_table(args, queue_tables[i]) != statement.queues[i])
 			return false;
-	return type_of_reason(args) == statement.reason_type;
+	return type_of_reason(args) == statement.reason_type && find_stuck_type() == statement.stuck_type;
+}
+
+/* Another one when the extension was dropped and created since. */
+static Oid
+find_stuck_type(void)
+{
+	return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("stuck"), ObjectIdGetDatum(get_namespace_oid(SCHEMA, false)));
 }
 
 /* A number or a name, as the GitLab has it; invalid when there is no such table or column. */
@@ -253,20 +262,21 @@ find_table(const Jsonb *args, const char *name)
 static void
 prepare_statement(const Jsonb *args)
 {
-	Oid			types[PARAM_BOUNDS + lengthof(bounds)] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID, TEXTOID};
+	Oid			types[PARAM_COUNT] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID};
 	StringInfoData text;
 
+	types[PARAM_STUCK] = statement.stuck_type = find_stuck_type();
 	initStringInfo(&text);
 	appendStringInfo(&text, "UPDATE %s AS p SET ",
 					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
 	append_outcome(&text, args);
 	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, lock_version = p.lock_version + 1, "
 						   "processed = p.retried IS TRUE WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
-						   "AND p.type::text = 'Ci::Build'::text AND p.status::text = $5");
-	append_bounds(&text, args, types);
-	appendStringInfoString(&text, " RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, false");
+						   "AND " SCHEMA ".is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, $5) "
+						   "RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, (false");
 	append_queues(&text, args);
-	statement.plan = sweep_sql_prepare(text.data, PARAM_BOUNDS + statement.bound_count, types, true);
+	appendStringInfoString(&text, ")::int::bigint");
+	statement.plan = prepare(text.data, PARAM_COUNT, types);
 }
 
 static void
@@ -286,27 +296,6 @@ append_outcome(StringInfo text, const Jsonb *args)
 }
 
 static void
-append_bounds(StringInfo text, const Jsonb *args, Oid *types)
-{
-	MemoryContext old = MemoryContextSwitchTo(statement.context);
-
-	statement.bound_count = 0;
-	for (int i = 0; i < (int) lengthof(bounds); i++)
-	{
-		const char *older_than = member(args, bounds[i].arg);
-		Datum		interval;
-
-		if (older_than == NULL)
-			continue;
-		interval = DirectFunctionCall3(interval_in, CStringGetDatum(older_than), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
-		types[PARAM_BOUNDS + statement.bound_count] = bounds[i].type;
-		statement.older_than[statement.bound_count++] = DatumGetIntervalP(interval);
-		appendStringInfo(text, " AND p.%s < $%d", bounds[i].column, PARAM_BOUNDS + statement.bound_count);
-	}
-	MemoryContextSwitchTo(old);
-}
-
-static void
 append_queues(StringInfo text, const Jsonb *args)
 {
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
@@ -318,6 +307,56 @@ append_queues(StringInfo text, const Jsonb *args)
 	}
 }
 
+/* By the args that the statement is for; the moment is the same for the builds of a batch. */
+static void
+choose_stuck(const Jsonb *args, TimestampTz as_of)
+{
+	Datum		values[] = {JsonbPGetDatum(args), TimestampTzGetDatum(as_of)};
+	MemoryContext old;
+	bool		is_null;
+
+	if (statement.stuck != 0 && statement.as_of == as_of)
+		return;
+	if (SPI_execute_with_args("SELECT " SCHEMA ".when_stuck($1, $2)", 2, (Oid[]) {JSONBOID, TIMESTAMPTZOID}, values, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not find out when a build is stuck");
+	if (statement.stuck != 0)
+		pfree(DatumGetPointer(statement.stuck));
+	statement.stuck = 0;
+	old = MemoryContextSwitchTo(statement.context);
+	statement.stuck = datumCopy(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null), false, -1);
+	statement.as_of = as_of;
+	MemoryContextSwitchTo(old);
+}
+
+/* As the current user, and planned once for all values; kept until it is freed. */
+static SPIPlanPtr
+prepare(const char *text, int count, Oid *types)
+{
+	SPIPlanPtr	plan = SPI_prepare_cursor(text, count, types, CURSOR_OPT_GENERIC_PLAN);
+
+	if (plan == NULL || SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result));
+	return plan;
+}
+
+/* Returns the number of rows that it has changed. */
+static uint64
+execute(SPIPlanPtr plan, Datum *values)
+{
+	int			result = SPI_execute_plan(plan, values, NULL, false, 0);
+
+	if (result < 0)
+		elog(ERROR, "could not execute a statement: %s", SPI_result_code_string(result));
+	return SPI_processed;
+}
+
+/* Of the row that was changed. */
+static int64
+column(int number, bool *is_null)
+{
+	return DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number, is_null));
+}
+
 /* A build that no longer waits for a runner, or no longer has one, leaves the tables that say so. */
 static void
 leave_queues(const Jsonb *args, Datum *values)
@@ -327,10 +366,10 @@ leave_queues(const Jsonb *args, Datum *values)
 		if (!OidIsValid(statement.queues[i]))
 			continue;
 		if (statement.leave[i] == NULL)
-			statement.leave[i] = sweep_sql_prepare(psprintf("DELETE FROM %s AS q WHERE q.build_id = $1 AND q.partition_id = $2",
-															quote_qualified_identifier(needed(args, "schema", true), queue_tables[i])),
-												   2, (Oid[]) {INT8OID, INT8OID}, true);
-		(void) sweep_sql_execute_plan(statement.leave[i], values, NULL);
+			statement.leave[i] = prepare(psprintf("DELETE FROM %s AS q WHERE q.build_id = $1 AND q.partition_id = $2",
+												  quote_qualified_identifier(needed(args, "schema", true), queue_tables[i])),
+										 2, (Oid[]) {INT8OID, INT8OID});
+		(void) execute(statement.leave[i], values);
 	}
 }
 
@@ -338,66 +377,64 @@ static void
 free_plans(void)
 {
 	if (statement.plan != NULL)
-		sweep_sql_free_plan(statement.plan);
+		(void) SPI_freeplan(statement.plan);
 	statement.plan = NULL;
+	if (statement.stuck != 0)
+		pfree(DatumGetPointer(statement.stuck));
+	statement.stuck = 0;
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
 	{
 		if (statement.leave[i] != NULL)
-			sweep_sql_free_plan(statement.leave[i]);
+			(void) SPI_freeplan(statement.leave[i]);
 		statement.leave[i] = NULL;
 	}
 }
 
-/* The message says what the id is of, and with other_name one thing more; its key is the id. */
+/* By sweep.send, whose other arguments stay null. */
 static void
-send_message(const char *queue, const char *name, int64 id, const char *other_name, int64 other)
+send_message(const char *queue, const char *payload, int64 key)
 {
-	LOCAL_FCINFO(call, 6);
-	JsonbInState state = {0};
+	static const Oid types[] = {TEXTOID, JSONBOID, TEXTOID, INTERVALOID, INT4OID, JSONBOID};
+	Oid			function = LookupFuncName(list_make2(makeString("sweep"), makeString("send")), lengthof(types), types, false);
+	FmgrInfo	send;
 
-	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
-	push_number(&state, name, id);
-	if (other_name != NULL)
-		push_number(&state, other_name, other);
-	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
-	InitFunctionCallInfoData(*call, NULL, 6, InvalidOid, NULL, NULL);
-	for (int i = 0; i < 6; i++)
+	LOCAL_FCINFO(call, lengthof(types));
+
+	sweep_check_execute(function, "send");
+	fmgr_info(function, &send);
+	InitFunctionCallInfoData(*call, &send, lengthof(types), InvalidOid, NULL, NULL);
+	for (int i = 0; i < (int) lengthof(types); i++)
 		call->args[i].isnull = i > 2;
 	call->args[0].value = CStringGetTextDatum(queue);
-	call->args[1].value = JsonbPGetDatum(JsonbValueToJsonb(state.result));
-	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) id));
-	(void) sweep_queue_send(call);
+	call->args[1].value = DirectFunctionCall1(jsonb_in, CStringGetDatum(payload));
+	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) key));
+	(void) FunctionCallInvoke(call);
 }
 
 static void
-push_number(JsonbInState *state, const char *name, int64 number)
+log_build(const Jsonb *args, const Jsonb *item, const char *runner)
 {
-	JsonbValue	key = {.type = jbvString, .val.string = {.len = (int) strlen(name), .val = unconstify(char *, name)}};
-	JsonbValue	value = {.type = jbvNumeric, .val.numeric = int64_to_numeric(number)};
+	const char *wanted = GetConfigOption("pg_sweep.log_batches", true, false);
 
-	sweep_push_jsonb_value(state, WJB_KEY, &key);
-	sweep_push_jsonb_value(state, WJB_VALUE, &value);
-}
-
-static void
-log_build(const Jsonb *item, const char *runner)
-{
+	if (wanted == NULL || strcmp(wanted, "items") != 0)
+		return;
 	ereport(LOG,
 			(errmsg("Dropping outdated build: build_id %s, runner_id %s, status %s, failure_reason %s", needed(item, "id", false), runner,
-					TextDatumGetCString(statement.stuck_in), statement.reason == NULL ? "none" : statement.reason)));
+					needed(args, "status", true), statement.reason == NULL ? "none" : statement.reason)));
 }
 
 /* Several builds, or one that has changed. */
 static int64
-drop_in_batch(const Jsonb *args, Datum batch)
+drop_in_batch(const Jsonb *args, HeapTupleHeader batch)
 {
 	bool		older = strcmp(table_name(args), "ci_builds") == 0;
-	char	   *name = older ? "gitlab_drop_stuck_ci_builds_in_batch" : "gitlab_drop_stuck_builds_in_batch";
-	Oid			function = LookupFuncName(list_make2(makeString("sweep"), makeString(name)), 1, &sweep_sql_extension()->batch_type, false);
+	char	   *name = older ? "drop_stuck_ci_builds_in_batch" : "drop_stuck_builds_in_batch";
+	Oid			type = HeapTupleHeaderGetTypeId(batch);
+	Oid			function = LookupFuncName(list_make2(makeString(SCHEMA), makeString(name)), 1, &type, false);
 
 	(void) needed(args, "final_status", true);
 	sweep_check_execute(function, name);
-	return DatumGetInt64(OidFunctionCall1(function, batch));
+	return DatumGetInt64(OidFunctionCall1(function, HeapTupleHeaderGetDatum(batch)));
 }
 
 /* A member of an object, as text; NULL when there is none. */
@@ -435,7 +472,7 @@ needed(const Jsonb *object, const char *key, bool is_args)
 				(errcode(is_args ? ERRCODE_UNDEFINED_PARAMETER : ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s no \"%s\"", is_args ? "args have" : "item has", key),
 				 errdetail("Instead there is %s.", JsonbToCString(NULL, (JsonbContainer *) &object->root, VARSIZE(object))),
-				 is_args ? errhint("sweep.install_gitlab() creates the job with all that it needs.") : 0));
+				 is_args ? errhint("sweep_gitlab.install() creates the job with all that it needs.") : 0));
 	return text;
 }
 

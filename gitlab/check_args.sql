@@ -11,7 +11,7 @@
 -- A job that is inserted is not checked: restoring a dump must not fail because
 -- of one arg. Its runs are.
 --
-CREATE FUNCTION sweep.gitlab_arg_rules(step text, args jsonb) RETURNS TABLE (arg text, needed boolean, kind text, wanted text[])
+CREATE FUNCTION sweep_gitlab.arg_rules(step text, args jsonb) RETURNS TABLE (arg text, needed boolean, kind text, wanted text[])
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH reason AS (
@@ -47,11 +47,11 @@ AS $$
 		('batched_git_ref_updates_cleanup_scheduler', 'table', true, 'word',
 			'{p_batched_git_ref_updates_deletions,batched_git_ref_updates_deletions}')
 	) AS r (of_step, arg, needed, kind, wanted)
-	WHERE step LIKE E'sweep.gitlab\\_' || pg_catalog.replace(r.of_step, '_', E'\\_') || '%'
+	WHERE step LIKE E'sweep\\_gitlab.' || pg_catalog.replace(r.of_step, '_', E'\\_') || '%'
 $$;
-COMMENT ON FUNCTION sweep.gitlab_arg_rules(text, jsonb) IS 'what the args of a GitLab job with this step must be';
+COMMENT ON FUNCTION sweep_gitlab.arg_rules(text, jsonb) IS 'what the args of a GitLab job with this step must be';
 
-CREATE FUNCTION sweep.gitlab_arg_fits(value jsonb, kind text, wanted text[]) RETURNS boolean
+CREATE FUNCTION sweep_gitlab.arg_fits(value jsonb, kind text, wanted text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -67,24 +67,24 @@ BEGIN
 				value::numeric BETWEEN wanted[1]::numeric AND wanted[2]::numeric AND value::numeric = pg_catalog.trunc(value::numeric) ELSE false END;
 		WHEN 'numbers' THEN
 			RETURN CASE WHEN pg_catalog.jsonb_typeof(value) = 'array' THEN
-				(SELECT coalesce(pg_catalog.bool_and(sweep.gitlab_arg_fits(e, 'number', wanted)), true) FROM pg_catalog.jsonb_array_elements(value) AS e) ELSE false END;
+				(SELECT coalesce(pg_catalog.bool_and(sweep_gitlab.arg_fits(e, 'number', wanted)), true) FROM pg_catalog.jsonb_array_elements(value) AS e) ELSE false END;
 	END CASE;
 EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_arg_fits(jsonb, text, text[]) IS 'part of sweep.gitlab_check_args: whether a value is of that kind';
+COMMENT ON FUNCTION sweep_gitlab.arg_fits(jsonb, text, text[]) IS 'part of sweep_gitlab.check_args: whether a value is of that kind';
 
-CREATE FUNCTION sweep.gitlab_check_args(step text, args jsonb) RETURNS void
+CREATE FUNCTION sweep_gitlab.check_args(step text, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	rule pg_catalog.record;
 	wish pg_catalog.text;
 BEGIN
-	FOR rule IN SELECT * FROM sweep.gitlab_arg_rules(step, args) LOOP
+	FOR rule IN SELECT * FROM sweep_gitlab.arg_rules(step, args) LOOP
 		CONTINUE WHEN NOT args ? rule.arg AND NOT rule.needed;
-		CONTINUE WHEN args ? rule.arg AND sweep.gitlab_arg_fits(args -> rule.arg, rule.kind, rule.wanted);
+		CONTINUE WHEN args ? rule.arg AND sweep_gitlab.arg_fits(args -> rule.arg, rule.kind, rule.wanted);
 		wish := CASE rule.kind
 			WHEN 'word' THEN pg_catalog.format('It must be %s"%s".', CASE WHEN pg_catalog.cardinality(rule.wanted) > 1 THEN 'one of ' ELSE '' END,
 				pg_catalog.array_to_string(rule.wanted, '", "'))
@@ -99,24 +99,26 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The args are %s.', coalesce(args::pg_catalog.text, 'NULL')),
 				HINT = wish || ' Changed args replace the former ones as a whole.';
 	END LOOP;
-	IF step LIKE E'sweep.gitlab\\_drop\\_stuck\\_%' AND NOT args ?| '{created_older_than,updated_older_than,scheduled_older_than}' THEN
+	IF step LIKE E'sweep\\_gitlab.drop\\_stuck\\_%' AND NOT args ?| '{created_older_than,updated_older_than,scheduled_older_than}' THEN
 		RAISE EXCEPTION 'args of the job do not say how long a build must have been stuck'
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The args are %s.', args),
 				HINT = 'They need one or more of "created_older_than", "updated_older_than", "scheduled_older_than".';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_check_args(text, jsonb) IS 'raises unless the args are such that a GitLab job with this step can work with them';
+COMMENT ON FUNCTION sweep_gitlab.check_args(text, jsonb) IS 'raises unless the args are such that a GitLab job with this step can work with them';
 
-CREATE FUNCTION sweep._gitlab_check_job() RETURNS trigger
+CREATE FUNCTION sweep_gitlab._check_job() RETURNS trigger
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep.gitlab_check_args(new.step, new.args);
+	PERFORM sweep_gitlab.check_args(new.step, new.args);
 	RETURN new;
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_check_job() IS 'trigger of sweep.job: args of a GitLab job that are changed must make sense';
-CREATE TRIGGER gitlab_check_job BEFORE UPDATE ON sweep.job FOR EACH ROW
-	WHEN (new.step LIKE E'sweep.gitlab\\_%' AND (new.step, new.args) IS DISTINCT FROM (old.step, old.args))
-	EXECUTE FUNCTION sweep._gitlab_check_job();
+COMMENT ON FUNCTION sweep_gitlab._check_job() IS 'trigger of sweep.job: args of a GitLab job that are changed must make sense';
+CREATE TRIGGER sweep_gitlab_check_job BEFORE UPDATE ON sweep.job FOR EACH ROW
+	WHEN (new.step LIKE E'sweep\\_gitlab.%' AND (new.step, new.args) IS DISTINCT FROM (old.step, old.args))
+	EXECUTE FUNCTION sweep_gitlab._check_job();
+-- A trigger is no member of an extension: without this, dropping ours would ask for CASCADE.
+ALTER TRIGGER sweep_gitlab_check_job ON sweep.job DEPENDS ON EXTENSION pg_sweep_gitlab;

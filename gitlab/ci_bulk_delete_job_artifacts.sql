@@ -41,7 +41,7 @@
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
-CREATE FUNCTION sweep.gitlab_read_artifacts(b sweep.batch, bucket int, buckets int, read_from timestamptz, for_all boolean, refreshing bigint[],
+CREATE FUNCTION sweep_gitlab.read_artifacts(b sweep.batch, bucket int, buckets int, read_from timestamptz, for_all boolean, refreshing bigint[],
 	OUT read_to timestamptz, OUT bucket_of int[], OUT partition_of bigint[], OUT place_of tid[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -64,10 +64,10 @@ BEGIN
 			FETCH FIRST (most) ROWS WITH TIES) AS tied FETCH FIRST (most * most_tied) ROWS ONLY) AS artifact;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
+COMMENT ON FUNCTION sweep_gitlab.read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: where the next expired artifacts are, of all buckets or of one';
 
-CREATE FUNCTION sweep.gitlab_delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[], is_part boolean)
+CREATE FUNCTION sweep_gitlab.delete_artifacts(b sweep.batch, bucket int, buckets int, partition bigint, places tid[], refreshing bigint[], is_part boolean)
 	RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = off SET lock_timeout = '100ms'
@@ -122,37 +122,37 @@ BEGIN
 		END IF;
 	END;
 	-- Halves, until what is locked or cannot be deleted stands alone.
-	RETURN sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[:pg_catalog.cardinality(places) / 2], refreshing, true)
-		|| sweep.gitlab_delete_artifacts(b, bucket, buckets, partition, places[pg_catalog.cardinality(places) / 2 + 1:], refreshing, true);
+	RETURN sweep_gitlab.delete_artifacts(b, bucket, buckets, partition, places[:pg_catalog.cardinality(places) / 2], refreshing, true)
+		|| sweep_gitlab.delete_artifacts(b, bucket, buckets, partition, places[pg_catalog.cardinality(places) / 2 + 1:], refreshing, true);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean) IS
+COMMENT ON FUNCTION sweep_gitlab.delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: deletes what has expired among these of a partition, and returns what that is for each project';
 
 -- Says whether it is worth to look at the list again. Without "wait" it does nothing when another one reads.
-CREATE FUNCTION sweep.gitlab_read_on(b sweep.batch, table_id oid, bucket int, buckets int, refreshing bigint[], after bigint,
+CREATE FUNCTION sweep_gitlab.read_on(b sweep.batch, table_id oid, bucket int, buckets int, refreshing bigint[], after bigint,
 	first boolean, wait boolean, INOUT own_from timestamptz, OUT listed boolean)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	reader pg_catalog.jsonb := sweep.gitlab_start_reading(table_id, buckets, bucket, after, first, wait);
+	reader pg_catalog.jsonb := sweep_gitlab.start_reading(table_id, buckets, bucket, after, first, wait);
 	for_all boolean := reader ->> 'for' = 'all';
 	read pg_catalog.record;
 BEGIN
 	listed := true;
 	IF for_all OR wait AND reader ->> 'for' = 'self' THEN
-		read := sweep.gitlab_read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::pg_catalog.timestamptz
+		read := sweep_gitlab.read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::pg_catalog.timestamptz
 			ELSE greatest(own_from, (reader ->> 'from')::pg_catalog.timestamptz) END, for_all, refreshing);
-		PERFORM sweep.gitlab_list_artifacts(table_id, buckets, b.size, read.read_to, for_all, read.bucket_of, read.partition_of, read.place_of);
+		PERFORM sweep_gitlab.list_artifacts(table_id, buckets, b.size, read.read_to, for_all, read.bucket_of, read.partition_of, read.place_of);
 		listed := read.read_to IS NOT NULL;
 		own_from := CASE WHEN for_all THEN own_from ELSE coalesce(read.read_to, own_from) END;
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz) IS
+COMMENT ON FUNCTION sweep_gitlab.read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: a share reads on for all of them, or for itself when another one does';
 
-CREATE FUNCTION sweep.gitlab_refreshing_projects(b sweep.batch) RETURNS bigint[]
+CREATE FUNCTION sweep_gitlab.refreshing_projects(b sweep.batch) RETURNS bigint[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -163,22 +163,22 @@ BEGIN
 	RETURN ARRAY(SELECT project_id FROM project_build_artifacts_size_refreshes WHERE b.args -> 'refresh_states'::pg_catalog.text @> pg_catalog.to_jsonb(state));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_refreshing_projects(sweep.batch) IS
+COMMENT ON FUNCTION sweep_gitlab.refreshing_projects(sweep.batch) IS
 	'part of the step of ci_bulk_delete_expired_job_artifacts: projects whose artifact size is being recounted';
 
-CREATE FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(b sweep.batch) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.ci_bulk_delete_expired_job_artifacts(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	buckets constant int := coalesce(b.buckets, 1);
 	bucket constant int := coalesce(b.bucket, 0);
 	table_id constant pg_catalog.oid := pg_catalog.format('%I.%I', b.args ->> 'schema', b.args ->> 'table')::pg_catalog.regclass;
-	refreshing constant bigint[] := sweep.gitlab_refreshing_projects(b);
+	refreshing constant bigint[] := sweep_gitlab.refreshing_projects(b);
 	began constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 	last_list bigint := coalesce((b.cursor ->> 'list')::bigint, 0);
 	own_from pg_catalog.timestamptz := coalesce(b.cursor ->> 'expire_at', '-infinity');
 	first boolean := b.cursor IS NULL;
-	list sweep.gitlab_artifact_list;
+	list sweep_gitlab.artifact_list;
 	read_on pg_catalog.record;
 	partition bigint;
 	statistics pg_catalog.jsonb[] := '{}';
@@ -186,7 +186,7 @@ DECLARE
 	detail pg_catalog.jsonb;
 BEGIN
 	IF first THEN
-		PERFORM sweep.gitlab_check_args('sweep.gitlab_ci_bulk_delete_expired_job_artifacts', b.args);
+		PERFORM sweep_gitlab.check_args('sweep_gitlab.ci_bulk_delete_expired_job_artifacts', b.args);
 	END IF;
 	IF pg_catalog.to_regclass(pg_catalog.format('%I.ci_deleted_objects', b.args ->> 'schema')) IS NULL THEN
 		RAISE EXCEPTION 'table "%.ci_deleted_objects" does not exist', b.args ->> 'schema'
@@ -195,21 +195,21 @@ BEGIN
 	END IF;
 
 	WHILE rows = 0 LOOP
-		list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, last_list, b.size);
+		list := sweep_gitlab.take_artifacts(table_id, buckets, bucket, last_list, b.size);
 		IF list.list_id IS NULL THEN
-			read_on := sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
+			read_on := sweep_gitlab.read_on(b, table_id, bucket, buckets, refreshing, last_list, first, true, own_from);
 			first := false;
 			own_from := read_on.own_from;
 			CONTINUE WHEN read_on.listed;
 			-- What another one listed for all, when this share had to read for itself, has lower numbers than its own.
 			IF own_from > '-infinity' THEN
-				list := sweep.gitlab_take_artifacts(table_id, buckets, bucket, 0, b.size);
+				list := sweep_gitlab.take_artifacts(table_id, buckets, bucket, 0, b.size);
 			END IF;
 			EXIT WHEN list.list_id IS NULL;
 		END IF;
 		last_list := list.list_id;
 		FOR partition IN SELECT DISTINCT p FROM pg_catalog.unnest(list.partition_ids) AS p ORDER BY p LOOP
-			statistics := statistics || sweep.gitlab_delete_artifacts(b, bucket, buckets, partition,
+			statistics := statistics || sweep_gitlab.delete_artifacts(b, bucket, buckets, partition,
 				ARRAY(SELECT l.place FROM unnest(list.partition_ids, list.places) AS l (p, place) WHERE l.p = partition), refreshing, false);
 		END LOOP;
 		rows := coalesce((SELECT pg_catalog.sum((s -> 'count')::bigint) FROM pg_catalog.unnest(statistics) AS s), 0);
@@ -225,12 +225,12 @@ BEGIN
 	END IF;
 	-- It was the last of its list. Now, at the end of a batch, the lock of who reads for all is a short one.
 	IF list.is_last THEN
-		PERFORM sweep.gitlab_read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
+		PERFORM sweep_gitlab.read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
 	RETURN ROW(CASE WHEN list.list_id IS NOT NULL THEN greatest(rows, 1) ELSE 0 END, pg_catalog.jsonb_build_object('list', last_list, 'expire_at', own_from), nullif(detail, '{}'));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
+COMMENT ON FUNCTION sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch) IS 'step of the job ci_bulk_delete_expired_job_artifacts: deletes expired artifacts of a share';
 
 -- ------------------------------------------------------------------ the same in ci_job_artifacts
 -- Its functions are those above under another name, so that their statements are static as well.
@@ -239,76 +239,77 @@ DECLARE
 	original pg_catalog.regprocedure;
 	copy pg_catalog.text;
 BEGIN
-	FOREACH original IN ARRAY ARRAY['sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[])',
-			'sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)',
-			'sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz)',
-			'sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)']::pg_catalog.regprocedure[] LOOP
-		-- gitlab_read_artifacts becomes gitlab_read_plain_artifacts, and so on
+	FOREACH original IN ARRAY ARRAY['sweep_gitlab.read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[])',
+			'sweep_gitlab.delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)',
+			'sweep_gitlab.read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz)',
+			'sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch)']::pg_catalog.regprocedure[] LOOP
+		-- read_artifacts becomes read_plain_artifacts, and so on
 		copy := pg_catalog.pg_get_functiondef(original);
-		copy := pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(copy, 'gitlab_read_artifacts', 'gitlab_read_plain_artifacts'),
-			'gitlab_delete_artifacts', 'gitlab_delete_plain_artifacts'), 'gitlab_read_on', 'gitlab_read_plain_on'),
-			'gitlab_ci_bulk_delete_expired_job_artifacts', 'gitlab_ci_bulk_delete_expired_plain_job_artifacts');
+		copy := pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(copy, 'sweep_gitlab.read_artifacts', 'sweep_gitlab.read_plain_artifacts'),
+			'sweep_gitlab.delete_artifacts', 'sweep_gitlab.delete_plain_artifacts'), 'sweep_gitlab.read_on', 'sweep_gitlab.read_plain_on'),
+			'sweep_gitlab.ci_bulk_delete_expired_job_artifacts',
+			'sweep_gitlab.ci_bulk_delete_expired_plain_job_artifacts');
 		EXECUTE pg_catalog.regexp_replace(pg_catalog.replace(copy, 'p_ci_job_artifacts', 'ci_job_artifacts'), E'^CREATE OR \\w+', 'CREATE');
 	END LOOP;
-	FOR original IN SELECT oid FROM pg_catalog.pg_proc WHERE proname ~ '^gitlab_.*plain' AND pronamespace = 'sweep'::pg_catalog.regnamespace LOOP
+	FOR original IN SELECT oid FROM pg_catalog.pg_proc WHERE proname ~ '_plain_' AND pronamespace = 'sweep_gitlab'::pg_catalog.regnamespace LOOP
 		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', original, 'as the function without "plain" in its name, in the table ci_job_artifacts');
 	END LOOP;
 END
 $$;
 
-CREATE FUNCTION sweep.gitlab_artifacts_step(table_name text) RETURNS text
+CREATE FUNCTION sweep_gitlab.artifacts_step(table_name text) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE table_name WHEN 'p_ci_job_artifacts' THEN 'sweep.gitlab_ci_bulk_delete_expired_job_artifacts'
-		WHEN 'ci_job_artifacts' THEN 'sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts' END
+	SELECT CASE table_name WHEN 'p_ci_job_artifacts' THEN 'sweep_gitlab.ci_bulk_delete_expired_job_artifacts'
+		WHEN 'ci_job_artifacts' THEN 'sweep_gitlab.ci_bulk_delete_expired_plain_job_artifacts' END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_artifacts_step(text) IS 'step function for the table with artifacts; sweep.install_gitlab uses it';
+COMMENT ON FUNCTION sweep_gitlab.artifacts_step(text) IS 'step function for the table with artifacts; sweep_gitlab.install uses it';
 
 -- ------------------------------------------------------------------ the scheduler
-INSERT INTO sweep.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
+INSERT INTO sweep_gitlab.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
 
 -- How many buckets there are just now; 0: nothing is to be done, and nothing is touched.
-CREATE FUNCTION sweep.gitlab_artifact_buckets(b sweep.batch) RETURNS int
+CREATE FUNCTION sweep_gitlab.artifact_buckets(b sweep.batch) RETURNS int
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- Less than one would look like a job that is switched off.
 	SELECT CASE WHEN number >= 0 THEN number
-		ELSE (SELECT 0 FROM sweep.gitlab_check_args('sweep.gitlab_ci_bulk_delete_expired_job_artifacts', b.args)) END
+		ELSE (SELECT 0 FROM sweep_gitlab.check_args('sweep_gitlab.ci_bulk_delete_expired_job_artifacts', b.args)) END
 	FROM (SELECT CASE
-		WHEN NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN 0
-		WHEN sweep.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN nullif((b.args ->> 'buckets_high')::int, 0)
+		WHEN NOT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts') THEN 0
+		WHEN sweep_gitlab.feature_enabled('bulk_delete_job_artifacts_high_concurrency') THEN nullif((b.args ->> 'buckets_high')::int, 0)
 		ELSE nullif((b.args ->> 'buckets')::int, 0) END) AS n (number)
 $$;
-COMMENT ON FUNCTION sweep.gitlab_artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: what the feature flags say';
+COMMENT ON FUNCTION sweep_gitlab.artifact_buckets(sweep.batch) IS 'buckets_function of ci_bulk_delete_expired_job_artifacts: what the feature flags say';
 
 -- Buckets and shares are the engine's, on behalf of the child; nothing is left to do for a batch.
-CREATE FUNCTION sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(b sweep.batch) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.ci_schedule_bulk_delete_job_artifacts(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(0, NULL, NULL)::sweep.progress
 $$;
-COMMENT ON FUNCTION sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch) IS
+COMMENT ON FUNCTION sweep_gitlab.ci_schedule_bulk_delete_job_artifacts(sweep.batch) IS
 	'step of the job ci_schedule_bulk_delete_job_artifacts: the engine keeps the buckets of its child and starts the shares, more there is not';
 
-CREATE FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_bulk_delete_expired_job_artifacts(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_bulk_delete_expired_job_artifacts',
-		step => sweep.gitlab_artifacts_step(args ->> 'table'), enabled => enabled,
+		step => sweep_gitlab.artifacts_step(args ->> 'table'),
 		args => '{"buckets": 5, "buckets_high": 10, "refresh_states": [2, 3, 4]}' || args,
 		batch_size => 100, max_batches => 500, timeout => '5 min',
-		buckets => 10, buckets_function => 'sweep.gitlab_artifact_buckets', bucket_recovery => '10 min',
+		buckets => 10, buckets_function => 'sweep_gitlab.artifact_buckets', bucket_recovery => '10 min',
 		bucket_key => 'bulk_delete_expired_job_artifacts',
 		description => 'GitLab: deletes job artifacts that have expired')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_bulk_delete_expired_job_artifacts(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_schedule_bulk_delete_job_artifacts',
-		step => 'sweep.gitlab_ci_schedule_bulk_delete_job_artifacts', args => args, enabled => enabled,
+		step => 'sweep_gitlab.ci_schedule_bulk_delete_job_artifacts', args => args,
 		schedule => '*/5 * * * *', timezone => 'UTC', children => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
 		description => 'GitLab: keeps the buckets of ci_bulk_delete_expired_job_artifacts and starts its shares')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

@@ -24,7 +24,7 @@
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
-CREATE FUNCTION sweep.gitlab_ci_runners_stale_machines_cleanup(b sweep.batch) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.ci_runners_stale_machines_cleanup(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
@@ -41,7 +41,7 @@ DECLARE
 	n bigint;
 BEGIN
 	IF b.cursor IS NULL THEN
-		PERFORM sweep.gitlab_check_args('sweep.gitlab_ci_runners_stale_machines_cleanup', b.args);
+		PERFORM sweep_gitlab.check_args('sweep_gitlab.ci_runners_stale_machines_cleanup', b.args);
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
@@ -84,15 +84,15 @@ BEGIN
 			'batch_counts', pg_catalog.jsonb_build_array(deleted)));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch) IS 'step of the job ci_runners_stale_machines_cleanup: deletes runner machines that are silent for too long';
+COMMENT ON FUNCTION sweep_gitlab.ci_runners_stale_machines_cleanup(sweep.batch) IS 'step of the job ci_runners_stale_machines_cleanup: deletes runner machines that are silent for too long';
 
-CREATE FUNCTION sweep.gitlab_create_ci_runners_stale_machines_cleanup(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_runners_stale_machines_cleanup(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_runners_stale_machines_cleanup',
-		step => 'sweep.gitlab_ci_runners_stale_machines_cleanup', args => '{"stale_after": "7 days"}' || args, enabled => enabled,
+		step => 'sweep_gitlab.ci_runners_stale_machines_cleanup', args => '{"stale_after": "7 days"}' || args,
 		schedule => '36 * * * *', timezone => 'UTC',
 		batch_size => 100, max_rows => 1000, lease_ttl => '30 min',
 		description => 'GitLab: deletes runner machines that are silent for too long')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_runners_stale_machines_cleanup(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

@@ -50,17 +50,48 @@
 -- looks into one partition.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
+-- The predicate stands once, in sweep_gitlab.is_stuck, which the planner puts in place of its
+-- call: it has no settings of its own, and its body is parsed when it is created. The pick
+-- repeats what says where reading the index ends, and counts what shares one place of it.
 --
-CREATE FUNCTION sweep.gitlab_pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
+CREATE TYPE sweep_gitlab.stuck AS (
+	status           text,
+	created_before   timestamp,
+	updated_before   timestamp,
+	scheduled_before timestamptz
+);
+COMMENT ON TYPE sweep_gitlab.stuck IS 'when a build is stuck: in this status, with each of the moments that is not NULL behind its timestamp';
+COMMENT ON COLUMN sweep_gitlab.stuck.status IS 'the status it is stuck in';
+COMMENT ON COLUMN sweep_gitlab.stuck.created_before IS 'its created_at, in UTC, is before this';
+COMMENT ON COLUMN sweep_gitlab.stuck.updated_before IS 'its updated_at, in UTC, is before this';
+COMMENT ON COLUMN sweep_gitlab.stuck.scheduled_before IS 'its scheduled_at is before this';
+
+CREATE FUNCTION sweep_gitlab.when_stuck(args jsonb, as_of timestamptz) RETURNS sweep_gitlab.stuck
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ROW(args ->> 'status', at - (args ->> 'created_older_than')::interval, at - (args ->> 'updated_older_than')::interval,
+		(at - (args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC')::sweep_gitlab.stuck
+	FROM (SELECT as_of AT TIME ZONE 'UTC') AS moment (at)
+$$;
+COMMENT ON FUNCTION sweep_gitlab.when_stuck(jsonb, timestamptz) IS 'when a build is stuck at that moment, by the args of a job';
+
+CREATE FUNCTION sweep_gitlab.is_stuck(type text, status text, created_at timestamp, updated_at timestamp, scheduled_at timestamptz,
+	stuck sweep_gitlab.stuck) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN type = 'Ci::Build' AND status = (stuck).status
+		AND ((stuck).created_before IS NULL OR created_at < (stuck).created_before)
+		AND ((stuck).updated_before IS NULL OR updated_at < (stuck).updated_before)
+		AND ((stuck).scheduled_before IS NULL OR scheduled_at < (stuck).scheduled_before);
+COMMENT ON FUNCTION sweep_gitlab.is_stuck(text, text, timestamp, timestamp, timestamptz, sweep_gitlab.stuck) IS
+	'the predicate of the jobs for stuck builds; the planner puts its body in place of a call';
+
+CREATE FUNCTION sweep_gitlab.pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
-	stuck_in constant pg_catalog.text := b.args ->> 'status';
-	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
-	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
+	stuck constant sweep_gitlab.stuck := sweep_gitlab.when_stuck(b.args, b.as_of);
+	created_before constant timestamp := coalesce(stuck.created_before, 'infinity');
 	many constant int := 4;
 	lowest_id constant bigint := -9223372036854775808;
 	among_nulls constant boolean := coalesce(b.cursor -> 'created_at' = 'null', false);
@@ -69,24 +100,21 @@ DECLARE
 	last_id constant bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
 BEGIN
 	IF b.cursor IS NULL THEN
-		PERFORM sweep.gitlab_check_args('sweep.gitlab_drop_stuck_builds', b.args);
-		RAISE LOG 'Cleaning %, timed-out builds', stuck_in;
+		PERFORM sweep_gitlab.check_args('sweep_gitlab.drop_stuck_builds', b.args);
+		RAISE LOG 'Cleaning %, timed-out builds', stuck.status;
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
-			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
+			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck.status
 				AND created_at = last_at AND project_id = last_project AND id > last_id
 			LIMIT b.size * many) AS same) = b.size * many THEN
 		RETURN QUERY
 			SELECT pg_catalog.to_jsonb(p)
 			FROM (SELECT created_at, project_id, id, partition_id, lock_version
 				FROM p_ci_builds
-				WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
+				WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
 					AND created_at = last_at AND project_id = last_project AND id > last_id
-					AND created_at < coalesce(created_before, 'infinity'::timestamp)
-					AND (updated_before IS NULL OR updated_at < updated_before)
-					AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
 				ORDER BY id
 				LIMIT b.size) AS p;
 		IF FOUND THEN
@@ -99,48 +127,37 @@ BEGIN
 		FROM (
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
-			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
-				AND created_at < coalesce(created_before, 'infinity'::timestamp)
-				AND (created_at, project_id, id) > (last_at, last_project, last_id)
-				AND (updated_before IS NULL OR updated_at < updated_before)
-				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
+				AND (created_at, project_id, id) > (last_at, last_project, last_id) AND created_at < created_before
 			ORDER BY created_at, project_id, id
 			LIMIT b.size)
 			UNION ALL
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
-			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck_in
-				AND created_at IS NULL AND created_before IS NULL
-				AND (NOT among_nulls OR (project_id, id) > (last_project, last_id))
-				AND (updated_before IS NULL OR updated_at < updated_before)
-				AND (scheduled_before IS NULL OR scheduled_at < scheduled_before)
+			WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
+				AND created_at IS NULL AND stuck.created_before IS NULL AND (NOT among_nulls OR (project_id, id) > (last_project, last_id))
 			ORDER BY created_at, project_id, id
 			LIMIT b.size)) AS p
 		LIMIT b.size;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
+COMMENT ON FUNCTION sweep_gitlab.pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
 
 -- Most batches are of one build, and there are as many as there are builds. What
--- this needs of them is in C (gitlab_build.c), for PL/pgSQL prepares its
+-- this needs of them is in C (build.c), for PL/pgSQL prepares its
 -- expressions anew in every transaction; the rest is left to the function below.
-CREATE FUNCTION sweep.gitlab_drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_gitlab_drop_builds';
-COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
+CREATE FUNCTION sweep_gitlab.drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_gitlab_drop_builds';
+COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
 
-CREATE FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(b sweep.batch) RETURNS bigint
+CREATE FUNCTION sweep_gitlab.drop_stuck_builds_in_batch(b sweep.batch) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
 	retries constant int := 3;
-	stuck_in constant pg_catalog.text := b.args ->> 'status';
-	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
-	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
-	unwritten constant pg_catalog.jsonb[] := sweep.gitlab_drop_stuck_builds_at_once(b);
+	stuck constant sweep_gitlab.stuck := sweep_gitlab.when_stuck(b.args, b.as_of);
+	unwritten constant pg_catalog.jsonb[] := sweep_gitlab.drop_stuck_builds_at_once(b);
 	rows bigint := pg_catalog.cardinality(b.items) - pg_catalog.cardinality(unwritten);
 	item pg_catalog.jsonb;
 	version int;
@@ -153,17 +170,14 @@ BEGIN
 			SELECT p.lock_version INTO version
 				FROM p_ci_builds AS p
 				WHERE p.id = (item ->> 'id'::pg_catalog.text)::bigint AND p.partition_id = (item ->> 'partition_id'::pg_catalog.text)::bigint
-					AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
-					AND (created_before IS NULL OR p.created_at < created_before)
-					AND (updated_before IS NULL OR p.updated_at < updated_before)
-					AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before);
+					AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, stuck);
 			EXIT WHEN NOT FOUND;
 			IF try = retries THEN
 				RAISE EXCEPTION 'build % changes faster than it can be dropped', item ->> 'id'::pg_catalog.text
 					USING ERRCODE = 'serialization_failure', DETAIL = CASE retries WHEN 0 THEN 'It was tried once.' ELSE pg_catalog.format('It was tried %s times.', retries + 1) END;
 			END IF;
 			b.items := ARRAY[item || pg_catalog.jsonb_build_object('lock_version', version)];
-			IF pg_catalog.cardinality(sweep.gitlab_drop_stuck_builds_at_once(b)) = 0 THEN
+			IF pg_catalog.cardinality(sweep_gitlab.drop_stuck_builds_at_once(b)) = 0 THEN
 				rows := rows + 1;
 				EXIT;
 			END IF;
@@ -172,11 +186,11 @@ BEGIN
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch) IS
-	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch, again if they have changed and are still stuck, and returns how many';
+COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds_in_batch(sweep.batch) IS
+	'part of sweep_gitlab.drop_stuck_builds: ends the builds of a batch, again if they have changed and are still stuck, and returns how many';
 
 -- What goes with every change of status, whichever table the build is in.
-CREATE FUNCTION sweep.gitlab_follow_builds(schema text, ids bigint[], partition_ids bigint[], project_ids bigint[], pipeline_ids bigint[]) RETURNS void
+CREATE FUNCTION sweep_gitlab.follow_builds(schema text, ids bigint[], partition_ids bigint[], project_ids bigint[], pipeline_ids bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 	SET enable_hashjoin = off SET enable_mergejoin = off
@@ -202,21 +216,18 @@ BEGIN
 		FROM unnest(ids, project_ids) AS b (id, project_id);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_follow_builds(text, bigint[], bigint[], bigint[], bigint[]) IS
+COMMENT ON FUNCTION sweep_gitlab.follow_builds(text, bigint[], bigint[], bigint[], bigint[]) IS
 	'part of the jobs for stuck builds: builds that were ended leave the queues of runners, and messages say so';
 
 -- The same for any number of items in one statement; returns those that it did not write.
-CREATE FUNCTION sweep.gitlab_drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
+CREATE FUNCTION sweep_gitlab.drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 	SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-	stuck_in constant pg_catalog.text := b.args ->> 'status';
+	stuck constant sweep_gitlab.stuck := sweep_gitlab.when_stuck(b.args, b.as_of);
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
-	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	final_status constant pg_catalog.text := b.args ->> 'final_status';
 	reason pg_catalog.jsonb;
 	dropped pg_catalog.record;
@@ -238,21 +249,18 @@ BEGIN
 			finished_at = at, updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
 		FROM item
 		WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
-			AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
-			AND (created_before IS NULL OR p.created_at < created_before)
-			AND (updated_before IS NULL OR p.updated_at < updated_before)
-			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+			AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, stuck)
 		RETURNING p.id, p.partition_id, p.project_id, p.runner_id, p.commit_id
 	)
 	SELECT coalesce(pg_catalog.array_agg(id), '{}') AS ids, pg_catalog.array_agg(partition_id) AS partition_ids,
 			pg_catalog.array_agg(project_id::bigint) AS project_ids, pg_catalog.array_agg(commit_id::bigint) AS pipeline_ids,
 			pg_catalog.array_agg(runner_id) AS runner_ids
 		INTO dropped FROM written;
-	PERFORM sweep.gitlab_follow_builds(b.args ->> 'schema', dropped.ids, dropped.partition_ids, dropped.project_ids, dropped.pipeline_ids);
+	PERFORM sweep_gitlab.follow_builds(b.args ->> 'schema', dropped.ids, dropped.partition_ids, dropped.project_ids, dropped.pipeline_ids);
 	IF pg_catalog.current_setting('pg_sweep.log_batches', true) = 'items' THEN
 		FOR i IN 1 .. pg_catalog.cardinality(dropped.ids) LOOP
 			RAISE LOG 'Dropping outdated build: build_id %, runner_id %, status %, failure_reason %', dropped.ids[i],
-				coalesce(dropped.runner_ids[i]::pg_catalog.text, 'none'), stuck_in, reason ->> 'failure_reason'::pg_catalog.text;
+				coalesce(dropped.runner_ids[i]::pg_catalog.text, 'none'), stuck.status, reason ->> 'failure_reason'::pg_catalog.text;
 		END LOOP;
 	END IF;
 	IF pg_catalog.cardinality(dropped.ids) = pg_catalog.cardinality(b.items) THEN
@@ -261,19 +269,16 @@ BEGIN
 	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::pg_catalog.text)::bigint <> ALL (dropped.ids));
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_drop_stuck_builds_at_once(sweep.batch) IS
-	'part of sweep.gitlab_drop_stuck_builds: ends the builds of a batch that have not changed since they were picked, and returns the others';
+COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds_at_once(sweep.batch) IS
+	'part of sweep_gitlab.drop_stuck_builds: ends the builds of a batch that have not changed since they were picked, and returns the others';
 
-CREATE FUNCTION sweep.gitlab_doom_stuck_build(b sweep.batch, error jsonb) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.doom_stuck_build(b sweep.batch, error jsonb) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	stuck_in constant pg_catalog.text := b.args ->> 'status';
+	stuck constant sweep_gitlab.stuck := sweep_gitlab.when_stuck(b.args, b.as_of);
 	at constant timestamp := b.as_of AT TIME ZONE 'UTC';
-	created_before constant timestamp := at - (b.args ->> 'created_older_than')::interval;
-	updated_before constant timestamp := at - (b.args ->> 'updated_older_than')::interval;
-	scheduled_before constant pg_catalog.timestamptz := (at - (b.args ->> 'scheduled_older_than')::interval) AT TIME ZONE 'UTC';
 	doomed_id constant bigint := b.items[1] -> 'id';
 	doomed_partition constant bigint := b.items[1] -> 'partition_id';
 	schema constant pg_catalog.text := b.args ->> 'schema';
@@ -291,22 +296,19 @@ BEGIN
 			finished_at = coalesce(p.finished_at, at), updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1,
 			processed = p.retried IS TRUE
 		WHERE p.id = doomed_id AND p.partition_id = doomed_partition
-			AND p.type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND p.status::pg_catalog.text = stuck_in
-			AND (created_before IS NULL OR p.created_at < created_before)
-			AND (updated_before IS NULL OR p.updated_at < updated_before)
-			AND (scheduled_before IS NULL OR p.scheduled_at < scheduled_before)
+			AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, stuck)
 		RETURNING p.project_id::bigint, p.runner_id, p.commit_id::bigint INTO doomed;
 	IF NOT FOUND THEN
 		RETURN ROW(0::bigint, NULL::pg_catalog.jsonb, NULL::pg_catalog.jsonb);
 	END IF;
 	RAISE LOG 'Dooming build: build_id %, runner_id %, status %, failure_reason %', doomed_id,
-			coalesce(doomed.runner_id::pg_catalog.text, 'none'), stuck_in, reason ->> 'failure_reason'::pg_catalog.text
+			coalesce(doomed.runner_id::pg_catalog.text, 'none'), stuck.status, reason ->> 'failure_reason'::pg_catalog.text
 		USING DETAIL = pg_catalog.format('Dropping it has failed: %s.', error ->> 'message'::pg_catalog.text);
-	PERFORM sweep.gitlab_follow_builds(schema, ARRAY[doomed_id], ARRAY[doomed_partition], ARRAY[doomed.project_id], ARRAY[doomed.commit_id]);
+	PERFORM sweep_gitlab.follow_builds(schema, ARRAY[doomed_id], ARRAY[doomed_partition], ARRAY[doomed.project_id], ARRAY[doomed.commit_id]);
 	RETURN ROW(1::bigint, NULL::pg_catalog.jsonb, NULL::pg_catalog.jsonb);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_doom_stuck_build(sweep.batch, jsonb) IS
+COMMENT ON FUNCTION sweep_gitlab.doom_stuck_build(sweep.batch, jsonb) IS
 	'rescue of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends a build that could not be dropped, unless it is no longer stuck';
 
 -- ------------------------------------------------------------------ an older GitLab
@@ -317,8 +319,8 @@ DECLARE
 	original pg_catalog.regprocedure;
 	copy pg_catalog.text;
 BEGIN
-	FOREACH original IN ARRAY ARRAY['sweep.gitlab_pick_stuck_builds(sweep.batch)', 'sweep.gitlab_drop_stuck_builds(sweep.batch)',
-			'sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)', 'sweep.gitlab_drop_stuck_builds_at_once(sweep.batch)', 'sweep.gitlab_doom_stuck_build(sweep.batch, jsonb)']::pg_catalog.regprocedure[] LOOP
+	FOREACH original IN ARRAY ARRAY['sweep_gitlab.pick_stuck_builds(sweep.batch)', 'sweep_gitlab.drop_stuck_builds(sweep.batch)',
+			'sweep_gitlab.drop_stuck_builds_in_batch(sweep.batch)', 'sweep_gitlab.drop_stuck_builds_at_once(sweep.batch)', 'sweep_gitlab.doom_stuck_build(sweep.batch, jsonb)']::pg_catalog.regprocedure[] LOOP
 		copy := pg_catalog.replace(original::pg_catalog.text, 'stuck_build', 'stuck_ci_build');
 		EXECUTE pg_catalog.regexp_replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.pg_get_functiondef(original), 'stuck_build', 'stuck_ci_build'),
 			'p_ci_builds', 'ci_builds'), E'^CREATE OR \\w+', 'CREATE');
@@ -328,60 +330,59 @@ END
 $$;
 
 -- ------------------------------------------------------------------ the jobs
-CREATE FUNCTION sweep.gitlab_stuck_builds_functions(table_name text) RETURNS jsonb
+CREATE FUNCTION sweep_gitlab.stuck_builds_functions(table_name text) RETURNS jsonb
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE table_name
-		WHEN 'p_ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_builds',
-			'step', 'sweep.gitlab_drop_stuck_builds', 'rescue', 'sweep.gitlab_doom_stuck_build')
-		WHEN 'ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep.gitlab_pick_stuck_ci_builds',
-			'step', 'sweep.gitlab_drop_stuck_ci_builds', 'rescue', 'sweep.gitlab_doom_stuck_ci_build') END
+		WHEN 'p_ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep_gitlab.pick_stuck_builds',
+			'step', 'sweep_gitlab.drop_stuck_builds', 'rescue', 'sweep_gitlab.doom_stuck_build')
+		WHEN 'ci_builds' THEN pg_catalog.jsonb_build_object('pick', 'sweep_gitlab.pick_stuck_ci_builds',
+			'step', 'sweep_gitlab.drop_stuck_ci_builds', 'rescue', 'sweep_gitlab.doom_stuck_ci_build') END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep.install_gitlab uses it';
+COMMENT ON FUNCTION sweep_gitlab.stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep_gitlab.install uses it';
 
-CREATE FUNCTION sweep.gitlab_create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, enabled boolean,
-	schedule text, children jsonb) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, schedule text, children jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
-			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args, enabled => enabled,
+			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args,
 		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
 		transaction => 'row', row_retries => 3, batch_size => 100, lease_ttl => '30 min', description => description)
-	FROM sweep.gitlab_stuck_builds_functions(args ->> 'table') AS f
+	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';
+COMMENT ON FUNCTION sweep_gitlab.create_stuck_builds_job(text, text, jsonb, jsonb, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_running(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_running', 'GitLab: ends builds that are running and have not been updated',
-		'{"status": "running", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+	SELECT sweep_gitlab.create_stuck_builds_job('ci_stuck_builds_drop_running', 'GitLab: ends builds that are running and have not been updated',
+		'{"status": "running", "updated_older_than": "1 hour"}', args, NULL, NULL)
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_running(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_scheduled(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_scheduled', 'GitLab: ends builds that have missed their scheduled moment',
+	SELECT sweep_gitlab.create_stuck_builds_job('ci_stuck_builds_drop_scheduled', 'GitLab: ends builds that have missed their scheduled moment',
 		'{"status": "scheduled", "scheduled_older_than": "1 hour", "failure_reason": 7, "failure_reason_name": "stale_schedule"}',
-		args, enabled, NULL, NULL)
+		args, NULL, NULL)
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_scheduled(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_canceling(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_canceling', 'GitLab: ends builds whose cancellation does not end',
-		'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+	SELECT sweep_gitlab.create_stuck_builds_job('ci_stuck_builds_drop_canceling', 'GitLab: ends builds whose cancellation does not end',
+		'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}', args, NULL, NULL)
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_stuck_builds_drop_canceling(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_jobs(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_ci_stuck_jobs(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_jobs', 'GitLab: ends builds that have been pending for too long, and queues the ci_stuck_builds_drop_* jobs',
-		'{"status": "pending", "created_older_than": "24 hours", "updated_older_than": "24 hours"}', args, enabled, '0 * * * *',
+	SELECT sweep_gitlab.create_stuck_builds_job('ci_stuck_jobs', 'GitLab: ends builds that have been pending for too long, and queues the ci_stuck_builds_drop_* jobs',
+		'{"status": "pending", "created_older_than": "24 hours", "updated_older_than": "24 hours"}', args, '0 * * * *',
 		'{"ci_stuck_builds_drop_running": "15 min", "ci_stuck_builds_drop_scheduled": "30 min", "ci_stuck_builds_drop_canceling": "45 min"}')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_ci_stuck_jobs(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

@@ -4,7 +4,7 @@
 -- Purpose    A review environment costs money until somebody stops it; each
 --            one may say when that should happen (auto_stop_at).
 -- Predicate  state = 'available' and auto_stop_at < as_of.  Strict; NULL is
---            never due.  Left out: those that sweep.gitlab_stop_environment
+--            never due.  Left out: those that sweep_gitlab.stop_environment
 --            could not stop, until their auto_stop_at, their auto_stop_setting
 --            or the answer about their stop action changes.
 -- Order      (auto_stop_at, id), the longest overdue first.
@@ -36,7 +36,7 @@
 -- dearer than walking along the ids, as after an UPDATE of all environments
 -- of a customer, the cursor gets "upto" and the next batches walk.
 --
-CREATE FUNCTION sweep.gitlab_environments_auto_stop(b sweep.batch) RETURNS sweep.progress
+CREATE FUNCTION sweep_gitlab.environments_auto_stop(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 	SET enable_sort = off
@@ -51,10 +51,10 @@ DECLARE
 	same pg_catalog.record;
 BEGIN
 	IF b.cursor IS NULL THEN
-		PERFORM sweep.gitlab_check_args('sweep.gitlab_environments_auto_stop', b.args);
-		PERFORM sweep.gitlab_review_kept_environments(b);
+		PERFORM sweep_gitlab.check_args('sweep_gitlab.environments_auto_stop', b.args);
+		PERFORM sweep_gitlab.review_kept_environments(b);
 	END IF;
-	none_kept := NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment);
+	none_kept := NOT EXISTS (SELECT FROM sweep_gitlab.kept_environment);
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	LOOP
@@ -67,7 +67,7 @@ BEGIN
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
 					AND (none_kept OR auto_stop_at IS DISTINCT FROM
-						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
+						(SELECT k.auto_stop_at FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id = environments.id))
 					AND upto IS NULL
 				ORDER BY state, auto_stop_at, id
 				LIMIT b.size)
@@ -77,7 +77,7 @@ BEGIN
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND auto_stop_at < b.as_of
 					AND auto_stop_at = last_at AND id > last_id AND id <= upto
 					AND (none_kept OR auto_stop_at IS DISTINCT FROM
-						(SELECT k.auto_stop_at FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id = environments.id))
+						(SELECT k.auto_stop_at FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id = environments.id))
 				ORDER BY id
 				LIMIT b.size)) AS e;
 		EXIT WHEN due.rows > 0 OR upto IS NULL;
@@ -102,71 +102,85 @@ BEGIN
 		pg_catalog.jsonb_build_object('auto_stop_at', last_at, 'id', last_id, 'upto', upto)), NULL::pg_catalog.jsonb);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
+COMMENT ON FUNCTION sweep_gitlab.environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
 
-CREATE FUNCTION sweep.gitlab_create_environments_auto_stop(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_environments_auto_stop(args jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('environments_auto_stop',
-		step => 'sweep.gitlab_environments_auto_stop', args => args, enabled => enabled,
+		step => 'sweep_gitlab.environments_auto_stop', args => args,
 		schedule => '24 * * * *', timezone => 'UTC',
 		batch_size => 100, max_batches => 1000, timeout => '45 min',
 		lease_key => 'environments:auto_stop:lock', lease_ttl => '50 min', lock_retries => 1,
 		description => 'GitLab: hands on environments that are due to be stopped')
 $$;
-COMMENT ON FUNCTION sweep.gitlab_create_environments_auto_stop(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
+COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
 -- ------------------------------------------------------------------ what could not be stopped
 -- Known to the job alone and gone with it.
-CREATE TABLE sweep.gitlab_kept_environment (
+CREATE TABLE sweep_gitlab.kept_environment (
 	environment_id bigint PRIMARY KEY,
 	auto_stop_at   timestamptz NOT NULL,
 	job            text NOT NULL DEFAULT 'environments_auto_stop' REFERENCES sweep.job (name) ON DELETE CASCADE
 );
-COMMENT ON TABLE sweep.gitlab_kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
-COMMENT ON COLUMN sweep.gitlab_kept_environment.environment_id IS 'id of the environment';
-COMMENT ON COLUMN sweep.gitlab_kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
-COMMENT ON COLUMN sweep.gitlab_kept_environment.job IS 'always environments_auto_stop';
-SELECT pg_catalog.pg_extension_config_dump('sweep.gitlab_kept_environment', '');
+COMMENT ON TABLE sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
+COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
+COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
+COMMENT ON COLUMN sweep_gitlab.kept_environment.job IS 'always environments_auto_stop';
+SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept_environment', '');
 
-CREATE FUNCTION sweep._gitlab_keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
+-- Until the end of the transaction the job is neither dropped nor given to another role.
+CREATE FUNCTION sweep_gitlab._lock_environments_job(caller oid) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = pg_catalog.pg_get_userbyid(caller)::pg_catalog.text FOR KEY SHARE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'job "environments_auto_stop" of role "%" does not exist', pg_catalog.pg_get_userbyid(caller)
+			USING ERRCODE = 'undefined_object', HINT = 'Only the role of the job may say which environments it leaves out.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep_gitlab._lock_environments_job(oid) IS 'keeps the job environments_auto_stop as it is, if it is one of the caller';
+
+CREATE FUNCTION sweep_gitlab._keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-	PERFORM sweep._lock_job(caller, 'environments_auto_stop', false, true);
-	INSERT INTO sweep.gitlab_kept_environment AS k (environment_id, auto_stop_at)
-		VALUES (_gitlab_keep_environment.environment_id, _gitlab_keep_environment.auto_stop_at)
+	PERFORM sweep_gitlab._lock_environments_job(caller);
+	INSERT INTO sweep_gitlab.kept_environment AS k (environment_id, auto_stop_at)
+		VALUES (_keep_environment.environment_id, _keep_environment.auto_stop_at)
 		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at;
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_keep_environment(oid, bigint, timestamptz) IS 'implements sweep.gitlab_keep_environment';
+COMMENT ON FUNCTION sweep_gitlab._keep_environment(oid, bigint, timestamptz) IS 'implements sweep_gitlab.keep_environment';
 
-CREATE FUNCTION sweep.gitlab_keep_environment(environment_id bigint, auto_stop_at timestamptz) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_keep_environment(bigint, timestamptz) IS 'an environment is not sent to be stopped again while its auto_stop_at is this';
+CREATE FUNCTION sweep_gitlab.keep_environment(environment_id bigint, auto_stop_at timestamptz) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.keep_environment(bigint, timestamptz) IS 'an environment is not sent to be stopped again while its auto_stop_at is this';
 
-CREATE FUNCTION sweep._gitlab_forget_environments(caller oid, environment_ids bigint[]) RETURNS void
+CREATE FUNCTION sweep_gitlab._forget_environments(caller oid, environment_ids bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-	PERFORM sweep._lock_job(caller, 'environments_auto_stop', false, true);
+	PERFORM sweep_gitlab._lock_environments_job(caller);
 	-- What a consumer is just writing will be looked at by the next run.
-	DELETE FROM sweep.gitlab_kept_environment AS k WHERE k.environment_id IN (
-		SELECT o.environment_id FROM sweep.gitlab_kept_environment AS o
-		WHERE o.environment_id = ANY (_gitlab_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
+	DELETE FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id IN (
+		SELECT o.environment_id FROM sweep_gitlab.kept_environment AS o
+		WHERE o.environment_id = ANY (_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
 END
 $$;
-COMMENT ON FUNCTION sweep._gitlab_forget_environments(oid, bigint[]) IS 'implements sweep.gitlab_forget_environments';
+COMMENT ON FUNCTION sweep_gitlab._forget_environments(oid, bigint[]) IS 'implements sweep_gitlab.forget_environments';
 
-CREATE FUNCTION sweep.gitlab_forget_environments(environment_ids bigint[]) RETURNS void
-	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.gitlab_forget_environments(bigint[]) IS 'environments are sent to be stopped again, as far as they are due';
+CREATE FUNCTION sweep_gitlab.forget_environments(environment_ids bigint[]) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'environments are sent to be stopped again, as far as they are due';
 
 -- Once a run, before its first batch: what is remembered of an environment goes when that is
 -- gone or not available any more, or when it could be stopped now.
-CREATE FUNCTION sweep.gitlab_review_kept_environments(b sweep.batch) RETURNS void
+CREATE FUNCTION sweep_gitlab.review_kept_environments(b sweep.batch) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan
 AS $$
@@ -174,26 +188,26 @@ DECLARE
 	always constant smallint := 0;
 	changed bigint[];
 BEGIN
-	IF NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment) THEN
+	IF NOT EXISTS (SELECT FROM sweep_gitlab.kept_environment) THEN
 		RETURN;
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	SELECT pg_catalog.array_agg(k.environment_id) INTO changed
-		FROM sweep.gitlab_kept_environment AS k LEFT JOIN environments AS e ON e.id = k.environment_id
+		FROM sweep_gitlab.kept_environment AS k LEFT JOIN environments AS e ON e.id = k.environment_id
 		WHERE CASE WHEN e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at = k.auto_stop_at AND e.auto_stop_setting <> always
-			THEN sweep.gitlab_may_have_stop_action(b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
+			THEN sweep_gitlab.may_have_stop_action(b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
 	IF changed IS NOT NULL THEN
-		PERFORM sweep.gitlab_forget_environments(changed);
+		PERFORM sweep_gitlab.forget_environments(changed);
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_review_kept_environments(sweep.batch) IS
+COMMENT ON FUNCTION sweep_gitlab.review_kept_environments(sweep.batch) IS
 	'part of the step of environments_auto_stop: forgets kept environments that are gone, or could be stopped now';
 
 -- The function also starts the action, which is for the consumer to do. So it is asked where it
 -- can write nothing, and whatever it did is undone. One that fails, as it does when it has
 -- something to start, has not said no: the consumer asks it again.
-CREATE FUNCTION sweep.gitlab_may_have_stop_action(stop_action text, environment_id bigint) RETURNS boolean
+CREATE FUNCTION sweep_gitlab.may_have_stop_action(stop_action text, environment_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -210,7 +224,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN coalesce(answer, true);
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_may_have_stop_action(text, bigint) IS
+COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, bigint) IS
 	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action';
 
 -- ------------------------------------------------------------------ the consumer
@@ -223,7 +237,7 @@ COMMENT ON FUNCTION sweep.gitlab_may_have_stop_action(text, bigint) IS
 --                were kept each run of the job asks it again, in a read-only
 --                transaction
 -- What ceased to be due since it was sent is left as it is.
-CREATE FUNCTION sweep.gitlab_stop_environment(message sweep.message) RETURNS void
+CREATE FUNCTION sweep_gitlab.stop_environment(message sweep.message) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -236,7 +250,7 @@ DECLARE
 BEGIN
 	IF args IS NULL THEN
 		RAISE EXCEPTION 'job "environments_auto_stop" of the current role does not exist'
-			USING ERRCODE = 'undefined_object', HINT = 'sweep.install_gitlab creates it, and its args say where the environments are.';
+			USING ERRCODE = 'undefined_object', HINT = 'sweep_gitlab.install creates it, and its args say where the environments are.';
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', args ->> 'schema'), true);
 	SELECT e.auto_stop_at, e.auto_stop_setting INTO environment FROM environments AS e
@@ -252,8 +266,8 @@ BEGIN
 	ELSIF environment.auto_stop_setting = always THEN
 		UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
 	ELSE
-		PERFORM sweep.gitlab_keep_environment(environment_id, environment.auto_stop_at);
+		PERFORM sweep_gitlab.keep_environment(environment_id, environment.auto_stop_at);
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_stop_environment(sweep.message) IS 'consumer of the queue environments_auto_stop: stops one environment in the database';
+COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message) IS 'consumer of the queue environments_auto_stop: stops one environment in the database';

@@ -3,11 +3,11 @@
 --
 -- Both functions can be repeated and act with the rights of their caller.
 -- What an operator has altered in a job stays: a second install sets where
--- the table is and whether the job is enabled, nothing else. A job whose table
+-- the table is and whether the job is paused, nothing else. A job whose table
 -- is gone is left as it is, and uninstall keeps a queue in which messages
 -- wait; both say so.
 --
-CREATE FUNCTION sweep.gitlab_jobs() RETURNS TABLE (job text, tables text[], queues text[])
+CREATE FUNCTION sweep_gitlab.jobs() RETURNS TABLE (job text, tables text[], queues text[])
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	VALUES
@@ -23,20 +23,20 @@ AS $$
 			ARRAY['p_batched_git_ref_updates_deletions', 'batched_git_ref_updates_deletions'],
 			ARRAY['batched_git_ref_updates_project_cleanup'])
 $$;
-COMMENT ON FUNCTION sweep.gitlab_jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queues it fills';
+COMMENT ON FUNCTION sweep_gitlab.jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queues it fills';
 
 -- What is found again by the next run must not be queued a second time while it waits for its retry; what
 -- becomes of a pipeline while it is being handled has to be looked at once more.
-CREATE FUNCTION sweep.gitlab_key_policy(queue text) RETURNS text
+CREATE FUNCTION sweep_gitlab.key_policy(queue text) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN queue IN ('environments_auto_stop', 'batched_git_ref_updates_project_cleanup')
 		THEN 'while_queued_or_running' ELSE 'while_queued' END
 $$;
-COMMENT ON FUNCTION sweep.gitlab_key_policy(text) IS 'key_policy of a queue of the GitLab jobs';
+COMMENT ON FUNCTION sweep_gitlab.key_policy(text) IS 'key_policy of a queue of the GitLab jobs';
 
 
-CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', enabled boolean DEFAULT true)
+CREATE FUNCTION sweep_gitlab.install(target_schema text DEFAULT 'public', paused boolean DEFAULT false)
 	RETURNS TABLE (job text, table_found text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -51,7 +51,7 @@ BEGIN
 		RAISE EXCEPTION 'schema "%" does not exist', target_schema
 			USING ERRCODE = 'invalid_schema_name', HINT = 'target_schema is the schema with the tables of GitLab, mostly "public".';
 	END IF;
-	FOR definition IN SELECT * FROM sweep.gitlab_jobs() LOOP
+	FOR definition IN SELECT * FROM sweep_gitlab.jobs() LOOP
 		job := definition.job;
 		old_args := (SELECT j.args FROM sweep.job AS j WHERE j.name = definition.job);
 		SELECT t INTO table_name
@@ -80,30 +80,35 @@ BEGIN
 		END IF;
 		FOREACH queue_name IN ARRAY definition.queues LOOP
 			IF NOT EXISTS (SELECT FROM sweep.queues AS q WHERE q.queue = queue_name) THEN
-				PERFORM sweep.create_queue(queue_name, key_policy => sweep.gitlab_key_policy(queue_name));
+				PERFORM sweep.create_queue(queue_name, key_policy => sweep_gitlab.key_policy(queue_name));
 			END IF;
 		END LOOP;
 		IF old_args IS NULL THEN
-			EXECUTE pg_catalog.format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
+			EXECUTE pg_catalog.format('SELECT sweep_gitlab.%I($1)', 'create_' || job) USING args;
 			note := 'created';
 		ELSE
-			PERFORM sweep.alter_job(job, pg_catalog.jsonb_build_object('args', old_args || args, 'enabled', enabled)
+			PERFORM sweep.alter_job(job, pg_catalog.jsonb_build_object('args', old_args || args)
 				|| CASE
-					WHEN job LIKE E'ci\\_stuck\\_%' THEN sweep.gitlab_stuck_builds_functions(table_name)
-					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN pg_catalog.jsonb_build_object('step', sweep.gitlab_artifacts_step(table_name))
+					WHEN job LIKE E'ci\\_stuck\\_%' THEN sweep_gitlab.stuck_builds_functions(table_name)
+					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN pg_catalog.jsonb_build_object('step', sweep_gitlab.artifacts_step(table_name))
 					ELSE '{}' END);
-			note := 'installed before: its schema and enabled are set, the rest is as it was';
+			note := 'installed before: its schema, and whether it is paused, are set, the rest is as it was';
 		END IF;
-		IF job = 'ci_schedule_bulk_delete_job_artifacts' AND NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN
-			note := note || '; does nothing until sweep.enable_feature(''bulk_delete_job_artifacts'')';
+		IF paused THEN
+			PERFORM sweep.pause(job);
+		ELSE
+			PERFORM sweep.resume(job);
+		END IF;
+		IF job = 'ci_schedule_bulk_delete_job_artifacts' AND NOT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts') THEN
+			note := note || '; does nothing until sweep_gitlab.enable_feature(''bulk_delete_job_artifacts'')';
 		END IF;
 		RETURN NEXT;
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep.install_gitlab(text, boolean) IS 'creates the queues and jobs for the GitLab tables of a schema, or points those that exist there; can be repeated';
+COMMENT ON FUNCTION sweep_gitlab.install(text, boolean) IS 'creates the queues and jobs for the GitLab tables of a schema, or points those that exist there; can be repeated';
 
-CREATE FUNCTION sweep.uninstall_gitlab() RETURNS TABLE (name text, note text)
+CREATE FUNCTION sweep_gitlab.uninstall() RETURNS TABLE (name text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -112,7 +117,7 @@ DECLARE
 BEGIN
 	-- A queue that several jobs fill goes with the last of them.
 	FOR definition IN SELECT d.job, CASE WHEN d.nth = pg_catalog.max(d.nth) OVER (PARTITION BY q.queue) THEN q.queue END AS queue
-			FROM sweep.gitlab_jobs() WITH ORDINALITY AS d (job, tables, queues, nth)
+			FROM sweep_gitlab.jobs() WITH ORDINALITY AS d (job, tables, queues, nth)
 				LEFT JOIN LATERAL pg_catalog.unnest(d.queues) WITH ORDINALITY AS q (queue, nth) ON true
 			ORDER BY d.nth, q.nth LOOP
 		IF EXISTS (SELECT FROM sweep.job AS j WHERE j.name = definition.job) THEN
@@ -136,4 +141,4 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep.uninstall_gitlab() IS 'drops the GitLab jobs and those of their queues that are empty; can be repeated';
+COMMENT ON FUNCTION sweep_gitlab.uninstall() IS 'drops the GitLab jobs and those of their queues that are empty; can be repeated';

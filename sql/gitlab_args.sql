@@ -1,18 +1,9 @@
 -- Args of the GitLab jobs that make no sense: refused by sweep.alter_job, and by a run before
 -- it writes anything. None of them looks like a run that had nothing to do.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-\set SHOW_CONTEXT never
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
-SET timezone = 'UTC';
-SET datestyle = 'ISO, YMD';
+\i sql/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 820000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE note = 'created';
 INSERT INTO gitlab.p_ci_builds (id, partition_id, type, status, created_at, updated_at, project_id, commit_id, lock_version)
 	VALUES (1, 100, 'Ci::Build', 'canceling', '2025-12-01', '2025-12-01', 1, 1, 0);
 INSERT INTO gitlab.ci_runner_machines (id, runner_id, runner_type, created_at, updated_at, system_xid) VALUES (1, 1, 1, '2025-12-01Z', '2025-12-01Z', 'x');
@@ -56,7 +47,7 @@ SELECT job, arg, altered, hint FROM attempt ORDER BY nth;
 SELECT clock_timestamp() AS began \gset
 SELECT format('CALL sweep.run(%L, %L)', job, '{"as_of": "2026-01-01T00:00:00Z"}'::jsonb || arg) FROM attempt WHERE job NOT LIKE '%artifacts' ORDER BY nth \gexec
 -- a divided job would start its other shares, so it is only its functions here
-SELECT sweep.enable_feature('bulk_delete_job_artifacts');
+SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 SELECT format('SELECT %s(ROW(100, NULL, %L, ''2026-01-01T00:00:00Z'', 0, 1, NULL, 1)::sweep.batch)', f, j.args || a.arg)
 	FROM attempt a JOIN sweep.job j ON j.name = a.job,
 		LATERAL (SELECT CASE WHEN a.arg ? 'buckets' THEN j.buckets_function ELSE j.step END) AS f (f)
@@ -85,14 +76,14 @@ SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', jsonb_build_object('arg
 SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', jsonb_build_object('args', args || '{"refresh_states": []}')) FROM sweep.job WHERE name = 'ci_bulk_delete_expired_job_artifacts';
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"args": {"schema": "gitlab", "stale_after": "1 mon 00:00:01"}}');
 -- a column of names, and a smaller one
-SELECT name, count(*) FROM sweep.job, LATERAL (SELECT sweep.gitlab_check_args(step, args)) AS c WHERE name LIKE 'ci\_stuck%' GROUP BY 1 ORDER BY 1;
+SELECT name, count(*) FROM sweep.job, LATERAL (SELECT sweep_gitlab.check_args(step, args)) AS c WHERE name LIKE 'ci\_stuck%' GROUP BY 1 ORDER BY 1;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE smallint;
-SELECT sweep.gitlab_check_args(step, args) FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
+SELECT sweep_gitlab.check_args(step, args) FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE text;
-SELECT sweep.gitlab_check_args(step, args || '{"failure_reason": null}') IS NOT NULL AS fits FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
-SELECT sweep.gitlab_check_args(step, args || '{"failure_reason_name": 3}') FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
+SELECT sweep_gitlab.check_args(step, args || '{"failure_reason": null}') IS NOT NULL AS fits FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
+SELECT sweep_gitlab.check_args(step, args || '{"failure_reason_name": 3}') FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
 -- a table that is not there (yet) is for the run to find out
 SELECT sweep.alter_job(name, jsonb_build_object('args', args || '{"schema": "elsewhere"}')) FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling';
-SELECT sweep.disable_feature('bulk_delete_job_artifacts');
-SELECT count(*) FROM sweep.uninstall_gitlab();
+SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts');
+SELECT count(*) FROM sweep_gitlab.uninstall();
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;

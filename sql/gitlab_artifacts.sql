@@ -1,19 +1,10 @@
 -- The step of ci_bulk_delete_expired_job_artifacts: what it deletes, share by
 -- share, what it leaves for GitLab, and what it costs to read.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-\set SHOW_CONTEXT never
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
+\i sql/include/gitlab.sql
 CREATE SCHEMA plain;
 CREATE TABLE plain.ci_job_artifacts (LIKE gitlab.p_ci_job_artifacts INCLUDING ALL);
 CREATE TABLE plain.ci_deleted_objects (LIKE gitlab.ci_deleted_objects INCLUDING ALL);
-SET datestyle = 'ISO, YMD';
-SET timezone = 'UTC';
 SELECT sweep.create_queue('ci_artifact_statistics');
 
 -- in both schemas; job_id is the id, so that project_id 10 makes the bucket that of the id
@@ -48,7 +39,7 @@ BEGIN
 			batch.bucket := bucket;
 			batch.cursor := (SELECT s.cursor FROM share s WHERE s.bucket IS NOT DISTINCT FROM run.bucket);
 			EXECUTE format('SELECT array_agg(id) FROM %I.%I', schema, kind) INTO before;
-			EXECUTE format('SELECT * FROM %s($1)', sweep.gitlab_artifacts_step(kind)) INTO progress USING batch;
+			EXECUTE format('SELECT * FROM %s($1)', sweep_gitlab.artifacts_step(kind)) INTO progress USING batch;
 			EXECUTE format('SELECT coalesce(array_agg(i ORDER BY i), ''{}'') FROM unnest($1) AS i WHERE i NOT IN (SELECT id FROM %I.%I)', schema, kind)
 				INTO deleted USING before;
 			UPDATE share AS s SET batches = s.batches + 1, rows = s.rows + progress.rows, deleted = s.deleted || run.deleted,
@@ -121,7 +112,7 @@ DECLARE
 	progress sweep.progress;
 BEGIN
 	FOREACH size IN ARRAY sizes LOOP
-		progress := sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(size, progress.cursor,
+		progress := sweep_gitlab.ci_bulk_delete_expired_job_artifacts(ROW(size, progress.cursor,
 			'{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": []}', '2026-01-08Z', NULL, NULL, NULL, 1)::sweep.batch);
 		rows := progress.rows;
 		gone := (SELECT string_agg(i::text, ' ' ORDER BY i) FROM generate_series(1, 30) AS i WHERE i NOT IN (SELECT id FROM gitlab.p_ci_job_artifacts));
@@ -254,12 +245,12 @@ BEGIN;
 SELECT sweep.drop_queue('ci_artifact_statistics');
 SET LOCAL ROLE regress_sweep_artifacts;
 SELECT sweep.create_queue('ci_artifact_statistics');
-SELECT rows FROM sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(4, NULL, '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
+SELECT rows FROM sweep_gitlab.ci_bulk_delete_expired_job_artifacts(ROW(4, NULL, '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
 	'2026-01-08Z', 0, 1, NULL, 1)::sweep.batch);
-SELECT rows FROM sweep.gitlab_ci_bulk_delete_expired_job_artifacts(ROW(4, '{}', '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
+SELECT rows FROM sweep_gitlab.ci_bulk_delete_expired_job_artifacts(ROW(4, '{}', '{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": [2]}',
 	'2026-01-08Z', 0, 1, NULL, 1)::sweep.batch);
 -- its lists are its own, and are reached through the functions only
-SELECT count(*) FROM sweep.gitlab_artifact_list;
+SELECT count(*) FROM sweep_gitlab.artifact_list;
 ROLLBACK;
 DROP OWNED BY regress_sweep_artifacts;
 DROP ROLE regress_sweep_artifacts;
@@ -289,7 +280,7 @@ DECLARE
 	read record;
 BEGIN
 	LOOP
-		read := sweep.gitlab_read_artifacts(batch, 0, buckets, '-infinity', for_all, '{}');
+		read := sweep_gitlab.read_artifacts(batch, 0, buckets, '-infinity', for_all, '{}');
 		EXIT WHEN read.read_to IS NULL;
 		DELETE FROM gitlab.p_ci_job_artifacts a USING unnest(read.partition_of, read.place_of) AS r (partition_id, place)
 			WHERE a.partition_id = r.partition_id AND a.ctid = r.place;
@@ -325,7 +316,7 @@ BEGIN
 		FOR bucket IN 1 .. buckets LOOP
 			batch.bucket := bucket - 1;
 			batch.cursor := cursors[bucket];
-			progress := sweep.gitlab_ci_bulk_delete_expired_job_artifacts(batch);
+			progress := sweep_gitlab.ci_bulk_delete_expired_job_artifacts(batch);
 			cursors[bucket] := progress.cursor;
 			deleted := deleted + progress.rows;
 		END LOOP;

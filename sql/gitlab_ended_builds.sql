@@ -1,18 +1,9 @@
 -- Builds that are ended leave the tables that say who waits for a runner and who has one,
 -- whichever job ends them and in whatever way, and those who have to act on it are told.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-\set SHOW_CONTEXT never
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
-SET timezone = 'UTC';
-SET datestyle = 'ISO, YMD';
+\i sql/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 810000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE note = 'created';
 
 CREATE PROCEDURE pg_temp.fill(status text) LANGUAGE sql AS $$
 	TRUNCATE gitlab.p_ci_builds, gitlab.ci_pending_builds, gitlab.ci_running_builds;
@@ -59,7 +50,7 @@ SELECT * FROM pg_temp.outcome();
 SELECT sweep.alter_job('ci_stuck_builds_drop_running', '{"transaction": "row"}');
 -- one that has changed since it was picked, and is read again
 CALL pg_temp.fill('running');
-SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
+SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
 		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 7}'::jsonb], 1)::sweep.batch)
 	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
 SELECT * FROM pg_temp.outcome();
@@ -76,7 +67,7 @@ DROP TRIGGER refuse ON gitlab.p_ci_builds;
 -- a build that is left alone keeps its rows
 CALL pg_temp.fill('running');
 UPDATE gitlab.p_ci_builds SET updated_at = '2025-12-31 23:30';
-SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
+SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
 		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch)
 	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
 SELECT * FROM pg_temp.outcome();
@@ -84,7 +75,7 @@ SELECT * FROM pg_temp.outcome();
 
 -- the tables may be missing, and come and go between two statements of a session
 CREATE FUNCTION pg_temp.drop_one(build bigint) RETURNS bigint LANGUAGE sql AS $$
-	SELECT (sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
+	SELECT (sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
 		ARRAY[jsonb_build_object('id', build, 'partition_id', 100 + build % 3, 'lock_version', 0)], 1)::sweep.batch)).rows
 	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running'
 $$;
@@ -108,7 +99,7 @@ INSERT INTO gitlab.ci_running_builds (build_id, project_id, partition_id, runner
 BEGIN;
 SELECT seq_tup_read AS read FROM pg_stat_xact_user_tables WHERE relid = 'gitlab.ci_running_builds'::regclass \gset
 SELECT pg_temp.drop_one(1), pg_temp.drop_one(2);
-SELECT sweep.gitlab_follow_builds('gitlab', '{3}', '{100}', '{23}', '{71}');
+SELECT sweep_gitlab.follow_builds('gitlab', '{3}', '{100}', '{23}', '{71}');
 SELECT seq_tup_read - :read AS read_in_vain FROM pg_stat_xact_user_tables WHERE relid = 'gitlab.ci_running_builds'::regclass;
 COMMIT;
 
@@ -120,10 +111,10 @@ GRANT SELECT, UPDATE ON gitlab.p_ci_builds TO regress_sweep_builds;
 GRANT SELECT ON gitlab.ci_pending_builds, gitlab.ci_running_builds TO regress_sweep_builds;
 CALL pg_temp.fill('running');
 DELETE FROM sweep.queue_message;
-SELECT count(*) FROM sweep.uninstall_gitlab();
+SELECT count(*) FROM sweep_gitlab.uninstall();
 SELECT current_user AS superuser \gset
 \c - regress_sweep_builds
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE note = 'created';
 SET client_min_messages = error;
 CALL sweep.run('ci_stuck_builds_drop_running', '{"as_of": "2026-01-01T00:00:00Z"}');
 \c - :superuser
@@ -131,6 +122,6 @@ SET client_min_messages = warning;
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY 1;
 SELECT count(*) FROM sweep.quarantine;
 
-SELECT count(*) FROM sweep.uninstall_gitlab();
+SELECT count(*) FROM sweep_gitlab.uninstall();
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;
 DROP ROLE regress_sweep_builds;

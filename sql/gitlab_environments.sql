@@ -1,17 +1,8 @@
 -- The step environments_auto_stop: its predicate, order and cursor, and the
 -- consumer that stops an environment.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-SET datestyle = 'ISO, YMD';
-SET timezone = 'UTC';
-\set SHOW_CONTEXT never
-SELECT * FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job = 'environments_auto_stop';
-RESET search_path;
+\i sql/include/gitlab.sql
+SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 
 -- one batch, and what it queued
 CREATE FUNCTION pg_temp.batch(size int, cursor jsonb DEFAULT NULL, as_of timestamptz DEFAULT '2026-01-01 00:00:00Z',
@@ -19,7 +10,7 @@ CREATE FUNCTION pg_temp.batch(size int, cursor jsonb DEFAULT NULL, as_of timesta
 	LANGUAGE plpgsql AS $$
 BEGIN
 	SELECT p.rows, p.cursor INTO rows, cursor_out
-		FROM sweep.gitlab_environments_auto_stop(ROW(size, cursor, '{"schema": "gitlab"}', as_of, NULL, NULL, NULL, 1)::sweep.batch) AS p;
+		FROM sweep_gitlab.environments_auto_stop(ROW(size, cursor, '{"schema": "gitlab"}', as_of, NULL, NULL, NULL, 1)::sweep.batch) AS p;
 	-- as if it had been claimed, which it can be once it is committed
 	WITH m AS (UPDATE sweep.queue_message m SET claimed = true FROM sweep.queue q
 		WHERE q.queue_id = m.queue_id AND q.name = 'environments_auto_stop' AND NOT m.claimed RETURNING m.*)
@@ -89,7 +80,7 @@ SELECT * FROM pg_temp.run(8);
 -- so many at one moment that the batches walk along the ids: the same order, each once,
 -- and neither the moment before nor the one after is forgotten
 TRUNCATE gitlab.environments;
-SELECT sweep.gitlab_keep_environment(15, '2025-12-02 00:00:00Z');
+SELECT sweep_gitlab.keep_environment(15, '2025-12-02 00:00:00Z');
 INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_setting, auto_stop_at)
 	SELECT i, 1, i, i, (i = 15)::int, CASE i WHEN 10 THEN '2025-12-03Z'::timestamptz WHEN 20 THEN '2025-12-01Z' ELSE '2025-12-02Z' END
 	FROM generate_series(29, 10, -1) AS i;
@@ -111,7 +102,7 @@ CALL pg_temp.environment(17, '2025-12-01 00:00:00Z');
 CALL pg_temp.environment(10, '2025-12-04 00:00:00Z');
 
 -- what still waits in the queue is passed and counted, but not queued again
-SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(2, NULL, '{"schema": "gitlab"}', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch);
+SELECT rows FROM sweep_gitlab.environments_auto_stop(ROW(2, NULL, '{"schema": "gitlab"}', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch);
 SELECT * FROM pg_temp.run(3);
 
 -- what became due in mid-run behind the cursor comes with it, what lies before it with the next run
@@ -122,7 +113,7 @@ SELECT rows, regexp_replace(sent, ':\S+ \S+ \S+ \S+', '', 'g') AS sent FROM pg_t
 
 -- a rolled back batch has sent nothing
 BEGIN;
-SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(100, NULL, '{"schema": "gitlab"}', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch);
+SELECT rows FROM sweep_gitlab.environments_auto_stop(ROW(100, NULL, '{"schema": "gitlab"}', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch);
 ROLLBACK;
 SELECT depth FROM sweep.queues WHERE queue = 'environments_auto_stop';
 TRUNCATE gitlab.environments;
@@ -151,7 +142,7 @@ TRUNCATE gitlab.environments;
 CREATE FUNCTION pg_temp.stop(ids bigint[]) RETURNS TABLE (id bigint, state varchar, auto_stop_at timestamptz, touched boolean)
 	LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop',
+	PERFORM sweep_gitlab.stop_environment(ROW(1, 'environments_auto_stop',
 		jsonb_build_object('environment_id', i, 'project_id', 1), i, 1, NULL, now(), NULL)::sweep.message) FROM unnest(ids) AS i;
 	RETURN QUERY SELECT e.id, e.state, e.auto_stop_at, e.updated_at = now() AT TIME ZONE 'UTC' FROM gitlab.environments e ORDER BY e.id;
 END
@@ -187,10 +178,10 @@ DROP TABLE gitlab.environments;
 \set VERBOSITY sqlstate
 SELECT rows FROM pg_temp.batch(100);
 \set VERBOSITY default
-SELECT count(*) FROM sweep.gitlab_kept_environment;
-SELECT name, note FROM sweep.uninstall_gitlab() WHERE name = 'environments_auto_stop';
-SELECT count(*) FROM sweep.gitlab_kept_environment;
+SELECT count(*) FROM sweep_gitlab.kept_environment;
+SELECT name, note FROM sweep_gitlab.uninstall() WHERE name = 'environments_auto_stop';
+SELECT count(*) FROM sweep_gitlab.kept_environment;
 SELECT sweep.drop_queue('environments_auto_stop');
-SELECT sweep.gitlab_stop_environment(NULL);
+SELECT sweep_gitlab.stop_environment(NULL);
 DROP FUNCTION public.regress_stop_action;
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;

@@ -1,17 +1,8 @@
 -- Environments that the consumer has kept are looked at again when something about them changes,
 -- and what is remembered of them goes with them.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-\set SHOW_CONTEXT never
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
-SET timezone = 'UTC';
-SET datestyle = 'ISO, YMD';
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job = 'environments_auto_stop';
+\i sql/include/gitlab.sql
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_setting int DEFAULT 1) LANGUAGE sql AS $$
 	INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting)
 		VALUES (id, id + 1000, 'e' || id, 'e' || id, '2025-12-01Z', auto_stop_setting);
@@ -21,15 +12,15 @@ CREATE FUNCTION pg_temp.run(OUT sent text, OUT became text, OUT kept text) LANGU
 DECLARE
 	m sweep.message;
 BEGIN
-	PERFORM sweep.gitlab_environments_auto_stop(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch)
+	PERFORM sweep_gitlab.environments_auto_stop(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch)
 		FROM sweep.job j WHERE j.name = 'environments_auto_stop';
 	SELECT string_agg(q.key, ' ' ORDER BY q.message_id) INTO sent FROM sweep.queue_message q;
 	FOR m IN SELECT q.message_id, 'environments_auto_stop', q.payload, q.key, 1, NULL, q.sent_at, NULL FROM sweep.queue_message q ORDER BY message_id LOOP
-		PERFORM sweep.gitlab_stop_environment(m);
+		PERFORM sweep_gitlab.stop_environment(m);
 	END LOOP;
 	DELETE FROM sweep.queue_message;
 	SELECT string_agg(format('%s:%s', e.id, e.state), ' ' ORDER BY e.id) INTO became FROM gitlab.environments e WHERE e.id::text = ANY (string_to_array(sent, ' '));
-	SELECT string_agg(environment_id::text, ' ' ORDER BY environment_id) INTO kept FROM sweep.gitlab_kept_environment;
+	SELECT string_agg(environment_id::text, ' ' ORDER BY environment_id) INTO kept FROM sweep_gitlab.kept_environment;
 END
 $$;
 DO $$ BEGIN FOR i IN 1 .. 9 LOOP CALL pg_temp.environment(i); END LOOP; END $$;
@@ -82,15 +73,15 @@ SELECT coalesce(current_setting('regress.asked', true), '') AS asked;
 -- one that cannot say is for the consumer to fail with
 CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'cannot say'; END $$;
 SELECT * FROM pg_temp.run();
-SELECT sweep.gitlab_review_kept_environments(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) FROM sweep.job j WHERE j.name = 'environments_auto_stop';
-TABLE sweep.gitlab_kept_environment;
+SELECT sweep_gitlab.review_kept_environments(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) FROM sweep.job j WHERE j.name = 'environments_auto_stop';
+TABLE sweep_gitlab.kept_environment;
 
 -- only who may start the job has it forget
 CREATE ROLE regress_sweep_stranger LOGIN;
 GRANT sweep_user TO regress_sweep_stranger;
 SET ROLE regress_sweep_stranger;
-SELECT sweep.gitlab_forget_environments('{6}');
+SELECT sweep_gitlab.forget_environments('{6}');
 RESET ROLE;
-SELECT count(*) FROM sweep.uninstall_gitlab();
+SELECT count(*) FROM sweep_gitlab.uninstall();
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;
 DROP ROLE regress_sweep_stranger;

@@ -1,17 +1,9 @@
 -- The step ci_runners_stale_machines_cleanup: its bounds, order, counts and
 -- cursor, on the partitioned table and on a plain one.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
+\i sql/include/gitlab.sql
 CREATE SCHEMA plain;
 CREATE TABLE plain.ci_runner_machines (LIKE gitlab.ci_runner_machines INCLUDING ALL);
-SET datestyle = 'ISO, YMD';
-SET timezone = 'UTC';
 
 CREATE PROCEDURE pg_temp.machine(id bigint, created_at timestamptz, contacted_at timestamptz, runner_type int DEFAULT 1)
 	LANGUAGE sql AS $$
@@ -34,7 +26,7 @@ BEGIN
 		batch := i;
 		EXECUTE format('SELECT array_agg(id) FROM %I.ci_runner_machines', schema) INTO before;
 		SELECT p.rows, p.cursor, p.detail INTO rows, cursor_in, detail
-			FROM sweep.gitlab_ci_runners_stale_machines_cleanup(ROW(size, cursor_in,
+			FROM sweep_gitlab.ci_runners_stale_machines_cleanup(ROW(size, cursor_in,
 				jsonb_build_object('schema', schema, 'stale_after', stale_after), as_of, NULL, NULL, NULL, 1)::sweep.batch) AS p;
 		EXECUTE format('SELECT array_agg(i ORDER BY i) FROM unnest($1) AS i WHERE i NOT IN (SELECT id FROM %I.ci_runner_machines)', schema)
 			INTO deleted USING before;

@@ -1,18 +1,11 @@
 -- The step batched_git_ref_updates_cleanup_scheduler: distinct pending
 -- projects in ascending order, the wrap-around, both names of the table.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
+\i sql/include/gitlab.sql
 CREATE TABLE gitlab_partitions_dynamic.p_batched_git_ref_updates_deletions_2
-	PARTITION OF p_batched_git_ref_updates_deletions FOR VALUES IN (2);
-RESET search_path;
+	PARTITION OF gitlab.p_batched_git_ref_updates_deletions FOR VALUES IN (2);
 CREATE SCHEMA plain;
 CREATE TABLE plain.batched_git_ref_updates_deletions (LIKE gitlab.p_batched_git_ref_updates_deletions INCLUDING ALL);
-SET timezone = 'UTC';
 SELECT sweep.create_queue('batched_git_ref_updates_project_cleanup');
 
 CREATE PROCEDURE pg_temp.deletion(project_ids bigint[], status int DEFAULT 1, partition_id bigint DEFAULT 1)
@@ -37,7 +30,7 @@ BEGIN
 	FOR i IN 1 .. 20 LOOP
 		batch := i;
 		SELECT p.rows, p.cursor, p.detail INTO rows, c, detail
-			FROM sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(
+			FROM sweep_gitlab.batched_git_ref_updates_cleanup_scheduler(
 				ROW(least(size, max_rows - total), c, args, '2026-01-01Z', NULL, NULL, NULL, run_id)::sweep.batch) AS p;
 		-- as if it had been claimed, which it can be once it is committed
 		WITH m AS (UPDATE sweep.queue_message m SET claimed = true FROM sweep.queue q
@@ -64,7 +57,7 @@ SELECT * FROM pg_temp.run(3, 100, schema => 'plain');
 SELECT * FROM pg_temp.run(4, 2);
 SELECT * FROM pg_temp.run(5, 2, schema => 'plain');
 SELECT * FROM pg_temp.run(6, 5);
-SELECT rows FROM sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(ROW(1, NULL,
+SELECT rows FROM sweep_gitlab.batched_git_ref_updates_cleanup_scheduler(ROW(1, NULL,
 	'{"schema": "gitlab", "table": "p_batched_git_ref_updates_deletions"}', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch);
 SELECT payload FROM sweep.claim('batched_git_ref_updates_project_cleanup');
 

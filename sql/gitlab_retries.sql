@@ -1,17 +1,8 @@
 -- Work that fails and waits for its retry is not handed on again by each run that finds it.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-\set SHOW_CONTEXT never
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
-SET timezone = 'UTC';
-SET datestyle = 'ISO, YMD';
+\i sql/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 830000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job IN ('environments_auto_stop', 'batched_git_ref_updates_cleanup_scheduler');
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE job IN ('environments_auto_stop', 'batched_git_ref_updates_cleanup_scheduler');
 INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at) SELECT i, i, i, i, '2025-12-01Z' FROM generate_series(1, 3) AS i;
 INSERT INTO gitlab.p_batched_git_ref_updates_deletions (project_id, created_at, updated_at, ref) SELECT i, now(), now(), 'refs/1' FROM generate_series(1, 3) AS i;
 CREATE VIEW pg_temp.depths AS SELECT queue, depth, dead FROM sweep.queues WHERE queue IN ('environments_auto_stop', 'batched_git_ref_updates_project_cleanup') ORDER BY queue;
@@ -45,5 +36,5 @@ CALL sweep.run('environments_auto_stop');
 CALL sweep.run('batched_git_ref_updates_cleanup_scheduler');
 TABLE pg_temp.depths;
 DELETE FROM sweep.queue_message;
-SELECT count(*) FROM sweep.uninstall_gitlab();
+SELECT count(*) FROM sweep_gitlab.uninstall();
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;

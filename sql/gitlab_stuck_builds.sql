@@ -1,18 +1,9 @@
 -- ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: what they pick, what they write, what
 -- becomes of builds that refuse.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
-SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
-CREATE SCHEMA gitlab;
-SET search_path = gitlab, public;
 \set ECHO none
-\i test/demo/gitlab_schema.sql
-\set ECHO all
-RESET search_path;
-SET datestyle = 'ISO, YMD';
-SET timezone = 'UTC';
-\set SHOW_CONTEXT never
-SELECT * FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job LIKE 'ci\_stuck%';
+\i sql/include/gitlab.sql
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
+SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job LIKE 'ci\_stuck%';
 \x on
 SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lease_key, lease_ttl, schedule, timezone, children
 	FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
@@ -129,7 +120,7 @@ CALL pg_temp.build(19, 'running', NULL, '2025-12-03');
 CALL pg_temp.build(18, 'running', NULL, '2025-12-03');
 CALL pg_temp.build(17, 'running', NULL, '2025-12-03', project_id => 2);
 SELECT size, pg_temp.picked('builds_drop_running', size) FROM unnest('{1,2,3,7,100}'::int[]) AS size;
-SELECT jsonb_pretty(i) FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, (SELECT args FROM sweep.job WHERE name = 'ci_stuck_builds_drop_running'),
+SELECT jsonb_pretty(i) FROM sweep_gitlab.pick_stuck_builds(ROW(1, NULL, (SELECT args FROM sweep.job WHERE name = 'ci_stuck_builds_drop_running'),
 	'2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS i;
 TRUNCATE gitlab.p_ci_builds;
 
@@ -314,7 +305,7 @@ BEGIN
 END
 $$;
 CREATE TRIGGER refuse BEFORE UPDATE ON older.ci_builds FOR EACH ROW EXECUTE FUNCTION older.refuse();
-SELECT * FROM sweep.install_gitlab('older', enabled => false) WHERE job LIKE 'ci\_stuck%';
+SELECT * FROM sweep_gitlab.install('older', paused => true) WHERE job LIKE 'ci\_stuck%';
 SELECT name, pick, step, rescue, args ->> 'schema' AS schema, args ->> 'table' AS table FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
 SELECT pg_temp.picked('jobs', 1), pg_temp.picked('builds_drop_running', 1), pg_temp.picked('builds_drop_scheduled', 1), pg_temp.picked('builds_drop_canceling', 1);
 CALL pg_temp.run('jobs');
@@ -329,7 +320,7 @@ DELETE FROM sweep.quarantine;
 DROP VIEW pg_temp.outcome;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE varchar;
 UPDATE gitlab.p_ci_builds SET status = 'canceling', failure_reason = NULL;
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false);
+SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true);
 CALL pg_temp.run('builds_drop_canceling', '{"failure_reason_name": "no_updates_canceling"}');
 SELECT id, status, failure_reason, lock_version FROM gitlab.p_ci_builds ORDER BY id;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE int USING NULL;
@@ -368,15 +359,15 @@ DROP OPERATOR gitlab.= (varchar, varchar), gitlab.->> (jsonb, jsonb), gitlab.-> 
 -- one that does not take the change, however often it is read again
 UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01', failure_reason = NULL;
 CREATE TRIGGER ignore BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.ignore();
-SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
-		SELECT i FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
+SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
+		SELECT i FROM sweep_gitlab.pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
 	FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_canceling';
 
 -- by hand: what it needs must be there, and settings are as before
 CREATE FUNCTION pg_temp.drop_item(args jsonb, VARIADIC items jsonb[]) RETURNS sweep.progress LANGUAGE sql
-	AS $$ SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, args, '2026-01-01T00:00:00Z', NULL, NULL, items, 1)::sweep.batch) $$;
+	AS $$ SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, args, '2026-01-01T00:00:00Z', NULL, NULL, items, 1)::sweep.batch) $$;
 SELECT args FROM sweep.job WHERE name = 'ci_stuck_builds_drop_canceling' \gset
-SELECT sweep.gitlab_drop_stuck_builds(ROW(1, NULL, :'args', '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch);
+SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, :'args', '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch);
 SELECT pg_temp.drop_item(NULL, '{}');
 SELECT pg_temp.drop_item('{}', '{"id": 40}');
 SELECT pg_temp.drop_item(:'args', '{"id": 40, "lock_version": 0}');
@@ -400,8 +391,8 @@ SHOW search_path;
 UPDATE gitlab.p_ci_builds SET status = CASE id WHEN 40 THEN 'canceling' ELSE 'running' END, updated_at = '2025-12-01';
 CREATE FUNCTION gitlab.drop_another() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM sweep.gitlab_drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
-			SELECT i FROM sweep.gitlab_pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
+	PERFORM sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, ARRAY(
+			SELECT i FROM sweep_gitlab.pick_stuck_builds(ROW(1, NULL, j.args, '2026-01-01T00:00:00Z', NULL, NULL, NULL, 1)::sweep.batch) AS i), 1)::sweep.batch)
 		FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_running';
 	RETURN NEW;
 END $$;
@@ -411,7 +402,7 @@ SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gse
 SET track_functions = 'pl';
 BEGIN;
 SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
-SELECT pg_stat_get_xact_function_calls('sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch)'::regprocedure) AS other_way;
+SELECT pg_stat_get_xact_function_calls('sweep_gitlab.drop_stuck_builds_in_batch(sweep.batch)'::regprocedure) AS other_way;
 COMMIT;
 RESET track_functions;
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY status ORDER BY status;
@@ -423,5 +414,5 @@ CALL pg_temp.run('builds_drop_canceling');
 SELECT status, rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
 SELECT count(*) FROM sweep.quarantine;
 DELETE FROM sweep.queue_message;
-SELECT * FROM sweep.uninstall_gitlab() WHERE name LIKE 'ci\_stuck%' OR name IN ('ci_pipeline_process', 'ci_build_finished');
+SELECT * FROM sweep_gitlab.uninstall() WHERE name LIKE 'ci\_stuck%' OR name IN ('ci_pipeline_process', 'ci_build_finished');
 DROP SCHEMA gitlab, gitlab_partitions_dynamic, older CASCADE;

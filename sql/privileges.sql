@@ -1,7 +1,7 @@
 -- Who may do what: each role with each kind of function, row level security, and the views.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
+CREATE EXTENSION IF NOT EXISTS pg_sweep_gitlab CASCADE;
 DROP SCHEMA IF EXISTS privileges CASCADE;
 CREATE SCHEMA privileges;
 CREATE ROLE regress_sweep_admin LOGIN IN ROLE sweep_admin;
@@ -16,7 +16,7 @@ GRANT USAGE, CREATE ON SCHEMA privileges TO PUBLIC;
 -- what the catalogue says: public functions by role
 SELECT p.proname, string_agg(r.rolname, ' ' ORDER BY r.rolname) FILTER (WHERE has_function_privilege(r.oid, p.oid, 'EXECUTE')) AS roles
 	FROM pg_proc p, pg_roles r
-	WHERE p.pronamespace = 'sweep'::regnamespace AND p.proname NOT LIKE '\_%' AND p.proname !~ 'gitlab' AND r.rolname IN ('sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor')
+	WHERE p.pronamespace = 'sweep'::regnamespace AND p.proname NOT LIKE '\_%' AND r.rolname IN ('sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor')
 	GROUP BY p.proname ORDER BY p.proname;
 SELECT c.relname, string_agg(r.rolname, ' ' ORDER BY r.rolname) FILTER (WHERE has_table_privilege(r.oid, c.oid, 'SELECT')) AS can_select,
 	bool_or(has_table_privilege(r.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')) AS can_write

@@ -1,27 +1,31 @@
--- What must hold for every object of the extension, asked of the catalogue. Each query finds the
+-- What must hold for every object of both extensions, asked of the catalogue. Each query finds the
 -- objects for which it does not hold: zero rows. A new object comes under these rules by itself.
 SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS pg_sweep;
+CREATE EXTENSION IF NOT EXISTS pg_sweep_gitlab CASCADE;
 \set VERBOSITY terse
 
 CREATE TEMP VIEW member AS
-	SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
-	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'pg_sweep';
+	SELECT d.classid, d.objid, substr(e.extname, 4)::regnamespace AS home FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+	WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname IN ('pg_sweep', 'pg_sweep_gitlab');
 CREATE TEMP VIEW function AS
-	SELECT p.*, p.oid::regprocedure AS signature, l.lanname AS language, array_to_string(p.proconfig, ',') AS config
+	SELECT p.*, m.home, p.oid::regprocedure AS signature, l.lanname AS language, array_to_string(p.proconfig, ',') AS config
 	FROM pg_proc p JOIN member m ON m.classid = 'pg_proc'::regclass AND m.objid = p.oid JOIN pg_language l ON l.oid = p.prolang;
 CREATE TEMP VIEW relation AS
-	SELECT c.*, c.oid::regclass AS name FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid;
+	SELECT c.*, m.home, c.oid::regclass AS name FROM pg_class c JOIN member m ON m.classid = 'pg_class'::regclass AND m.objid = c.oid;
+CREATE TEMP VIEW dumped AS SELECT unnest(extconfig) AS oid FROM pg_extension WHERE extname IN ('pg_sweep', 'pg_sweep_gitlab');
 
 -- the queries below look at something
-SELECT (SELECT count(*) > 50 FROM function) AS functions, (SELECT count(*) >= 9 FROM relation WHERE relkind IN ('r', 'v')) AS relations;
+SELECT h AS home, (SELECT count(*) > 50 FROM function WHERE home = h) AS functions, (SELECT count(*) >= 4 FROM relation WHERE home = h AND relkind IN ('r', 'v')) AS relations
+	FROM unnest('{sweep,sweep_gitlab}'::regnamespace[]) AS h;
+-- few enough to be read: what users of the engine call
+SELECT count(DISTINCT proname) < 50 AS few FROM function WHERE home = 'sweep'::regnamespace AND proname NOT LIKE '\_%';
 
--- everything is in schema sweep
-SELECT signature FROM function WHERE pronamespace <> 'sweep'::regnamespace;
-SELECT name FROM relation WHERE relnamespace <> 'sweep'::regnamespace;
--- and everything in schema sweep is the extension's
-SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'sweep'::regnamespace AND NOT EXISTS (SELECT FROM function f WHERE f.oid = p.oid);
-SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'sweep'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
+-- everything is in the schema of its extension
+SELECT signature FROM function WHERE pronamespace <> home;
+SELECT name FROM relation WHERE relnamespace <> home;
+-- and everything in these schemas is the extensions'
+SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND NOT EXISTS (SELECT FROM function f WHERE f.oid = p.oid);
+SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND c.relkind IN ('r', 'v', 'm', 'p', 'f')
 	AND NOT EXISTS (SELECT FROM relation r WHERE r.oid = c.oid);
 
 -- documented: functions and procedures, tables and views, their columns, types and theirs, policies, the schema
@@ -36,19 +40,19 @@ SELECT t.oid::regtype, a.attname FROM pg_type t JOIN member m ON m.classid = 'pg
 	JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c' JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 	WHERE col_description(c.oid, a.attnum) IS NULL;
 SELECT p.polname FROM pg_policy p JOIN relation r ON r.oid = p.polrelid WHERE obj_description(p.oid, 'pg_policy') IS NULL;
-SELECT n.nspname FROM pg_namespace n WHERE n.nspname = 'sweep' AND obj_description(n.oid, 'pg_namespace') IS NULL;
+SELECT n.nspname FROM pg_namespace n WHERE n.nspname IN ('sweep', 'sweep_gitlab') AND obj_description(n.oid, 'pg_namespace') IS NULL;
 -- a comment is a sentence fragment or sentences, not a stub
 SELECT signature, obj_description(oid, 'pg_proc') FROM function WHERE length(obj_description(oid, 'pg_proc')) < 10;
 
 -- nobody can put a function or table of his own in front of ours
 SELECT signature FROM function WHERE prosecdef AND config !~ '(^|,)search_path=pg_catalog, pg_temp(,|$)' IS NOT FALSE;
-SELECT signature, config FROM function WHERE language IN ('plpgsql', 'sql') AND proname !~ '^gitlab_'
+SELECT signature, config FROM function WHERE language IN ('plpgsql', 'sql') AND prosqlbody IS NULL
 	AND (config ~ '(^|,)search_path=(")?pg_catalog(")?, (")?pg_temp(")?(,|$)') IS NOT TRUE;
 
 -- nothing is granted to PUBLIC: functions, types, relations, the schema
 SELECT signature FROM function WHERE has_function_privilege('public', oid, 'EXECUTE');
 SELECT name FROM relation, unnest(relacl) AS acl WHERE relkind IN ('r', 'v', 'S') AND acl::text LIKE '=%';
-SELECT nspname FROM pg_namespace, unnest(nspacl) AS acl WHERE nspname = 'sweep' AND acl::text LIKE '=%';
+SELECT nspname FROM pg_namespace, unnest(nspacl) AS acl WHERE nspname IN ('sweep', 'sweep_gitlab') AND acl::text LIKE '=%';
 SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::regclass AND m.objid = t.oid
 	LEFT JOIN pg_class c ON c.oid = t.typrelid
 	WHERE t.typelem = 0 AND coalesce(c.relkind, 'c') = 'c' AND has_type_privilege('public', t.oid, 'USAGE');
@@ -65,34 +69,34 @@ SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(rela
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
 
 -- what users put in is dumped: each table but the runs, the buckets and what a job has read ahead, each sequence of a table that is
-SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket', 'gitlab_artifact_list', 'gitlab_artifact_position')
-	AND oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
+SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position')
+	AND oid NOT IN (SELECT oid FROM dumped);
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
-	WHERE r.relkind = 'S' AND d.refobjid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
-	AND r.oid <> ALL ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[]);
-SELECT c.oid::regclass FROM pg_class c WHERE c.oid = ANY ((SELECT extconfig FROM pg_extension WHERE extname = 'pg_sweep')::oid[])
-	AND c.relname IN ('run_live', 'run_history', 'bucket');
+	WHERE r.relkind = 'S' AND d.refobjid IN (SELECT oid FROM dumped)
+	AND r.oid NOT IN (SELECT oid FROM dumped);
+SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
+	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
 
 -- a public function that dispatches has its implementation: the caller first, then the same arguments, result and owner; in PL/pgSQL when it returns a set
 SELECT f.signature FROM function f WHERE f.prosrc = 'sweep_caller_dispatch' AND NOT EXISTS (SELECT FROM function i
-	WHERE i.proname = '_' || f.proname AND i.proargtypes::oid[] = ('oid'::regtype::oid || f.proargtypes::oid[]) AND i.prorettype = f.prorettype
+	WHERE i.proname = '_' || f.proname AND i.home = f.home AND i.proargtypes::oid[] = ('oid'::regtype::oid || f.proargtypes::oid[]) AND i.prorettype = f.prorettype
 		AND i.proretset = f.proretset AND i.proowner = f.proowner AND i.provolatile = f.provolatile AND i.proisstrict <= f.proisstrict
 		AND (NOT i.proretset OR i.language = 'plpgsql')
 		AND coalesce(i.proargnames[2:], '{}') = coalesce(f.proargnames, '{}'));
 -- only the C ones have defaults: the others are called with all arguments
 SELECT signature FROM function WHERE proname LIKE '\_%' AND pronargdefaults > 0;
 -- no overloads: arguments are called by name
-SELECT proname FROM function GROUP BY proname HAVING count(*) > 1;
+SELECT proname FROM function GROUP BY home, proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('gitlab_args', 'feature_enabled', 'dead', 'done') AND (provolatile, proparallel) <> ('v', 'u');
-SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE sweep\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v' AND proname !~ '^gitlab_';
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', 'dead', 'done') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE (sweep|sweep_gitlab)\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';
 -- nor is it safe to begin a subtransaction, which a parallel query cannot, or to call what is not safe
 SELECT signature FROM function WHERE prosrc ~ '\mEXCEPTION\s+WHEN\M' AND proparallel <> 'u';
-SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, 'sweep.' || g.proname || '(') > 0
+SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, g.home || '.' || g.proname || '(') > 0
 	WHERE f.proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',

@@ -68,38 +68,5 @@ GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text
 GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handler(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
--- Feature flags are of the whole database.
-GRANT SELECT ON sweep.feature_flag TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep.feature_enabled(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep.enable_feature(text), sweep.disable_feature(text) TO sweep_admin, sweep_operator;
-
--- GitLab: everything acts with the rights of its caller, who needs those on the tables as well.
-GRANT EXECUTE ON FUNCTION sweep.gitlab_jobs(), sweep.gitlab_key_policy(text), sweep.install_gitlab(text, boolean), sweep.uninstall_gitlab(),
-	sweep.gitlab_create_environments_auto_stop(jsonb, boolean), sweep.gitlab_environments_auto_stop(sweep.batch),
-	sweep.gitlab_keep_environment(bigint, timestamptz), sweep.gitlab_forget_environments(bigint[]),
-	sweep.gitlab_review_kept_environments(sweep.batch), sweep.gitlab_may_have_stop_action(text, bigint), sweep.gitlab_stop_environment(sweep.message),
-	sweep.gitlab_check_args(text, jsonb), sweep.gitlab_arg_rules(text, jsonb), sweep.gitlab_arg_fits(jsonb, text, text[]),
-	sweep.gitlab_stuck_builds_functions(text), sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb),
-	sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean),
-	sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean), sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean),
-	sweep.gitlab_pick_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds(sweep.batch), sweep.gitlab_drop_stuck_builds_in_batch(sweep.batch), sweep.gitlab_drop_stuck_builds_at_once(sweep.batch), sweep.gitlab_follow_builds(text, bigint[], bigint[], bigint[], bigint[]), sweep.gitlab_doom_stuck_build(sweep.batch, jsonb),
-	sweep.gitlab_pick_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_in_batch(sweep.batch), sweep.gitlab_drop_stuck_ci_builds_at_once(sweep.batch), sweep.gitlab_doom_stuck_ci_build(sweep.batch, jsonb),
-	sweep.gitlab_create_ci_runners_stale_machines_cleanup(jsonb, boolean), sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch),
-	sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(jsonb, boolean),
-	sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch),
-	sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(jsonb, boolean), sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch),
-	sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean), sweep.gitlab_artifact_buckets(sweep.batch), sweep.gitlab_artifacts_step(text),
-	sweep.gitlab_take_artifacts(oid, int, int, bigint, int), sweep.gitlab_start_reading(oid, int, int, bigint, boolean, boolean),
-	sweep.gitlab_list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]), sweep.gitlab_refreshing_projects(sweep.batch),
-	sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch), sweep.gitlab_ci_bulk_delete_expired_plain_job_artifacts(sweep.batch),
-	sweep.gitlab_read_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz), sweep.gitlab_read_plain_on(sweep.batch, oid, int, int, bigint[], bigint, boolean, boolean, timestamptz),
-	sweep.gitlab_read_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]), sweep.gitlab_read_plain_artifacts(sweep.batch, int, int, timestamptz, boolean, bigint[]),
-	sweep.gitlab_delete_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean), sweep.gitlab_delete_plain_artifacts(sweep.batch, int, int, bigint, tid[], bigint[], boolean)
-	TO sweep_admin, sweep_user;
-GRANT SELECT ON sweep.gitlab_kept_environment TO sweep_admin, sweep_user;
-ALTER TABLE sweep.gitlab_kept_environment ENABLE ROW LEVEL SECURITY;
-CREATE POLICY kept_environment_select ON sweep.gitlab_kept_environment FOR SELECT USING (EXISTS (SELECT FROM sweep.job j WHERE j.name = job));
-COMMENT ON POLICY kept_environment_select ON sweep.gitlab_kept_environment IS 'one sees the environments of the job if one sees the job';
-
 -- The launcher has a scheduler started here once this is committed.
 SELECT sweep._wake();

@@ -5,7 +5,7 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-SELECT sweep.create_job('bench', step => 'sweep.gitlab_ci_bulk_delete_expired_job_artifacts', batch_size => 100,
+SELECT sweep.create_job('bench', step => 'sweep_gitlab.ci_bulk_delete_expired_job_artifacts', batch_size => 100,
 	args => '{"schema": "public", "table": "p_ci_job_artifacts", "refresh_states": [2, 3, 4]}') \g /dev/null
 
 CREATE FUNCTION bench.filter(b sweep.batch) RETURNS sweep.progress
@@ -23,7 +23,7 @@ BEGIN
 				AND mod(project_id + job_id, b.buckets::bigint) = b.bucket::bigint
 			ORDER BY expire_at FETCH FIRST (b.size) ROWS WITH TIES) AS artifact;
 	FOR partition IN SELECT DISTINCT p FROM unnest(found.partition_ids) AS p LOOP
-		statistics := statistics || sweep.gitlab_delete_artifacts(b, b.bucket, b.buckets, partition,
+		statistics := statistics || sweep_gitlab.delete_artifacts(b, b.bucket, b.buckets, partition,
 			ARRAY(SELECT f.place FROM unnest(found.partition_ids, found.places) AS f (p, place) WHERE f.p = partition), '{}', false);
 	END LOOP;
 	PERFORM sweep.send_many('ci_artifact_statistics', statistics);

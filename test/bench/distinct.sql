@@ -3,7 +3,7 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-\set step sweep.gitlab_batched_git_ref_updates_cleanup_scheduler
+\set step sweep_gitlab.batched_git_ref_updates_cleanup_scheduler
 \set args '{"schema": "public", "table": "p_batched_git_ref_updates_deletions"}'
 \ir methods.sql
 

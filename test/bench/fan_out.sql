@@ -3,7 +3,7 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-\set step sweep.gitlab_environments_auto_stop
+\set step sweep_gitlab.environments_auto_stop
 \set args '{"schema": "public"}'
 \ir methods.sql
 
@@ -19,7 +19,7 @@ BEGIN
 		SELECT q.queue_id, e.id::text, jsonb_build_object('environment_id', e.id, 'project_id', e.project_id)
 		FROM sweep.queue q, environments e
 		WHERE q.name = 'environments_auto_stop' AND e.state = 'available' AND e.auto_stop_at < now()
-			AND NOT EXISTS (SELECT FROM sweep.gitlab_kept_environment k
+			AND NOT EXISTS (SELECT FROM sweep_gitlab.kept_environment k
 				WHERE k.environment_id = e.id AND k.auto_stop_at = e.auto_stop_at)
 		ON CONFLICT (queue_id, key) WHERE key IS NOT NULL AND NOT claimed DO NOTHING;
 	COMMIT;

@@ -5,9 +5,9 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-SELECT sweep.gitlab_create_stuck_builds_job('bench', 'benchmark',
+SELECT sweep_gitlab.create_stuck_builds_job('bench', 'benchmark',
 	'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}',
-	'{"schema": "public", "table": "p_ci_builds"}', true, NULL, NULL) \g /dev/null
+	'{"schema": "public", "table": "p_ci_builds"}', NULL, NULL) \g /dev/null
 
 -- The same effect in one statement: the same columns of the same rows, the same
 -- messages with their keys.

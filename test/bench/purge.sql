@@ -4,7 +4,7 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-\set step sweep.gitlab_ci_runners_stale_machines_cleanup
+\set step sweep_gitlab.ci_runners_stale_machines_cleanup
 \set args '{"schema": "public", "stale_after": "7 days"}'
 \ir methods.sql
 

@@ -182,7 +182,7 @@ one_statement()
 # shares CASE STEP N ROWS
 shares()
 {
-	local step=sweep.gitlab_ci_bulk_delete_expired_job_artifacts ms pages
+	local step=sweep_gitlab.ci_bulk_delete_expired_job_artifacts ms pages
 
 	test "$2" = lists || step=bench.filter
 	read -r ms pages < <(psql_in bench_run -v step="$step" -v shares="$3" -f "$here/shares.sql")

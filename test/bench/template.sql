@@ -1,11 +1,11 @@
 --
 -- What every database of the benchmark has: the shapes of GitLab's tables, the
--- extension with the queues of the jobs, and pg_prewarm.
+-- extensions with the queues of the jobs, and pg_prewarm.
 --
 \set QUIET on
 SET client_min_messages = warning;
 \ir ../demo/gitlab_schema.sql
-CREATE EXTENSION pg_sweep;
+CREATE EXTENSION pg_sweep_gitlab CASCADE;
 CREATE EXTENSION pg_prewarm;
 CREATE SCHEMA bench;
 SELECT sweep.create_queue('environments_auto_stop') \g /dev/null

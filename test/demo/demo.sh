@@ -52,7 +52,7 @@ demo_start()
 	expect_nothing check_rows.sql
 	phase_ends 'rows and indexes'
 
-	heading "CREATE EXTENSION pg_sweep; SELECT * FROM sweep.install_gitlab();"
+	heading "CREATE EXTENSION pg_sweep_gitlab CASCADE; SELECT * FROM sweep_gitlab.install();"
 	demo_psql -f $here/install.sql
 	echo ' (Schedules are paused until the end, so that this shows the same numbers at any minute.)'
 	phase_ends 'install'
@@ -67,7 +67,7 @@ demo_start()
 	expect_nothing check_runs.sql -v runs="$runs"
 	phase_ends 'results and checks'
 
-	heading "SELECT sweep.enable_feature('bulk_delete_job_artifacts');  -- expired artifacts, by five shares side by side"
+	heading "SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');  -- expired artifacts, by five shares side by side"
 	demo_psql -v redis=$redis -f $here/artifacts_start.sql
 	show_buckets
 	runs=$(demo_psql -At -c "SELECT string_agg(run_id::text, ',') FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'")
@@ -77,7 +77,7 @@ demo_start()
 	expect_nothing check_artifacts.sql
 	phase_ends 'artifacts'
 
-	heading "SELECT sweep.create_consumer('environments_auto_stop', 'sweep.gitlab_stop_environment', ...);"
+	heading "SELECT sweep.create_consumer('environments_auto_stop', 'sweep_gitlab.stop_environment', ...);"
 	consume_environments
 	echo
 	demo_psql -v bold="$bold" -v normal="$normal" -f $here/consumed.sql
@@ -266,7 +266,7 @@ show_state()
 # above the sleep only sets the rate of refreshing.
 consume_environments()
 {
-	demo_psql -q -c "SELECT sweep.create_consumer('environments_auto_stop', 'sweep.gitlab_stop_environment',
+	demo_psql -q -c "SELECT sweep.create_consumer('environments_auto_stop', 'sweep_gitlab.stop_environment',
 		concurrency => 2, batch => 100)" >/dev/null
 	give_up=$(($(milliseconds) + 180000))
 	shown=-1

@@ -77,7 +77,7 @@ sub create_victim
 		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
 		SELECT sweep.create_job('heir', 'victim.step', args => '{"fail": 1}');
 		SELECT sweep.create_job('environments_auto_stop', 'victim.step', max_batches => 1);
-		SELECT sweep.gitlab_keep_environment(4242424242, now());
+		SELECT sweep_gitlab.keep_environment(4242424242, now());
 		SELECT sweep.create_queue('vict_queue', keep_done => '1 day', backoff => '10 hours'), sweep.create_queue('vict_dead', max_attempts => 1),
 			sweep.create_queue('vict_work', backoff => '10 hours'), sweep.create_queue('inbox');
 		SELECT sweep.send('vict_queue', '"secret of the victim: payload"', 'secret of the victim: key', headers => '{"x": "secret of the victim: header"}')
@@ -105,35 +105,35 @@ sub create_victim
 }
 
 # ---------------------------------------------------------------- what there is to call
-# The functions, procedures, tables and views in schema sweep that a role may use, with what is known of the types
+# The functions, procedures, tables and views in the schemas of both extensions that a role may use, with what is known of the types
 # of their arguments. A type is a name, and: base (of a domain), element (of an array), fields (of a row).
 sub surface
 {
 	my ($node, $role) = @_;
 	my %found = (functions => [], relations => []);
 	my @rows = map { [ split /\t/, $_, -1 ] } split /\n/, $node->safe_psql('postgres', qq{
-		SELECT p.oid, p.proname, p.prokind, p.pronargs - p.pronargdefaults, a.nth, coalesce(p.proargnames[a.nth], ''), t.oid::regtype
+		SELECT p.oid, p.pronamespace::regnamespace, p.proname, p.prokind, p.pronargs - p.pronargdefaults, a.nth, coalesce(p.proargnames[a.nth], ''), t.oid::regtype
 		FROM pg_proc p LEFT JOIN LATERAL unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (type, nth) ON true LEFT JOIN pg_type t ON t.oid = a.type
-		WHERE p.pronamespace = 'sweep'::regnamespace AND has_function_privilege('$role', p.oid, 'EXECUTE')
+		WHERE p.pronamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND has_function_privilege('$role', p.oid, 'EXECUTE')
 			AND p.prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)
 		ORDER BY p.proname, a.nth}, extra_params => [ '-F', "\t" ]);
 
 	for my $row (@rows)
 	{
-		my ($oid, $name, $kind, $needed, $nth, $argument, $type) = @$row;
+		my ($oid, $schema, $name, $kind, $needed, $nth, $argument, $type) = @$row;
 
-		push @{ $found{functions} }, { name => $name, kind => $kind, needed => $needed, arguments => [], oid => $oid }
+		push @{ $found{functions} }, { schema => $schema, name => $name, kind => $kind, needed => $needed, arguments => [], oid => $oid }
 		  unless @{ $found{functions} } && $found{functions}[-1]{oid} eq $oid;
 		push @{ $found{functions}[-1]{arguments} }, { name => $argument, type => $type } if $nth ne '';
 	}
-	$found{relations} = [ split /\n/, $node->safe_psql('postgres', qq{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'sweep'::regnamespace
+	$found{relations} = [ split /\n/, $node->safe_psql('postgres', qq{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace)
 		AND relkind IN ('r', 'v', 'm', 'p', 'f', 'S') AND (has_any_column_privilege('$role', oid, 'SELECT') OR has_table_privilege('$role', oid, 'SELECT')) ORDER BY 1}) ];
 	$found{types} = { map { my ($name, $base, $element, $fields) = split /\t/, $_, -1;
 			($name => { base => $base, element => $element, fields => [ split /\|/, $fields ] }) } split /\n/, $node->safe_psql('postgres', q{
 		SELECT t.oid::regtype, CASE WHEN t.typtype = 'd' THEN t.typbasetype::regtype::text END, CASE WHEN t.typcategory = 'A' THEN t.typelem::regtype::text END,
 			(SELECT string_agg(a.attname || ' ' || a.atttypid::regtype, '|' ORDER BY a.attnum) FROM pg_attribute a
 				WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
-		FROM pg_type t WHERE t.typnamespace IN ('sweep'::regnamespace, 'pg_catalog'::regnamespace)}, extra_params => [ '-F', "\t" ]) };
+		FROM pg_type t WHERE t.typnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace, 'pg_catalog'::regnamespace)}, extra_params => [ '-F', "\t" ]) };
 	return \%found;
 }
 
@@ -171,7 +171,7 @@ sub call_of
 		next unless defined $values[$i];
 		push @given, ($argument->{name} eq '' ? '' : "\"$argument->{name}\" => ") . $values[$i];
 	}
-	return ($function->{kind} eq 'p' ? 'CALL' : 'SELECT * FROM') . " sweep.$function->{name}(" . join(', ', @given) . ')';
+	return ($function->{kind} eq 'p' ? 'CALL' : 'SELECT * FROM') . " $function->{schema}.$function->{name}(" . join(', ', @given) . ')';
 }
 
 # ---------------------------------------------------------------- calling it
@@ -215,13 +215,13 @@ sub run_statements
 }
 
 # ---------------------------------------------------------------- what must stay as it is
-# The rows of all tables in schema sweep that are the victim's: that have its name, its OID, its objects' names or
+# The rows of all tables in these schemas that are the victim's: that have its name, its OID, its objects' names or
 # its secrets in them, and nothing of anybody else's.
 sub victims_rows
 {
 	my ($node) = @_;
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'sweep'::regnamespace AND relkind IN ('r', 'p') ORDER BY 1});
+		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND relkind IN ('r', 'p') ORDER BY 1});
 
 	return 'SELECT name, row FROM (' . join(' UNION ALL ', map { "SELECT '$_' AS name, t::text AS row FROM $_ AS t" } @tables) . q{) AS r,
 			(SELECT oid FROM pg_roles WHERE rolname = 'victim') AS v,
@@ -267,8 +267,8 @@ sub privileges
 			WHERE pronamespace <> ALL (ARRAY(SELECT oid FROM pg_namespace WHERE nspname = 'attacker' OR nspname ~ '^pg_temp'))) AS p
 		UNION ALL SELECT 'extension', e::text FROM (SELECT extname, extowner FROM pg_extension) AS e
 		UNION ALL SELECT 'type', t::text FROM (SELECT oid, typname, typowner FROM pg_type
-			WHERE typnamespace IN ('sweep'::regnamespace, 'pg_catalog'::regnamespace)) AS t
-		UNION ALL SELECT 'flag', f::text FROM sweep.feature_flag AS f};
+			WHERE typnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace, 'pg_catalog'::regnamespace)) AS t
+		UNION ALL SELECT 'flag', f::text FROM sweep_gitlab.feature_flag AS f};
 }
 
 sub remember_privileges

@@ -21,7 +21,7 @@ our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session b
 $PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
 
 # A started cluster with these lines of configuration; the extension and the
-# work are in database postgres.
+# work are in database postgres, with gitlab => 1 the jobs of GitLab too.
 sub new_cluster
 {
 	my ($name, %option) = @_;
@@ -38,6 +38,7 @@ sub new_cluster
 			@{ $option{conf} || [] }));
 	$node->start;
 	prepare_database($node, 'postgres') unless $option{bare};
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
 	return $node;
 }
 

@@ -13,7 +13,7 @@ use SweepTest;
 my $expired = 6000;
 my $scheduler = 'ci_schedule_bulk_delete_job_artifacts';
 my $child = 'ci_bulk_delete_expired_job_artifacts';
-my $node = new_cluster('artifacts', conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24' ]);
+my $node = new_cluster('artifacts', gitlab => 1, conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24' ]);
 my $schema = slurp_file(__FILE__ =~ s{[^/]*$}{../demo/gitlab_schema.sql}r);
 
 # The gate is passed at the end of a batch that has deleted something: in its commit.
@@ -22,7 +22,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;
 	CREATE CONSTRAINT TRIGGER pass_gate AFTER INSERT ON ci_deleted_objects DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION pass_gate();
-	SELECT sweep.install_gitlab();
+	SELECT sweep_gitlab.install();
 	SELECT sweep.alter_job('ci_schedule_bulk_delete_job_artifacts', '{"schedule": null}');
 	SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', '{"batch_size": 20}');
 });
@@ -78,14 +78,14 @@ is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'and touches no bucket');
 is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $expired, 'nor an artifact');
 
 # ---------------------------------------------------------------- nobody can say whether it is on
-sql('ALTER TABLE sweep.feature_flag RENAME TO elsewhere');
+sql('ALTER TABLE sweep_gitlab.feature_flag RENAME TO elsewhere');
 my $failed = sql("SELECT sweep.start('$scheduler')");
 soon($node, "SELECT status || ' ' || sqlstate FROM sweep.run WHERE run_id = $failed", 'failed 42P01', 'a flag that cannot be asked for fails the run');
 is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'which touches no bucket');
 sql('ALTER TABLE sweep.elsewhere RENAME TO feature_flag');
 
 # ---------------------------------------------------------------- five shares, two schedulers
-sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts')");
+sql("SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')");
 my $gate = session($node);
 $gate->query('SELECT pg_advisory_lock(77)');
 sql("SELECT sweep.start('$scheduler') FROM generate_series(1, 2)");
@@ -105,7 +105,7 @@ is(sql(q{SELECT count(*) FROM sweep.buckets WHERE state = 'occupied'}), 0, 'no b
 
 # ---------------------------------------------------------------- the first ones are locked by somebody
 my $locked = 300;
-my $step = sql("SELECT pg_get_functiondef('sweep.gitlab_ci_bulk_delete_expired_job_artifacts(sweep.batch)'::regprocedure)");
+my $step = sql("SELECT pg_get_functiondef('sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch)'::regprocedure)");
 my $before = sql("SELECT sum(rows) FROM sweep.run WHERE job = '$child'");
 fill();
 # with no patience, so that each list of which all are locked is a batch
@@ -128,10 +128,10 @@ fill();
 $gate->query('SELECT pg_advisory_lock(77)');
 sql("SELECT sweep.start('$scheduler')");
 shares_at_gate(5, 'five again');
-sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts_high_concurrency')");
+sql("SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts_high_concurrency')");
 sql("CALL sweep.wait(sweep.start('$scheduler'))");
 shares_at_gate(10, 'ten while the five are in the middle of their batches');
-sql("SELECT sweep.disable_feature('bulk_delete_job_artifacts_high_concurrency')");
+sql("SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts_high_concurrency')");
 $gate->query('SELECT pg_advisory_unlock_all()');
 $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
 finish();
@@ -142,11 +142,11 @@ fill();
 $gate->query('SELECT pg_advisory_lock(77)');
 sql("SELECT sweep.start('$scheduler')");
 shares_at_gate(5, 'five once more');
-sql("SELECT sweep.disable_feature('bulk_delete_job_artifacts')");
+sql("SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts')");
 $gate->query('SELECT pg_advisory_unlock_all()');
 $node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
 is(sql('SELECT count(*) FROM ci_deleted_objects'), 100, 'switched off, each share ends with the batch it is in');
-sql("SELECT sweep.enable_feature('bulk_delete_job_artifacts')");
+sql("SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')");
 finish();
 all_once('off and on');
 
@@ -158,7 +158,7 @@ shares_at_gate(5, 'five before a crash');
 $node->stop('immediate');
 $node->start;
 sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"timeout\": \"1 s\"}')");
-is(sql('SELECT count(*) FROM sweep.gitlab_artifact_list'), 0, 'after a crash there are no lists');
+is(sql('SELECT count(*) FROM sweep_gitlab.artifact_list'), 0, 'after a crash there are no lists');
 finish();
 all_once('a crash');
 

@@ -13,7 +13,7 @@ use SweepTest;
 
 my $rows = 1000;
 my $size = 100;
-my $node = new_cluster('crash', conf => ['wal_writer_delay = 10s', 'autovacuum = off']);
+my $node = new_cluster('crash', gitlab => 1, conf => ['wal_writer_delay = 10s', 'autovacuum = off']);
 
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_queue('handed_on');
@@ -89,7 +89,7 @@ $node->safe_psql('postgres', q{
 	INSERT INTO public.environments (project_id, name, slug, state, auto_stop_at)
 		SELECT i, 'review/' || i, 'review-' || i, 'available', now() + CASE WHEN i <= 950 THEN -i ELSE i END * interval '1 min'
 		FROM generate_series(1, 2000) AS i;
-	SELECT sweep.install_gitlab(enabled => false);
+	SELECT sweep_gitlab.install(paused => true);
 	CREATE FUNCTION t.wait_at_gate(key text) RETURNS int LANGUAGE plpgsql IMMUTABLE
 		AS 'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(6, key::int / 100); RETURN 0; END';
 });

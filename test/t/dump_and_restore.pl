@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $node = new_cluster('dump_and_restore');
+my $node = new_cluster('dump_and_restore', gitlab => 1);
 my $elsewhere = new_cluster('dump_elsewhere', bare => 1);
 my $dump = PostgreSQL::Test::Utils::tempdir . '/dump.sql';
 
@@ -18,7 +18,9 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}', timezone => 'Europe/Berlin');
 	SELECT sweep.create_job('resting', batch_sql => 'SELECT LIMIT $1', schedule => '@daily');
 	SELECT sweep.pause('resting');
-	SELECT sweep.enable_feature('bulk_delete_job_artifacts');
+	SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
+	SELECT sweep.create_job('environments_auto_stop', step => 'sweep_gitlab.environments_auto_stop', args => '{"schema": "public"}');
+	SELECT sweep_gitlab.keep_environment(7, '2026-01-01Z');
 	SELECT sweep.create_queue('consumed');
 	CREATE TABLE t.consumed (payload jsonb);
 	CREATE FUNCTION t.consume(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.consumed VALUES (m.payload)';
@@ -47,11 +49,14 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	$cluster->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', 'copy', '-f', $dump ], "$where: psql");
 	$cluster->safe_psql('postgres', 'GRANT sweep_user TO jobber');
 	is($cluster->safe_psql('copy', $definitions), $node->safe_psql('postgres', $definitions), "$where: definitions arrive");
-	is($cluster->safe_psql('copy', q{SELECT string_agg(enabled::text, ' ' ORDER BY name) FROM sweep.feature_flag}), 'true false', "$where: feature flags arrive");
+	is($cluster->safe_psql('copy', q{SELECT string_agg(enabled::text, ' ' ORDER BY name) FROM sweep_gitlab.feature_flag}), 'true false', "$where: feature flags arrive");
+	is($cluster->safe_psql('copy', q{SELECT environment_id, job FROM sweep_gitlab.kept_environment}), '7|environments_auto_stop', "$where: what a job of GitLab remembers arrives");
+	my (undef, undef, $refused) = $cluster->psql('copy', q{SELECT sweep.alter_job('environments_auto_stop', '{"args": {"schema": 3}}')});
+	like($refused, qr/ERROR:  invalid arg "schema": 3/, "$where: and its args are checked");
 	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.queue_message'), 200, "$where: all of them");
 	ok(pid_of($cluster, 'scheduler', 'copy'), "$where: there is a scheduler");
-	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '3|paused|paused', "$where: every job is paused");
+	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '4|paused|paused', "$where: every job is paused");
 	my $begin = $cluster->safe_psql('postgres', 'SELECT clock_timestamp()');
 	my $count = $cluster->safe_psql('copy', 'SELECT count(*) FROM t.started');
 	# Even what wakes the scheduler makes it start nothing.

@@ -17,7 +17,7 @@ my $seed = $ENV{FUZZ_SEED} || int(time);
 my $at_once = 1000;
 
 # Three jobs at a time, so that the machine has time for the calls as well.
-my $node = new_cluster('fuzz', conf => [ 'pg_sweep.max_running_jobs = 3', 'pg_sweep.max_consumers = 3', 'max_worker_processes = 16',
+my $node = new_cluster('fuzz', gitlab => 1, conf => [ 'pg_sweep.max_running_jobs = 3', 'pg_sweep.max_consumers = 3', 'max_worker_processes = 16',
 		"log_line_prefix = '%m [%p] %b %e '", 'log_min_error_statement = error' ]);
 my $gate = hold_gate($node, 77);
 my $version = $node->safe_psql('postgres', 'SHOW server_version_num');
@@ -231,7 +231,7 @@ sub random_call
 
 	# What makes and uses jobs and queues is called more often than what GitLab's jobs are made of.
 	my $function = choose(@{ $surface->{functions} });
-	$function = choose(@{ $surface->{functions} }) if $function->{name} =~ /^(gitlab|_)/ && chance(0.6);
+	$function = choose(@{ $surface->{functions} }) if ($function->{schema} eq 'sweep_gitlab' || $function->{name} =~ /^_/) && chance(0.6);
 
 	my $rare = chance(0.5) ? 0.1 : 0.5;
 	my @values = map { my $a = $function->{arguments}[$_];
@@ -364,7 +364,7 @@ pass('watcher', int($calls * 0.1));
 is(changed_rows($node), '', 'nor by who may only watch');
 is(gained_privileges($node), '', 'no privilege was gained, nothing was left in schema sweep');
 
-my $flags = $node->safe_psql('postgres', q{SELECT string_agg(name || enabled, ',' ORDER BY name) FROM sweep.feature_flag});
+my $flags = $node->safe_psql('postgres', q{SELECT string_agg(name || enabled, ',' ORDER BY name) FROM sweep_gitlab.feature_flag});
 my $definitions = q{SELECT md5(string_agg(row(name, step, batch_sql, args, run_as, schedule)::text, ',' ORDER BY name)) FROM sweep.job WHERE run_as = 'victim'};
 my $defined = $node->safe_psql('postgres', $definitions);
 

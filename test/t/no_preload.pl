@@ -33,6 +33,11 @@ like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The
 	'start says exactly what to set');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.run'), 1, 'and queues nothing');
 
+# The module of GitLab's jobs needs nothing of the library; its functions load that when they are called.
+$node->safe_psql('postgres', q{LOAD 'pg_sweep_gitlab'});
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab');
+is($node->safe_psql('postgres', q{SELECT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts')}), 'f', 'the jobs of GitLab can be created');
+
 # The lease holds between sessions; it needs no memory of ours.
 $node->safe_psql('postgres', q{INSERT INTO t.todo SELECT i FROM generate_series(101, 200) AS i;
 	SELECT sweep.alter_job('work', '{"args": {"gate": 60, "gate_at": 3}}')});

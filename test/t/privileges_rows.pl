@@ -9,7 +9,7 @@ use SurfaceTest;
 use SweepTest;
 use Test::More;
 
-my $node = new_cluster('privileges_rows', conf => [ 'pg_sweep.max_consumers = 2', 'autovacuum = off' ]);
+my $node = new_cluster('privileges_rows', gitlab => 1, conf => [ 'pg_sweep.max_consumers = 2', 'autovacuum = off' ]);
 my $gate = hold_gate($node, 77);
 
 create_roles($node);
@@ -173,7 +173,7 @@ sub finds
 }
 
 finds($_)
-  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep.gitlab_kept_environment',
+  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
   'SELECT * FROM sweep._consumer_processes()', q{SELECT * FROM sweep.dead('vict_dead')},
   q{SELECT * FROM sweep.done('vict_queue')}, q{SELECT * FROM sweep.claim('vict_queue')};
 

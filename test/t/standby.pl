@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $primary = new_cluster('primary', init => { allows_streaming => 1 }, conf => [ 'max_connections = 20', 'synchronous_commit = on' ]);
+my $primary = new_cluster('primary', gitlab => 1, init => { allows_streaming => 1 }, conf => [ 'max_connections = 20', 'synchronous_commit = on' ]);
 $primary->backup('base');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($primary, 'base', has_streaming => 1);
@@ -38,7 +38,7 @@ my %calls = (
 	grant_queue => q{SELECT sweep.grant_queue('mail', 'pg_monitor', '{send}')}, begin_once => q{SELECT sweep.begin_once('key')}, redrive => q{SELECT sweep.redrive('mail')},
 	send => q{SELECT sweep.send('mail', '1')}, send_many => q{SELECT sweep.send_many('mail', '{1}')}, claim => q{SELECT sweep.claim('mail')},
 	ack => q{SELECT sweep.ack(gen_random_uuid())}, fail => q{SELECT sweep.fail(gen_random_uuid())}, release => q{SELECT sweep.release(gen_random_uuid())},
-	extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep.enable_feature('bulk_delete_job_artifacts')},
+	extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')},
 	run => q{CALL sweep.run('later')}, preview => q{SELECT sweep.preview('later')}, wait_for_message => q{CALL sweep.wait_for_message('mail', '1 h')},
 	release_quarantine => q{SELECT sweep.release_quarantine('later')}, cancel => "SELECT sweep.cancel($run)");
 for my $function (sort keys %calls)

@@ -1,0 +1,30 @@
+--
+-- GitLab: who may do what. Every grant of the extension is here.
+--
+-- Jobs act with the rights of their role, and so does each function: who may create jobs may call all of
+-- them, and needs the rights on the tables of GitLab as well. Those whose names begin with _ are called by
+-- others only; flags are of the whole database.
+--
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep_gitlab FROM PUBLIC;
+REVOKE ALL ON TYPE sweep_gitlab.stuck FROM PUBLIC;
+
+GRANT USAGE ON SCHEMA sweep_gitlab TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT USAGE ON TYPE sweep_gitlab.stuck TO sweep_admin, sweep_user;
+DO $$
+DECLARE
+	granted pg_catalog.regprocedure;
+BEGIN
+	FOR granted IN SELECT p.oid FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'sweep_gitlab'::pg_catalog.regnamespace
+			AND p.proname NOT LIKE E'\\_%' AND p.proname NOT IN ('enable_feature', 'disable_feature') LOOP
+		EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO sweep_admin, sweep_user', granted);
+	END LOOP;
+END
+$$;
+GRANT EXECUTE ON FUNCTION sweep_gitlab.feature_enabled(text) TO sweep_operator, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep_gitlab.enable_feature(text), sweep_gitlab.disable_feature(text) TO sweep_admin, sweep_operator;
+
+GRANT SELECT ON sweep_gitlab.feature_flag TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT SELECT ON sweep_gitlab.kept_environment TO sweep_admin, sweep_user;
+ALTER TABLE sweep_gitlab.kept_environment ENABLE ROW LEVEL SECURITY;
+CREATE POLICY kept_environment_select ON sweep_gitlab.kept_environment FOR SELECT USING (EXISTS (SELECT FROM sweep.job AS j WHERE j.name = job));
+COMMENT ON POLICY kept_environment_select ON sweep_gitlab.kept_environment IS 'one sees the environments of the job if one sees the job';
