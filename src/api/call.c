@@ -135,16 +135,8 @@ prepare_work(void *arg)
 {
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
-	Datum		values[] = {PointerGetDatum(request->name), JsonbPGetDatum(request->args)};
 
-	sweep_run_check_args(request->args, text_to_cstring(request->name));
-	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("job \"%s\" does not exist", text_to_cstring(request->name)),
-				 errhint("The view sweep.jobs lists the jobs of this database.")));
-	sweep_definition_read(run, 1);
-	sweep_run_read_clock(run);
+	sweep_definition_read_job(run, request->name, request->args);
 	sweep_run_check_role(run);
 	request->unlimited = sweep_quota_is_unlimited(run->run_as);
 	request->expected_rows = sweep_run_row_insert(run, request->args);

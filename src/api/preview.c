@@ -51,6 +51,8 @@ typedef struct Statement
 
 typedef struct Preview
 {
+	text	   *name;
+	Jsonb	   *args;
 	SweepRun   *run;
 	Jsonb	   *cursor;
 	int64		rows;
@@ -91,8 +93,6 @@ sweep_preview(PG_FUNCTION_ARGS)
 	TupleDesc	desc;
 	Datum		values[4];
 	bool		nulls[4] = {0};
-	Datum		request[2];
-	void	   *arguments[2] = {&preview, request};
 	ErrorData  *error;
 	char	   *plan;
 
@@ -106,9 +106,9 @@ sweep_preview(PG_FUNCTION_ARGS)
 	memset(&slot, 0, sizeof(slot));
 	preview.run = sweep_run_create(CurrentMemoryContext, &slot);
 	preview.trigger_depth = trigger_depth();
-	request[0] = PG_GETARG_DATUM(0);
-	request[1] = JsonbPGetDatum(PG_GETARG_JSONB_P(1));
-	error = sweep_sql_rehearse(read_work, arguments);
+	preview.name = PG_GETARG_TEXT_PP(0);
+	preview.args = PG_GETARG_JSONB_P(1);
+	error = sweep_sql_rehearse(read_work, &preview);
 	if (error != NULL)
 		ReThrowError(error);
 	sweep_run_check_role(preview.run);
@@ -132,18 +132,10 @@ sweep_preview(PG_FUNCTION_ARGS)
 static void
 read_work(void *arg)
 {
-	Preview    *preview = ((void **) arg)[0];
-	Datum	   *request = ((void **) arg)[1];
+	Preview    *preview = arg;
 
 	sweep_sql_require_extension(sweep_sql_lock_extension());
-	sweep_run_check_args(DatumGetJsonbP(request[1]), TextDatumGetCString(request[0]));
-	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, request, NULL) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("job \"%s\" does not exist", TextDatumGetCString(request[0])),
-				 errhint("The view sweep.jobs lists the jobs of this database.")));
-	sweep_definition_read(preview->run, 1);
-	sweep_run_read_clock(preview->run);
+	sweep_definition_read_job(preview->run, preview->name, preview->args);
 }
 
 static void

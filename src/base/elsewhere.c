@@ -2,7 +2,7 @@
  * elsewhere.c
  *		Whether a transaction commits on other servers as well.
  *
- * Called at the end of a batch (unit.c) and of what a consumer handles (consumer_turn.c). A commit that does
+ * Called at the end of a batch (batch.c) and of what a consumer handles (consumer_turn.c). A commit that does
  * not wait for the disk may be undone by a crash of this server; one of another server is not undone with it.
  * So the engine has to know.
  *

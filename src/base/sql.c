@@ -48,7 +48,7 @@ static SweepExtension extension;
 static uint64 current_row = 0;
 
 static void begin_transaction(void);
-static void commit_transaction(void);
+static void do_work(SweepWork work, void *arg);
 static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 static bool find_extension(void);
@@ -87,8 +87,9 @@ sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, Er
 	PG_TRY();
 	{
 		begin_transaction();
-		work(arg);
-		commit_transaction();
+		do_work(work, arg);
+		(void) EndTransactionBlock(false);
+		CommitTransactionCommand();
 		done = true;
 	}
 	PG_CATCH();
@@ -116,17 +117,16 @@ begin_transaction(void)
 	BeginTransactionBlock();
 	CommitTransactionCommand();
 	StartTransactionCommand();
-	(void) SPI_connect();
-	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
 static void
-commit_transaction(void)
+do_work(SweepWork work, void *arg)
 {
+	(void) SPI_connect();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	work(arg);
 	PopActiveSnapshot();
 	SPI_finish();
-	(void) EndTransactionBlock(false);
-	CommitTransactionCommand();
 }
 
 static void
@@ -153,11 +153,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		(void) SPI_connect();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		work(arg);
-		PopActiveSnapshot();
-		SPI_finish();
+		do_work(work, arg);
 		ReleaseCurrentSubTransaction();
 		CurrentResourceOwner = caller_owner;
 		in_work = false;
@@ -191,11 +187,7 @@ sweep_sql_rehearse(SweepWork work, void *arg)
 	BeginInternalSubTransaction(NULL);
 	PG_TRY();
 	{
-		(void) SPI_connect();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		work(arg);
-		PopActiveSnapshot();
-		SPI_finish();
+		do_work(work, arg);
 	}
 	PG_CATCH();
 	{

@@ -22,10 +22,10 @@
 
 /* What a run writes into its row. */
 #define RUN_COLUMNS \
-	"batches = $2, rows = $3, cursor = $4, detail = $5, status = $6, stop_reason = $7, " \
-	"finished_at = CASE WHEN $7 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $8, error = $9, rescued = $11, quarantined = $12"
+	"batches = $3, rows = $4, cursor = $5, detail = $6, status = coalesce($7, 'running'), stop_reason = $8, " \
+	"finished_at = CASE WHEN $8 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $9, error = $10, rescued = $11, quarantined = $12"
 #define RUN_TYPES \
-	{TIDOID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+	{TIDOID, INT8OID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID}
 
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
@@ -48,10 +48,10 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_KEPT_CURSOR] = {"SELECT sweep._kept_cursor($1)", 1, {TEXTOID}},
 	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantine q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
-		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $10 RETURNING ctid",
+		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $2 RETURNING ctid",
 	12, RUN_TYPES},
 	[SWEEP_SQL_SAVE_RUN_BY_KEY] = {
-		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $10 AND status = 'running' "
+		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $2 AND status = 'running' "
 		"AND pid = pg_catalog.pg_backend_pid() RETURNING ctid",
 	12, RUN_TYPES},
 	[SWEEP_SQL_FIND_QUARANTINED] = {

@@ -2,7 +2,7 @@
  * bucket.c
  *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
  *
- * Called by share.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
+ * Called by plan_buckets.c and bucket_run.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
  * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
  * a crash of the server is not free before its recovery time.
  */
@@ -91,24 +91,6 @@ sweep_bucket_is_stopped(const SweepBucketRequest *request)
 	if (request->give_up_at_us != 0)
 		return sweep_monotonic_us() >= request->give_up_at_us;
 	return QueryCancelPending || pg_atomic_read_u32(&request->slot->stop_request) != 0;
-}
-
-bool
-sweep_bucket_lock(const char *job, const SweepBucketClaim *claim)
-{
-	Datum		values[] = {CStringGetTextDatum(job), Int32GetDatum(claim->bucket), Int64GetDatum(claim->token)};
-
-	return sweep_sql_execute(SWEEP_SQL_LOCK_BUCKET, values, NULL) == 1;
-}
-
-void
-sweep_bucket_release_here(const SweepBucketRequest *request, const SweepBucketClaim *claim)
-{
-	Datum		values[] = {
-		CStringGetTextDatum(request->job), Int32GetDatum(request->buckets), Int64GetDatum(claim->token), Int32GetDatum(claim->bucket)
-	};
-
-	(void) sweep_sql_execute(SWEEP_SQL_RELEASE_BUCKET, values, NULL);
 }
 
 static SweepBucketResult

@@ -76,7 +76,7 @@ typedef struct SweepBucketStore
 
 	/*
 	 * Whether the claim still stands; called before each batch, outside of its transaction. The table store
-	 * has none (NULL): its fence is a row lock in the transaction of the batch, sweep_bucket_lock().
+	 * has none (NULL): its fence is a row lock in the transaction of the batch, see fence.c.
 	 */
 	SweepBucketResult (*check) (const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
 
@@ -111,14 +111,5 @@ extern const SweepBucketStore *sweep_bucket_find_store(const char *name);
  * that a store in another module calls here.
  */
 extern PGDLLEXPORT bool sweep_bucket_is_stopped(const SweepBucketRequest *request);
-
-/*
- * The fence of the table store: in the transaction of a batch, keeps the bucket ours until the commit, or
- * says that it no longer is.
- */
-extern bool sweep_bucket_lock(const char *job, const SweepBucketClaim *claim);
-
-/* Release of the table store, in a transaction of the caller. */
-extern void sweep_bucket_release_here(const SweepBucketRequest *request, const SweepBucketClaim *claim);
 
 #endif							/* SWEEP_BUCKET_H */

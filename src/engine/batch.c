@@ -25,7 +25,6 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
-static SweepTxnEnd transact(SweepRun *run, int tries, SweepWork work, void *arg, ErrorData **error);
 static void begin(void *owner);
 static bool is_stopped(void *owner);
 static void stop_timer(void *arg);
@@ -38,18 +37,6 @@ static Jsonb *copy_jsonb(Jsonb *source);
 SweepTxnEnd
 sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
-	return transact(run, 1, work, arg, error);
-}
-
-SweepTxnEnd
-sweep_batch_transact_again(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
-{
-	return transact(run, SWEEP_TXN_SERIALIZATION_TRIES, work, arg, error);
-}
-
-static SweepTxnEnd
-transact(SweepRun *run, int tries, SweepWork work, void *arg, ErrorData **error)
-{
 	SweepTxnHook timers = {.after_abort = stop_timer, .arg = run, .next = run->hooks};
 	const SweepTxnPolicy policy = {
 		.error_context = run->batch_context,
@@ -57,7 +44,7 @@ transact(SweepRun *run, int tries, SweepWork work, void *arg, ErrorData **error)
 		.begin = begin,
 		.waits = true,
 		.is_stopped = is_stopped,
-		.tries = tries,
+		.tries = run->begun ? 1 : SWEEP_TXN_SERIALIZATION_TRIES,
 		.hooks = &timers,
 	};
 	SweepTxnEnd end = sweep_txn_execute(&policy, work, arg, error);

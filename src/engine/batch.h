@@ -8,14 +8,12 @@
 #include "engine/run_state.h"
 
 /*
- * Does the work in a transaction, with run->next as the state that it may change. With TXN_FAILED *error is
+ * Does the work in a transaction, with run->next as the state that it may change. Before the run has begun
+ * it is done again when the role of the job has its transactions serialized. With TXN_FAILED *error is
  * in the context of the batch, which outlives the end of the run. With TXN_ABSENT the run has ended. A run
  * that is to stop anyhow does not wait for whoever has the extension locked: TXN_STOPPED.
  */
 extern SweepTxnEnd sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
-
-/* The same for work that may be done again when the role of the job has its transactions serialized. */
-extern SweepTxnEnd sweep_batch_transact_again(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
 
 /* What the functions of the job are given for a batch, with the clock read now. */
 extern SweepBatch sweep_batch_request(SweepRun *run);

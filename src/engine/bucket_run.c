@@ -19,6 +19,7 @@
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
 #include "engine/plan_buckets.h"
+#include "engine/report.h"
 
 /* So long a run that is cancelled tries to give its bucket back. */
 #define RELEASE_TIMEOUT_US INT64CONST(500000)
@@ -107,9 +108,9 @@ sweep_bucket_run_check(SweepRun *run, ErrorData **error)
 	if (result != BUCKET_NONE)
 		return sweep_plan_accept(run, result, &problem, error);
 	fence->lost = true;
-	*error = sweep_plan_error(run, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-							  psprintf("run %lld of job \"%s\" has lost bucket %d", (long long) run->run_id, run->job, fence->claim.bucket),
-							  "It was given back or recovered by somebody else.", NULL);
+	*error = sweep_report_error(run, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+								psprintf("run %lld of job \"%s\" has lost bucket %d", (long long) run->run_id, run->job, fence->claim.bucket),
+								"It was given back or recovered by somebody else.", NULL);
 	return false;
 }
 

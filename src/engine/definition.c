@@ -91,6 +91,21 @@ sweep_definition_read(SweepRun *run, int first_column)
 }
 
 void
+sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args)
+{
+	Datum		values[] = {PointerGetDatum(name), JsonbPGetDatum(args)};
+
+	sweep_run_check_args(args, text_to_cstring(name));
+	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("job \"%s\" does not exist", text_to_cstring(name)),
+				 errhint("The view sweep.jobs lists the jobs of this database.")));
+	sweep_definition_read(run, 1);
+	sweep_run_read_clock(run);
+}
+
+void
 sweep_definition_read_small(SweepRun *run, int first_column)
 {
 	Size		size = 0;

@@ -10,6 +10,9 @@
 /* Takes the job of a run from the columns of the current row, JOB_COLUMNS in statements.c, from this one on. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
+/* Reads a job by its name, for a run with these args. Raises when there is none, or the args are not allowed. */
+extern void sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args);
+
 /*
  * The same for another process, when all of it is small enough to be handed over; else nothing of it is
  * read, and run->unread is set. The args of job and run are not merged.

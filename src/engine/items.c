@@ -19,21 +19,19 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
+#include "base/lease.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
-#include "engine/failure.h"
 #include "engine/items.h"
 #include "engine/report.h"
+#include "engine/timers.h"
 #include "pure/bisect.h"
 
 typedef struct ItemBatch
@@ -56,17 +54,9 @@ typedef struct ItemBatch
 /* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
 #define MAX_SEEN_ITEMS 1000000
 
-/* The items a run has picked, by hash. */
-typedef struct SweepSeenItems
-{
-	HTAB	   *hashes;
-} SweepSeenItems;
-
 static void pick_items(ItemBatch *batch);
 static void note_repetition(ItemBatch *batch, Jsonb **items, int count);
-static Datum items_array(Jsonb **items, int count);
 static void whole_work(void *arg);
-static void pick_work(void *arg);
 static void handle_pieces(ItemBatch *batch, ErrorData *error);
 static bool handle_piece(ItemBatch *batch, int tries, ErrorData **error);
 static void piece_work(void *arg);
@@ -78,6 +68,8 @@ static void release_handled(ItemBatch *batch, Jsonb **items, int count);
 static void finish_piece(ItemBatch *batch, SweepProgress *progress);
 static void accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome);
 static void fail_run(ItemBatch *batch, ErrorData *error);
+static bool is_interruption(SweepRun *run, const ErrorData *error);
+static bool is_passing(const ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
 
 void
@@ -89,10 +81,10 @@ sweep_items_execute(SweepRun *run)
 
 	batch->run = run;
 	batch->saved_us = sweep_monotonic_us();
-	end = sweep_batch_transact(run, run->item_per_transaction ? pick_work : whole_work, batch, &error);
+	end = sweep_batch_transact(run, whole_work, batch, &error);
 	if (end == TXN_FAILED)
 	{
-		if (run->item_per_transaction || !batch->picked || sweep_failure_is_interruption(run, error))
+		if (run->item_per_transaction || !batch->picked || is_interruption(run, error))
 		{
 			fail_run(batch, error);
 			return;
@@ -142,25 +134,23 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 {
 	SweepRun   *run = batch->run;
 
-	if (run->seen != NULL && hash_get_num_entries(run->seen->hashes) >= MAX_SEEN_ITEMS)
+	if (run->seen != NULL && hash_get_num_entries(run->seen) >= MAX_SEEN_ITEMS)
 	{
-		hash_destroy(run->seen->hashes);
-		pfree(run->seen);
+		hash_destroy(run->seen);
 		run->seen = NULL;
 	}
 	if (run->seen == NULL)
 	{
 		HASHCTL		control = {.keysize = sizeof(uint64), .entrysize = sizeof(uint64), .hcxt = run->context};
 
-		run->seen = MemoryContextAlloc(run->context, sizeof(SweepSeenItems));
-		run->seen->hashes = hash_create("pg_sweep items", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		run->seen = hash_create("pg_sweep items", 1024, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	for (int i = 0; i < count; i++)
 	{
 		uint64		hash = hash_bytes_extended((unsigned char *) VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ, 0);
 		bool		found;
 
-		(void) hash_search(run->seen->hashes, &hash, HASH_ENTER, &found);
+		(void) hash_search(run->seen, &hash, HASH_ENTER, &found);
 		if (!found)
 			continue;
 		run->no_progress = true;
@@ -182,7 +172,7 @@ sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count,
 	if (count == 0 || !run->has_quarantine)
 		return count;
 	values[0] = CStringGetTextDatum(run->job);
-	values[1] = items_array(items, count);
+	values[1] = sweep_step_items(items, count);
 	found = sweep_sql_execute(SWEEP_SQL_FIND_QUARANTINED, values, NULL);
 	for (uint64 i = 0; i < found; i++)
 	{
@@ -200,17 +190,7 @@ sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count,
 	return left;
 }
 
-static Datum
-items_array(Jsonb **items, int count)
-{
-	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
-
-	for (int i = 0; i < count; i++)
-		elements[i] = JsonbPGetDatum(items[i]);
-	return PointerGetDatum(construct_array(elements, count, JSONBOID, -1, false, TYPALIGN_INT));
-}
-
-/* The normal way: everything in one transaction. */
+/* The normal way: everything in one transaction. Pick alone, where the items are to be committed one by one. */
 static void
 whole_work(void *arg)
 {
@@ -220,25 +200,12 @@ whole_work(void *arg)
 	if (!sweep_bucket_run_begin_batch(batch->run))
 		return;
 	pick_items(batch);
-	if (batch->run->reason != SWEEP_STOP_NONE)
+	if (batch->run->reason != SWEEP_STOP_NONE || (batch->run->item_per_transaction && batch->count > 0))
 		return;
 	batch->piece = (SweepPiece) {0, batch->count};
 	if (batch->count > 0)
 		handle_items(batch, &progress);
 	finish_piece(batch, &progress);
-}
-
-/* Pick alone, where the items are to be committed one by one. */
-static void
-pick_work(void *arg)
-{
-	ItemBatch  *batch = arg;
-
-	if (!sweep_bucket_run_begin_batch(batch->run))
-		return;
-	pick_items(batch);
-	if (batch->run->reason == SWEEP_STOP_NONE && batch->count == 0)
-		finish_piece(batch, &(SweepProgress) {0});
 }
 
 /* "error" is what all items together have failed with, if they were tried so: the first try of the whole. */
@@ -256,7 +223,7 @@ handle_pieces(ItemBatch *batch, ErrorData *error)
 			fail_run(batch, NULL);
 		else if (handle_piece(batch, tries, &error))
 			error = NULL;
-		else if (sweep_failure_is_interruption(run, error))
+		else if (is_interruption(run, error))
 			fail_run(batch, error);
 		else if (!sweep_bisect_split(&bisect, batch->piece))
 		{
@@ -279,7 +246,7 @@ handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 
 	for (;; tries++)
 	{
-		if (tries > 0 && (tries > run->row_retries || !sweep_failure_is_passing(*error)))
+		if (tries > 0 && (tries > run->row_retries || !is_passing(*error)))
 			return false;
 		end = sweep_batch_transact(run, piece_work, batch, error);
 		if (end != TXN_FAILED)
@@ -318,7 +285,7 @@ handle_bad_item(ItemBatch *batch)
 			return;
 		}
 		run->reason = SWEEP_STOP_NONE;
-		if (sweep_failure_is_interruption(run, error))
+		if (is_interruption(run, error))
 		{
 			fail_run(batch, error);
 			return;
@@ -346,7 +313,7 @@ rescue_work(void *arg)
 	request = sweep_batch_request(run);
 	request.size = request.item_count = 1;
 	request.items = &batch->items[batch->piece.first];
-	sweep_batch_call(run, run->rescue, &request, sweep_failure_jsonb(batch->error), &progress);
+	sweep_batch_call(run, run->rescue, &request, sweep_report_error_jsonb(batch->error), &progress);
 	release_handled(batch, request.items, 1);
 	/* An item that did not need it any more is not rescued. */
 	batch->rescued = progress.rows > 0;
@@ -396,7 +363,7 @@ release_handled(ItemBatch *batch, Jsonb **items, int count)
 	if (!batch->leaves_quarantine)
 		return;
 	values[0] = CStringGetTextDatum(batch->run->job);
-	values[1] = items_array(items, count);
+	values[1] = sweep_step_items(items, count);
 	values[2] = ObjectIdGetDatum(batch->run->run_as);
 	(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
 }
@@ -435,6 +402,49 @@ fail_run(ItemBatch *batch, ErrorData *error)
 	sweep_batch_fail(batch->run, error);
 	if (batch->run->no_progress)
 		batch->run->reason = SWEEP_STOP_NO_PROGRESS;
+}
+
+/*
+ * An error that is none of the item: somebody stopped the run, the server is short of something, or the
+ * job itself is broken. Else a dropped table would put a whole backlog into quarantine.
+ */
+static bool
+is_interruption(SweepRun *run, const ErrorData *error)
+{
+	if (run->no_progress || !sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)) ||
+		(run->buckets != NULL && run->buckets->fence.lost) ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
+		return true;
+	switch (error->sqlerrcode)
+	{
+		case ERRCODE_QUERY_CANCELED:
+			/* In a worker the statement timeout is that of one call: a slow item is a bad item. */
+			return sweep_sql_in_call() || pg_atomic_read_u32(&run->slot->stop_request) != 0 ||
+				!sweep_timers_statement_fired(run);
+		case ERRCODE_UNDEFINED_TABLE:
+		case ERRCODE_UNDEFINED_COLUMN:
+		case ERRCODE_UNDEFINED_FUNCTION:
+		case ERRCODE_UNDEFINED_OBJECT:
+		case ERRCODE_UNDEFINED_PARAMETER:
+		case ERRCODE_AMBIGUOUS_COLUMN:
+		case ERRCODE_DATATYPE_MISMATCH:
+		case ERRCODE_INVALID_SCHEMA_NAME:
+		case ERRCODE_SYNTAX_ERROR:
+		case ERRCODE_INSUFFICIENT_PRIVILEGE:
+		case ERRCODE_READ_ONLY_SQL_TRANSACTION:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* An error that may be gone at the next try: a serialization failure, a deadlock, a lock not obtained. */
+static bool
+is_passing(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
+		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
 }
 
 static void

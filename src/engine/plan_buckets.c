@@ -37,7 +37,6 @@ static void children_work(void *arg);
 static void look_work(void *arg);
 static void queue_work(void *arg);
 static void note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts);
-static void push_number(JsonbInState *state, const char *name, int32 number);
 
 bool
 sweep_plan_children(SweepRun *run, ErrorData **error)
@@ -175,59 +174,33 @@ static void
 note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->context);
-	JsonbInState state = {0};
+	int32		count = buckets->fence.request.buckets;
+	char	   *found = count == 0 ? pstrdup("{\"max_buckets\": 0}") :
+		psprintf("{\"max_buckets\": %d, \"available_count\": %d, \"occupied_count\": %d, \"stale_count\": %d, \"missing_count\": %d}",
+				 count, counts->available, counts->occupied, counts->stale, counts->missing);
 
-	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
-	push_number(&state, "max_buckets", buckets->fence.request.buckets);
-	if (buckets->fence.request.buckets > 0)
-	{
-		push_number(&state, "available_count", counts->available);
-		push_number(&state, "occupied_count", counts->occupied);
-		push_number(&state, "stale_count", counts->stale);
-		push_number(&state, "missing_count", counts->missing);
-	}
-	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
-	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(state.result));
+	run->state.detail = sweep_detail_merge(run->state.detail, DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(found))));
 	MemoryContextSwitchTo(old);
-}
-
-static void
-push_number(JsonbInState *state, const char *name, int32 number)
-{
-	JsonbValue	key = {.type = jbvString};
-	JsonbValue	value = {.type = jbvNumeric};
-
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(number)));
-	sweep_push_jsonb_value(state, WJB_KEY, &key);
-	sweep_push_jsonb_value(state, WJB_VALUE, &value);
 }
 
 /* A transaction before the run begins. False as well when it is to stop, or the extension is gone. */
 static bool
 transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
+	SweepTxnEnd end;
+
 	/* A request that came while a worker ignored its signal. */
 	if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
 	{
 		note_stop(run, error);
 		return false;
 	}
-	switch (sweep_batch_transact_again(run, work, arg, error))
-	{
-		case TXN_COMMITTED:
-			return true;
-		case TXN_FAILED:
-			if ((*error)->sqlerrcode == ERRCODE_QUERY_CANCELED && !sweep_timers_statement_fired(run))
-				note_stop(run, error);
-			return false;
-		case TXN_STOPPED:
-		case TXN_ABSENT:
-			break;
-	}
-	run->reason = SWEEP_STOP_CANCELLED;
-	return false;
+	end = sweep_batch_transact(run, work, arg, error);
+	if (end == TXN_FAILED && (*error)->sqlerrcode == ERRCODE_QUERY_CANCELED && !sweep_timers_statement_fired(run))
+		note_stop(run, error);
+	else if (end != TXN_COMMITTED && end != TXN_FAILED)
+		run->reason = SWEEP_STOP_CANCELLED;
+	return end == TXN_COMMITTED;
 }
 
 bool
@@ -247,7 +220,7 @@ sweep_plan_accept(SweepRun *run, SweepBucketResult result, const SweepBucketErro
 		case BUCKET_FAILED:
 			break;
 	}
-	*error = sweep_plan_error(run, problem->sqlstate, problem->message, problem->detail, problem->hint);
+	*error = sweep_report_error(run, problem->sqlstate, problem->message, problem->detail, problem->hint);
 	return false;
 }
 
@@ -263,24 +236,9 @@ note_stop(SweepRun *run, ErrorData **error)
 		*error = sweep_report_lease_error(run);
 	}
 	else if (QueryCancelPending && sweep_sql_in_call() && sweep_timers_statement_fired(run))
-		*error = sweep_plan_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
+		*error = sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
 							"The run was waiting for its store of buckets.", NULL);
 	/* So that giving the bucket back does not take long either. */
 	if (QueryCancelPending)
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-}
-
-ErrorData *
-sweep_plan_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint)
-{
-	MemoryContext old = MemoryContextSwitchTo(run->context);
-	ErrorData  *error = palloc0(sizeof(ErrorData));
-
-	error->elevel = ERROR;
-	error->sqlerrcode = sqlstate;
-	error->message = pstrdup(message);
-	error->detail = detail != NULL && detail[0] != '\0' ? pstrdup(detail) : NULL;
-	error->hint = hint != NULL && hint[0] != '\0' ? pstrdup(hint) : NULL;
-	MemoryContextSwitchTo(old);
-	return error;
 }

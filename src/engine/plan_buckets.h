@@ -27,7 +27,4 @@ extern bool sweep_plan_accept(SweepRun *run, SweepBucketResult result, const Swe
  */
 extern int32 sweep_plan_count(SweepRun *run, SweepBuckets *buckets);
 
-/* An error in the context of the run; detail and hint may be NULL. */
-extern ErrorData *sweep_plan_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
-
 #endif							/* SWEEP_PLAN_BUCKETS_H */

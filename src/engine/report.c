@@ -14,10 +14,11 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/settings.h"
 #include "engine/report.h"
 
-/* sweep.run keeps at most so much of an error. */
+/* Each text of an error that a rescue function or a message gets, and all that sweep.run keeps of one. */
 #define ERROR_TEXT_LIMIT 8192
 
 static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);
@@ -109,26 +110,66 @@ sweep_report_error_text(const ErrorData *error)
 	return text.data;
 }
 
+Jsonb *
+sweep_report_error_jsonb(const ErrorData *error)
+{
+	const char *names[] = {"sqlstate", "message", "detail", "hint", "context"};
+	const char *values[] = {
+		unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint, error->context
+	};
+	JsonbInState state = {0};
+
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
+	for (size_t i = 0; i < lengthof(names); i++)
+	{
+		JsonbValue	key = {.type = jbvString};
+		JsonbValue	value = {.type = jbvNull};
+
+		key.val.string.val = unconstify(char *, names[i]);
+		key.val.string.len = strlen(names[i]);
+		if (values[i] != NULL)
+		{
+			value.type = jbvString;
+			value.val.string.val = unconstify(char *, values[i]);
+			value.val.string.len = pg_mbcliplen(values[i], strlen(values[i]), ERROR_TEXT_LIMIT);
+		}
+		sweep_push_jsonb_value(&state, WJB_KEY, &key);
+		sweep_push_jsonb_value(&state, WJB_VALUE, &value);
+	}
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
+}
+
 ErrorData *
-sweep_report_lease_error(SweepRun *run)
+sweep_report_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->context);
 	ErrorData  *error = palloc0(sizeof(ErrorData));
 
 	error->elevel = ERROR;
-	error->sqlerrcode = ERRCODE_QUERY_CANCELED;
-	error->message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
-	error->detail = run->begun ?
-		psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(run->state.loop.batches),
-				 run->state.loop.batches == 1 ? "was" : "were") :
-		pstrdup("The run had not begun: it was still busy with its buckets, or those of its children.");
-	error->hint = !run->begun ?
-		pstrdup("Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.") :
-		run->state.loop.batches == 0 ?
-		pstrdup("Not one batch fits into the lease: lower batch_size, or raise lease_ttl.") :
-		pstrdup("Set a timeout below lease_ttl, so that a run ends between batches.");
+	error->sqlerrcode = sqlstate;
+	error->message = pstrdup(message);
+	error->detail = detail != NULL && detail[0] != '\0' ? pstrdup(detail) : NULL;
+	error->hint = hint != NULL && hint[0] != '\0' ? pstrdup(hint) : NULL;
 	MemoryContextSwitchTo(old);
 	return error;
+}
+
+ErrorData *
+sweep_report_lease_error(SweepRun *run)
+{
+	int64		batches = run->state.loop.batches;
+	const char *message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
+
+	if (!run->begun)
+		return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
+								  "The run had not begun: it was still busy with its buckets, or those of its children.",
+								  "Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.");
+	return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
+							  psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(batches),
+									   batches == 1 ? "was" : "were"),
+							  batches == 0 ? "Not one batch fits into the lease: lower batch_size, or raise lease_ttl." :
+							  "Set a timeout below lease_ttl, so that a run ends between batches.");
 }
 
 /* The last run that drained says how many rows to expect, the limits how many at most. */

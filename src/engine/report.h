@@ -22,7 +22,13 @@ extern void sweep_report_activity(SweepRun *run);
 /* An error as text, with its detail, hint and context, in the current memory context. */
 extern char *sweep_report_error_text(const ErrorData *error);
 
-/* The error of a run whose lease_ttl has passed, in the run's memory context. */
+/* The error as the rescue function gets it and a message keeps it; in the current memory context. */
+extern Jsonb *sweep_report_error_jsonb(const ErrorData *error);
+
+/* An error of our own, in the run's memory context; detail and hint may be NULL or empty. */
+extern ErrorData *sweep_report_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
+
+/* That of a run whose lease_ttl has passed. */
 extern ErrorData *sweep_report_lease_error(SweepRun *run);
 
 #endif							/* SWEEP_REPORT_H */

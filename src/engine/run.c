@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -28,10 +29,15 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
+/* Who waits for long looks this often whether he is to stop. */
+#define LOOK_AGAIN_MS 1000L
+
 static bool begin_run(SweepRun *run);
 static void queue_children(SweepRun *run);
 static void children_work(void *arg);
 static bool take_lease(SweepRun *run);
+static bool is_stopped(const SweepRun *run);
+static void pause_run(SweepRun *run, long timeout_ms);
 static void start_work(void *arg);
 static void end_unbegun(SweepRun *run);
 static void unbegun_work(void *arg);
@@ -79,7 +85,7 @@ begin_run(SweepRun *run)
 		queue_children(run);
 	if (!take_lease(run))
 	{
-		run->reason = sweep_run_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
+		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
 		run->put_back = run->waits_for_lease && run->reason == SWEEP_STOP_SKIPPED;
 		if (!run->put_back)
 			end_unbegun(run);
@@ -107,8 +113,14 @@ static void
 queue_children(SweepRun *run)
 {
 	ErrorData  *error = NULL;
+	SweepTxnEnd end;
 
-	if (run->has_children && sweep_batch_transact(run, children_work, run, &error) == TXN_FAILED)
+	if (!run->has_children)
+		return;
+	end = sweep_batch_transact(run, children_work, run, &error);
+	if (end == TXN_COMMITTED)
+		run->state.detail = run->next.detail;
+	else if (end == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
 }
@@ -127,7 +139,7 @@ children_work(void *arg)
 		Jsonb	   *not_started = sweep_sql_jsonb(1, run->context);
 		MemoryContext old = MemoryContextSwitchTo(run->context);
 
-		run->state.detail = sweep_detail_merge(run->state.detail, not_started);
+		run->next.detail = sweep_detail_merge(run->state.detail, not_started);
 		MemoryContextSwitchTo(old);
 	}
 	RESUME_CANCEL_INTERRUPTS();
@@ -142,10 +154,38 @@ take_lease(SweepRun *run)
 		if (sweep_lease_acquire(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
 			return true;
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
-		if (tries >= run->lock_retries || run->waits_for_lease || sweep_run_is_stopped(run))
+		if (tries >= run->lock_retries || run->waits_for_lease || is_stopped(run))
 			return false;
-		sweep_run_pause(run, (long) run->lock_retry_delay_ms);
+		pause_run(run, (long) run->lock_retry_delay_ms);
 	}
+}
+
+/* Somebody wants the run to stop; before it has begun nothing but this looks at it. */
+static bool
+is_stopped(const SweepRun *run)
+{
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
+}
+
+/*
+ * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
+ * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
+ */
+static void
+pause_run(SweepRun *run, long timeout_ms)
+{
+	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
+	int64		left_us;
+
+	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !is_stopped(run))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
+		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+	}
+	sweep_run_note_cancel(run);
 }
 
 static void
@@ -156,14 +196,14 @@ start_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	sweep_run_read_clock(run);
-	if (sweep_run_row_start(run))
+	run->begun = sweep_run_row_start(run);
+	if (run->begun)
 	{
 		/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
 		if (run->keep_cursor && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
 		run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
-		run->begun = true;
 		sweep_report_begin(run);
 	}
 	else

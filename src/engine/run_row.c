@@ -73,9 +73,8 @@ typedef struct SweepRunChange
 
 static bool set_started(SweepRun *run);
 static bool update_started(SweepRun *run);
-static int32 batches_to_save(const SweepRun *run);
 static void set_outcome(SweepRunChange *change, const SweepRun *run);
-static void save_by_statement(SweepRun *run);
+static void save_by_statement(SweepRun *run, const SweepRunChange *change);
 static bool is_locked(const SweepRun *run);
 static void set(SweepRunChange *change, SweepRunColumn column, Datum value);
 static void set_null(SweepRunChange *change, SweepRunColumn column);
@@ -156,7 +155,7 @@ sweep_run_row_save(SweepRun *run)
 	/* In a session that is an error, as it is for any other change; what runs in a worker is recorded in any case. */
 	bool		read_only = sweep_sql_in_call() && XactReadOnly;
 
-	set(&change, RUN_COLUMN_BATCHES, Int32GetDatum(batches_to_save(run)));
+	set(&change, RUN_COLUMN_BATCHES, Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX)));
 	set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
 	set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
 	set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
@@ -165,13 +164,7 @@ sweep_run_row_save(SweepRun *run)
 	if (run->reason != SWEEP_STOP_NONE)
 		set_outcome(&change, run);
 	if (read_only || !change_row(&run->next.tid, run->run_id, "running", &change))
-		save_by_statement(run);
-}
-
-static int32
-batches_to_save(const SweepRun *run)
-{
-	return (int32) Min(run->next.loop.batches, PG_INT32_MAX);
+		save_by_statement(run, &change);
 }
 
 static void
@@ -191,29 +184,21 @@ set_outcome(SweepRunChange *change, const SweepRun *run)
  * versions of the row that the batches before left behind.
  */
 static void
-save_by_statement(SweepRun *run)
+save_by_statement(SweepRun *run, const SweepRunChange *change)
 {
-	const char *reason = sweep_loop_stop_name(run->reason);
-	const ErrorData *error = run->error;
-	Datum		values[12] = {0};
-	char		nulls[13] = "            ";
+	/* In the order of the parameters from $3 on; what is not set is NULL there. */
+	static const SweepRunColumn columns[] = {
+		RUN_COLUMN_BATCHES, RUN_COLUMN_ROWS, RUN_COLUMN_CURSOR, RUN_COLUMN_DETAIL, RUN_COLUMN_STATUS, RUN_COLUMN_STOP_REASON,
+		RUN_COLUMN_SQLSTATE, RUN_COLUMN_ERROR, RUN_COLUMN_RESCUED, RUN_COLUMN_QUARANTINED
+	};
+	Datum		values[lengthof(columns) + 2] = {PointerGetDatum(&run->next.tid), Int64GetDatum(run->run_id)};
+	char		nulls[lengthof(values) + 1] = "  ";
 
-	values[0] = PointerGetDatum(&run->next.tid);
-	values[1] = Int32GetDatum(batches_to_save(run));
-	values[2] = Int64GetDatum(run->next.loop.rows);
-	values[3] = run->next.cursor ? JsonbPGetDatum(run->next.cursor) : (Datum) 0;
-	nulls[3] = run->next.cursor ? ' ' : 'n';
-	values[4] = run->next.detail ? JsonbPGetDatum(run->next.detail) : (Datum) 0;
-	nulls[4] = run->next.detail ? ' ' : 'n';
-	values[5] = CStringGetTextDatum(reason ? run->status : "running");
-	values[6] = reason ? CStringGetTextDatum(reason) : (Datum) 0;
-	nulls[6] = reason ? ' ' : 'n';
-	values[7] = error ? CStringGetTextDatum(unpack_sql_state(error->sqlerrcode)) : (Datum) 0;
-	values[8] = error ? CStringGetTextDatum(sweep_report_error_text(error)) : (Datum) 0;
-	nulls[7] = nulls[8] = error ? ' ' : 'n';
-	values[9] = Int64GetDatum(run->run_id);
-	values[10] = Int64GetDatum(run->next.rescued);
-	values[11] = Int64GetDatum(run->next.quarantined);
+	for (size_t i = 0; i < lengthof(columns); i++)
+	{
+		values[i + 2] = change->values[columns[i]];
+		nulls[i + 2] = change->is_set[columns[i]] && !change->is_null[columns[i]] ? ' ' : 'n';
+	}
 	/* VACUUM FULL moves it; then the key finds it. */
 	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1 &&
 		sweep_sql_execute(SWEEP_SQL_SAVE_RUN_BY_KEY, values, nulls) != 1)

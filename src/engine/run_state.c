@@ -1,6 +1,6 @@
 /*
  * run_state.c
- *		One run of one job: what it must be given before it begins, and how it waits.
+ *		One run of one job: what it must be given before it begins, and what all files need to know of it.
  *
  * Called by all files of the engine, runner.c, call.c and preview.c. Args that come with sweep.start() are
  * checked by sweep._check_args() as well, those of a CALL here only.
@@ -10,7 +10,6 @@
 #include "access/detoast.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -19,9 +18,6 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "engine/run_state.h"
-
-/* Who waits for long looks this often whether he is to stop. */
-#define LOOK_AGAIN_MS 1000L
 
 static void check_args_size(Size size, const char *job);
 
@@ -123,37 +119,10 @@ sweep_run_set_environment(void)
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
-bool
-sweep_run_is_stopped(const SweepRun *run)
-{
-	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
-}
-
 void
 sweep_run_note_cancel(SweepRun *run)
 {
 	if (QueryCancelPending)
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 	QueryCancelPending = false;
-}
-
-/*
- * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
- * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
- */
-void
-sweep_run_pause(SweepRun *run, long timeout_ms)
-{
-	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
-	int64		left_us;
-
-	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !sweep_run_is_stopped(run))
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
-		ResetLatch(MyLatch);
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
-	}
-	sweep_run_note_cancel(run);
 }

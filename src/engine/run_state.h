@@ -12,6 +12,7 @@
 #include "engine/step.h"
 #include "pure/loop.h"
 #include "storage/itemptr.h"
+#include "utils/hsearch.h"
 
 /* What a batch changes in memory; it becomes the state of the run once the batch is committed. */
 typedef struct SweepRunState
@@ -92,7 +93,7 @@ typedef struct SweepRun
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
-	struct SweepSeenItems *seen;	/* item jobs: what this run has picked */
+	HTAB	   *seen;			/* item jobs: what this run has picked, by hash */
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
@@ -120,13 +121,7 @@ extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
 /* The settings a step runs with, for this transaction; a worker has them for good. */
 extern void sweep_run_set_environment(void);
 
-/* Somebody wants the run to stop. Outside of batches nothing but this looks at it. */
-extern bool sweep_run_is_stopped(const SweepRun *run);
-
 /* A request to cancel that is pending becomes one to stop the run. */
 extern void sweep_run_note_cancel(SweepRun *run);
-
-/* Waits without a transaction, until the run is to stop. */
-extern void sweep_run_pause(SweepRun *run, long timeout_ms);
 
 #endif							/* SWEEP_RUN_STATE_H */

@@ -89,7 +89,6 @@ struct SweepStep
 static uint64 function_changes = 0;
 
 static SweepStep *create_step(MemoryContext context);
-static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
 static void call_function(Function *function, const NullableDatum *arguments, SweepProgress *progress, MemoryContext context);
 static void read_progress(SweepProgress *progress, Datum result, MemoryContext context);
@@ -253,48 +252,35 @@ create_step(MemoryContext context)
 static Datum
 batch_datum(SweepStep *step, const SweepBatch *batch)
 {
-	Datum		values[BATCH_COLUMNS] = {0};
-	bool		nulls[BATCH_COLUMNS];
+	Datum		values[BATCH_COLUMNS] = {
+		[BATCH_SIZE] = Int32GetDatum(batch->size),
+		[BATCH_CURSOR] = PointerGetDatum(batch->cursor),
+		[BATCH_ARGS] = PointerGetDatum(batch->args),
+		[BATCH_AS_OF] = TimestampTzGetDatum(batch->as_of),
+		[BATCH_BUCKET] = Int32GetDatum(batch->bucket),
+		[BATCH_BUCKETS] = Int32GetDatum(batch->buckets),
+		[BATCH_ITEMS] = batch->items != NULL ? sweep_step_items(batch->items, batch->item_count) : (Datum) 0,
+		[BATCH_RUN_ID] = Int64GetDatum(batch->run_id),
+	};
+	bool		nulls[BATCH_COLUMNS] = {
+		[BATCH_CURSOR] = batch->cursor == NULL,
+		[BATCH_ARGS] = batch->args == NULL,
+		[BATCH_BUCKET] = batch->buckets == 0,
+		[BATCH_BUCKETS] = batch->buckets == 0,
+		[BATCH_ITEMS] = batch->items == NULL,
+	};
 
-	memset(nulls, true, sizeof(nulls));
-	values[BATCH_SIZE] = Int32GetDatum(batch->size);
-	nulls[BATCH_SIZE] = false;
-	if (batch->cursor != NULL)
-	{
-		values[BATCH_CURSOR] = JsonbPGetDatum(batch->cursor);
-		nulls[BATCH_CURSOR] = false;
-	}
-	if (batch->args != NULL)
-	{
-		values[BATCH_ARGS] = JsonbPGetDatum(batch->args);
-		nulls[BATCH_ARGS] = false;
-	}
-	values[BATCH_AS_OF] = TimestampTzGetDatum(batch->as_of);
-	nulls[BATCH_AS_OF] = false;
-	values[BATCH_RUN_ID] = Int64GetDatum(batch->run_id);
-	nulls[BATCH_RUN_ID] = false;
-	if (batch->buckets > 0)
-	{
-		values[BATCH_BUCKET] = Int32GetDatum(batch->bucket);
-		values[BATCH_BUCKETS] = Int32GetDatum(batch->buckets);
-		nulls[BATCH_BUCKET] = nulls[BATCH_BUCKETS] = false;
-	}
-	if (batch->items != NULL)
-	{
-		values[BATCH_ITEMS] = items_datum(batch);
-		nulls[BATCH_ITEMS] = false;
-	}
 	return HeapTupleGetDatum(heap_form_tuple(step->batch_desc, values, nulls));
 }
 
-static Datum
-items_datum(const SweepBatch *batch)
+Datum
+sweep_step_items(Jsonb **items, int count)
 {
-	Datum	   *elements = palloc(sizeof(Datum) * Max(batch->item_count, 1));
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
 
-	for (int i = 0; i < batch->item_count; i++)
-		elements[i] = JsonbPGetDatum(batch->items[i]);
-	return PointerGetDatum(construct_array(elements, batch->item_count, JSONBOID, -1, false, TYPALIGN_INT));
+	for (int i = 0; i < count; i++)
+		elements[i] = JsonbPGetDatum(items[i]);
+	return PointerGetDatum(construct_array(elements, count, JSONBOID, -1, false, TYPALIGN_INT));
 }
 
 static void

@@ -45,6 +45,9 @@ extern SweepStep *sweep_step_prepare_function(MemoryContext context, const char 
 /* The same for the pick function of an item job and the buckets_function. */
 extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *name);
 
+/* Items as jsonb[], in the current memory context. */
+extern Datum sweep_step_items(Jsonb **items, int count);
+
 /* Calls the buckets_function. Raises unless it returns 0 or more. */
 extern int32 sweep_step_count(SweepStep *count, const SweepBatch *batch);
 

@@ -27,7 +27,6 @@
 #include "base/elsewhere.h"
 #include "base/lease.h"
 #include "base/worker.h"
-#include "engine/failure.h"
 #include "engine/report.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
@@ -220,7 +219,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			.message = psprintf("the server went down %d times while this message was handled", message->crashes)
 		};
 
-		consumer->error = sweep_failure_jsonb(&crash);
+		consumer->error = sweep_report_error_jsonb(&crash);
 		if (!sweep_consumer_transact(consumer, bury_work, &error))
 			ereport(FATAL,
 					(errcode(error->sqlerrcode),
@@ -342,7 +341,7 @@ fail_message(SweepConsumer *consumer, ErrorData *error)
 	const SweepClaimed *message = &consumer->messages[consumer->piece.first];
 	ErrorData  *second = NULL;
 
-	consumer->error = sweep_failure_jsonb(error);
+	consumer->error = sweep_report_error_jsonb(error);
 	sweep_consumer_shared_note(consumer->index, 1, sweep_report_error_text(error));
 	if (!sweep_consumer_transact(consumer, fail_work, &second))
 		ereport(FATAL,
