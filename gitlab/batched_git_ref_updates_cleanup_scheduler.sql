@@ -105,13 +105,13 @@ END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_batched_git_ref_updates_cleanup_scheduler(sweep.batch) IS 'step of the job batched_git_ref_updates_cleanup_scheduler: queues projects with pending deletions of git refs';
 
-CREATE FUNCTION sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_batched_git_ref_updates_cleanup_scheduler(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('batched_git_ref_updates_cleanup_scheduler',
-		step => 'sweep.gitlab_batched_git_ref_updates_cleanup_scheduler', args => args, enabled => enabled,
+		step => 'sweep.gitlab_batched_git_ref_updates_cleanup_scheduler', args => args, paused => paused,
 		schedule => '* * * * *', timezone => 'UTC',
-		batch_size => 100, max_rows => 10000, keep_cursor => true,
+		batch_size => 100, max_rows => 10000, cursor => 'drain',
 		lease_key => 'BatchedGitRefUpdates::CleanupSchedulerService', lease_ttl => '10 min', lock_retries => 0,
 		description => 'GitLab: hands on projects with pending deletions of git refs')
 $$;

@@ -290,11 +290,11 @@ $$;
 COMMENT ON FUNCTION sweep.gitlab_ci_schedule_bulk_delete_job_artifacts(sweep.batch) IS
 	'step of the job ci_schedule_bulk_delete_job_artifacts: the engine keeps the buckets of its child and starts the shares, more there is not';
 
-CREATE FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_bulk_delete_expired_job_artifacts',
-		step => sweep.gitlab_artifacts_step(args ->> 'table'), enabled => enabled,
+		step => sweep.gitlab_artifacts_step(args ->> 'table'), paused => paused,
 		args => '{"buckets": 5, "buckets_high": 10, "refresh_states": [2, 3, 4]}' || args,
 		batch_size => 100, max_batches => 500, timeout => '5 min',
 		buckets => 10, buckets_function => 'sweep.gitlab_artifact_buckets', bucket_recovery => '10 min',
@@ -303,11 +303,11 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_bulk_delete_expired_job_artifacts(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_schedule_bulk_delete_job_artifacts(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_schedule_bulk_delete_job_artifacts',
-		step => 'sweep.gitlab_ci_schedule_bulk_delete_job_artifacts', args => args, enabled => enabled,
+		step => 'sweep.gitlab_ci_schedule_bulk_delete_job_artifacts', args => args, paused => paused,
 		schedule => '*/5 * * * *', timezone => 'UTC', children => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
 		description => 'GitLab: keeps the buckets of ci_bulk_delete_expired_job_artifacts and starts its shares')
 $$;

@@ -86,11 +86,11 @@ END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_ci_runners_stale_machines_cleanup(sweep.batch) IS 'step of the job ci_runners_stale_machines_cleanup: deletes runner machines that are silent for too long';
 
-CREATE FUNCTION sweep.gitlab_create_ci_runners_stale_machines_cleanup(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_runners_stale_machines_cleanup(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('ci_runners_stale_machines_cleanup',
-		step => 'sweep.gitlab_ci_runners_stale_machines_cleanup', args => '{"stale_after": "7 days"}' || args, enabled => enabled,
+		step => 'sweep.gitlab_ci_runners_stale_machines_cleanup', args => '{"stale_after": "7 days"}' || args, paused => paused,
 		schedule => '36 * * * *', timezone => 'UTC',
 		batch_size => 100, max_rows => 1000, lease_ttl => '30 min',
 		description => 'GitLab: deletes runner machines that are silent for too long')

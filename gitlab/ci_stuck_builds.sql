@@ -339,49 +339,49 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep.gitlab_stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep.install_gitlab uses it';
 
-CREATE FUNCTION sweep.gitlab_create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, enabled boolean,
+CREATE FUNCTION sweep.gitlab_create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, paused boolean,
 	schedule text, children jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
-			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args, enabled => enabled,
+			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args, paused => paused,
 		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
 		transaction => 'row', row_retries => 3, batch_size => 100, lease_ttl => '30 min', description => description)
 	FROM sweep.gitlab_stuck_builds_functions(args ->> 'table') AS f
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_stuck_builds_job(text, text, jsonb, jsonb, boolean, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_running', 'GitLab: ends builds that are running and have not been updated',
-		'{"status": "running", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+		'{"status": "running", "updated_older_than": "1 hour"}', args, paused, NULL, NULL)
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_running(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_scheduled', 'GitLab: ends builds that have missed their scheduled moment',
 		'{"status": "scheduled", "scheduled_older_than": "1 hour", "failure_reason": 7, "failure_reason_name": "stale_schedule"}',
-		args, enabled, NULL, NULL)
+		args, paused, NULL, NULL)
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_scheduled(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_builds_drop_canceling', 'GitLab: ends builds whose cancellation does not end',
-		'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}', args, enabled, NULL, NULL)
+		'{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}', args, paused, NULL, NULL)
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_builds_drop_canceling(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';
 
-CREATE FUNCTION sweep.gitlab_create_ci_stuck_jobs(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_ci_stuck_jobs(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.gitlab_create_stuck_builds_job('ci_stuck_jobs', 'GitLab: ends builds that have been pending for too long, and queues the ci_stuck_builds_drop_* jobs',
-		'{"status": "pending", "created_older_than": "24 hours", "updated_older_than": "24 hours"}', args, enabled, '0 * * * *',
+		'{"status": "pending", "created_older_than": "24 hours", "updated_older_than": "24 hours"}', args, paused, '0 * * * *',
 		'{"ci_stuck_builds_drop_running": "15 min", "ci_stuck_builds_drop_scheduled": "30 min", "ci_stuck_builds_drop_canceling": "45 min"}')
 $$;
 COMMENT ON FUNCTION sweep.gitlab_create_ci_stuck_jobs(jsonb, boolean) IS 'creates the job with its limits; sweep.install_gitlab calls it';

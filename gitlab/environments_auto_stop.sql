@@ -104,11 +104,11 @@ END
 $$;
 COMMENT ON FUNCTION sweep.gitlab_environments_auto_stop(sweep.batch) IS 'step of the job environments_auto_stop: queues environments that are due to be stopped';
 
-CREATE FUNCTION sweep.gitlab_create_environments_auto_stop(args jsonb, enabled boolean) RETURNS void
+CREATE FUNCTION sweep.gitlab_create_environments_auto_stop(args jsonb, paused boolean) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job('environments_auto_stop',
-		step => 'sweep.gitlab_environments_auto_stop', args => args, enabled => enabled,
+		step => 'sweep.gitlab_environments_auto_stop', args => args, paused => paused,
 		schedule => '24 * * * *', timezone => 'UTC',
 		batch_size => 100, max_batches => 1000, timeout => '45 min',
 		lease_key => 'environments:auto_stop:lock', lease_ttl => '50 min', lock_retries => 1,

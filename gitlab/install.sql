@@ -3,7 +3,7 @@
 --
 -- Both functions can be repeated and act with the rights of their caller.
 -- What an operator has altered in a job stays: a second install sets where
--- the table is and whether the job is enabled, nothing else. A job whose table
+-- the table is and, if asked, whether the job is paused. A job whose table
 -- is gone is left as it is, and uninstall keeps a queue in which messages
 -- wait; both say so.
 --
@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION sweep.gitlab_key_policy(text) IS 'key_policy of a queue of the GitLab jobs';
 
 
-CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', enabled boolean DEFAULT true)
+CREATE FUNCTION sweep.install_gitlab(target_schema text DEFAULT 'public', paused boolean DEFAULT NULL)
 	RETURNS TABLE (job text, table_found text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -84,15 +84,16 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF old_args IS NULL THEN
-			EXECUTE pg_catalog.format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, enabled;
+			EXECUTE pg_catalog.format('SELECT sweep.%I($1, $2)', 'gitlab_create_' || job) USING args, coalesce(paused, false);
 			note := 'created';
 		ELSE
-			PERFORM sweep.alter_job(job, pg_catalog.jsonb_build_object('args', old_args || args, 'enabled', enabled)
+			PERFORM sweep.alter_job(job, pg_catalog.jsonb_build_object('args', old_args || args)
+				|| CASE WHEN paused IS NULL THEN '{}' ELSE pg_catalog.jsonb_build_object('paused', paused) END
 				|| CASE
 					WHEN job LIKE E'ci\\_stuck\\_%' THEN sweep.gitlab_stuck_builds_functions(table_name)
 					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN pg_catalog.jsonb_build_object('step', sweep.gitlab_artifacts_step(table_name))
 					ELSE '{}' END);
-			note := 'installed before: its schema and enabled are set, the rest is as it was';
+			note := 'installed before: its schema ' || CASE WHEN paused IS NULL THEN 'is' ELSE 'and whether it is paused are' END || ' set, the rest is as it was';
 		END IF;
 		IF job = 'ci_schedule_bulk_delete_job_artifacts' AND NOT sweep.feature_enabled('bulk_delete_job_artifacts') THEN
 			note := note || '; does nothing until sweep.enable_feature(''bulk_delete_job_artifacts'')';

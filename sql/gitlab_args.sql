@@ -12,7 +12,7 @@ RESET search_path;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 820000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true) WHERE note = 'created';
 INSERT INTO gitlab.p_ci_builds (id, partition_id, type, status, created_at, updated_at, project_id, commit_id, lock_version)
 	VALUES (1, 100, 'Ci::Build', 'canceling', '2025-12-01', '2025-12-01', 1, 1, 0);
 INSERT INTO gitlab.ci_runner_machines (id, runner_id, runner_type, created_at, updated_at, system_xid) VALUES (1, 1, 1, '2025-12-01Z', '2025-12-01Z', 'x');
@@ -74,7 +74,7 @@ SELECT sweep.alter_job('ci_stuck_jobs', '{"args": {"schema": "gitlab"}}');
 -- what is altered otherwise is not looked at, nor are jobs of other kinds
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"batch_size": 50}');
 CREATE FUNCTION public.regress_args_step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT ROW(0, NULL, NULL)::sweep.progress';
-SELECT sweep.create_job('regress args', 'public.regress_args_step', args => '{"schema": null}');
+SELECT sweep.create_job('regress args', step => 'public.regress_args_step', args => '{"schema": null}');
 SELECT sweep.alter_job('regress args', '{"args": {"stale_after": null}}');
 SELECT sweep.drop_job('regress args');
 DROP FUNCTION public.regress_args_step;

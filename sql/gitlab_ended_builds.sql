@@ -12,7 +12,7 @@ RESET search_path;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 810000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true) WHERE note = 'created';
 
 CREATE PROCEDURE pg_temp.fill(status text) LANGUAGE sql AS $$
 	TRUNCATE gitlab.p_ci_builds, gitlab.ci_pending_builds, gitlab.ci_running_builds;
@@ -123,7 +123,7 @@ DELETE FROM sweep.queue_message;
 SELECT count(*) FROM sweep.uninstall_gitlab();
 SELECT current_user AS superuser \gset
 \c - regress_sweep_builds
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE note = 'created';
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true) WHERE note = 'created';
 SET client_min_messages = error;
 CALL sweep.run('ci_stuck_builds_drop_running', '{"as_of": "2026-01-01T00:00:00Z"}');
 \c - :superuser

@@ -10,7 +10,7 @@ SET search_path = gitlab, public;
 SET datestyle = 'ISO, YMD';
 SET timezone = 'UTC';
 \set SHOW_CONTEXT never
-SELECT * FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job = 'environments_auto_stop';
+SELECT * FROM sweep.install_gitlab('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 RESET search_path;
 
 -- one batch, and what it queued

@@ -18,16 +18,17 @@ SET search_path = "Git Lab", public;
 \i test/demo/gitlab_schema.sql
 \set ECHO all
 RESET search_path;
-SELECT * FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT * FROM sweep.install_gitlab('Git Lab', paused => true);
 \x on
 SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key, lease_ttl, lock_retries,
-		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
+		max_attempts, overlap, catch_up, cursor, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off
+SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
 SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 
--- a parent whose child is not enabled does not look as if it worked
+-- a parent whose child is paused does not look as if it worked
 SELECT sweep.enable_feature('bulk_delete_job_artifacts');
 CALL sweep.run('ci_schedule_bulk_delete_job_artifacts');
 CALL sweep.run('ci_stuck_jobs');
@@ -37,12 +38,15 @@ SELECT sweep.disable_feature('bulk_delete_job_artifacts');
 -- what each run finds again must not pile up in its queue
 SELECT name, key_policy FROM sweep.queue ORDER BY name;
 
--- again: what an operator has altered stays, schema and enabled are set
+-- again: what an operator has altered stays, the schema is set, and whether they are paused if that is asked for
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup',
 	'{"batch_size": 50, "schedule": "6 * * * *", "args": {"schema": "elsewhere", "stale_after": "30 days"}}');
 SELECT sweep.alter_job('environments_auto_stop', '{"args": {"schema": "Git Lab", "stop_action": "public.stop"}}');
-SELECT * FROM sweep.install_gitlab('Git Lab', enabled => true);
-SELECT name, enabled, batch_size, schedule, args FROM sweep.job ORDER BY name;
+SELECT count(*) FILTER (WHERE note LIKE 'installed before: its schema is set, %') FROM sweep.install_gitlab('Git Lab');
+SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
+SELECT * FROM sweep.install_gitlab('Git Lab', paused => false);
+SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
+SELECT name, batch_size, schedule, args FROM sweep.job ORDER BY name;
 
 -- another layout: plain tables, one of them missing, a view that is no table
 CREATE SCHEMA older;
@@ -50,15 +54,15 @@ CREATE TABLE older.batched_git_ref_updates_deletions (LIKE "Git Lab".p_batched_g
 CREATE TABLE older.ci_runner_machines (LIKE "Git Lab".ci_runner_machines INCLUDING ALL);
 CREATE TABLE older.ci_job_artifacts (LIKE "Git Lab".p_ci_job_artifacts INCLUDING ALL);
 CREATE VIEW older.environments AS SELECT * FROM "Git Lab".environments;
-SELECT * FROM sweep.install_gitlab('older', enabled => false);
-SELECT name, enabled, args FROM sweep.job ORDER BY name;
+SELECT * FROM sweep.install_gitlab('older', paused => true);
+SELECT name, args FROM sweep.job ORDER BY name;
 SELECT name, step FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 
 -- a queue with messages outlives the jobs, and serves the next install
 SELECT sweep.send('environments_auto_stop', '{"environment_id": 1}') IS NOT NULL AS sent;
 SELECT * FROM sweep.uninstall_gitlab();
 SELECT * FROM sweep.uninstall_gitlab();
-SELECT * FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT * FROM sweep.install_gitlab('Git Lab', paused => true);
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 SELECT sweep.drop_queue('environments_auto_stop');
 SELECT * FROM sweep.uninstall_gitlab();
@@ -72,13 +76,13 @@ GRANT sweep_user TO regress_sweep_gitlab, regress_sweep_stranger;
 GRANT USAGE ON SCHEMA "Git Lab" TO regress_sweep_gitlab;
 GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "Git Lab" TO regress_sweep_gitlab;
 SET ROLE regress_sweep_gitlab;
-SELECT job, note FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT job, note FROM sweep.install_gitlab('Git Lab', paused => true);
 SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
 SELECT sweep.gitlab_stop_environment(ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, NULL, now(), NULL)::sweep.message);
 SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');
 SET ROLE regress_sweep_stranger;
 SELECT sweep.gitlab_keep_environment(1, '2026-01-01Z');
-SELECT job, note FROM sweep.install_gitlab('Git Lab', enabled => false);
+SELECT job, note FROM sweep.install_gitlab('Git Lab', paused => true);
 \set VERBOSITY sqlstate
 SELECT rows FROM sweep.gitlab_environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
 \set VERBOSITY default

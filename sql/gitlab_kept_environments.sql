@@ -11,7 +11,7 @@ SET search_path = gitlab, public;
 RESET search_path;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job = 'environments_auto_stop';
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_setting int DEFAULT 1) LANGUAGE sql AS $$
 	INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting)
 		VALUES (id, id + 1000, 'e' || id, 'e' || id, '2025-12-01Z', auto_stop_setting);

@@ -11,7 +11,7 @@ RESET search_path;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 830000, false);
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job IN ('environments_auto_stop', 'batched_git_ref_updates_cleanup_scheduler');
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true) WHERE job IN ('environments_auto_stop', 'batched_git_ref_updates_cleanup_scheduler');
 INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at) SELECT i, i, i, i, '2025-12-01Z' FROM generate_series(1, 3) AS i;
 INSERT INTO gitlab.p_batched_git_ref_updates_deletions (project_id, created_at, updated_at, ref) SELECT i, now(), now(), 'refs/1' FROM generate_series(1, 3) AS i;
 CREATE VIEW pg_temp.depths AS SELECT queue, depth, dead FROM sweep.queues WHERE queue IN ('environments_auto_stop', 'batched_git_ref_updates_project_cleanup') ORDER BY queue;

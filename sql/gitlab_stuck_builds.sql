@@ -12,7 +12,7 @@ RESET search_path;
 SET datestyle = 'ISO, YMD';
 SET timezone = 'UTC';
 \set SHOW_CONTEXT never
-SELECT * FROM sweep.install_gitlab('gitlab', enabled => false) WHERE job LIKE 'ci\_stuck%';
+SELECT * FROM sweep.install_gitlab('gitlab', paused => true) WHERE job LIKE 'ci\_stuck%';
 \x on
 SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lease_key, lease_ttl, schedule, timezone, children
 	FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
@@ -314,7 +314,7 @@ BEGIN
 END
 $$;
 CREATE TRIGGER refuse BEFORE UPDATE ON older.ci_builds FOR EACH ROW EXECUTE FUNCTION older.refuse();
-SELECT * FROM sweep.install_gitlab('older', enabled => false) WHERE job LIKE 'ci\_stuck%';
+SELECT * FROM sweep.install_gitlab('older', paused => true) WHERE job LIKE 'ci\_stuck%';
 SELECT name, pick, step, rescue, args ->> 'schema' AS schema, args ->> 'table' AS table FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
 SELECT pg_temp.picked('jobs', 1), pg_temp.picked('builds_drop_running', 1), pg_temp.picked('builds_drop_scheduled', 1), pg_temp.picked('builds_drop_canceling', 1);
 CALL pg_temp.run('jobs');
@@ -329,7 +329,7 @@ DELETE FROM sweep.quarantine;
 DROP VIEW pg_temp.outcome;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE varchar;
 UPDATE gitlab.p_ci_builds SET status = 'canceling', failure_reason = NULL;
-SELECT count(*) FROM sweep.install_gitlab('gitlab', enabled => false);
+SELECT count(*) FROM sweep.install_gitlab('gitlab', paused => true);
 CALL pg_temp.run('builds_drop_canceling', '{"failure_reason_name": "no_updates_canceling"}');
 SELECT id, status, failure_reason, lock_version FROM gitlab.p_ci_builds ORDER BY id;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE int USING NULL;

@@ -44,7 +44,7 @@ typedef struct Field
 static const Field fields[] = {
 	TEXT(job), TEXT(step_name), TEXT(batch_sql), JSONB(args), JSONB(run_args), NUMBER(run_as), NUMBER(limits),
 	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch), NUMBER(flush_may_wait),
-	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
+	NUMBER(keep_cursor), NUMBER(keep_cursor_always), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
 	NUMBER(has_children), NUMBER(buckets), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
 	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket), NUMBER(waits_for_lease),
 	NUMBER(state.tid), NUMBER(extension),
@@ -87,6 +87,7 @@ read_columns(SweepRun *run, int first_column)
 {
 	MemoryContext context = run->context;
 	int			column = first_column;
+	const char *cursor;
 
 	run->job = sweep_sql_text(column++, context);
 	run->step_name = sweep_sql_text(column++, context);
@@ -102,7 +103,9 @@ read_columns(SweepRun *run, int first_column)
 	run->flush_may_wait = sweep_sql_is_null(column);
 	run->flush_batch = !run->flush_may_wait && strcmp(sweep_sql_text(column, context), "batch") == 0;
 	column++;
-	run->keep_cursor = sweep_sql_bool(column++);
+	cursor = sweep_sql_text(column++, context);
+	run->keep_cursor = strcmp(cursor, "run") != 0;
+	run->keep_cursor_always = strcmp(cursor, "always") == 0;
 	run->run_as = sweep_sql_oid(column++);
 	run->pick_name = sweep_sql_text(column++, context);
 	run->rescue_name = sweep_sql_text(column++, context);

@@ -131,7 +131,7 @@ pick_items(ItemBatch *batch)
 	batch->picked = true;
 	if (picked == 0)
 	{
-		run->next.cursor = NULL;
+		run->next.cursor = run->keep_cursor_always ? run->state.cursor : NULL;
 		sweep_unit_end_batch(run, true);
 		sweep_unit_save(run);
 	}

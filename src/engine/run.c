@@ -371,7 +371,8 @@ batch_work(void *arg)
 	sweep_unit_call(run, run->step, &batch, &progress);
 
 	old = MemoryContextSwitchTo(run->batch_context);
-	run->next.cursor = progress.cursor;
+	/* A cursor that is kept for good survives a batch that found nothing and names none. */
+	run->next.cursor = progress.cursor == NULL && progress.rows == 0 && run->keep_cursor_always ? run->state.cursor : progress.cursor;
 	run->next.detail = sweep_detail_merge(run->state.detail, progress.detail);
 	MemoryContextSwitchTo(old);
 	sweep_unit_check_size(run);

@@ -14,6 +14,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
@@ -62,6 +63,7 @@ static SweepStep *prepare_progress(MemoryContext context, const char *name, int 
 static SweepStep *create_step(MemoryContext context);
 static Datum items_datum(const SweepBatch *batch);
 static Datum batch_datum(SweepStep *step, const SweepBatch *batch);
+static bool uses_batch_size(Node *node, void *context);
 static void analyse_work(void *arg);
 static void place_error(void *source);
 
@@ -269,11 +271,28 @@ sweep_step_check_batch_sql(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
+	if (!IsA(analysis.raw->stmt, SelectStmt) && !uses_batch_size(analysis.raw->stmt, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
+				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1).")));
 	if (!sweep_sql_open_gate())
 		elog(ERROR, "extension pg_sweep does not exist");
 	sweep_door_visit_user(role, analyse_work, &analysis);
 	error_context_stack = callback.previous;
 	PG_RETURN_VOID();
+}
+
+/* In the text as it stands: what a rule or a view adds has no parameters. */
+static bool
+uses_batch_size(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ParamRef))
+		return castNode(ParamRef, node)->number == 1;
+	return raw_expression_tree_walker(node, uses_batch_size, context);
 }
 
 static void

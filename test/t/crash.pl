@@ -89,7 +89,7 @@ $node->safe_psql('postgres', q{
 	INSERT INTO public.environments (project_id, name, slug, state, auto_stop_at)
 		SELECT i, 'review/' || i, 'review-' || i, 'available', now() + CASE WHEN i <= 950 THEN -i ELSE i END * interval '1 min'
 		FROM generate_series(1, 2000) AS i;
-	SELECT sweep.install_gitlab(enabled => false);
+	SELECT sweep.install_gitlab(paused => true);
 	CREATE FUNCTION t.wait_at_gate(key text) RETURNS int LANGUAGE plpgsql IMMUTABLE
 		AS 'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(6, key::int / 100); RETURN 0; END';
 });

@@ -12,7 +12,7 @@ my $node = new_cluster('stuck_builds', conf => [ 'autovacuum = off', "pg_sweep.l
 my $job = 'ci_stuck_builds_drop_canceling';
 
 $node->safe_psql('postgres', slurp_file(__FILE__ =~ s{[^/]*$}{../demo/gitlab_schema.sql}r));
-$node->safe_psql('postgres', 'SELECT sweep.install_gitlab(enabled => false)');
+$node->safe_psql('postgres', 'SELECT sweep.install_gitlab(paused => true)');
 
 # ---------------------------------------------------------------- 20,000 stuck builds
 # Of 1,000,000 the lowest 20,000 are stuck; 50 of them refuse to be dropped, 20 of these to be doomed as well.
@@ -92,7 +92,7 @@ like($log, qr/Dooming build: build_id 3, runner_id none, status canceling, failu
 
 # ---------------------------------------------------------------- the children
 not_before_the_hour($node);
-$node->safe_psql('postgres', q{SELECT sweep.install_gitlab(enabled => true)});
+$node->safe_psql('postgres', q{SELECT sweep.install_gitlab(paused => false)});
 my $children = q{SELECT r.job, r.trigger, r.status, date_trunc('min', r.due_at - p.at + interval '1 s') AS after
 	FROM sweep.run r, t.parent p WHERE r.trigger = 'parent' ORDER BY r.due_at};
 my $expected = join("\n",
