@@ -111,7 +111,7 @@ AS $$
 	SELECT sweep.create_job('batched_git_ref_updates_cleanup_scheduler',
 		step => 'sweep_gitlab.batched_git_ref_updates_cleanup_scheduler', args => args,
 		schedule => '* * * * *', timezone => 'UTC',
-		batch_size => 100, max_rows => 10000, keep_cursor => true,
+		batch_size => 100, max_rows => 10000, cursor => 'drain',
 		lease_key => 'BatchedGitRefUpdates::CleanupSchedulerService', lease_ttl => '10 min', lock_retries => 0,
 		description => 'GitLab: hands on projects with pending deletions of git refs')
 $$;

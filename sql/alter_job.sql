@@ -14,7 +14,7 @@ SET intervalstyle = 'postgres';
 CREATE FUNCTION alter_job.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 CREATE FUNCTION alter_job.other(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 
-SELECT sweep.create_job('alter_job', 'alter_job.step', enabled => false, run_as => 'regress_sweep_alter_job');
+SELECT sweep.create_job('alter_job', step => 'alter_job.step', paused => true, run_as => 'regress_sweep_alter_job');
 
 -- Applies the changes, and says what they changed.
 CREATE FUNCTION alter_job.change(changes jsonb) RETURNS TABLE (state text, result text, hint text) LANGUAGE plpgsql AS $$
@@ -39,7 +39,7 @@ END
 $$;
 
 \pset format unaligned
--- every key, one by one; enabled comes below
+-- every key, one by one; paused comes below
 SELECT c.* FROM (VALUES
 	('{"step": "alter_job.other"}'::jsonb),
 	('{"step": null, "batch_sql": "SELECT 1"}'),
@@ -66,7 +66,8 @@ SELECT c.* FROM (VALUES
 	('{"overlap": "queue_one"}'),
 	('{"catch_up": "skip"}'),
 	('{"jitter": "1 s"}'),
-	('{"keep_cursor": true}'),
+	('{"cursor": "drain"}'),
+	('{"cursor": "always"}'),
 	('{"run_as": "regress_sweep_alter_job_other"}'),
 	('{"description": "a word"}'),
 	('{"children": {"another": "15 min"}}'),
@@ -100,15 +101,18 @@ SELECT c.* FROM (VALUES
 	('{"schedule": null, "timezone": "UTC"}'),
 	('{"timezone": "Europe/Atlantis"}'),
 	('{"overlap": "never"}'),
-	('{"enabled": null}')
+	('{"paused": null}'),
+	('{"paused": "perhaps"}'),
+	('{"cursor": "never"}'),
+	('{"enabled": true}')
 ) AS v (changes), alter_job.change(v.changes) AS c;
 SELECT sweep.alter_job('no such job', '{"batch_size": 5}');
 SELECT sweep.alter_job(NULL, '{"batch_size": 5}');
 \pset format aligned
 
--- the next moment follows the schedule, its zone and enabled, and nothing else moves it
+-- the next moment follows the schedule, its zone and the end of a pause, and nothing else moves it
 BEGIN;
-SELECT sweep.alter_job('alter_job', '{"schedule": "@yearly", "timezone": "UTC", "jitter": "0", "enabled": true}');
+SELECT sweep.alter_job('alter_job', '{"schedule": "@yearly", "timezone": "UTC", "jitter": "0", "paused": false}');
 SELECT to_char(next_due, 'MM-DD HH24:MI') AS next_due, next_due > now() AS ahead, next_start = next_due AS no_jitter
 	FROM sweep.job_state WHERE job = 'alter_job';
 SELECT sweep.alter_job('alter_job', '{"timezone": "Asia/Tokyo"}');
@@ -118,13 +122,13 @@ SELECT to_char(next_due, 'MM-DD HH24:MI') AS next_due FROM sweep.job_state WHERE
 UPDATE sweep.job_state SET next_due = '2030-01-01 00:00:00Z', next_start = '2030-01-01 00:00:01Z' WHERE job = 'alter_job';
 SELECT sweep.alter_job('alter_job', '{"batch_size": 11, "args": {}, "overlap": "skip", "catch_up": "all"}');
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'alter_job';
-SELECT sweep.alter_job('alter_job', '{"enabled": false}');
+SELECT sweep.alter_job('alter_job', '{"paused": true}');
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'alter_job';
-SELECT sweep.alter_job('alter_job', '{"enabled": true}');
+SELECT sweep.alter_job('alter_job', '{"paused": false}');
 SELECT to_char(next_due, 'MM-DD HH24:MI') AS next_due FROM sweep.job_state WHERE job = 'alter_job';
 SELECT sweep.alter_job('alter_job', '{"schedule": null}');
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'alter_job';
--- a paused job stays paused
+-- a paused job stays paused; it is the same pause, however it was begun and is ended
 SELECT sweep.pause('alter_job');
 SELECT sweep.alter_job('alter_job', '{"schedule": "@yearly"}');
 SELECT next_due, next_start, paused_at IS NOT NULL AS paused FROM sweep.job_state WHERE job = 'alter_job';

@@ -46,12 +46,12 @@ BEGIN
 	FOREACH definition IN ARRAY ARRAY['buckets => 0', 'buckets => 1025', 'buckets => 5, bucket_store => ''file''', 'buckets => 5, bucket_store => NULL',
 		'buckets => 5, bucket_recovery => ''0''', 'buckets => 5, bucket_key => ''a{b''', 'buckets_function => ''buckets.some''',
 		'buckets => 5, buckets_function => ''buckets.wrong''', 'buckets => 5, buckets_function => ''buckets.none''',
-		'buckets => 5, timeout => ''10 min''', 'buckets => 5, timeout => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, keep_cursor => true'] LOOP
-		CALL buckets.fails(format('SELECT sweep.create_job(''buckets wrong'', ''buckets.step'', %s)', definition));
+		'buckets => 5, timeout => ''10 min''', 'buckets => 5, timeout => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, cursor => ''drain'''] LOOP
+		CALL buckets.fails(format('SELECT sweep.create_job(''buckets wrong'', step => ''buckets.step'', %s)', definition));
 	END LOOP;
 END
 $$;
-SELECT sweep.create_job('buckets', 'buckets.step', buckets => 1024, timeout => '9 min');
+SELECT sweep.create_job('buckets', step => 'buckets.step', buckets => 1024, timeout => '9 min');
 SELECT sweep.alter_job('buckets', '{"buckets": 3, "timeout": null, "bucket_key": "other", "bucket_recovery": "1 min"}');
 SELECT buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, timeout FROM sweep.job WHERE name = 'buckets';
 SELECT sweep.alter_job('buckets', '{"bucket_key": null}');
@@ -143,7 +143,7 @@ ROLLBACK TO s;
 SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
 SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
-SELECT sweep.create_job('buckets parent', 'buckets.step', children => '{"buckets": "5 min"}');
+SELECT sweep.create_job('buckets parent', step => 'buckets.step', children => '{"buckets": "5 min"}');
 UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
 SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000, current_user::regrole);
 -- of the same role only, whatever role the jobs have been given meanwhile
@@ -334,8 +334,8 @@ RESET ROLE;
 GRANT USAGE ON SCHEMA buckets TO buckets_two;
 ALTER ROLE buckets_two LOGIN;
 SET ROLE buckets_two;
-CALL buckets.fails($$SELECT sweep.create_job('buckets mine', 'buckets.step', buckets => 2, bucket_store => 'redis')$$);
-SELECT sweep.create_job('buckets mine', 'buckets.step', buckets => 2);
+CALL buckets.fails($$SELECT sweep.create_job('buckets mine', step => 'buckets.step', buckets => 2, bucket_store => 'redis')$$);
+SELECT sweep.create_job('buckets mine', step => 'buckets.step', buckets => 2);
 CALL buckets.fails($$SELECT sweep.alter_job('buckets mine', '{"bucket_store": "redis"}')$$);
 RESET ROLE;
 SELECT sweep.alter_job('buckets mine', '{"bucket_store": "redis"}');

@@ -30,8 +30,8 @@ CREATE PROCEDURE children.forget() LANGUAGE sql AS $$
 $$;
 RESET client_min_messages;
 
-SELECT sweep.create_job('children ' || j, 'children.step') FROM unnest(ARRAY['a', 'b', 'c']) AS j;
-SELECT sweep.create_job('children parent', 'children.step',
+SELECT sweep.create_job('children ' || j, step => 'children.step') FROM unnest(ARRAY['a', 'b', 'c']) AS j;
+SELECT sweep.create_job('children parent', step => 'children.step',
 	children => '{"children a": "15 min", "children b": "30 min", "children c": "01:00:00"}');
 SELECT children FROM sweep.job WHERE name = 'children parent';
 
@@ -56,15 +56,15 @@ CALL children.forget();
 CALL sweep.run('children parent', '{"fail": true}');
 SELECT job, status FROM children.queued;
 
--- ------------------------------------------------------------------ not queued: paused, disabled, unknown
+-- ------------------------------------------------------------------ not queued: paused, unknown
 CALL children.forget();
-SELECT sweep.pause('children a'), sweep.alter_job('children b', '{"enabled": false}');
+SELECT sweep.pause('children a'), sweep.alter_job('children b', '{"paused": true}');
 SELECT sweep.alter_job('children parent', '{"children": {"children a": "1 hour", "children b": "1 hour", "children c": "1 hour", "children no": "1 hour"}}');
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
 -- which the run says as well
 SELECT status, detail -> 'not_started' AS not_started FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
-SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"enabled": true}');
+SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"paused": false}');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
 -- a pause cancels those that wait, a dropped job as well
@@ -93,9 +93,9 @@ CREATE ROLE children_two LOGIN IN ROLE sweep_user;
 CREATE ROLE children_operator LOGIN IN ROLE sweep_user, sweep_operator;
 GRANT USAGE ON SCHEMA children TO PUBLIC;
 RESET client_min_messages;
-SELECT sweep.create_job('children own', 'children.step', run_as => 'children_one');
-SELECT sweep.create_job('children foreign', 'children.step', run_as => 'children_two');
-SELECT sweep.create_job('children parent one', 'children.step', run_as => 'children_one',
+SELECT sweep.create_job('children own', step => 'children.step', run_as => 'children_one');
+SELECT sweep.create_job('children foreign', step => 'children.step', run_as => 'children_two');
+SELECT sweep.create_job('children parent one', step => 'children.step', run_as => 'children_one',
 	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
 SELECT current_user AS superuser \gset
 \c - children_one
@@ -113,7 +113,7 @@ SET intervalstyle = 'postgres';
 SELECT job FROM children.queued;
 REVOKE children_two FROM children_one;
 CALL children.forget();
-SELECT sweep.create_job('children parent operator', 'children.step', run_as => 'children_operator',
+SELECT sweep.create_job('children parent operator', step => 'children.step', run_as => 'children_operator',
 	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
 \c - children_operator
 CALL sweep.run('children parent operator');
@@ -168,8 +168,8 @@ CALL children.try('{"children a": "9999999999999 hours"}');
 CALL children.try('{"children a": 5}');
 CALL children.try('{"children a": "0"}');
 CALL children.try('{"": "1 day"}');
-SELECT sweep.create_job('children x', 'children.step', children => '[1]');
-SELECT sweep.create_job('children x', 'children.step', children => 'null');
+SELECT sweep.create_job('children x', step => 'children.step', children => '[1]');
+SELECT sweep.create_job('children x', step => 'children.step', children => 'null');
 
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'children%' ORDER BY name;

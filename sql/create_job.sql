@@ -46,7 +46,7 @@ $$;
 
 -- the defaults
 BEGIN;
-SELECT sweep.create_job('create_job', 'create_job.step');
+SELECT sweep.create_job('create_job', step => 'create_job.step');
 SELECT jsonb_pretty(to_jsonb(j) - 'run_as') AS job, run_as = current_user AS as_caller FROM sweep.job j WHERE name = 'create_job' \gx
 SELECT next_due, next_start, paused_at, broken, boot = pg_postmaster_start_time() AS booted
 	FROM sweep.job_state WHERE job = 'create_job';
@@ -57,19 +57,19 @@ BEGIN;
 SELECT sweep.create_job(name => 'create_job', step => 'create_job.step', schedule => '0 0 29 2 *', timezone => 'Europe/Berlin',
 	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, timeout => '0',
 	lease_key => 'shared', lease_ttl => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
-	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', keep_cursor => true, enabled => false,
+	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', cursor => 'drain', paused => true,
 	run_as => 'regress_sweep_create_job', description => 'all of it', children => '{"another": "15 min"}');
 SELECT * FROM sweep.job WHERE name = 'create_job' \gx
--- not enabled: not due
+-- paused: not due
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'create_job';
 ROLLBACK;
 
 -- the order of the arguments, for those who count
 BEGIN;
-SELECT sweep.create_job('create_job', NULL, 'DELETE FROM create_job.item WHERE id IN (SELECT id FROM create_job.item LIMIT $1)',
-	'@yearly', 'Asia/Tokyo');
+SELECT sweep.create_job('create_job', '@yearly', 'DELETE FROM create_job.item WHERE id IN (SELECT id FROM create_job.item LIMIT $1)',
+	NULL, 'Asia/Tokyo');
 SELECT step, batch_sql, schedule, timezone FROM sweep.job WHERE name = 'create_job';
--- enabled: due at the beginning of a year in Tokyo, and no jitter
+-- not paused: due at the beginning of a year in Tokyo, and no jitter
 SELECT next_due AT TIME ZONE 'Asia/Tokyo' = date_trunc('year', next_due AT TIME ZONE 'Asia/Tokyo') AS at_new_year,
 	next_due > now() AS ahead, next_start = next_due AS no_jitter
 	FROM sweep.job_state WHERE job = 'create_job';
@@ -78,36 +78,36 @@ ROLLBACK;
 -- the time zone of a schedule is that of the session unless named; no schedule has none
 BEGIN;
 SET LOCAL timezone = 'America/New_York';
-SELECT sweep.create_job('create_job', 'create_job.step', schedule => '@yearly');
-SELECT sweep.create_job('create_job unscheduled', 'create_job.step');
+SELECT sweep.create_job('create_job', step => 'create_job.step', schedule => '@yearly');
+SELECT sweep.create_job('create_job unscheduled', step => 'create_job.step');
 SELECT name, timezone FROM sweep.job WHERE name LIKE 'create\_job%' ORDER BY name;
 ROLLBACK;
 
 -- jitter delays the start, not the due moment
 BEGIN;
-SELECT sweep.create_job('create_job', 'create_job.step', schedule => '@yearly', jitter => '10 days');
+SELECT sweep.create_job('create_job', step => 'create_job.step', schedule => '@yearly', jitter => '10 days');
 SELECT next_start > next_due AS later, next_start <= next_due + interval '10 days' AS within
 	FROM sweep.job_state WHERE job = 'create_job';
 ROLLBACK;
 
 -- each NULL is the default or refused, none is taken silently for something else
 BEGIN;
-SELECT sweep.create_job('create_job', 'create_job.step', lease_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
+SELECT sweep.create_job('create_job', step => 'create_job.step', lease_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
 	timeout => NULL, lease_ttl => NULL, description => NULL);
 SELECT lease_key, run_as = current_user AS as_caller FROM sweep.job WHERE name = 'create_job';
 ROLLBACK;
 
 -- what else is a step or a batch_sql
 BEGIN;
-SELECT sweep.create_job('create_job quoted', 'create_job."Odd.step"');
-SELECT sweep.create_job('create_job folded', 'CREATE_JOB.Step');
-SELECT sweep.create_job('create_job overloaded', 'create_job.twice');
+SELECT sweep.create_job('create_job quoted', step => 'create_job."Odd.step"');
+SELECT sweep.create_job('create_job folded', step => 'CREATE_JOB.Step');
+SELECT sweep.create_job('create_job overloaded', step => 'create_job.twice');
 SELECT sweep.create_job('create_job select', batch_sql => 'SELECT id FROM create_job.item LIMIT $1');
 SELECT sweep.create_job('create_job insert', batch_sql => 'INSERT INTO create_job.item SELECT $1');
 SELECT sweep.create_job('create_job update', batch_sql => 'UPDATE create_job.item SET id = id WHERE id < $1');
 SELECT sweep.create_job('create_job merge', batch_sql =>
 	'MERGE INTO create_job.item i USING (SELECT $1 AS id) AS new ON i.id = new.id WHEN MATCHED THEN DELETE');
-SELECT sweep.create_job('create_job batch', batch_sql => 'DELETE FROM create_job.item WHERE id < ($2).size AND ($2).as_of < now();');
+SELECT sweep.create_job('create_job batch', batch_sql => 'DELETE FROM create_job.item WHERE id < ($2).size AND ($2).as_of < now() AND $1 > 0;');
 ROLLBACK;
 
 \pset format unaligned
@@ -116,22 +116,22 @@ ROLLBACK;
 -- step and batch_sql: exactly one, and of the right form
 SELECT r.* FROM (VALUES
 	($$'refused'$$),
-	($$'refused', 'create_job.step', 'SELECT 1'$$),
-	($$'refused', 'step'$$),
-	($$'refused', 'create_job.stop'$$),
-	($$'refused', 'nowhere.step'$$),
-	($$'refused', ''$$),
-	($$'refused', 'create_job.step('$$),
-	($$'refused', 'create_job.step(sweep.batch)'$$),
-	($$'refused', 'a.create_job.step'$$),
-	($$'refused', '"create_job.step"'$$),
-	($$'refused', 'create_job.step; DROP TABLE create_job.item'$$),
-	($$'refused', 'create_job.returns_int'$$),
-	($$'refused', 'create_job.returns_set'$$),
-	($$'refused', 'create_job.takes_int'$$),
-	($$'refused', 'create_job.takes_two'$$),
-	($$'refused', 'create_job.a_procedure'$$),
-	($$'refused', 'twice'$$)
+	($$'refused', step => 'create_job.step', batch_sql => 'SELECT 1'$$),
+	($$'refused', step => 'step'$$),
+	($$'refused', step => 'create_job.stop'$$),
+	($$'refused', step => 'nowhere.step'$$),
+	($$'refused', step => ''$$),
+	($$'refused', step => 'create_job.step('$$),
+	($$'refused', step => 'create_job.step(sweep.batch)'$$),
+	($$'refused', step => 'a.create_job.step'$$),
+	($$'refused', step => '"create_job.step"'$$),
+	($$'refused', step => 'create_job.step; DROP TABLE create_job.item'$$),
+	($$'refused', step => 'create_job.returns_int'$$),
+	($$'refused', step => 'create_job.returns_set'$$),
+	($$'refused', step => 'create_job.takes_int'$$),
+	($$'refused', step => 'create_job.takes_two'$$),
+	($$'refused', step => 'create_job.a_procedure'$$),
+	($$'refused', step => 'twice'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => ''$$),
@@ -141,105 +141,112 @@ SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => 'VACUUM'$$),
 	($$'refused', batch_sql => 'CALL create_job.a_procedure(NULL)'$$),
 	($$'refused', batch_sql => 'DELETE FORM create_job.item'$$),
-	($$'refused', batch_sql => 'DELETE FROM item'$$),
-	($$'refused', batch_sql => 'DELETE FROM create_job.nothing'$$),
-	($$'refused', batch_sql => 'DELETE FROM create_job.item WHERE id < $3'$$)
+	($$'refused', batch_sql => 'DELETE FROM item WHERE $1 > 0'$$),
+	($$'refused', batch_sql => 'DELETE FROM create_job.nothing WHERE $1 > 0'$$),
+	($$'refused', batch_sql => 'DELETE FROM create_job.item WHERE id < $1 + $3'$$),
+	($$'refused', batch_sql => 'DELETE FROM create_job.item'$$),
+	($$'refused', batch_sql => 'DELETE FROM create_job.item WHERE id = ANY (ARRAY[(SELECT 1), 2]) AND id < ($2).size -- $1'$$),
+	($$'refused', batch_sql => 'INSERT INTO create_job.item SELECT 1 ON CONFLICT (id) DO UPDATE SET id = excluded.id'$$),
+	($$'refused', batch_sql => 'WITH i AS (SELECT 1 AS id) UPDATE create_job.item AS t SET (id) = (SELECT 2) FROM i WHERE i.id = t.id'$$),
+	($$'refused', batch_sql => 'MERGE INTO create_job.item i USING (SELECT 1 AS id) AS new ON i.id = new.id WHEN MATCHED THEN DELETE'$$),
+	($$'refused', '0 3 * * *', 'DELETE FROM create_job.item'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
 -- the path of the session is not that of the job
 SET search_path = create_job;
-SELECT r.* FROM create_job.refuse($$'refused', batch_sql => 'DELETE FROM item'$$) AS r;
-SELECT r.* FROM create_job.refuse($$'refused', 'step'$$) AS r;
+SELECT r.* FROM create_job.refuse($$'refused', batch_sql => 'DELETE FROM item WHERE $1 > 0'$$) AS r;
+SELECT r.* FROM create_job.refuse($$'refused', step => 'step'$$) AS r;
 RESET search_path;
 
 -- NULL where there must be a value
 SELECT r.* FROM (VALUES
-	($$NULL, 'create_job.step'$$),
-	($$'refused', 'create_job.step', args => NULL$$),
-	($$'refused', 'create_job.step', batch_size => NULL$$),
-	($$'refused', 'create_job.step', lock_retries => NULL$$),
-	($$'refused', 'create_job.step', lock_retry_delay => NULL$$),
-	($$'refused', 'create_job.step', row_retries => NULL$$),
-	($$'refused', 'create_job.step', transaction => NULL$$),
-	($$'refused', 'create_job.step', max_attempts => NULL$$),
-	($$'refused', 'create_job.step', overlap => NULL$$),
-	($$'refused', 'create_job.step', catch_up => NULL$$),
-	($$'refused', 'create_job.step', jitter => NULL$$),
-	($$'refused', 'create_job.step', keep_cursor => NULL$$),
-	($$'refused', 'create_job.step', enabled => NULL$$)
+	($$NULL, step => 'create_job.step'$$),
+	($$'refused', step => 'create_job.step', args => NULL$$),
+	($$'refused', step => 'create_job.step', batch_size => NULL$$),
+	($$'refused', step => 'create_job.step', lock_retries => NULL$$),
+	($$'refused', step => 'create_job.step', lock_retry_delay => NULL$$),
+	($$'refused', step => 'create_job.step', row_retries => NULL$$),
+	($$'refused', step => 'create_job.step', transaction => NULL$$),
+	($$'refused', step => 'create_job.step', max_attempts => NULL$$),
+	($$'refused', step => 'create_job.step', overlap => NULL$$),
+	($$'refused', step => 'create_job.step', catch_up => NULL$$),
+	($$'refused', step => 'create_job.step', jitter => NULL$$),
+	($$'refused', step => 'create_job.step', cursor => NULL$$),
+	($$'refused', step => 'create_job.step', paused => NULL$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
 -- values and words out of their range
 SELECT r.* FROM (VALUES
-	($$'', 'create_job.step'$$),
-	($$repeat('n', 64), 'create_job.step'$$),
-	($$repeat('ä', 32), 'create_job.step'$$),
-	($$E'refused\n', 'create_job.step'$$),
-	($$'refused', 'create_job.step', args => '[]'$$),
-	($$'refused', 'create_job.step', args => 'null'$$),
-	($$'refused', 'create_job.step', args => '{"as_of": "yesterday or so"}'$$),
-	($$'refused', 'create_job.step', args => '{"as_of": "infinity"}'$$),
-	($$'refused', 'create_job.step', args => '{"as_of": "300000-01-01"}'$$),
-	($$'refused', 'create_job.step', args => '{"as_of": 20260101}'$$),
-	($$'refused', 'create_job.step', flush => 'never'$$),
-	($$'refused', 'create_job.step', batch_size => 0$$),
-	($$'refused', 'create_job.step', batch_size => 1000001$$),
-	($$'refused', 'create_job.step', max_batches => 0$$),
-	($$'refused', 'create_job.step', max_rows => 0$$),
-	($$'refused', 'create_job.step', timeout => '-1 ms'$$),
-	($$'refused', 'create_job.step', lease_key => ''$$),
-	($$'refused', 'create_job.step', lease_ttl => '0'$$),
-	($$'refused', 'create_job.step', lock_retries => -1$$),
-	($$'refused', 'create_job.step', lock_retries => 10001$$),
-	($$'refused', 'create_job.step', lock_retry_delay => '999 us'$$),
-	($$'refused', 'create_job.step', lock_retry_delay => '61 min'$$),
-	($$'refused', 'create_job.step', row_retries => -1$$),
-	($$'refused', 'create_job.step', row_retries => 101$$),
-	($$'refused', 'create_job.step', transaction => 'item'$$),
-	($$'refused', 'create_job.step', children => '[]'$$),
-	($$'refused', 'create_job.step', children => '{"another": "-1 s"}'$$),
-	($$'refused', 'create_job.step', children => '{"another": "soon"}'$$),
-	($$'refused', 'create_job.step', children => '{"another": null}'$$),
-	($$'refused', 'create_job.step', max_attempts => 0$$),
-	($$'refused', 'create_job.step', max_attempts => 26$$),
-	($$'refused', 'create_job.step', overlap => 'Skip'$$),
-	($$'refused', 'create_job.step', catch_up => 'never'$$),
-	($$'refused', 'create_job.step', jitter => '-1 s'$$)
+	($$'', step => 'create_job.step'$$),
+	($$repeat('n', 64), step => 'create_job.step'$$),
+	($$repeat('ä', 32), step => 'create_job.step'$$),
+	($$E'refused\n', step => 'create_job.step'$$),
+	($$'refused', step => 'create_job.step', args => '[]'$$),
+	($$'refused', step => 'create_job.step', args => 'null'$$),
+	($$'refused', step => 'create_job.step', args => '{"as_of": "yesterday or so"}'$$),
+	($$'refused', step => 'create_job.step', args => '{"as_of": "infinity"}'$$),
+	($$'refused', step => 'create_job.step', args => '{"as_of": "300000-01-01"}'$$),
+	($$'refused', step => 'create_job.step', args => '{"as_of": 20260101}'$$),
+	($$'refused', step => 'create_job.step', flush => 'never'$$),
+	($$'refused', step => 'create_job.step', batch_size => 0$$),
+	($$'refused', step => 'create_job.step', batch_size => 1000001$$),
+	($$'refused', step => 'create_job.step', max_batches => 0$$),
+	($$'refused', step => 'create_job.step', max_rows => 0$$),
+	($$'refused', step => 'create_job.step', timeout => '-1 ms'$$),
+	($$'refused', step => 'create_job.step', lease_key => ''$$),
+	($$'refused', step => 'create_job.step', lease_ttl => '0'$$),
+	($$'refused', step => 'create_job.step', lock_retries => -1$$),
+	($$'refused', step => 'create_job.step', lock_retries => 10001$$),
+	($$'refused', step => 'create_job.step', lock_retry_delay => '999 us'$$),
+	($$'refused', step => 'create_job.step', lock_retry_delay => '61 min'$$),
+	($$'refused', step => 'create_job.step', row_retries => -1$$),
+	($$'refused', step => 'create_job.step', row_retries => 101$$),
+	($$'refused', step => 'create_job.step', transaction => 'item'$$),
+	($$'refused', step => 'create_job.step', children => '[]'$$),
+	($$'refused', step => 'create_job.step', children => '{"another": "-1 s"}'$$),
+	($$'refused', step => 'create_job.step', children => '{"another": "soon"}'$$),
+	($$'refused', step => 'create_job.step', children => '{"another": null}'$$),
+	($$'refused', step => 'create_job.step', max_attempts => 0$$),
+	($$'refused', step => 'create_job.step', max_attempts => 26$$),
+	($$'refused', step => 'create_job.step', overlap => 'Skip'$$),
+	($$'refused', step => 'create_job.step', catch_up => 'never'$$),
+	($$'refused', step => 'create_job.step', jitter => '-1 s'$$),
+	($$'refused', step => 'create_job.step', cursor => 'Always'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
 -- times
 SELECT r.* FROM (VALUES
-	($$'refused', 'create_job.step', schedule => 'at noon'$$),
-	($$'refused', 'create_job.step', schedule => '61 * * * *'$$),
-	($$'refused', 'create_job.step', schedule => ''$$),
-	($$'refused', 'create_job.step', schedule => '@hourly', timezone => 'Europe/Atlantis'$$),
-	($$'refused', 'create_job.step', schedule => '@hourly', timezone => ''$$),
-	($$'refused', 'create_job.step', timezone => 'UTC'$$),
-	($$'refused', 'create_job.step', schedule => 'every 0 seconds'$$),
-	($$'refused', 'create_job.step', run_as => 4294967295::regrole$$)
+	($$'refused', step => 'create_job.step', schedule => 'at noon'$$),
+	($$'refused', step => 'create_job.step', schedule => '61 * * * *'$$),
+	($$'refused', step => 'create_job.step', schedule => ''$$),
+	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => 'Europe/Atlantis'$$),
+	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => ''$$),
+	($$'refused', step => 'create_job.step', timezone => 'UTC'$$),
+	($$'refused', step => 'create_job.step', schedule => 'every 0 seconds'$$),
+	($$'refused', step => 'create_job.step', run_as => 4294967295::regrole$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 -- the hint is PostgreSQL's own, and differs between versions
-SELECT r.state, r.message FROM create_job.refuse($$'refused', 'create_job.step', nonsense => 1$$) AS r;
+SELECT r.state, r.message FROM create_job.refuse($$'refused', step => 'create_job.step', nonsense => 1$$) AS r;
 
 -- a name is taken once
 BEGIN;
-SELECT sweep.create_job('create_job', 'create_job.step');
+SELECT sweep.create_job('create_job', step => 'create_job.step');
 SELECT r.* FROM create_job.refuse($$'create_job', batch_sql => 'SELECT 1'$$) AS r;
 SELECT step, batch_sql FROM sweep.job WHERE name = 'create_job';
 -- names differ by case and blanks
-SELECT sweep.create_job('Create_Job', 'create_job.step'), sweep.create_job(' create_job ', 'create_job.step'),
-	sweep.create_job(repeat('n', 63), 'create_job.step');
+SELECT sweep.create_job('Create_Job', step => 'create_job.step'), sweep.create_job(' create_job ', step => 'create_job.step'),
+	sweep.create_job(repeat('n', 63), step => 'create_job.step');
 ROLLBACK;
 
 -- a step is a step for its role only if that may execute it
 REVOKE EXECUTE ON FUNCTION create_job.step(sweep.batch) FROM PUBLIC;
 REVOKE USAGE ON SCHEMA create_job FROM regress_sweep_create_job;
-SELECT r.* FROM create_job.refuse($$'refused', 'create_job.step', run_as => 'regress_sweep_create_job'$$) AS r;
+SELECT r.* FROM create_job.refuse($$'refused', step => 'create_job.step', run_as => 'regress_sweep_create_job'$$) AS r;
 GRANT EXECUTE ON FUNCTION create_job.step(sweep.batch) TO regress_sweep_create_job;
-SELECT r.* FROM create_job.refuse($$'refused', 'create_job.step', run_as => 'regress_sweep_create_job'$$) AS r;
+SELECT r.* FROM create_job.refuse($$'refused', step => 'create_job.step', run_as => 'regress_sweep_create_job'$$) AS r;
 GRANT USAGE ON SCHEMA create_job TO regress_sweep_create_job;
 BEGIN;
-SELECT sweep.create_job('create_job', 'create_job.step', run_as => 'regress_sweep_create_job');
+SELECT sweep.create_job('create_job', step => 'create_job.step', run_as => 'regress_sweep_create_job');
 SELECT run_as FROM sweep.job WHERE name = 'create_job';
 ROLLBACK;
 -- before PostgreSQL 17 a background worker cannot connect as a role without LOGIN
@@ -247,7 +254,7 @@ ALTER ROLE regress_sweep_create_job NOLOGIN;
 DO $$
 BEGIN
 	IF current_setting('server_version_num')::int >= 170000 THEN
-		PERFORM sweep.create_job('refused', 'create_job.step', run_as => 'regress_sweep_create_job');
+		PERFORM sweep.create_job('refused', step => 'create_job.step', run_as => 'regress_sweep_create_job');
 		PERFORM sweep.drop_job('refused');
 	ELSIF NOT EXISTS (SELECT FROM create_job.refuse($r$'refused', 'create_job.step', run_as => 'regress_sweep_create_job'$r$) AS r
 			WHERE r.message LIKE 'job "refused" could not run: role "%" is not permitted to log in') THEN

@@ -14,7 +14,7 @@ CREATE FUNCTION due.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ 
 CREATE FUNCTION due.create_job(name text, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', schedule text DEFAULT '* * * * *')
 	RETURNS void LANGUAGE sql AS $$
 	SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1200000, false);
-	SELECT sweep.create_job(name, 'due.step', schedule => schedule, timezone => 'UTC', overlap => overlap, catch_up => catch_up);
+	SELECT sweep.create_job(name, step => 'due.step', schedule => schedule, timezone => 'UTC', overlap => overlap, catch_up => catch_up);
 	UPDATE sweep.job_state SET next_due = '2026-03-01 12:00:00Z', next_start = '2026-03-01 12:00:00Z' WHERE job = name;
 $$;
 CREATE VIEW due.runs AS
@@ -199,10 +199,10 @@ INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due other', 'manual',
 SELECT job, l.trigger, l.due_at FROM sweep._startable_runs('2026-03-01 12:00:00Z') JOIN sweep.run_live l USING (run_id, job) ORDER BY l.due_at, l.run_id;
 ROLLBACK;
 
--- not enabled, paused, all paused: nothing is due
+-- paused, by pause or alter_job, or all paused: nothing is due
 BEGIN;
-SELECT due.create_job('due'), due.create_job('due paused'), due.create_job('due disabled');
-SELECT sweep.alter_job('due disabled', '{"enabled": false}'), sweep.pause('due paused');
+SELECT due.create_job('due'), due.create_job('due paused'), due.create_job('due altered');
+SELECT sweep.alter_job('due altered', '{"paused": true}'), sweep.pause('due paused');
 SELECT * FROM due.state;
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT job FROM due.runs;
@@ -290,8 +290,8 @@ ROLLBACK;
 
 -- @reboot: once for each start of the server, not for the one the job was created in
 BEGIN;
-SELECT due.create_job('due', schedule => '@reboot'), due.create_job('due paused', schedule => '@reboot'), due.create_job('due disabled', schedule => '@reboot');
-SELECT sweep.alter_job('due disabled', '{"enabled": false}'), sweep.pause('due paused');
+SELECT due.create_job('due', schedule => '@reboot'), due.create_job('due paused', schedule => '@reboot'), due.create_job('due altered', schedule => '@reboot');
+SELECT sweep.alter_job('due altered', '{"paused": true}'), sweep.pause('due paused');
 SELECT sweep._enqueue_reboot();
 SELECT count(*) FROM due.runs;
 UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
@@ -368,7 +368,7 @@ BEGIN
 END
 $$;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1200100, false);
-SELECT sweep.create_job('due ' || o, 'due.overlap', args => jsonb_build_object('overlap', o), overlap => o)
+SELECT sweep.create_job('due ' || o, step => 'due.overlap', args => jsonb_build_object('overlap', o), overlap => o)
 	FROM unnest(ARRAY['skip', 'queue_one']) AS o;
 CALL sweep.run('due skip');
 CALL sweep.run('due queue_one');

@@ -6,7 +6,7 @@ DROP SCHEMA IF EXISTS error_context CASCADE;
 CREATE SCHEMA error_context;
 
 -- what the dispatcher calls, and what C asks of SQL
-SELECT sweep.create_job('error_context', 'error_context.missing');
+SELECT sweep.create_job('error_context', step => 'error_context.missing');
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', batch_size => 0);
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', schedule => 'never');
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', children => '{"x": "soon"}');
@@ -159,14 +159,15 @@ SELECT current_setting('search_path') AS search_path, current_user = session_use
 COMMIT;
 RESET search_path;
 
--- positions: a schedule or a statement where the step belongs
+-- positions: schedule and batch_sql; a function or a statement where something else belongs
 \set SHOW_CONTEXT errors
 SELECT sweep.create_job('error_context', '0 3 * * *', 'DELETE FROM error_context.item');
-SELECT sweep.create_job('error_context', '@daily', 'SELECT ''' || repeat('x', 60) || '''');
-SELECT sweep.create_job('error_context', 'every 5 minutes');
+SELECT sweep.create_job('error_context', '0 3 * * *', 'DELETE FROM error_context.missing WHERE id < $1');
+SELECT sweep.create_job('error_context', '0 3 * * *');
 SELECT sweep.create_job('error_context', '0 3 * * *', 'error_context.step');
 CREATE FUNCTION error_context.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 SELECT sweep.create_job('error_context', '0 3 * * *', 'error_context.step');
+SELECT sweep.create_job('error_context', 'error_context.step');
 SELECT sweep.create_job('error_context', 'DELETE FROM error_context.item');
 -- as the hint says
 SELECT sweep.create_job('error_context', schedule => '0 3 * * *', step => 'error_context.step');

@@ -65,7 +65,7 @@ SELECT sweep.alter_job('ci_stuck_jobs', '{"args": {"schema": "gitlab"}}');
 -- what is altered otherwise is not looked at, nor are jobs of other kinds
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"batch_size": 50}');
 CREATE FUNCTION public.regress_args_step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT ROW(0, NULL, NULL)::sweep.progress';
-SELECT sweep.create_job('regress args', 'public.regress_args_step', args => '{"schema": null}');
+SELECT sweep.create_job('regress args', step => 'public.regress_args_step', args => '{"schema": null}');
 SELECT sweep.alter_job('regress args', '{"args": {"stale_after": null}}');
 SELECT sweep.drop_job('regress args');
 DROP FUNCTION public.regress_args_step;

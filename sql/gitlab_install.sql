@@ -21,9 +21,10 @@ RESET search_path;
 SELECT * FROM sweep_gitlab.install('Git Lab', paused => true);
 \x on
 SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key, lease_ttl, lock_retries,
-		max_attempts, overlap, catch_up, keep_cursor, enabled, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
+		max_attempts, overlap, catch_up, cursor, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off
+SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
 SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 

@@ -295,7 +295,7 @@ CALL sweep.run('item_jobs', '{"bad": [1]}');
 SELECT DISTINCT flush FROM item_jobs.call;
 
 -- ------------------------------------------------------------------ a run that ends in the middle of a batch goes on there
-SELECT sweep.alter_job('item_jobs', '{"keep_cursor": true, "batch_size": 8}');
+SELECT sweep.alter_job('item_jobs', '{"cursor": "drain", "batch_size": 8}');
 CREATE TABLE item_jobs.stopped (transaction text, stop int, batches int, cursor jsonb, handled text, quarantined text);
 \pset tuples_only on
 SELECT format('SELECT sweep.alter_job(%L, %L)', 'item_jobs', jsonb_build_object('transaction', kind)),

@@ -50,7 +50,7 @@ SELECT * FROM lease.locks;
 CREATE FUNCTION lease.step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	SELECT ROW(0, NULL, jsonb_build_object('released', sweep.release_lease('lease job')))::sweep.progress
 $$;
-SELECT sweep.create_job('lease job', 'lease.step');
+SELECT sweep.create_job('lease job', step => 'lease.step');
 CALL sweep.run('lease job');
 SELECT status, stop_reason, detail FROM sweep.run WHERE job = 'lease job';
 SELECT * FROM lease.locks;

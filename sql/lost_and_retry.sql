@@ -19,7 +19,7 @@ $$;
 
 -- rolled back, so that no scheduler takes part
 BEGIN;
-SELECT sweep.create_job('lost', 'lost.step', max_attempts => 3);
+SELECT sweep.create_job('lost', step => 'lost.step', max_attempts => 3);
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1300000, false);
 INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid, attempt, batches, rows, args) VALUES
 	('lost', 'schedule', '2026-03-01 12:00:00Z', '2026-03-01 12:00:00Z', 'running', 1, 1, 3, 30, '{"a": 1}'),
@@ -39,7 +39,7 @@ ROLLBACK;
 
 -- what is alive is not lost
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1300100, false);
-SELECT sweep.create_job('lost', 'lost.step');
+SELECT sweep.create_job('lost', step => 'lost.step');
 CALL sweep.run('lost');
 SELECT run_id, status, detail, sweep._run_is_alive(run_id) FROM sweep.run WHERE job = 'lost';
 
@@ -59,7 +59,7 @@ DELETE FROM sweep.run_history WHERE job = 'lost';
 -- the backoff: attempt^4 + 15 s and up to 10 s times the next attempt at random
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1300200, false);
-SELECT sweep.create_job('lost', 'lost.step', max_attempts => 25);
+SELECT sweep.create_job('lost', step => 'lost.step', max_attempts => 25);
 INSERT INTO sweep.run_live (job, trigger, due_at, status, stop_reason, attempt)
 	SELECT 'lost', 'schedule', now(), 'failed', 'error', attempt FROM generate_series(1, 24) AS attempt, generate_series(1, 20);
 SELECT count(sweep._retry(run_id)) FROM sweep.run_live WHERE job = 'lost' AND status = 'failed';

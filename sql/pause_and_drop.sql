@@ -14,8 +14,8 @@ CREATE VIEW pause.runs AS SELECT job, trigger, status, stop_reason, finished_at 
 	FROM sweep.run WHERE job LIKE 'pause%' ORDER BY run_id;
 CREATE FUNCTION pause.setup() RETURNS void LANGUAGE sql AS $$
 	SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1500000, false);
-	SELECT sweep.create_job('pause', 'pause.step', schedule => '@yearly', timezone => 'UTC'), sweep.create_job('pause other', 'pause.step', schedule => '@yearly', timezone => 'UTC'),
-		sweep.create_job('pause unscheduled', 'pause.step'), sweep.create_job('pause disabled', 'pause.step', schedule => '@yearly', enabled => false);
+	SELECT sweep.create_job('pause', step => 'pause.step', schedule => '@yearly', timezone => 'UTC'), sweep.create_job('pause other', step => 'pause.step', schedule => '@yearly', timezone => 'UTC'),
+		sweep.create_job('pause unscheduled', step => 'pause.step'), sweep.create_job('pause created', step => 'pause.step', schedule => '@yearly', paused => true);
 	INSERT INTO sweep.run_live (job, trigger, due_at, pid, status, started_at) VALUES
 		('pause', 'schedule', now(), NULL, 'waiting', NULL), ('pause', 'catch_up', now(), NULL, 'waiting', NULL), ('pause', 'retry', now() + interval '1 h', NULL, 'waiting', NULL),
 		('pause', 'manual', now(), NULL, 'waiting', NULL), ('pause', 'manual', now(), 1, 'waiting', NULL), ('pause', 'schedule', now(), 1, 'waiting', NULL),
@@ -40,10 +40,10 @@ SELECT * FROM pause.state;
 UPDATE sweep.job_state SET next_due = '2026-03-01 12:00:00Z' WHERE job = 'pause';
 SELECT sweep.resume('pause');
 SELECT next_due FROM sweep.job_state WHERE job = 'pause';
--- a job without a schedule, or not enabled
-SELECT sweep.pause('pause unscheduled'), sweep.pause('pause disabled');
+-- a job without a schedule, or created paused
+SELECT sweep.pause('pause unscheduled'), sweep.pause('pause created');
 SELECT * FROM pause.state WHERE paused;
-SELECT sweep.resume('pause unscheduled'), sweep.resume('pause disabled');
+SELECT sweep.resume('pause unscheduled'), sweep.resume('pause created');
 SELECT * FROM pause.state;
 ROLLBACK;
 
@@ -70,7 +70,7 @@ SELECT name FROM sweep.job WHERE name LIKE 'pause%' ORDER BY name;
 SELECT job FROM pause.state;
 SELECT * FROM pause.runs;
 -- the name is free again
-SELECT sweep.create_job('pause', 'pause.step', schedule => '@yearly', timezone => 'UTC');
+SELECT sweep.create_job('pause', step => 'pause.step', schedule => '@yearly', timezone => 'UTC');
 SELECT * FROM pause.state WHERE job = 'pause';
 ROLLBACK;
 
@@ -91,7 +91,7 @@ BEGIN
 	RETURN ROW(CASE WHEN b.cursor = '2' THEN 0 ELSE 1 END, to_jsonb(coalesce(b.cursor::int, 0) + 1), NULL)::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('pause act', 'pause.act');
+SELECT sweep.create_job('pause act', step => 'pause.act');
 CALL sweep.run('pause act');
 SELECT status, stop_reason, batches FROM sweep.run WHERE job = 'pause act';
 SELECT paused FROM pause.state WHERE job = 'pause act';

@@ -29,7 +29,7 @@ BEGIN
 	RETURN progress;
 END
 $$;
-SELECT sweep.create_job('preview', 'preview.step', batch_size => 3, args => '{"a": 1}');
+SELECT sweep.create_job('preview', step => 'preview.step', batch_size => 3, args => '{"a": 1}');
 CREATE TABLE preview.before AS SELECT (SELECT last_value FROM sweep.run_live_run_id_seq) AS last_run, (SELECT to_jsonb(s) FROM sweep.job_state s WHERE job = 'preview') AS state;
 
 -- a full batch: what it would do, with the statements inside of the step
@@ -83,7 +83,7 @@ BEGIN
 	RETURN ROW(gone, NULL, NULL)::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('preview deletes', 'preview.deletes', batch_size => 150);
+SELECT sweep.create_job('preview deletes', step => 'preview.deletes', batch_size => 150);
 SELECT rows, plan, notes FROM sweep.preview('preview deletes') \gset
 SELECT :rows AS rows, :'notes' LIKE '%left out%' AS left_out, position('UPDATE preview.item' IN :'plan') < position('DELETE FROM preview.parent' IN :'plan') AS in_order;
 SELECT regexp_replace(line, '  \(cost.*', '') AS line FROM string_to_table(regexp_replace(:'plan', '[0-9.]+ ms', 'N ms', 'g'), E'\n') AS line
@@ -111,7 +111,7 @@ SELECT sweep.create_queue('preview_queue');
 CREATE FUNCTION preview.sends(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	SELECT ROW(sweep.send('preview_queue', '1'), NULL, NULL)::sweep.progress
 $$;
-SELECT sweep.create_job('preview sends', 'preview.sends');
+SELECT sweep.create_job('preview sends', step => 'preview.sends');
 SELECT rows > 0 AS sent FROM sweep.preview('preview sends');
 SELECT depth FROM sweep.queues WHERE queue = 'preview_queue';
 SELECT sweep.drop_queue('preview_queue');

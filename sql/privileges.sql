@@ -55,7 +55,7 @@ SET ROLE regress_sweep_user;
 CREATE FUNCTION privileges.step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	SELECT ROW(0, NULL, jsonb_build_object('current', current_user, 'session', session_user))::sweep.progress
 $$;
-SELECT sweep.create_job('privileges user', 'privileges.step', schedule => '@yearly');
+SELECT sweep.create_job('privileges user', step => 'privileges.step', schedule => '@yearly');
 RESET ROLE;
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES ('privileges user', 'regress_sweep_user', 'manual', '2100-01-01 00:00:00Z') RETURNING run_id \gset
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at)

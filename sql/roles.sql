@@ -120,17 +120,17 @@ CREATE FUNCTION roles.handler(sweep.message) RETURNS void LANGUAGE sql AS '';
 RESET ROLE;
 CREATE FUNCTION roles.safe_step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 CREATE FUNCTION roles.safe_pick(sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT '1'::jsonb LIMIT 0 $$;
-SELECT roles.try('regress_sweep_r_caller', s) FROM unnest(ARRAY[$$SELECT sweep.create_job('roles x', 'roles.step')$$,
-	$$SELECT sweep.create_job('roles x', 'roles.safe_step')$$,
-	$$SELECT sweep.create_job('roles x', 'roles.safe_step', pick => 'roles.pick')$$,
-	$$SELECT sweep.create_job('roles x', 'roles.safe_step', pick => 'roles.safe_pick', rescue => 'roles.rescue')$$,
-	$$SELECT sweep.create_job('roles x', 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', timeout => '1 min')$$]) AS s;
+SELECT roles.try('regress_sweep_r_caller', s) FROM unnest(ARRAY[$$SELECT sweep.create_job('roles x', step => 'roles.step')$$,
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step')$$,
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.pick')$$,
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.safe_pick', rescue => 'roles.rescue')$$,
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', timeout => '1 min')$$]) AS s;
 SELECT roles.try('regress_sweep_r_caller', $$SELECT sweep.create_queue('roles_c'), sweep.create_consumer('roles_c', 'roles.handler')$$);
 -- its own, and one whose owner could become the role
-SELECT roles.try('regress_sweep_r_author', $$SELECT sweep.create_job('roles x', 'roles.step')$$);
+SELECT roles.try('regress_sweep_r_author', $$SELECT sweep.create_job('roles x', step => 'roles.step')$$);
 GRANT regress_sweep_r_caller TO regress_sweep_r_author;
 SET ROLE regress_sweep_r_caller;
-SELECT sweep.create_job('roles lent', 'roles.step', pick => 'roles.pick', rescue => 'roles.rescue');
+SELECT sweep.create_job('roles lent', step => 'roles.step', pick => 'roles.pick', rescue => 'roles.rescue');
 RESET ROLE;
 SELECT state FROM sweep.jobs WHERE name = 'roles lent';
 -- the owner leaves: broken, whether he replaces it or not

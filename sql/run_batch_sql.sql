@@ -13,7 +13,7 @@ SELECT sweep.create_job('run_batch_sql delete', batch_size => 4, batch_sql =>
 SELECT sweep.create_job('run_batch_sql update', batch_size => 4, max_rows => 6, batch_sql =>
 	'UPDATE run_batch_sql.item SET done = true WHERE id IN (SELECT id FROM run_batch_sql.item WHERE done IS NULL LIMIT $1) RETURNING id');
 SELECT sweep.create_job('run_batch_sql insert', max_batches => 2, args => '{"n": 5}', batch_sql =>
-	'INSERT INTO run_batch_sql.item SELECT (SELECT coalesce(max(id), 0) FROM run_batch_sql.item) + i FROM generate_series(1, (($2).args ->> ''n'')::int) AS i');
+	'INSERT INTO run_batch_sql.item SELECT (SELECT coalesce(max(id), 0) FROM run_batch_sql.item) + i FROM generate_series(1, least($1, (($2).args ->> ''n'')::int)) AS i');
 SELECT sweep.create_job('run_batch_sql select', timeout => '0', batch_sql => 'SELECT id FROM run_batch_sql.item LIMIT $1');
 SELECT sweep.create_job('run_batch_sql with', timeout => '0', batch_sql =>
 	'WITH gone AS (DELETE FROM run_batch_sql.item WHERE id < 3 RETURNING id) SELECT count(*) FROM gone');

@@ -1,4 +1,4 @@
--- The cursor: handed on from batch to batch, and with keep_cursor from run to run.
+-- The cursor: handed on from batch to batch, and from run to run while the job keeps it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
@@ -27,12 +27,12 @@ CREATE VIEW run_cursor.last_run AS
 	SELECT status, stop_reason AS stop, batches, cursor FROM sweep.run WHERE job = 'run_cursor' ORDER BY run_id DESC LIMIT 1;
 \set run 'TRUNCATE run_cursor.call; CALL sweep.run(\'run_cursor\', :\'args\'); SELECT * FROM run_cursor.last_run; SELECT * FROM run_cursor.cursors;'
 
--- without keep_cursor each run begins without one, with it each begins where the last one stopped
-SELECT sweep.create_job('run_cursor', 'run_cursor.step', max_batches => 2, args => '{"last": 8}');
+-- cursor 'run': each run begins without one; 'drain': each begins where the last one stopped
+SELECT sweep.create_job('run_cursor', step => 'run_cursor.step', max_batches => 2, args => '{"last": 8}');
 \set args '{}'
 :run
 :run
-SELECT sweep.alter_job('run_cursor', '{"keep_cursor": true}');
+SELECT sweep.alter_job('run_cursor', '{"cursor": "drain"}');
 :run
 :run
 
@@ -76,6 +76,29 @@ SELECT sweep.alter_job('run_cursor', '{"max_batches": 2}');
 \set args '{"last": 100}'
 :run
 
+-- cursor 'always': also after a run that drained, in or out of the history
+SELECT sweep.alter_job('run_cursor', '{"cursor": "always", "max_batches": null}');
+\set args '{"last": 9}'
+:run
+\set args '{"last": 11}'
+:run
+DO $$
+BEGIN
+	WHILE EXISTS (SELECT FROM sweep.run_live WHERE job = 'run_cursor') LOOP
+		PERFORM sweep._archive_runs(false);
+		COMMIT;
+	END LOOP;
+END
+$$;
+\set args '{"last": 13}'
+:run
+-- a batch that finds nothing and names no cursor forgets none; one that did something begins anew
+\set args '{"last": 14, "forgets": 15}'
+:run
+SELECT sweep.alter_job('run_cursor', '{"max_batches": 2}');
+\set args '{"last": 16, "forgets": 16}'
+:run
+
 -- any JSON is a cursor
 CREATE FUNCTION run_cursor.any_json(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	INSERT INTO run_cursor.call (cursor) VALUES (b.cursor);
@@ -83,7 +106,7 @@ CREATE FUNCTION run_cursor.any_json(b sweep.batch) RETURNS sweep.progress LANGUA
 		(SELECT v FROM jsonb_array_elements(b.args -> 'values') WITH ORDINALITY AS a (v, n) WHERE n = (SELECT max(nth) FROM run_cursor.call)),
 		NULL)::sweep.progress
 $$;
-SELECT sweep.create_job('run_cursor any', 'run_cursor.any_json', max_batches => 7,
+SELECT sweep.create_job('run_cursor any', step => 'run_cursor.any_json', max_batches => 7,
 	args => '{"values": ["a", 1.50, [1, [2]], {"x": null}, null, true, ""]}');
 TRUNCATE run_cursor.call RESTART IDENTITY;
 CALL sweep.run('run_cursor any');

@@ -15,7 +15,7 @@ BEGIN
 		nullif(b.args -> 'parts' -> nth, 'null'))::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('run_detail', 'run_detail.step');
+SELECT sweep.create_job('run_detail', step => 'run_detail.step');
 \set run 'CALL sweep.run(\'run_detail\', jsonb_build_object(\'parts\', :\'parts\'::jsonb)); SELECT batches, detail FROM sweep.run WHERE job = \'run_detail\' ORDER BY run_id DESC LIMIT 1;'
 
 -- none at all, none in some batches
@@ -72,7 +72,7 @@ BEGIN
 	RETURN ROW(1, to_jsonb(nth), '{"n": 1, "s": "text"}'::jsonb)::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('run_detail fails', 'run_detail.fails');
+SELECT sweep.create_job('run_detail fails', step => 'run_detail.fails');
 CALL sweep.run('run_detail fails');
 SELECT batches, detail FROM sweep.run WHERE job = 'run_detail fails';
 -- a text of the same length is another text
@@ -83,7 +83,7 @@ SELECT batches, detail FROM sweep.run WHERE job = 'run_detail fails';
 CREATE FUNCTION run_detail.many(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	SELECT ROW(1, to_jsonb(coalesce(b.cursor::int, 0) + 1), jsonb_build_object('n', 1, 'last', coalesce(b.cursor::text, 'none')))::sweep.progress
 $$;
-SELECT sweep.create_job('run_detail many', 'run_detail.many', max_batches => 3000);
+SELECT sweep.create_job('run_detail many', step => 'run_detail.many', max_batches => 3000);
 CALL sweep.run('run_detail many');
 SELECT batches, rows, cursor, detail FROM sweep.run WHERE job = 'run_detail many';
 

@@ -66,7 +66,7 @@ $$;
 CREATE TABLE run_failures.parent (id int PRIMARY KEY);
 CREATE TABLE run_failures.child (id int REFERENCES run_failures.parent DEFERRABLE INITIALLY DEFERRED);
 
-SELECT sweep.create_job('run_failures', 'run_failures.step');
+SELECT sweep.create_job('run_failures', step => 'run_failures.step');
 
 -- what each of the ways to fail leaves behind: the record of the run, and the batches that are there
 \set call 'TRUNCATE run_failures.done; CALL sweep.run(\'run_failures\', jsonb_build_object(\'third\', :\'third\')); SELECT * FROM run_failures.last_run; SELECT array_agg(batch ORDER BY batch) AS committed FROM run_failures.done;'
@@ -159,14 +159,14 @@ TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 
 -- a step that is gone, or another's by now
-SELECT sweep.create_job('run_failures gone', 'run_failures.spin');
+SELECT sweep.create_job('run_failures gone', step => 'run_failures.spin');
 DROP FUNCTION run_failures.spin(sweep.batch);
 CALL sweep.run('run_failures gone');
 SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'run_failures gone';
 
 -- a batch_sql whose table is gone
 CREATE TABLE run_failures.short (id int);
-SELECT sweep.create_job('run_failures table', batch_sql => 'DELETE FROM run_failures.short');
+SELECT sweep.create_job('run_failures table', batch_sql => 'DELETE FROM run_failures.short WHERE $1 > 0');
 DROP TABLE run_failures.short;
 CALL sweep.run('run_failures table');
 SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'run_failures table';

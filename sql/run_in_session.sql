@@ -42,7 +42,7 @@ CREATE VIEW run_in_session.last_run AS
 CREATE VIEW run_in_session.sizes AS
 	SELECT array_agg((batch).size ORDER BY nth) AS sizes, count(DISTINCT xid) AS transactions FROM run_in_session.call;
 
-SELECT sweep.create_job('run_in_session', 'run_in_session.step', batch_size => 3, args => '{"a": 1, "b": {"c": 2}}');
+SELECT sweep.create_job('run_in_session', step => 'run_in_session.step', batch_size => 3, args => '{"a": 1, "b": {"c": 2}}');
 
 SELECT current_setting('search_path') AS path, current_setting('synchronous_commit') AS flush, current_setting('jit') AS jit,
 	current_setting('max_parallel_workers_per_gather') AS workers \gset
@@ -136,13 +136,12 @@ CALL sweep.run('run_in_session');
 SELECT nth, flush FROM run_in_session.call ORDER BY nth;
 SELECT sweep.alter_job('run_in_session', '{"flush": "run"}');
 
--- paused and not enabled concern the schedule
+-- a pause concerns the schedule
 SELECT sweep.pause('run_in_session');
-SELECT sweep.alter_job('run_in_session', '{"enabled": false}');
 CALL run_in_session.refill(4);
 CALL sweep.run('run_in_session');
 SELECT paused_at IS NOT NULL AS paused FROM sweep.job_state WHERE job = 'run_in_session';
-SELECT sweep.resume('run_in_session'), sweep.alter_job('run_in_session', '{"enabled": true}');
+SELECT sweep.resume('run_in_session');
 
 -- the row of the run while it runs, as a step sees it: what is committed, not its own batch
 CREATE TABLE run_in_session.seen (LIKE sweep.run_live);
@@ -152,7 +151,7 @@ BEGIN
 	RETURN ROW(CASE WHEN b.cursor IS NULL THEN 5 ELSE 0 END, '1', '{"n": 1}')::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('run_in_session look', 'run_in_session.look', args => '{"x": 1}');
+SELECT sweep.create_job('run_in_session look', step => 'run_in_session.look', args => '{"x": 1}');
 CALL sweep.run('run_in_session look', '{"y": 2}');
 SELECT run_id, trigger, attempt, args, status, stop_reason, batches, rows, cursor, detail, started_at IS NOT NULL AS started,
 	finished_at, pid = pg_backend_pid() AS own_pid FROM run_in_session.seen ORDER BY batches;

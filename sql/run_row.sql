@@ -22,7 +22,7 @@ $$;
 CREATE FUNCTION run_row.long_text(seed int) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT string_agg(md5(seed || ' ' || i), '' ORDER BY i) FROM generate_series(1, 1000) AS i
 $$;
-SELECT sweep.create_job('run_row', 'run_row.step', batch_size => 1);
+SELECT sweep.create_job('run_row', step => 'run_row.step', batch_size => 1);
 
 -- it stays in its page, however many versions of it there have been; somebody may look at it for a moment
 VACUUM sweep.run_live;

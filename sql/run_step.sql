@@ -26,7 +26,7 @@ END
 $$;
 CREATE FUNCTION run_step.returns_null(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION run_step.returns_none(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT NULL::sweep.progress WHERE false';
-SELECT sweep.create_job('run_step', 'run_step.in_sql', batch_size => 5, max_batches => 2);
+SELECT sweep.create_job('run_step', step => 'run_step.in_sql', batch_size => 5, max_batches => 2);
 CALL sweep.run('run_step');
 SELECT * FROM run_step.last_run;
 SELECT sweep.alter_job('run_step', '{"step": "run_step.with_settings"}');

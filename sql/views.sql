@@ -16,7 +16,7 @@ SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), 
 
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1600000, false);
-SELECT sweep.create_job('views', 'views.step', schedule => '@yearly', timezone => 'UTC', description => 'a word');
+SELECT sweep.create_job('views', step => 'views.step', schedule => '@yearly', timezone => 'UTC', description => 'a word');
 CREATE VIEW views.job AS SELECT state, last_run_id, last_status, last_stop_reason, last_started_at = now() AS last_started_at, last_rows, last_duration, last_error FROM sweep.jobs WHERE name = 'views';
 CREATE FUNCTION views.ended(status text, stop_reason text, sqlstate text DEFAULT NULL, error text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, status, stop_reason, rows, sqlstate, error)
@@ -24,7 +24,7 @@ CREATE FUNCTION views.ended(status text, stop_reason text, sqlstate text DEFAULT
 $$;
 
 -- idle: never run yet
-SELECT name, schedule, timezone, to_char(next_run, 'MM-DD HH24:MI') AS next_run, enabled, state, last_run_id, last_status, run_as = current_user AS as_owner, description
+SELECT name, schedule, timezone, to_char(next_run, 'MM-DD HH24:MI') AS next_run, paused, state, last_run_id, last_status, run_as = current_user AS as_owner, description
 	FROM sweep.jobs WHERE name = 'views';
 -- idle, with each outcome of the last run; one that was skipped is none
 SELECT views.ended('succeeded', 'max_rows');
@@ -58,10 +58,10 @@ SELECT state FROM views.job;
 -- not when it was cancelled
 SELECT views.ended('cancelled', 'cancelled');
 SELECT state FROM views.job;
--- disabled
-SELECT sweep.alter_job('views', '{"enabled": false}');
-SELECT state FROM views.job;
-SELECT sweep.alter_job('views', '{"enabled": true}');
+-- paused by alter_job
+SELECT sweep.alter_job('views', '{"paused": true}');
+SELECT state, (SELECT paused FROM sweep.jobs WHERE name = 'views') FROM views.job;
+SELECT sweep.alter_job('views', '{"paused": false}');
 
 -- paused, by name and with all
 SELECT sweep.pause('views');
@@ -94,7 +94,7 @@ ROLLBACK;
 BEGIN;
 CREATE ROLE regress_sweep_views LOGIN;
 GRANT USAGE ON SCHEMA views TO regress_sweep_views;
-SELECT sweep.create_job('views', 'views.step', schedule => '@yearly', timezone => 'UTC', run_as => 'regress_sweep_views');
+SELECT sweep.create_job('views', step => 'views.step', schedule => '@yearly', timezone => 'UTC', run_as => 'regress_sweep_views');
 REVOKE EXECUTE ON FUNCTION views.step(sweep.batch) FROM PUBLIC;
 SELECT state FROM sweep.jobs WHERE name = 'views';
 GRANT EXECUTE ON FUNCTION views.step(sweep.batch) TO PUBLIC;
@@ -125,7 +125,7 @@ BEGIN
 	RETURN ROW(CASE WHEN b.cursor = '2' THEN 0 ELSE 10 END, to_jsonb(coalesce(b.cursor::int, 0) + 1), NULL)::sweep.progress;
 END
 $$;
-SELECT sweep.create_job('views look', 'views.look', batch_size => 10);
+SELECT sweep.create_job('views look', step => 'views.look', batch_size => 10);
 CALL sweep.run('views look');
 -- once it is history there is a run to estimate from; limits bound the estimate
 DO $$

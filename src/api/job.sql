@@ -7,43 +7,43 @@
 --
 CREATE TABLE sweep.job (
 	name             text PRIMARY KEY,
-	step             text,
-	batch_sql        text,
 	schedule         text,
+	batch_sql        text,
+	step             text,
 	timezone         text,
 	args             jsonb NOT NULL,
 	pick             text,
 	rescue           text,
 	transaction      text NOT NULL,
-	flush            text,
+	row_retries      int NOT NULL,
 	batch_size       int NOT NULL,
 	max_batches      int,
 	max_rows         bigint,
 	timeout          interval,
-	lease_key        text NOT NULL,
 	lease_ttl        interval,
+	lease_key        text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
-	row_retries      int NOT NULL,
 	max_attempts     int NOT NULL,
 	overlap          text NOT NULL,
 	catch_up         text NOT NULL,
 	jitter           interval NOT NULL,
-	keep_cursor      boolean NOT NULL,
-	enabled          boolean NOT NULL,
-	run_as           text NOT NULL,
-	description      text,
+	cursor           text NOT NULL,
 	children         jsonb,
+	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
 	bucket_recovery  interval NOT NULL,
 	bucket_key       text NOT NULL,
 	buckets_function text,
-	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis')),
+	run_as           text NOT NULL,
+	description      text,
 	CONSTRAINT job_transaction_check CHECK (transaction IN ('batch', 'row')),
-	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_overlap_check CHECK (overlap IN ('skip', 'queue_one', 'cancel_previous')),
-	CONSTRAINT job_catch_up_check CHECK (catch_up IN ('once', 'skip', 'all'))
+	CONSTRAINT job_catch_up_check CHECK (catch_up IN ('once', 'skip', 'all')),
+	CONSTRAINT job_cursor_check CHECK (cursor IN ('run', 'drain', 'always')),
+	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
+	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis'))
 );
 CREATE INDEX job_lease_key_idx ON sweep.job (lease_key);
 COMMENT ON INDEX sweep.job_lease_key_idx IS 'for sweep.try_lease';
@@ -71,8 +71,7 @@ COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take w
 COMMENT ON COLUMN sweep.job.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
 COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
-COMMENT ON COLUMN sweep.job.keep_cursor IS 'the next run goes on where the last one stopped, unless that one drained';
-COMMENT ON COLUMN sweep.job.enabled IS 'whether the schedule applies';
+COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
 COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
@@ -105,10 +104,10 @@ COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps i
 COMMENT ON COLUMN sweep.job_state.job IS 'name of the job';
 COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL: none, or the schedule does not apply';
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
-COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused; NULL: it is not';
+COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
-COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained';
+COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
 COMMENT ON COLUMN sweep.job_state.last_start IS 'start of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
@@ -224,7 +223,7 @@ DECLARE
 	due pg_catalog.timestamptz;
 BEGIN
 	SELECT * INTO j FROM sweep.job WHERE name = _reschedule.job;
-	IF j.schedule IS NOT NULL AND j.enabled THEN
+	IF j.schedule IS NOT NULL THEN
 		due := sweep._next_run(j.schedule, j.timezone, after, j.name);
 	END IF;
 	UPDATE sweep.job_state AS s SET next_due = CASE WHEN s.paused_at IS NULL THEN due END,

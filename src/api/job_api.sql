@@ -2,50 +2,81 @@
 -- Creating, changing, dropping and pausing jobs.
 --
 -- ------------------------------------------------------------------ create, alter, drop
-CREATE FUNCTION sweep._create_job(caller oid, name text, step text, batch_sql text, schedule text, timezone text, args jsonb,
-	pick text, rescue text, transaction text, flush text, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_key text, lease_ttl interval,
-	lock_retries int, lock_retry_delay interval, row_retries int, max_attempts int, overlap text, catch_up text, jitter interval,
-	keep_cursor boolean, enabled boolean, run_as regrole, description text, children jsonb,
-	buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text) RETURNS void
+CREATE FUNCTION sweep._check_paused(paused boolean) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF paused IS NULL THEN
+		RAISE EXCEPTION 'paused must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
+
+CREATE FUNCTION sweep._create_job(caller oid, name text, schedule text, batch_sql text, step text, timezone text, args jsonb,
+	pick text, rescue text, transaction text, row_retries int, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_ttl interval,
+	lease_key text, lock_retries int, lock_retry_delay interval, max_attempts int, overlap text, catch_up text, jitter interval,
+	cursor text, children jsonb, flush text, buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text,
+	run_as regrole, description text, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	job sweep.job;
 BEGIN
-	job := ROW(name, step, batch_sql, schedule,
+	job := ROW(name, schedule, batch_sql, step,
 		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, pg_catalog.current_setting('TimeZone')) ELSE timezone END, args,
-		pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, coalesce(lease_key, name), lease_ttl,
-		lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled,
-		sweep._role_name(coalesce(run_as::pg_catalog.oid, caller)), description, children,
-		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function);
-	PERFORM sweep._check_limits(job), sweep._check_sizes(job, NULL), sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job),
-		sweep._check_step(job);
+		pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows, timeout, lease_ttl, coalesce(lease_key, name),
+		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
+		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function,
+		sweep._role_name(coalesce(run_as::pg_catalog.oid, caller)), description);
+	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_sizes(job, NULL),
+		sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
 		RAISE EXCEPTION 'job "%" already exists', name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it.';
 	END;
-	INSERT INTO sweep.job_state (job, boot, system_identifier, database)
-		SELECT name, pg_catalog.pg_postmaster_start_time(), sweep._system_identifier(), d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
+	INSERT INTO sweep.job_state (job, boot, paused_at, system_identifier, database)
+		SELECT name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
-	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb, int, text, interval, text, text) IS 'implements sweep.create_job';
+COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
+	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean) IS 'implements sweep.create_job';
 
-CREATE FUNCTION sweep.create_job(name text, step text DEFAULT NULL, batch_sql text DEFAULT NULL, schedule text DEFAULT NULL,
+CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sql text DEFAULT NULL, step text DEFAULT NULL,
 	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
-	transaction text DEFAULT 'batch', flush text DEFAULT NULL, batch_size int DEFAULT 1000,
-	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_key text DEFAULT NULL,
-	lease_ttl interval DEFAULT NULL, lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms',
-	row_retries int DEFAULT 3, max_attempts int DEFAULT 1, overlap text DEFAULT 'skip', catch_up text DEFAULT 'once', jitter interval DEFAULT '0',
-	keep_cursor boolean DEFAULT false, enabled boolean DEFAULT true, run_as regrole DEFAULT NULL,
-	description text DEFAULT NULL, children jsonb DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table',
-	bucket_recovery interval DEFAULT '10 min', bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL) RETURNS void
+	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
+	max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_ttl interval DEFAULT NULL, lease_key text DEFAULT NULL,
+	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
+	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', children jsonb DEFAULT NULL,
+	flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
+	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
+	paused boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, text, int, int, bigint, interval, text, interval,
-	int, interval, int, int, text, text, interval, boolean, boolean, regrole, text, jsonb, int, text, interval, text, text) IS 'creates a job';
+COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
+	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean) IS 'creates a job';
+
+CREATE FUNCTION sweep._set_paused(name text, paused boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF paused THEN
+		UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, pg_catalog.now()), next_due = NULL, next_start = NULL
+			WHERE s.job = _set_paused.name;
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+			WHERE r.job = _set_paused.name AND r.status = 'waiting' AND r.trigger <> 'manual' AND r.pid IS NULL;
+		PERFORM sweep._wake();
+	ELSE
+		UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _set_paused.name AND s.paused_at IS NOT NULL;
+		IF FOUND THEN
+			PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
+		END IF;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._set_paused(text, boolean) IS 'suspends the schedule of a job that the caller has locked, or ends that; runs in progress and those that were started go on';
 
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -53,6 +84,7 @@ AS $$
 DECLARE
 	old sweep.job := sweep._lock_job(caller, name, false, false);
 	job sweep.job;
+	paused boolean;
 	known pg_catalog.text[];
 	word pg_catalog.text;
 BEGIN
@@ -60,7 +92,7 @@ BEGIN
 		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
 	END IF;
-	SELECT pg_catalog.array_agg(a.attname ORDER BY a.attnum) INTO known FROM pg_catalog.pg_attribute a
+	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) || ARRAY['paused'] INTO known FROM pg_catalog.pg_attribute a
 		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attnum > 1 AND NOT a.attisdropped;
 	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
 	IF FOUND THEN
@@ -70,6 +102,9 @@ BEGIN
 	job := old;
 	FOR word IN SELECT pg_catalog.jsonb_object_keys(changes) LOOP
 		BEGIN
+			IF word = 'paused' THEN
+				paused := (changes ->> word)::boolean;
+			END IF;
 			job := pg_catalog.jsonb_populate_record(job, pg_catalog.jsonb_build_object(word, changes -> word));
 			IF word = 'run_as' THEN
 				job.run_as := sweep._role_name(job.run_as::pg_catalog.regrole);
@@ -87,6 +122,7 @@ BEGIN
 		job.timezone := NULL;
 	END IF;
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
+	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	-- What the job's role executes may be changed only by those who could be that role.
 	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.buckets_function, job.run_as)
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.buckets_function, old.run_as) THEN
@@ -102,13 +138,13 @@ BEGIN
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
-	UPDATE sweep.job AS j SET (step, batch_sql, schedule, timezone, args, pick, rescue, transaction, flush, batch_size, max_batches, max_rows, timeout, lease_key,
-			lease_ttl, lock_retries, lock_retry_delay, row_retries, max_attempts, overlap, catch_up, jitter, keep_cursor, enabled, run_as, description, children,
-			buckets, bucket_store, bucket_recovery, bucket_key, buckets_function)
-		= ROW(job.step, job.batch_sql, job.schedule, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.flush, job.batch_size, job.max_batches, job.max_rows,
-			job.timeout, job.lease_key, job.lease_ttl, job.lock_retries, job.lock_retry_delay, job.row_retries, job.max_attempts, job.overlap,
-			job.catch_up, job.jitter, job.keep_cursor, job.enabled, job.run_as, job.description, job.children,
-			job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
+	UPDATE sweep.job AS j SET (schedule, batch_sql, step, timezone, args, pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows,
+			timeout, lease_ttl, lease_key, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
+			buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, run_as, description)
+		= ROW(job.schedule, job.batch_sql, job.step, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.row_retries, job.batch_size,
+			job.max_batches, job.max_rows, job.timeout, job.lease_ttl, job.lease_key, job.lock_retries, job.lock_retry_delay, job.max_attempts,
+			job.overlap, job.catch_up, job.jitter, job.cursor, job.children, job.flush, job.buckets, job.bucket_store, job.bucket_recovery,
+			job.bucket_key, job.buckets_function, job.run_as, job.description)
 		WHERE j.name = _alter_job.name;
 	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
 		DELETE FROM sweep.bucket b WHERE b.job = _alter_job.name AND b.state = 'available';
@@ -116,9 +152,10 @@ BEGIN
 	IF job.run_as <> old.run_as THEN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = _alter_job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 	END IF;
-	IF (job.schedule, job.timezone, job.jitter, job.enabled) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter, old.enabled) THEN
+	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
 	END IF;
+	PERFORM sweep._set_paused(name, paused) WHERE paused IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION sweep._alter_job(oid, text, jsonb) IS 'implements sweep.alter_job';
@@ -154,11 +191,7 @@ CREATE FUNCTION sweep._pause(caller oid, name text) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, false);
-	UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, pg_catalog.now()), next_due = NULL, next_start = NULL
-		WHERE s.job = _pause.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
-		WHERE r.job = _pause.name AND r.status = 'waiting' AND r.trigger <> 'manual' AND r.pid IS NULL;
-	PERFORM sweep._wake();
+	PERFORM sweep._set_paused(name, true);
 END
 $$;
 COMMENT ON FUNCTION sweep._pause(oid, text) IS 'implements sweep.pause';
@@ -172,10 +205,7 @@ CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, false);
-	UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _resume.name AND s.paused_at IS NOT NULL;
-	IF FOUND THEN
-		PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
-	END IF;
+	PERFORM sweep._set_paused(name, false);
 END
 $$;
 COMMENT ON FUNCTION sweep._resume(oid, text) IS 'implements sweep.resume';

@@ -136,26 +136,26 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
--- Who knows cron.schedule writes name, schedule and command in this order.
-CREATE FUNCTION sweep._positional_hint(job sweep.job) RETURNS text
+-- Only schedule and batch_sql are meant to be passed by position; a step may have been, or the command alone.
+CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF job.step IS NULL OR sweep._resolve('step', job.step) IS NOT NULL THEN
-		RETURN NULL;
+	IF sweep._resolve('step', job.schedule) IS NOT NULL THEN
+		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
+			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
-	IF job.step ~ E'^\\s*\\w+\\s' AND job.step ~* E'^\\s*[a-z]' AND job.step !~* E'^\\s*every\\s' THEN
-		RETURN 'The second argument is the step, a function. A statement is passed by name: batch_sql => ''...''.';
+	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum)\\s' THEN
+		RAISE EXCEPTION 'schedule "%" of job "%" is a statement', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'The second argument is the schedule. A statement is the third, or passed by name: batch_sql => ''...''.';
 	END IF;
-	PERFORM sweep._next_run(job.step, 'UTC', pg_catalog.now(), job.name);
-	RETURN pg_catalog.format('The second argument is the step, a function. Write sweep.create_job(%L, schedule => %L, %s => %s).', job.name, job.step,
-		CASE WHEN sweep._resolve('step', job.batch_sql) IS NOT NULL THEN 'step' ELSE 'batch_sql' END,
-		pg_catalog.quote_literal(CASE WHEN pg_catalog.length(job.batch_sql) <= 60 THEN job.batch_sql ELSE '...' END));
-EXCEPTION WHEN invalid_parameter_value THEN
-	RETURN NULL;
+	IF sweep._resolve('step', job.batch_sql) IS NOT NULL THEN
+		RAISE EXCEPTION 'batch_sql "%" of job "%" is a function', job.batch_sql, job.name USING ERRCODE = 'invalid_parameter_value',
+			HINT = pg_catalog.format('The third argument is the statement. Write sweep.create_job(%L, %L, step => %L).', job.name, job.schedule, job.batch_sql);
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._positional_hint(sweep.job) IS 'what to write where a schedule or a statement was passed as the step; NULL when it is neither';
+COMMENT ON FUNCTION sweep._check_position(sweep.job) IS 'raises when a function or a statement stands where another argument belongs';
 
 CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -185,11 +185,7 @@ AS $$
 DECLARE
 	problem pg_catalog.text;
 	untrusted pg_catalog.regprocedure;
-	hint constant pg_catalog.text := sweep._positional_hint(job);
 BEGIN
-	IF hint IS NOT NULL THEN
-		RAISE EXCEPTION 'step "%" of job "%" is no function', job.step, job.name USING ERRCODE = 'undefined_function', HINT = hint;
-	END IF;
 	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
 		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
@@ -347,7 +343,8 @@ BEGIN
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
 		(job.buckets IS NOT NULL AND job.timeout >= job.bucket_recovery, 'timeout ' || job.timeout || ' of a divided job',
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
-		(job.buckets IS NOT NULL AND job.keep_cursor, 'keep_cursor of a divided job', 'Each share begins at the start: leave it out.'),
+		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
+		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
 		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
 			'A time zone belongs to a schedule.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;

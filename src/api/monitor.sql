@@ -59,13 +59,12 @@ $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
 
 CREATE VIEW sweep.jobs WITH (security_barrier) AS
-	SELECT j.name, j.schedule, j.timezone, s.next_due AS next_run, j.enabled,
+	SELECT j.name, j.schedule, j.timezone, s.next_due AS next_run, s.paused_at IS NOT NULL AS paused,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
 			WHEN live.running THEN CASE WHEN held.back THEN 'paused (running)' ELSE 'running' END
 			WHEN live.waiting THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(j.run_as)), '')
 			WHEN held.back THEN 'paused'
-			WHEN NOT j.enabled THEN 'disabled'
 			WHEN j.schedule IS NOT NULL AND NOT sweep._has_workers() THEN 'broken: pg_sweep is not in shared_preload_libraries'
 			WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
 			WHEN last.status IN ('failed', 'lost') THEN 'failing'
@@ -115,8 +114,8 @@ BEGIN
 		['running', 'deadline', 'when its timeout or its lease ends, whichever is first'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
-		['jobs', 'enabled', 'whether the schedule applies'],
-		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, disabled, failing: the last run did, broken: and why, or idle'],
+		['jobs', 'paused', 'whether it is paused by its name; that all are paused, or are a copy, is in state'],
+		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],
 		['jobs', 'last_run_id', 'the last run that ended and was not skipped; of a divided job its last dispatch, by the run that made it: all of its shares are meant in what follows'],
 		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lease'],

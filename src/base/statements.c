@@ -17,7 +17,7 @@
  */
 #define JOB_COLUMNS \
 	"j.name, j.step, j.batch_sql, j.batch_size, j.max_batches, j.max_rows, j.timeout, j.lease_key, j.lease_ttl, " \
-	"j.lock_retries, j.lock_retry_delay, j.flush, j.keep_cursor, sweep._role_oid(j.run_as), j.pick, j.rescue, j.transaction, j.row_retries, " \
+	"j.lock_retries, j.lock_retry_delay, j.flush, j.cursor, sweep._role_oid(j.run_as), j.pick, j.rescue, j.transaction, j.row_retries, " \
 	"j.children IS NOT NULL, j.buckets, j.bucket_store, j.bucket_recovery, j.bucket_key, j.buckets_function, "
 
 /* What a run writes into its row. */

@@ -102,7 +102,7 @@ AS $$
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
-			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name AND child.enabled
+			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name
 			AND s.paused_at IS NULL AND sweep._has_workers()
 		ORDER BY child.name
 $$;

@@ -184,7 +184,8 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
 
-	run->next.cursor = progress->cursor;
+	/* A cursor that is kept for good survives a batch that found nothing and names none. */
+	run->next.cursor = progress->cursor == NULL && progress->rows == 0 && run->keep_cursor_always ? run->state.cursor : progress->cursor;
 	run->next.detail = sweep_detail_merge(run->state.detail, progress->detail);
 	MemoryContextSwitchTo(old);
 	check_size(run);

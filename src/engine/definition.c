@@ -19,6 +19,7 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
@@ -53,7 +54,7 @@ typedef struct Field
 static const Field fields[] = {
 	TEXT(job), TEXT(step_name), TEXT(batch_sql), JSONB(args), JSONB(run_args), NUMBER(run_as), NUMBER(limits),
 	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch), NUMBER(flush_may_wait),
-	NUMBER(keep_cursor), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
+	NUMBER(keep_cursor), NUMBER(keep_cursor_always), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
 	NUMBER(has_children), NUMBER(bucket_count), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
 	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket), NUMBER(waits_for_lease),
 	NUMBER(state.tid), NUMBER(extension),
@@ -78,6 +79,7 @@ static void merge_args(SweepRun *run);
 static bool append(Packed *packed, const void *bytes, Size length);
 static bool append_text(Packed *packed, const char *text);
 static bool append_jsonb(Packed *packed, const Jsonb *value);
+static bool uses_batch_size(Node *node, void *context);
 static void analyse_work(void *arg);
 static void place_error(void *source);
 
@@ -122,6 +124,7 @@ read_columns(SweepRun *run, int first_column)
 {
 	MemoryContext context = run->context;
 	int			column = first_column;
+	const char *cursor;
 
 	run->job = sweep_sql_text(column++, context);
 	run->step_name = sweep_sql_text(column++, context);
@@ -137,7 +140,9 @@ read_columns(SweepRun *run, int first_column)
 	run->flush_may_wait = sweep_sql_is_null(column);
 	run->flush_batch = !run->flush_may_wait && strcmp(sweep_sql_text(column, context), "batch") == 0;
 	column++;
-	run->keep_cursor = sweep_sql_bool(column++);
+	cursor = sweep_sql_text(column++, context);
+	run->keep_cursor = strcmp(cursor, "run") != 0;
+	run->keep_cursor_always = strcmp(cursor, "always") == 0;
 	run->run_as = sweep_sql_oid(column++);
 	run->pick_name = sweep_sql_text(column++, context);
 	run->rescue_name = sweep_sql_text(column++, context);
@@ -268,10 +273,27 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
+	if (!IsA(analysis.raw->stmt, SelectStmt) && !uses_batch_size(analysis.raw->stmt, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
+				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1).")));
 	sweep_sql_require_extension(sweep_sql_lock_extension());
 	error_context_stack = callback.previous;
 	sweep_door_visit_user(role, analyse_work, &analysis);
 	PG_RETURN_VOID();
+}
+
+/* In the text as it stands: what a rule or a view adds has no parameters. */
+static bool
+uses_batch_size(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ParamRef))
+		return castNode(ParamRef, node)->number == 1;
+	return raw_expression_tree_walker(node, uses_batch_size, context);
 }
 
 static void

@@ -123,7 +123,7 @@ pick_items(ItemBatch *batch)
 	batch->picked = true;
 	if (picked == 0)
 	{
-		run->next.cursor = NULL;
+		run->next.cursor = run->keep_cursor_always ? run->state.cursor : NULL;
 		sweep_batch_end(run, true);
 		sweep_batch_save(run);
 	}

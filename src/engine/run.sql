@@ -198,7 +198,7 @@ BEGIN
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		-- A child queues no children: a circle of definitions would go round for ever.
 		-- The shares of a divided one are queued by sweep._queue_shares.
-		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND child.enabled AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND sweep._has_workers()
+		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND sweep._has_workers()
 			AND sweep._may_act_on(sweep._role_oid(parent.run_as), child.run_as, true)
 			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.run_as = child.run_as AND w.status = 'waiting' AND w.trigger = 'parent');
 	PERFORM sweep._wake();
@@ -209,7 +209,6 @@ BEGIN
 				LEFT JOIN sweep.job child ON child.name = c.key LEFT JOIN sweep.job_state s ON s.job = child.name
 				CROSS JOIN LATERAL (SELECT CASE
 					WHEN child.name IS NULL THEN 'it does not exist'
-					WHEN NOT child.enabled THEN 'it is not enabled'
 					WHEN s.paused_at IS NOT NULL THEN 'it is paused'
 					WHEN NOT sweep._has_workers() THEN 'pg_sweep is not loaded at server start'
 					WHEN (child.buckets IS NULL OR child.run_as <> parent.run_as)
@@ -252,17 +251,18 @@ CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 AS $$
 DECLARE
 	last sweep.run_live;
+	always constant boolean := EXISTS (SELECT FROM sweep.job j WHERE j.name = _kept_cursor.job AND j.cursor = 'always');
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
 		AND (r.pid IS NOT NULL OR r.finished_at IS NOT NULL) AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
-		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' THEN last.cursor END;
+		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR always THEN last.cursor END;
 	END IF;
 	RETURN (SELECT s.kept_cursor FROM sweep.job_state s WHERE s.job = _kept_cursor.job);
 END
 $$;
-COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained';
+COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained, unless the job keeps its cursor for good';
 
 CREATE FUNCTION sweep._run_outcome(caller oid, run_id bigint) RETURNS sweep.run_live
 	LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -132,11 +132,11 @@ DECLARE
 	counted int := 0;
 BEGIN
 	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
-		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND j.enabled AND s.paused_at IS NULL
+		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND s.paused_at IS NULL
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control);
 	FOR due IN SELECT j.name FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
-				AND j.enabled AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
+				AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
 		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time(), broken = NULL WHERE s.job = due.name;
 		BEGIN

@@ -144,7 +144,8 @@ BEGIN
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
 			UPDATE sweep.job_state AS s SET last_start = coalesce(ended.started_at, ended.finished_at),
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
-					kept_cursor = CASE WHEN ended.stop_reason = 'drained' THEN NULL ELSE ended.cursor END
+					kept_cursor = CASE WHEN ended.stop_reason IS DISTINCT FROM 'drained' OR EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.cursor = 'always')
+						THEN ended.cursor END
 				WHERE s.job = ended.job AND coalesce(s.last_start, '-infinity') <= coalesce(ended.started_at, ended.finished_at)
 					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;

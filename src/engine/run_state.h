@@ -57,7 +57,8 @@ typedef struct SweepRun
 	int64		lock_retry_delay_ms;
 	bool		flush_batch;	/* each commit waits for the disk */
 	bool		flush_may_wait; /* those that other servers take part in do */
-	bool		keep_cursor;
+	bool		keep_cursor;	/* it begins with that of the run before */
+	bool		keep_cursor_always; /* also when that one drained */
 	char	   *pick_name;		/* item jobs; NULL = the step finds its rows itself */
 	char	   *rescue_name;
 	bool		item_per_transaction;

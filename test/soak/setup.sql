@@ -288,9 +288,9 @@ SELECT sweep.create_job('step', step => 'soak.step', schedule => 'every 1 second
 	lock_retries => 3, lock_retry_delay => '100 ms');
 SELECT sweep.create_job('call', step => 'soak.by_call', batch_size => 10);
 SELECT sweep.create_job('divided', step => 'soak.divided', schedule => 'every 1 second', batch_size => 5, buckets => 3, bucket_recovery => '6 s', timeout => '2 s');
-SELECT sweep.create_job('walk', step => 'soak.walk', schedule => 'every 1 second', batch_size => 10, max_batches => 5, keep_cursor => true, overlap => 'cancel_previous');
-SELECT sweep.create_job('items', pick => 'soak.pick', step => 'soak.items', rescue => 'soak.rescue', schedule => 'every 2 seconds', batch_size => 20, max_batches => 3, keep_cursor => true);
-SELECT sweep.create_job('rows', pick => 'soak.pick', step => 'soak.rows', transaction => 'row', schedule => 'every 2 seconds', batch_size => 20, max_batches => 1, keep_cursor => true);
+SELECT sweep.create_job('walk', step => 'soak.walk', schedule => 'every 1 second', batch_size => 10, max_batches => 5, cursor => 'drain', overlap => 'cancel_previous');
+SELECT sweep.create_job('items', pick => 'soak.pick', step => 'soak.items', rescue => 'soak.rescue', schedule => 'every 2 seconds', batch_size => 20, max_batches => 3, cursor => 'drain');
+SELECT sweep.create_job('rows', pick => 'soak.pick', step => 'soak.rows', transaction => 'row', schedule => 'every 2 seconds', batch_size => 20, max_batches => 1, cursor => 'drain');
 SELECT sweep.create_job('send', step => 'soak.send_step', schedule => 'every 1 second', batch_size => 10, max_batches => 2);
 SELECT sweep.create_job('consume', step => 'soak.consume_step', schedule => 'every 1 second', batch_size => 10);
 SELECT sweep.create_job('parent', step => 'soak.only_note', schedule => 'every 3 seconds', args => '{"job": "parent"}', children => '{"child": "500 ms"}');

@@ -351,7 +351,7 @@ my %fault = (
 	pause_all => sub { fault_with_undo('SELECT sweep.pause_all()', 'SELECT sweep.resume_all()') },
 	pause_consumer => sub { fault_with_undo("SELECT sweep.pause_consumer('inside')", "SELECT sweep.resume_consumer('inside')") },
 	disable_job => sub { my $job = pick(@jobs);
-		fault_with_undo("SELECT sweep.alter_job('$job', '{\"enabled\": false}')", "SELECT sweep.alter_job('$job', '{\"enabled\": true}')") },
+		fault_with_undo("SELECT sweep.alter_job('$job', '{\"paused\": true}')", "SELECT sweep.alter_job('$job', '{\"paused\": false}')") },
 	drop_job => sub { fault_with_undo("SELECT sweep.drop_job('dropped')",
 		q{SELECT sweep.create_job('dropped', step => 'soak.only_note', schedule => 'every 1 second', args => '{"job": "dropped"}', run_as => 'soaker')
 			WHERE NOT EXISTS (SELECT FROM sweep.job WHERE name = 'dropped')}, 0.1 + rand(2)) },

@@ -70,10 +70,10 @@ sub create_victim
 			AS $$ SELECT '"secret of the victim: item"'::jsonb WHERE b.cursor IS NULL $$;
 		CREATE FUNCTION victim.handle(m sweep.message) RETURNS void LANGUAGE plpgsql
 			AS $$ BEGIN RAISE EXCEPTION 'secret of the victim: consumer error'; END $$;
-		SELECT sweep.create_job('vict_job', 'victim.step', args => '{"x": "secret of the victim: args"}', max_batches => 1,
-			description => 'secret of the victim: description', keep_cursor => true);
+		SELECT sweep.create_job('vict_job', step => 'victim.step', args => '{"x": "secret of the victim: args"}', max_batches => 1,
+			description => 'secret of the victim: description', cursor => 'drain');
 		SELECT sweep.create_job('vict_batch', batch_sql => $$SELECT 1 WHERE 'secret of the victim: sql' = ''$$);
-		SELECT sweep.create_job('vict_item', 'victim.step', pick => 'victim.pick', args => '{"fail": 1}');
+		SELECT sweep.create_job('vict_item', step => 'victim.step', pick => 'victim.pick', args => '{"fail": 1}');
 		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
 		SELECT sweep.create_job('heir', 'victim.step', args => '{"fail": 1}');
 		SELECT sweep.create_job('environments_auto_stop', 'victim.step', max_batches => 1);

@@ -47,10 +47,10 @@ $node->safe_psql('postgres', q{
 		AS 'SELECT (0, NULL, NULL)::sweep.progress';
 	CREATE TABLE t.fragile (id int);
 	SELECT sweep.create_job('active', step => 't.note', schedule => '* * * * * *', run_as => 'leaver', args => '{"job": "active"}');
-	SELECT sweep.create_job('inactive', step => 't.note', schedule => '* * * * * *', run_as => 'leaver', enabled => false);
+	SELECT sweep.create_job('inactive', step => 't.note', schedule => '* * * * * *', run_as => 'leaver', paused => true);
 	SELECT sweep.create_job('zone', step => 't.note', schedule => '* * * * * *', timezone => 'Europe/Berlin', args => '{"job": "zone"}');
 	SELECT sweep.create_job('function', step => 't.fragile', schedule => '* * * * * *');
-	SELECT sweep.create_job('table', batch_sql => 'DELETE FROM t.fragile', schedule => '* * * * * *');
+	SELECT sweep.create_job('table', batch_sql => 'DELETE FROM t.fragile WHERE $1 > 0', schedule => '* * * * * *');
 });
 runs_again($_, "$_ runs at first") for ('active', 'zone', 'function', 'table');
 my $scheduler = pid_of($node, 'scheduler');
@@ -61,7 +61,7 @@ state_is($_, '^broken: role "leaver" does not exist$', "owner dropped: $_ job is
 others_go_on('owner dropped', 'active', 'inactive');
 $node->safe_psql('postgres', q{CREATE ROLE leaver LOGIN IN ROLE sweep_user});
 runs_again('active', 'owner created again');
-state_is('inactive', '^disabled$', 'owner created again: the inactive job is only disabled');
+state_is('inactive', '^paused$', 'owner created again: the inactive job is only paused');
 
 # ---------------------------------------------------------------- the owner may not log in any more
 my $version = $node->safe_psql('postgres', q{SHOW server_version_num});

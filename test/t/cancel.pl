@@ -13,7 +13,7 @@ my $node = new_cluster('cancel');
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('work', step => 't.work', batch_size => 10);
 	SELECT sweep.create_job('gated', step => 't.work', batch_size => 10, args => '{"gate": 40, "gate_at": 3}');
-	SELECT sweep.create_job('often', step => 't.note', schedule => '* * * * * *', enabled => false, args => '{"job": "often", "gate": 41}');
+	SELECT sweep.create_job('often', step => 't.note', schedule => '* * * * * *', paused => true, args => '{"job": "often", "gate": 41}');
 });
 
 sub fill
@@ -123,7 +123,7 @@ is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'wor
 
 # ---------------------------------------------------------------- pause drains
 $gate = hold_gate($node, 41);
-$node->safe_psql('postgres', q{SELECT sweep.alter_job('often', '{"enabled": true}')});
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('often', '{"paused": false}')});
 at_gate($node, 41, 'pause: a run is in progress');
 $run = $node->safe_psql('postgres', q{SELECT run_id FROM sweep.running});
 $node->safe_psql('postgres', q{SELECT sweep.pause('often')});

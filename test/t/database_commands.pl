@@ -110,7 +110,7 @@ is(pid_of($node, 'scheduler', 'two'), $scheduler, 'and the scheduler has stayed'
 
 # ---------------------------------------------------------------- while a run is in progress
 my $gate = hold_gate($node, 11, 'two');
-$node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"enabled": false}')});
+$node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"paused": true}')});
 soon($node, 'SELECT count(*) FROM sweep.running', 0, 'none is in progress', 'two');
 my $run = $node->safe_psql('two', q{SELECT sweep.start('long')});
 at_gate($node, 11, 'a run is in progress', 'two');

@@ -208,12 +208,12 @@ sub value
 # ---------------------------------------------------------------- calls
 # What works, so that there is something to act on: each kind of job, runs, messages, a consumer.
 my @good = (
-	q{SELECT sweep.create_job('f_1', 'attacker.step', schedule => 'every 1 second', timezone => 'UTC', max_batches => 3, keep_cursor => true)},
+	q{SELECT sweep.create_job('f_1', step => 'attacker.step', schedule => 'every 1 second', timezone => 'UTC', max_batches => 3, cursor => 'drain')},
 	q{SELECT sweep.create_job('f_2', batch_sql => 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', batch_size => 3, max_batches => 5)},
-	q{SELECT sweep.create_job('f_3', 'attacker.odd', pick => 'attacker.pick', rescue => 'attacker.rescue', max_batches => 20)},
-	q{SELECT sweep.create_job('f_4', 'attacker.step', buckets => 3, buckets_function => 'attacker.buckets', max_batches => 2)},
-	q{SELECT sweep.create_job('f_5', 'attacker.fails', max_attempts => 2, children => '{"f_1": "0", "f_4": "1 s"}')},
-	q{SELECT sweep.create_job('f "6"', 'attacker.fails', pick => 'attacker.pick', transaction => 'row')},
+	q{SELECT sweep.create_job('f_3', step => 'attacker.odd', pick => 'attacker.pick', rescue => 'attacker.rescue', max_batches => 20)},
+	q{SELECT sweep.create_job('f_4', step => 'attacker.step', buckets => 3, buckets_function => 'attacker.buckets', max_batches => 2)},
+	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, children => '{"f_1": "0", "f_4": "1 s"}')},
+	q{SELECT sweep.create_job('f "6"', step => 'attacker.fails', pick => 'attacker.pick', transaction => 'row')},
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),
 	q{CALL sweep.run('f "6"')},
 	(map { (qq{SELECT sweep.create_queue('q_$_', max_attempts => 3, backoff => '1 ms')}, qq{SELECT sweep.create_consumer('q_$_', 'attacker.handle', batch => 4)},
@@ -390,7 +390,7 @@ soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'what ran has ended');
 $node->safe_psql('postgres', q{
 	INSERT INTO t.todo SELECT generate_series(1, 25);
 	SELECT sweep.create_queue('after');
-	SELECT sweep.create_job('after', 't.work', batch_size => 10, args => '{"queue": "after"}', run_as => 'jobber');
+	SELECT sweep.create_job('after', step => 't.work', batch_size => 10, args => '{"queue": "after"}', run_as => 'jobber');
 	SELECT sweep.grant_queue('after', 'jobber', '{send}');
 });
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('after')})), 'succeeded drained 4 25', 'a job runs');

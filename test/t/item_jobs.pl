@@ -172,7 +172,7 @@ for my $transaction ('batch', 'row')
 
 			fill(20);
 			$node->safe_psql('postgres', q{DELETE FROM sweep.run_live WHERE job = 'items'; UPDATE sweep.job_state SET kept_cursor = NULL});
-			alter(qq({"transaction": "$transaction", "batch_size": 8, "keep_cursor": true, "flush": "batch", "rescue": null, "lease_ttl": )
+			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "lease_ttl": )
 				. ($how eq 'lease_ttl' ? '"5 s"}' : 'null}'));
 			my $gate = hold_gate($node, 31);
 			my $run = start(qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
@@ -191,7 +191,7 @@ for my $transaction ('batch', 'row')
 		}
 	}
 }
-alter('{"keep_cursor": false, "flush": "run"}');
+alter('{"cursor": "run", "flush": "run"}');
 
 # A process that is terminated writes nothing. What it had done a second before is known all the same.
 fill(8);

@@ -15,7 +15,7 @@ $node->safe_psql('postgres', qq{
 	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}');
 	-- With flush 'run' a crash may undo the start as well, and the run waits again.
 	SELECT sweep.create_job('long', step => 't.note', flush => 'batch', args => '{"job": "long", "gate": 7, $alone}');
-	SELECT sweep.create_job('again', step => 't.note', schedule => '* * * * * *', enabled => false,
+	SELECT sweep.create_job('again', step => 't.note', schedule => '* * * * * *', paused => true,
 		args => '{"job": "again", "gate": 8, $alone}');
 });
 
@@ -80,14 +80,14 @@ never_twice('terminated');
 
 # ---------------------------------------------------------------- a runner is terminated: the next due moment runs
 my $gate = hold_gate($node, 8);
-$node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"enabled": true}')});
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"paused": false}')});
 at_gate($node, 8, 'runner terminated: a scheduled run is in progress');
 my ($run, $pid) = split /\|/, $node->safe_psql('postgres', q{SELECT run_id, pid FROM sweep.running WHERE job = 'again'});
 is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)"), 't', 'runner terminated');
 is(ended_run($node, $run), 'lost lost 0 0', 'runner terminated: its run is lost');
 soon($node, qq{SELECT count(*) = 1 FROM sweep.running WHERE job = 'again' AND run_id > $run AND phase = 'step'}, 't',
 	'runner terminated: the next due moment runs');
-$node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"enabled": false}')});
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"paused": true}')});
 open_gate($gate);
 soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'again' AND finished_at IS NULL}, 0, 'runner terminated: that run ends');
 never_twice('runner terminated');

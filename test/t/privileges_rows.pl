@@ -184,7 +184,7 @@ $node->safe_psql('postgres', q{
 		PERFORM pg_advisory_xact_lock(78);
 		RAISE EXCEPTION 'secret of the victim: error';
 	END $$;
-	SELECT sweep.create_job('passed on', 'victim.late', pick => 'victim.pick');
+	SELECT sweep.create_job('passed on', step => 'victim.late', pick => 'victim.pick');
 }, extra_params => [ '-U', 'victim' ]);
 my $second = hold_gate($node, 78);
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('passed on')}, extra_params => [ '-U', 'victim' ]);

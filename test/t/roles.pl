@@ -36,7 +36,7 @@ psql(q{
 	CREATE FUNCTION lent.rescue(b sweep.batch, e jsonb) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 1::bigint, NULL::jsonb, NULL::jsonb $$;
 	CREATE FUNCTION lent.handle(m sweep.message) RETURNS void LANGUAGE sql AS $$ INSERT INTO lent.seen VALUES ('handle') $$;
 	SET SESSION AUTHORIZATION jobber;
-	SELECT sweep.create_job('step', 'lent.step', batch_size => 1), sweep.create_job('pick', 't.own', pick => 'lent.pick', batch_size => 1);
+	SELECT sweep.create_job('step', step => 'lent.step', batch_size => 1), sweep.create_job('pick', step => 't.own', pick => 'lent.pick', batch_size => 1);
 	SELECT sweep.create_queue('lent');
 	SELECT sweep.create_consumer('lent', 'lent.handle');
 	SELECT sweep.send('lent', '1');

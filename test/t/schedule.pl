@@ -38,7 +38,7 @@ query(q{
 	SELECT sweep.create_job('interval', step => 't.note', schedule => 'every 2 seconds', args => '{"job": "interval"}');
 	SELECT sweep.create_job('catch_' || c, step => 't.note', schedule => '0 * * * *', timezone => 'UTC', catch_up => c,
 		args => jsonb_build_object('job', c)) FROM unnest(ARRAY['once', 'skip', 'all']) AS c;
-	SELECT sweep.create_job('overlap_' || o, step => 't.note', schedule => '* * * * * *', overlap => o, enabled => false,
+	SELECT sweep.create_job('overlap_' || o, step => 't.note', schedule => '* * * * * *', overlap => o, paused => true,
 		args => '{"gate": 50, "alone": 73}') FROM unnest(ARRAY['skip', 'queue_one', 'cancel_previous']) AS o;
 	SELECT sweep.create_job('failing', step => 't.fail', max_attempts => 3);
 	SELECT sweep.create_job('boot', step => 't.note', schedule => '@reboot', args => '{"job": "boot"}');
@@ -94,32 +94,32 @@ is(query(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not
 
 # ---------------------------------------------------------------- overlap
 my $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_skip', '{"enabled": true}')});
+query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": false}')});
 at_gate($node, 50, 'skip: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_skip' AND status = 'skipped'}, 't', 'skip: due moments meanwhile are skipped and counted');
 is(query(q{SELECT bool_and(detail ->> 'reason' = 'overlap' AND (detail ->> 'run_id')::bigint = (SELECT run_id FROM sweep.running WHERE job = 'overlap_skip'))
 		FROM sweep.run WHERE job = 'overlap_skip' AND status = 'skipped'}), 't', 'skip: they name the run in the way');
 is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'overlap_skip' AND status IN ('running', 'waiting')}), 1, 'skip: nothing waits');
-query(q{SELECT sweep.alter_job('overlap_skip', '{"enabled": false}')});
+query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_skip');
 
 $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_queue_one', '{"enabled": true}')});
+query(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": false}')});
 at_gate($node, 50, 'queue_one: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_queue_one' AND status = 'skipped'}, 't', 'queue_one: moments are skipped');
 is(query(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
 	'running waiting', 'queue_one: but one waits');
-query(q{SELECT sweep.alter_job('overlap_queue_one', '{"enabled": false}')});
+query(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": true}')});
 my ($running, $waiting) = split /\n/, query(q{SELECT run_id FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
 open_gate($gate);
 is(ended_run($node, $_), 'succeeded drained 1 0', 'queue_one: both have their turn') for ($running, $waiting);
 
 $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"enabled": true}')});
+query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": false}')});
 at_gate($node, 50, 'cancel_previous: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_cancel_previous' AND status = 'cancelled'}, 't', 'cancel_previous: each run ends for the next');
-query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"enabled": false}')});
+query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_cancel_previous');
 is(query('SELECT count(*) FROM t.overlap'), 0, 'no job has run twice at a time');
@@ -183,7 +183,7 @@ for my $schedule ('every 9 seconds', '*/5 * * * * *', '0,1 0 * * * *')
 		"min_interval: $schedule is refused");
 }
 is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 0, 'min_interval: no job is left behind');
-query(q{SELECT sweep.create_job('often', step => 't.note', schedule => 'every 10 seconds', enabled => false)});
+query(q{SELECT sweep.create_job('often', step => 't.note', schedule => 'every 10 seconds', paused => true)});
 is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 1, 'min_interval: what is not more often is accepted');
 
 # ---------------------------------------------------------------- once, later

@@ -21,7 +21,7 @@ $node->safe_psql('postgres', q{
 			jsonb_build_object('n', coalesce((b.cursor ->> 'n')::int, 0) + 1), NULL)::sweep.progress;
 	END $$;
 	SELECT sweep.create_job('short', step => 't.short', run_as => 'jobber');
-	SELECT sweep.create_job('locker', batch_sql => 'UPDATE t.todo SET run_id = 0 WHERE id = 50 AND run_id IS NULL', run_as => 'jobber');
+	SELECT sweep.create_job('locker', batch_sql => 'UPDATE t.todo SET run_id = 0 WHERE id = 50 AND run_id IS NULL AND $1 > 0', run_as => 'jobber');
 	ALTER ROLE jobber SET statement_timeout = '5s';
 });
 my $gate = hold_gate($node, 30);
