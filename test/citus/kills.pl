@@ -104,6 +104,8 @@ sub kill_one
 	{
 		crash_of($node, $node->safe_psql('postgres',
 			q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 1}));
+		# it may be one that the batches do not write on
+		$coordinator->safe_psql('postgres', "SELECT sweep.cancel($run)");
 	}
 	$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run") or return 'the run did not end';
 	# What was prepared on a worker follows what the coordinator has recorded.
