@@ -73,7 +73,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check $(CHECK_PARTS) check-fuzz check-versions check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-versions check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -90,6 +90,7 @@ help:
 	@echo 'make demo REDIS=1     the same with buckets in a private Redis'
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
 	@echo 'make check            every test, on private servers, side by side; installs what is missing (root)'
+	@echo 'make quick ROOM=queue unit, regression and isolation tests of one room of src, in seconds'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
 	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
 	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
@@ -105,6 +106,9 @@ help:
 check $(CHECK_PARTS):
 	@test/bin/prerequisites --with-lint
 	@$(if $(filter check-model,$@),MODEL_RUNS=all )test/bin/reachable test/bin/check $(patsubst check-%,%,$(filter $@,$(CHECK_PARTS)))
+
+quick: prerequisites
+	@ROOM='$(ROOM)' test/bin/reachable test/bin/quick
 
 lint: check-lint
 unit: check-unit

@@ -1,3 +1,4 @@
+-- room: gitlab
 -- Feature flags: off until switched on, for all who ask; what a misspelt name does, and who may switch.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

@@ -1,3 +1,4 @@
+-- room: engine
 -- The cursor: handed on from batch to batch, and with keep_cursor from run to run.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

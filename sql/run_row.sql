@@ -1,3 +1,4 @@
+-- room: engine
 -- The row of a run, as its batches write it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+# room: process
 # Transactions that are left open: one role's keep nobody else's jobs and queues
 # from going on, and the timeouts of our processes fire.
 use strict;
