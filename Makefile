@@ -67,6 +67,8 @@ REGRESS = $(shell test/bin/list-tests regress)
 REGRESS_OPTS = --load-extension=pg_sweep
 ISOLATION = $(shell test/bin/list-tests isolation)
 ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
+# For them, too: make prove_installcheck, which installcheck does not do by itself: it takes a quarter of an hour.
+PROVE_TESTS ?= test/t/*.pl
 
 EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so .build-flags pg_sweep--*.sql.new
 
@@ -101,6 +103,7 @@ help:
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
+	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lease.pl picks one'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
 check $(CHECK_PARTS):
@@ -166,6 +169,12 @@ else
 # without JIT. It also spares a build from needing clang.
 override with_llvm = no
 include $(PGXS)
+
+# The recipe is that of PGXS; its clusters are of the server that PG_CONFIG names.
+.PHONY: prove_installcheck
+prove_installcheck: PROVE_FLAGS += -I test/t
+prove_installcheck:
+	$(prove_installcheck)
 
 # Flags and server are a prerequisite like any source: another one rebuilds.
 BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(REDIS_TLS) $(shell $(PG_CONFIG) --version)
