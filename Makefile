@@ -76,6 +76,8 @@ REGRESS = $(shell test/bin/list-tests regress)
 REGRESS_OPTS = --load-extension=pg_sweep
 ISOLATION = $(shell test/bin/list-tests isolation)
 ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
+# For them, too: make prove_installcheck, which installcheck does not do by itself: it takes a quarter of an hour.
+PROVE_TESTS ?= test/t/*.pl
 
 EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so \
 	$(GITLAB_SOURCES:.c=.d) $(GITLAB_OBJS) $(GITLAB_MODULE).so .build-flags pg_sweep*--*.sql.new
@@ -83,7 +85,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check $(CHECK_PARTS) check-fuzz check-versions check-versions-tap check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-versions check-versions-tap check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -100,6 +102,7 @@ help:
 	@echo 'make demo REDIS=1     the same with buckets in a private Redis'
 	@echo 'make demo-shell       psql on it;  make demo-stop  stops it'
 	@echo 'make check            every test, on private servers, side by side; installs what is missing (root)'
+	@echo 'make quick ROOM=queue unit, regression and isolation tests of one room of src, in seconds'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
 	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
 	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
@@ -111,11 +114,15 @@ help:
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
+	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lease.pl picks one'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
 check $(CHECK_PARTS):
 	@test/bin/prerequisites --with-lint
 	@$(if $(filter check-model,$@),MODEL_RUNS=all )test/bin/reachable test/bin/check $(patsubst check-%,%,$(filter $@,$(CHECK_PARTS)))
+
+quick: prerequisites
+	@ROOM='$(ROOM)' test/bin/reachable test/bin/quick
 
 lint: check-lint
 unit: check-unit
@@ -175,6 +182,12 @@ else
 # without JIT. It also spares a build from needing clang.
 override with_llvm = no
 include $(PGXS)
+
+# The recipe is that of PGXS; its clusters are of the server that PG_CONFIG names.
+.PHONY: prove_installcheck
+prove_installcheck: PROVE_FLAGS += -I test/t
+prove_installcheck:
+	$(prove_installcheck)
 
 # Flags and server are a prerequisite like any source: another one rebuilds.
 BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(REDIS_TLS) $(shell $(PG_CONFIG) --version)

@@ -1,3 +1,4 @@
+-- room: engine
 -- Children: which runs a run of a parent queues, when, and which it does not. Leases are in test/t/item_jobs.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: process
 -- What is due when: the functions that the scheduler asks, which take the clock as an argument.
 -- Each block is rolled back, so no scheduler ever sees these jobs.
 \set SHOW_CONTEXT never

@@ -1,3 +1,4 @@
+-- room: base
 -- What an error says beside its message: the CONTEXT of whoever called, and nothing of the engine's own functions.
 \set SHOW_CONTEXT always
 SET client_min_messages = warning;

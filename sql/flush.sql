@@ -1,3 +1,4 @@
+-- room: engine
 -- Which commits of a run wait for the disk: none but the last one, each of them, or those that other servers take part in.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- A job that has the name of another role's earlier one: what runs of that one are still there neither act on the
 -- new job nor show anything of it, nor the other way round.
 \set SHOW_CONTEXT never

@@ -1,3 +1,4 @@
+-- room: engine
 -- The history of runs: moved there once they have ended, bounded by number and age.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- Item jobs: pick, step, halving, rescue, retries, limits, and pick functions that are wrong.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: base
 -- sweep.try_lease and sweep.release_lease within one session; two sessions are test/specs/lease.spec.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

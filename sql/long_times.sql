@@ -1,3 +1,4 @@
+-- room: base
 -- The longest intervals there are, and infinite ones from version 17 on: wherever one becomes a number of
 -- microseconds, it is a thousand years at most and nothing overflows. And moments that are none.
 \set SHOW_CONTEXT never

@@ -1,3 +1,4 @@
+-- room: engine
 -- Runs whose process is gone are lost; what failed or was lost is tried again, later each time.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: cron
 -- Schedules in PostgreSQL's zones and timestamps. The language and the clock
 -- rule are tested without a server, in test/unit/cron_*_test.c.
 SET client_min_messages = warning;

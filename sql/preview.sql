@@ -1,3 +1,4 @@
+-- room: api
 -- sweep.preview: one batch, rolled back; what it did and the plans of its statements.
 -- Plans are looked at for what they are about only: their text differs between versions.
 \set SHOW_CONTEXT never

@@ -1,3 +1,4 @@
+-- room: api
 -- Who may do what: each role with each kind of function, row level security, and the views.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- Quarantine: who gets there, until when, how it ends, and who may look and release.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: base
 -- Whose a job, queue or key is: roles by name, the two rights that a member may have, and owners of functions.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- Jobs that are nothing but a statement: $1 is the size, $2 the batch, its row count the progress.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

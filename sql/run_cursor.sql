@@ -1,3 +1,4 @@
+-- room: engine
 -- The cursor: handed on from batch to batch, and from run to run while the job keeps it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- The detail of a run: what its batches report, merged by key.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- CALL sweep.run when something goes wrong: what was committed stays, the rest is told.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- CALL sweep.run: batches, limits, stop reasons, what a step is given and what it reports.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

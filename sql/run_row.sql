@@ -1,3 +1,4 @@
+-- room: engine
 -- The row of a run, as its batches write it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
@@ -24,12 +25,12 @@ CREATE FUNCTION run_row.long_text(seed int) RETURNS text LANGUAGE sql IMMUTABLE 
 $$;
 SELECT sweep.create_job('run_row', step => 'run_row.step', batch_size => 1);
 
--- it stays in its page, however many versions of it there have been; somebody may look at it for a moment
+-- it stays in its page, however many versions of it there have been; without pruning there would be 700 more. Somebody may look at it for a while
 VACUUM sweep.run_live;
 SELECT pg_relation_size('sweep.run_live') AS size_before \gset
 SELECT sweep.alter_job('run_row', '{"max_batches": 20000}');
 CALL sweep.run('run_row');
-SELECT pg_relation_size('sweep.run_live') - :size_before < 100 * current_setting('block_size')::int AS stays_small;
+SELECT pg_relation_size('sweep.run_live') - :size_before < 300 * current_setting('block_size')::int AS stays_small;
 SELECT status, stop_reason, batches, rows, cursor, detail FROM run_row.last_run;
 
 -- values that are kept out of it, those that change and those that do not

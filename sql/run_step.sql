@@ -1,3 +1,4 @@
+-- room: engine
 -- The call of a step: what kind of function it may be, and what becomes of it while its run is in progress.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: engine
 -- parent_run_id: which run has queued which, what sweep.wait waits for, and what sweep.jobs says of a divided job.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: api
 -- What must hold for every object of both extensions, asked of the catalogue. Each query finds the
 -- objects for which it does not hold: zero rows. A new object comes under these rules by itself.
 SET client_min_messages = warning;

@@ -1,3 +1,4 @@
+-- room: base
 -- Code of a user that runs inside the engine: it is that user, whatever it sets is gone afterwards, and nothing
 -- of the engine is looked up where the user can put something. What runs in workers is in test/t/identity.pl.
 \set SHOW_CONTEXT never

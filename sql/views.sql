@@ -1,3 +1,4 @@
+-- room: api
 -- sweep.jobs, sweep.run and sweep.running: each state that a job can be in, as an operator reads it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -108,7 +108,7 @@ sub cli
 	my @password = defined $self->{password} ? ('-a', $self->{password}, '--no-auth-warning') : ();
 	my ($output, $error) = ('', '');
 
-	IPC::Run::run([ $self->{cli}, '-s', $self->{socket}, @password, @command ], '<', \undef, '>', \$output, '2>', \$error, IPC::Run::timeout(30))
+	IPC::Run::run([ $self->{cli}, '-s', $self->{socket}, @password, @command ], '<', \undef, '>', \$output, '2>', \$error, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
 	  or die "redis-cli @command: $output$error";
 	chomp $output;
 	return $output;
@@ -122,7 +122,7 @@ sub commands
 	my $input = join("\n", @lines) . "\n";
 	my ($output, $error) = ('', '');
 
-	IPC::Run::run([ $self->{cli}, '-s', $self->{socket}, @password ], '<', \$input, '>', \$output, '2>', \$error, IPC::Run::timeout(30))
+	IPC::Run::run([ $self->{cli}, '-s', $self->{socket}, @password ], '<', \$input, '>', \$output, '2>', \$error, IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default))
 	  or die "redis-cli: $output$error";
 	return $output;
 }

@@ -18,7 +18,7 @@ our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session b
   due_run);
 
 # Long enough for a loaded machine, short enough to see a failure today.
-$PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;
+$PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 120;
 
 # A started cluster with these lines of configuration; the extension and the
 # work are in database postgres, with gitlab => 1 the jobs of GitLab too.
@@ -126,13 +126,16 @@ sub not_before_the_hour
 	soon($node, 'SELECT floor(extract(epoch FROM now())) % 3600 < 3550', 't', 'no full hour soon');
 }
 
-# A psql that stays; it goes on after errors.
+# A psql that stays; it goes on after errors. Its deadline is that of each question, and of its end, not of all that a
+# test does while it has it.
 sub session
 {
 	my ($node, %option) = @_;
 	my @user = $option{user} ? (extra_params => [ '-U', $option{user} ]) : ();
+	my $session = $node->background_psql($option{database} // 'postgres', on_error_stop => 0, @user);
 
-	return $node->background_psql($option{database} // 'postgres', on_error_stop => 0, @user);
+	$session->set_query_timer_restart();
+	return bless $session, 'SweepTest::Session';
 }
 
 # Sends a statement and returns at once; end_query waits for its end and
@@ -319,6 +322,18 @@ sub cpu_seconds
 	my @field = split / /, slurp_file("/proc/$pid/stat") =~ s/^.*\) //sr;
 
 	return ($field[11] + $field[12]) / 100;
+}
+
+package SweepTest::Session;
+
+our @ISA = ('PostgreSQL::Test::BackgroundPsql');
+
+sub quit
+{
+	my ($self) = @_;
+
+	$self->{timeout}->start;
+	return $self->SUPER::quit;
 }
 
 1;

@@ -1,3 +1,4 @@
+# room: gitlab
 # GitLab's artifact deletion as it is installed: flags, scheduler and shares, when
 # flags are switched, a share is cancelled and the server crashes in the middle. Each
 # artifact is deleted and handed on once, and counted once.

@@ -1,3 +1,4 @@
+# room: process
 # A run in the background knows of its job what CALL knows, however long the definition is.
 use strict;
 use warnings;

@@ -1,3 +1,4 @@
+# room: process
 # A job that cannot run is broken, with the reason, and heals by itself; the
 # others never notice.
 use strict;

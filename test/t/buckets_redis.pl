@@ -568,7 +568,7 @@ sub claim_too_late
 		print "reply: $reply\n";
 	};
 	my ($input, $output) = ('', '');
-	my $process = IPC::Run::start([ $^X, '-e', $between, $path, $redis->{socket} ], '<', \$input, '>', \$output, '2>&1', IPC::Run::timeout(60));
+	my $process = IPC::Run::start([ $^X, '-e', $between, $path, $redis->{socket} ], '<', \$input, '>', \$output, '2>&1', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
 
 	$process->pump until $output =~ /ready/;
 	configure("pg_sweep.redis_url = 'unix:$path'", "pg_sweep.redis_timeout = '3 s'");

@@ -1,3 +1,4 @@
+# room: engine
 # Stopping a run: sweep.cancel in a batch and between two, of a run that waits,
 # drop_job, pause, and PostgreSQL's own ways.
 use strict;

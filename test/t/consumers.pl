@@ -1,3 +1,4 @@
+# room: process
 # Consumers in the database: effect and acknowledgement are one commit, what
 # fails is retried alone, what a process held is free when it ends, and a
 # message that brings the server down is put among the dead.

@@ -1,3 +1,4 @@
+# room: engine
 # After a crash in the middle of a run: what is recorded is what was done, the
 # next run does the rest, and every message is there exactly once.
 #

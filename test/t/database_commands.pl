@@ -1,3 +1,4 @@
+# room: process
 # DROP, RENAME, SET TABLESPACE and CREATE ... TEMPLATE need a database for
 # themselves: the scheduler leaves at once, a run in progress is named as the
 # reason, and schedulers are there again where they are wanted.

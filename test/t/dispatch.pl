@@ -1,3 +1,4 @@
+# room: engine
 # A divided job is one run to whoever waits for it or reads of it: its shares
 # are tied together, and one that fails makes the whole fail. Whether a dispatch
 # overlaps another one is none of its business.

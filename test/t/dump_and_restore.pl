@@ -1,3 +1,4 @@
+# room: api
 # pg_dump and psql: definitions and messages arrive, history does not, and the
 # copy does nothing until somebody says that it may.
 use strict;

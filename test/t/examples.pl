@@ -1,3 +1,4 @@
+# room: api
 # Every fenced example of README.md and doc/*.md is run, in its order and its
 # language; where a document shows output, it is compared. A document that is
 # added, or a block, is found by itself.

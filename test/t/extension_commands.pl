@@ -1,3 +1,4 @@
+# room: process
 # DROP EXTENSION, CREATE EXTENSION and ALTER EXTENSION while jobs run and while
 # nothing does: no deadlock, nobody waits for us, our processes leave.
 use strict;

@@ -1,3 +1,4 @@
+# room: api
 # A fuzzer over the SQL surface: whatever the catalogue says that a role may call, with values of the types of its
 # arguments, right, extreme and hostile ones. Nothing may crash, end in an internal error, give a privilege, show
 # what is another role's or change it, and at the end the engine works.

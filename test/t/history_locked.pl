@@ -1,3 +1,4 @@
+# room: process
 # A lock on the history delays the history and nothing else.
 use strict;
 use warnings;

@@ -1,3 +1,4 @@
+# room: base
 # A job's SQL is its owner and cannot become anything else, nothing in a search
 # path fools the engine, and who may do what is as documented.
 use strict;

@@ -1,3 +1,4 @@
+# room: engine
 # Item jobs in the background: what they cost in transactions, row versions and
 # memory; runs that end in the middle of a batch; the log; children and leases.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # Launcher, scheduler or runner killed or terminated: everything comes back,
 # what is due starts, leases are free, and no job ever runs twice at a time.
 use strict;

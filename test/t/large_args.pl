@@ -1,3 +1,4 @@
+# room: engine
 # Large args, texts and results: refused where they come in, and what is stored all the same stops nobody else.
 use strict;
 use warnings;

@@ -1,3 +1,4 @@
+# room: base
 # The lease: one at a time, whoever it is; a holder past its lease is stopped,
 # and with the holder the lease is gone.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # Transactions that are left open: one role's keep nobody else's jobs and queues
 # from going on, and the timeouts of our processes fire.
 use strict;
@@ -93,17 +94,7 @@ goes_on('a run without a job');
 $first->query_safe('ROLLBACK');
 is(ended_run($node, $orphan), 'cancelled cancelled 0 0', 'a run without a job is ended when it is free');
 
-# A psql of these tests has a time of its own for all that it does.
-sub fresh
-{
-	my ($session, %option) = @_;
-
-	$session->quit;
-	return session($node, %option);
-}
-
 # ---------------------------------------------------------------- a job that is being changed
-$first = fresh($first, user => 'jobber');
 for my $change (q{sweep.pause('each second')}, q{sweep.alter_job('each second', '{"schedule": "* * * * * *", "jitter": "1 s"}')}, q{sweep.drop_job('each second')})
 {
 	as_jobber(q{SELECT sweep.cancel(sweep.start('each second', delay => '1 day')) FROM generate_series(1, 1100)}) if $change =~ /pause/;
@@ -150,7 +141,6 @@ is($node->safe_psql('postgres', "SELECT sqlstate FROM sweep.run WHERE run_id = $
 $locker->query_safe('COMMIT');
 
 # ---------------------------------------------------------------- the notifier and a consumer
-$locker = fresh($locker);
 as_jobber(q{SELECT sweep.send('told', '1')});
 my $notifier = pid_of($node, 'notifier', 'postgres');
 $offset = -s $node->logfile;
@@ -206,7 +196,6 @@ is(pid_of($node, $_, $_ eq 'launcher' ? undef : 'postgres'), $processes{$_}, "ca
 is($processes{scheduler}, $scheduler, 'the scheduler has been the same all the time');
 
 # ---------------------------------------------------------------- a queue that is dropped by somebody who does not commit
-$first = fresh($first, user => 'jobber');
 $first->query_safe(q{BEGIN; SELECT sweep.create_queue('x'), sweep.send('x', '1'); SELECT sweep.drop_queue('x')});
 as_jobber(q{SELECT sweep.send('handled', '3')});
 soon($node, 'SELECT count(*) FROM t.handled', 3, 'an open drop_queue: other queues go on');

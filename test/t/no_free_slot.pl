@@ -1,3 +1,4 @@
+# room: process
 # No worker is free: runs wait and say so, the log says it once, nothing spins,
 # and they start when there is room.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # Without shared_preload_libraries, CALL works, and whatever needs background
 # workers says what to set.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # Notifications: sent by a process of their own, at most one per queue and
 # interval, never by the commit of a producer.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # The postmaster is killed while a run goes from batch to batch, another is in the
 # middle of a long statement, a consumer handles a message and a session calls a
 # job: all of them end, and the server can be started again.

@@ -1,3 +1,4 @@
+# room: api
 # Nobody sees or changes what is another role's: whatever a member of sweep_user may call and read, as the
 # catalogue says, is called with the names and numbers of another one's objects, and read. A function that is
 # added and granted is in this test by itself; one with a type of argument that is not known here fails it.

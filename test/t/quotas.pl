@@ -1,3 +1,4 @@
+# room: base
 # What all share cannot be taken from the others by one: not the slots of runs, not the claims, not the queues in
 # use, not the processes of consumers. Roles a and b create jobs and queues; a takes what it can get.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # A dump that is being restored starts nothing, however far it has got and in
 # whatever order its tables arrive: the scheduler of the copy ticks between any
 # two of them.

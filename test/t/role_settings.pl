@@ -1,3 +1,4 @@
+# room: base
 # Settings of a role that would end or stop its processes: what fails is recorded as failed, and nothing is lost.
 use strict;
 use warnings;

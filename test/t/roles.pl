@@ -1,3 +1,4 @@
+# room: base
 # Whose code runs as whom: a function that changes hands while its job runs, and
 # settings of the database that would make our processes somebody else.
 use strict;

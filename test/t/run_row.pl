@@ -1,3 +1,4 @@
+# room: engine
 # The row that says that a run has begun is changed where the scheduler saw it,
 # whatever happened to it since.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # What is due starts: each moment once, late ones as catch_up says, overlapping
 # ones as overlap says, failed ones again, one-off runs also after a restart.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # The scheduler works when it is called, not each time its latch is set: the
 # postmaster sets it for every worker that starts or ends.
 use strict;

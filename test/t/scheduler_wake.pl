@@ -1,3 +1,4 @@
+# room: process
 # What the scheduler and the launcher must not miss: a run that falls due while
 # the scheduler works, an extension that is created while it leaves, a scheduler
 # that is up while others wait for their start.

@@ -1,3 +1,4 @@
+# room: process
 # On a standby nothing runs; after its promotion jobs run there, and what was
 # in progress on the primary is lost.
 use strict;

@@ -1,3 +1,4 @@
+# room: engine
 # The settings of a job's role hold in its runs, above all the timeouts, which
 # nothing arms in a background worker by itself.
 use strict;

@@ -1,3 +1,4 @@
+# room: gitlab
 # The GitLab jobs for stuck builds: 20,000 of them, some of which refuse; the
 # children of the parent; what is logged.
 use strict;

@@ -1,3 +1,4 @@
+# room: process
 # What was started waits for its turn: while somebody else has the lease it is
 # no process and is not skipped, and what it queues comes once.
 use strict;

@@ -1,3 +1,4 @@
+# room: queue
 # CALL sweep.wait_for_message: wakes when there is something to claim, and
 # holds nothing while it waits.
 use strict;

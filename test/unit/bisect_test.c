@@ -1,5 +1,6 @@
 /*
  * bisect_test.c
+ *		room: pure
  *	  Halving: every set of bad items is found, every good item is handled once, in order.
  */
 #include <limits.h>

@@ -1,5 +1,6 @@
 /*
  * loop_test.c
+ *		room: pure
  *	  When a run stops: each reason, their order, boundaries, overflow.
  */
 #include "check.h"
