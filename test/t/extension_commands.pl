@@ -124,8 +124,12 @@ soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), $rows, 'ALTER: and does no batch');
 $session->query('COMMIT');
 soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'ALTER: then the run goes on');
-is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'and can be cancelled');
-like(ended_run($node, $run), qr/^cancelled cancelled/, 'and is');
+$session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
+is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'ALTER: it can be cancelled');
+soon($node, q{SELECT count(*) > 0 FROM sweep.running r JOIN pg_stat_activity a USING (pid) WHERE r.phase = 'ending' AND a.xact_start IS NULL
+	AND a.wait_event_type = 'Extension'}, 't', 'ALTER: and waits before it says so');
+$session->query('COMMIT');
+like(ended_run($node, $run), qr/^cancelled cancelled/, 'ALTER: then it does');
 $session->quit;
 unlike(slurp_file($node->logfile), qr/deadlock detected/, 'there was no deadlock');
 unlike(slurp_file($node->logfile), qr/PANIC|terminated by signal|cache lookup failed/, 'and nothing worse');
