@@ -42,7 +42,7 @@ SELECT name, key_policy FROM sweep.queue ORDER BY name;
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup',
 	'{"batch_size": 50, "schedule": "6 * * * *", "args": {"schema": "elsewhere", "stale_after": "30 days"}}');
 SELECT sweep.alter_job('environments_auto_stop', '{"args": {"schema": "Git Lab", "stop_action": "public.stop"}}');
-SELECT * FROM sweep_gitlab.install('Git Lab');
+SELECT * FROM sweep_gitlab.install('Git Lab', paused => false);
 SELECT name, paused_at IS NOT NULL AS paused, batch_size, schedule, args FROM sweep.job JOIN sweep.job_state ON job = name ORDER BY name;
 
 -- another layout: plain tables, one of them missing, a view that is no table

@@ -83,7 +83,7 @@ sql('ALTER TABLE sweep_gitlab.feature_flag RENAME TO elsewhere');
 my $failed = sql("SELECT sweep.start('$scheduler')");
 soon($node, "SELECT status || ' ' || sqlstate FROM sweep.run WHERE run_id = $failed", 'failed 42P01', 'a flag that cannot be asked for fails the run');
 is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'which touches no bucket');
-sql('ALTER TABLE sweep.elsewhere RENAME TO feature_flag');
+sql('ALTER TABLE sweep_gitlab.elsewhere RENAME TO feature_flag');
 
 # ---------------------------------------------------------------- five shares, two schedulers
 sql("SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')");

@@ -63,6 +63,32 @@ all_leave('DROP, in a batch');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), 1, 'DROP: that batch is committed, no other');
 again();
 
+# ---------------------------------------------------------------- DROP of an extension that requires it
+# The batch has used tables of pg_sweep and is to use one of the other extension; its end needs both.
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab');
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.ask(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(13);
+		PERFORM sweep_gitlab.feature_enabled('bulk_delete_job_artifacts');
+		RETURN ROW(0, NULL, NULL)::sweep.progress;
+	END
+	$$;
+	SELECT sweep.create_job('asks', step => 't.ask');
+});
+$gate = session($node);
+$gate->query_safe('SELECT pg_advisory_lock(13)');
+my $asking = $node->safe_psql('postgres', q{SELECT sweep.start('asks')});
+soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 13 AND NOT granted}, 1, 'DROP of another: a batch is in progress');
+begin_query($dropper = session($node), 'DROP EXTENSION pg_sweep_gitlab');
+soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND NOT granted}, 1, 'DROP of another: waits for the batch');
+$gate->query_safe('SELECT pg_advisory_unlock(13)');
+unlike(end_query($dropper), qr/ERROR/, 'DROP of another: is done after it');
+$_->quit for $dropper, $gate;
+is(ended_run($node, $asking), 'succeeded drained 1 0', 'DROP of another: the batch has found what it needs');
+is($node->safe_psql('postgres', q{SELECT string_agg(extname, ' ') FROM pg_extension WHERE extname ~ 'sweep'}), 'pg_sweep', 'DROP of another: pg_sweep stays');
+$node->safe_psql('postgres', q{SELECT sweep.drop_job('asks')});
+
 # ---------------------------------------------------------------- DROP, against many small batches
 for my $round (1 .. 3)
 {

@@ -42,6 +42,7 @@ my %plausible = (
 	'numeric' => ['1'],
 	'interval' => [ q{'1 ms'}, 'NULL' ],
 	'timestamp with time zone' => [ 'now()', q{'-infinity'} ],
+	'timestamp without time zone' => [ 'now()' ],
 	'oid' => [ $victim, q{'sweep.run_live'::regclass::oid} ],
 	'regrole' => [ q{'victim'}, 'NULL', q{'attacker'} ],
 	'regprocedure' => [ q{'victim.step(sweep.batch)'}, 'NULL', q{'pg_catalog.now()'} ],

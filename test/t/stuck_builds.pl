@@ -93,7 +93,7 @@ like($log, qr/Dooming build: build_id 3, runner_id none, status canceling, failu
 
 # ---------------------------------------------------------------- the children
 not_before_the_hour($node);
-$node->safe_psql('postgres', q{SELECT sweep_gitlab.install()});
+$node->safe_psql('postgres', q{SELECT sweep_gitlab.install(paused => false)});
 my $children = q{SELECT r.job, r.trigger, r.status, date_trunc('min', r.due_at - p.at + interval '1 s') AS after
 	FROM sweep.run r, t.parent p WHERE r.trigger = 'parent' ORDER BY r.due_at};
 my $expected = join("\n",
