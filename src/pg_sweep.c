@@ -15,8 +15,8 @@
 #include "base/settings.h"
 #include "base/shared.h"
 #include "process/launcher.h"
-#include "queue/consumer_shared.h"
-#include "queue/shared.h"
+#include "base/consumer_shared.h"
+#include "queue/slot.h"
 
 SWEEP_MODULE_MAGIC("pg_sweep", SWEEP_VERSION);
 

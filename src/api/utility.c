@@ -30,8 +30,8 @@
 #include "base/lease.h"
 #include "base/shared.h"
 #include "base/worker.h"
-#include "queue/books.h"
-#include "queue/consumer_shared.h"
+#include "queue/transaction.h"
+#include "base/consumer_shared.h"
 
 /* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
@@ -199,5 +199,5 @@ note_dropped(Oid database, Oid messages)
 		sweep_queue_unlock();
 	}
 	if (OidIsValid(messages) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(messages)))
-		sweep_books_open(messages, 0)->dropped = true;
+		sweep_transaction_change(messages, 0)->dropped = true;
 }

@@ -18,9 +18,9 @@
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
+#include "base/clock.h"
 #include "base/quota.h"
 #include "base/settings.h"
-#include "base/shared.h"
 
 #define SAY_AGAIN_US (60 * INT64CONST(1000000))
 

@@ -8,6 +8,7 @@
 #ifndef SWEEP_SHARED_H
 #define SWEEP_SHARED_H
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "datatype/timestamp.h"
 #include "base/quota.h"
@@ -162,12 +163,5 @@ extern void sweep_shared_wake_launcher(bool rescan);
 /* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when leases have changed. */
 extern bool sweep_shared_ask_scheduler(Oid database);
 extern void sweep_shared_wake_scheduler(Oid database);
-
-/* CLOCK_MONOTONIC in microseconds. */
-extern int64 sweep_monotonic_us(void);
-
-/* An interval in microseconds; months have 30 days. More than a thousand years are a thousand, which can be added to any time. */
-#define SWEEP_LONGEST_DAYS INT64CONST(365250)
-extern int64 sweep_interval_us(const Interval *interval);
 
 #endif							/* SWEEP_SHARED_H */

@@ -22,7 +22,7 @@
 #include "base/worker.h"
 #include "process/consumer_note.h"
 #include "process/consumer_pool.h"
-#include "queue/consumer_shared.h"
+#include "base/consumer_shared.h"
 
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000

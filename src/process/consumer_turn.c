@@ -31,8 +31,8 @@
 #include "engine/report.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
-#include "queue/end.h"
-#include "queue/hold.h"
+#include "queue/ack.h"
+#include "queue/in_flight.h"
 #include "queue/wait.h"
 
 #define MOST_CRASHES 3
@@ -56,7 +56,7 @@ static void acknowledge(SweepConsumer *consumer);
 static void fail_message(SweepConsumer *consumer, ErrorData *error);
 static void fail_work(void *arg);
 static void bury_work(void *arg);
-static int	find_hold(const pg_uuid_t *id, int64 message_id, SweepHold *found);
+static int	find_entry(const pg_uuid_t *id, int64 message_id, SweepInFlight *found);
 static void problem_work(void *arg);
 static Datum piece_ids(const SweepConsumer *consumer);
 
@@ -390,36 +390,36 @@ bury_work(void *arg)
 	Datum		values[] = {Int32GetDatum(consumer->queue_id), piece_ids(consumer)};
 	Relation	messages;
 	const SweepQueue *queue;
-	SweepHold	found;
-	int			hold;
+	SweepInFlight	found;
+	int			entry;
 
 	if (!sweep_consumer_open_gate(consumer))
 		return;
 	messages = sweep_queue_open();
 	queue = sweep_queue_find_by_id(consumer->queue_id, RIGHT_CONSUME);
-	hold = find_hold(&consumer->lease, message_id, &found);
-	if (queue != NULL && hold >= 0 && sweep_queue_begin_ending(&consumer->lease, hold))
-		(void) sweep_queue_bury(messages, queue, &found.message, found.attempts, consumer->error);
+	entry = find_entry(&consumer->lease, message_id, &found);
+	if (queue != NULL && entry >= 0 && sweep_queue_begin_ending(&consumer->lease, entry))
+		(void) sweep_queue_move_to_dead(messages, queue, &found.message, found.attempts, consumer->error);
 	sweep_queue_close(messages);
 	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
 }
 
 static int
-find_hold(const pg_uuid_t *id, int64 message_id, SweepHold *found)
+find_entry(const pg_uuid_t *id, int64 message_id, SweepInFlight *found)
 {
 	const SweepQueueLease *lease;
-	int			hold = -1;
+	int			entry = -1;
 
 	sweep_queue_lock(LW_SHARED);
-	lease = sweep_hold_find_lease(id);
+	lease = sweep_in_flight_find_lease(id);
 	if (lease != NULL)
-		hold = lease->hold_first;
-	while (hold >= 0 && sweep_queue_holds()[hold].message.message_id != message_id)
-		hold = sweep_queue_holds()[hold].next;
-	if (hold >= 0)
-		*found = sweep_queue_holds()[hold];
+		entry = lease->first;
+	while (entry >= 0 && sweep_in_flight_entries()[entry].message.message_id != message_id)
+		entry = sweep_in_flight_entries()[entry].next;
+	if (entry >= 0)
+		*found = sweep_in_flight_entries()[entry];
 	sweep_queue_unlock();
-	return hold;
+	return entry;
 }
 
 /* Whether the consumer is still meant and nothing is known to stand in its way. */

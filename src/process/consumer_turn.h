@@ -8,7 +8,7 @@
 #include "base/sql.h"
 #include "engine/function.h"
 #include "pure/bisect.h"
-#include "queue/consumer_shared.h"
+#include "base/consumer_shared.h"
 #include "utils/uuid.h"
 
 typedef struct SweepClaimed

@@ -27,8 +27,8 @@
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/notifier.h"
-#include "queue/consumer_shared.h"
-#include "queue/shared.h"
+#include "base/consumer_shared.h"
+#include "queue/slot.h"
 
 #define HEARTBEAT_MS 60000
 #define FIRST_PAUSE_MS 100
@@ -39,7 +39,7 @@
 typedef struct Channel
 {
 	int32		queue_id;
-	bool		news;
+	bool		pending_work;
 	int64		sent_us;		/* monotonic: the last notification; 0 = none */
 } Channel;
 
@@ -103,7 +103,7 @@ take_news(void)
 	{
 		const SweepQueueSlot *slot = sweep_queue_slot(i);
 
-		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->news)
+		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->pending_work)
 			queue_ids[i] = slot->queue_id;
 	}
 	sweep_queue_unlock();
@@ -114,12 +114,12 @@ take_news(void)
 		if (queue_ids[i] == 0)
 			continue;
 		channel = find_channel(queue_ids[i]);
-		channel->news = true;
+		channel->pending_work = true;
 		if (left_us(channel, now_us) > 0)
 			continue;
 		sweep_queue_lock(LW_EXCLUSIVE);
 		if (sweep_queue_slot(i)->queue_id == queue_ids[i] && sweep_queue_slot(i)->database == MyDatabaseId)
-			sweep_queue_slot(i)->news = false;
+			sweep_queue_slot(i)->pending_work = false;
 		sweep_queue_unlock();
 	}
 }
@@ -169,9 +169,9 @@ send_due(void)
 	{
 		Channel    *channel = lfirst(cell);
 
-		if (channel->news && left_us(channel, now_us) <= 0)
+		if (channel->pending_work && left_us(channel, now_us) <= 0)
 			elements[count++] = Int32GetDatum(channel->queue_id);
-		else if (channel->news)
+		else if (channel->pending_work)
 			wait_us = Min(wait_us, left_us(channel, now_us));
 	}
 	if (count == 0)
@@ -205,9 +205,9 @@ mark_sent(int64 now_us)
 
 		if (left_us(channel, now_us) > 0)
 			continue;
-		if (channel->news)
+		if (channel->pending_work)
 		{
-			channel->news = false;
+			channel->pending_work = false;
 			channel->sent_us = now_us;
 			continue;
 		}

@@ -2,8 +2,8 @@
  * count.c
  *		Counters of the queues of a database, and transactions that were prepared.
  *
- * The counters are kept by the commits of those who send and acknowledge (books.c). They start with
- * a count of the rows, by whoever wants to see them first (watch.c), under a snapshot published
+ * The counters are kept by the commits of those who send and acknowledge (transaction.c). They start with
+ * a count of the rows, by whoever wants to see them first (statistics.c), under a snapshot published
  * here; a commit is added if and only if that snapshot does not see it.
  *
  * A prepared transaction ends without a callback. What it has done is kept here until somebody who looks
@@ -18,7 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "base/settings.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/memory.h"
 
 static SweepQueueDatabase *find_database(Oid relation, bool create);
@@ -255,5 +255,5 @@ settle(SweepPreparedChange *prepared, bool committed)
 		sweep_queue_apply_change(&again, xid, GetCurrentTimestamp());
 	slot = sweep_queue_find_slot(prepared->change.relation, prepared->change.queue_id);
 	if (slot != NULL)
-		sweep_hold_settle_prepared(slot, prepared->xid, committed);
+		sweep_in_flight_settle_prepared(slot, prepared->xid, committed);
 }

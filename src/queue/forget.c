@@ -11,47 +11,47 @@
 #include "miscadmin.h"
 
 #include "base/settings.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 
-static void hold_again(SweepHold *hold);
+static void lease_again(SweepInFlight *entry);
 
 void
-sweep_hold_drop_all(SweepQueueSlot *slot, bool ending)
+sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending)
 {
 	int			next_lease;
 	int			next;
 
 	for (int lease = slot->lease_first; lease >= 0; lease = next_lease)
 	{
-		next_lease = sweep_queue_leases()[lease].next;
-		for (int number = sweep_queue_leases()[lease].hold_first; number >= 0; number = next)
+		next_lease = sweep_in_flight_leases()[lease].next;
+		for (int number = sweep_in_flight_leases()[lease].first; number >= 0; number = next)
 		{
-			const SweepHold *hold = &sweep_queue_holds()[number];
+			const SweepInFlight *entry = &sweep_in_flight_entries()[number];
 
-			next = hold->next;
+			next = entry->next;
 			/* What a transaction is ending, it also forgets. */
-			if (ending || (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED))
-				sweep_hold_free(number);
+			if (ending || (entry->state != IN_FLIGHT_ENDING && entry->state != IN_FLIGHT_PREPARED))
+				sweep_in_flight_remove(number);
 		}
 	}
 	/* The end of one that is blocked may return another one. */
 	while (slot->blocked_first >= 0)
-		sweep_hold_free(slot->blocked_first);
+		sweep_in_flight_remove(slot->blocked_first);
 	while (slot->returned_first >= 0)
-		sweep_hold_free(slot->returned_first);
+		sweep_in_flight_remove(slot->returned_first);
 }
 
 void
-sweep_hold_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid)
+sweep_in_flight_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid)
 {
-	int			number = sweep_hold_find(slot, lane, message_id);
+	int			number = sweep_in_flight_find(slot, lane, message_id);
 
 	if (number >= 0)
-		sweep_queue_holds()[number].purged_by = xid;
+		sweep_in_flight_entries()[number].purged_by = xid;
 }
 
 void
-sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
+sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
 {
 	int			number = sweep_queue_slot_number(slot);
 
@@ -59,58 +59,58 @@ sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
 		return;
 	for (int i = 0; i < sweep_max_leases; i++)
 	{
-		SweepHold  *hold = &sweep_queue_holds()[i];
+		SweepInFlight  *entry = &sweep_in_flight_entries()[i];
 
-		if (hold->state == HOLD_FREE || hold->slot != number || hold->purged_by != xid)
+		if (entry->state == IN_FLIGHT_FREE || entry->slot != number || entry->purged_by != xid)
 			continue;
 		if (!committed)
-			hold->purged_by = InvalidTransactionId;
-		else if (hold->state != HOLD_ENDING && hold->state != HOLD_PREPARED)
-			sweep_hold_free(i);
+			entry->purged_by = InvalidTransactionId;
+		else if (entry->state != IN_FLIGHT_ENDING && entry->state != IN_FLIGHT_PREPARED)
+			sweep_in_flight_remove(i);
 	}
 }
 
 void
-sweep_hold_settle_ending(int number, bool committed)
+sweep_in_flight_settle_ending(int number, bool committed)
 {
-	SweepHold  *hold = &sweep_queue_holds()[number];
+	SweepInFlight  *entry = &sweep_in_flight_entries()[number];
 
-	if (hold->state != HOLD_ENDING || hold->pid != MyProcPid)
+	if (entry->state != IN_FLIGHT_ENDING || entry->pid != MyProcPid)
 		return;
 	if (committed)
-		sweep_hold_free(number);
+		sweep_in_flight_remove(number);
 	else
-		hold_again(hold);
+		lease_again(entry);
 }
 
 /* Its lease may have run out, and been stepped over for that, while the message was being ended. */
 static void
-hold_again(SweepHold *hold)
+lease_again(SweepInFlight *entry)
 {
-	hold->state = HOLD_HELD;
-	sweep_queue_note_expiry(sweep_queue_slot(hold->slot), sweep_queue_leases()[hold->lease].expires_at);
+	entry->state = IN_FLIGHT_LEASED;
+	sweep_queue_note_expiry(sweep_queue_slot(entry->slot), sweep_in_flight_leases()[entry->lease].expires_at);
 }
 
 void
-sweep_hold_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed)
+sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed)
 {
 	int			next_lease;
 	int			next;
 
 	for (int lease = slot->lease_first; lease >= 0; lease = next_lease)
 	{
-		next_lease = sweep_queue_leases()[lease].next;
-		for (int number = sweep_queue_leases()[lease].hold_first; number >= 0; number = next)
+		next_lease = sweep_in_flight_leases()[lease].next;
+		for (int number = sweep_in_flight_leases()[lease].first; number >= 0; number = next)
 		{
-			SweepHold  *hold = &sweep_queue_holds()[number];
+			SweepInFlight  *entry = &sweep_in_flight_entries()[number];
 
-			next = hold->next;
-			if (hold->state != HOLD_PREPARED || hold->xid != xid)
+			next = entry->next;
+			if (entry->state != IN_FLIGHT_PREPARED || entry->xid != xid)
 				continue;
 			if (committed)
-				sweep_hold_free(number);
+				sweep_in_flight_remove(number);
 			else
-				hold_again(hold);
+				lease_again(entry);
 		}
 	}
 }

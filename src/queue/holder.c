@@ -16,7 +16,7 @@
 #include "utils/timestamp.h"
 
 #include "base/settings.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/holder.h"
 #include "queue/memory.h"
 
@@ -152,7 +152,7 @@ sweep_holder_expire(int holder, TimestampTz now)
 	for (int i = 0; i < sweep_queue_slot_count(); i++)
 	{
 		if (sweep_queue_slot(i)->generation != 0)
-			sweep_hold_expire(sweep_queue_slot(i), now);
+			sweep_in_flight_expire(sweep_queue_slot(i), now);
 	}
 }
 

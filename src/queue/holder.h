@@ -8,7 +8,7 @@
 #define SWEEP_QUEUE_HOLDER_H
 
 #include "base/quota.h"
-#include "queue/shared.h"
+#include "queue/slot.h"
 
 /* The entry of a role in this database. It is valid while a lease or a message is counted in it. */
 extern int	sweep_holder_find(Oid role);

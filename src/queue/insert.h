@@ -8,13 +8,13 @@
 #include "nodes/execnodes.h"
 #include "utils/jsonb.h"
 
-#include "queue/books.h"
+#include "queue/transaction.h"
 
 /* Rows that are inserted at a time. */
 #define SWEEP_INSERT_ROWS 100
 
 /* What a call sends, all of it to one lane of one queue. */
-typedef struct SweepShipment
+typedef struct SweepSendRequest
 {
 	Relation	messages;
 	Oid			sequence;		/* of the ids */
@@ -26,11 +26,11 @@ typedef struct SweepShipment
 	int			count;
 	Datum	   *payloads;
 	SweepQueueChange *change;
-} SweepShipment;
+} SweepSendRequest;
 
 typedef struct SweepInserter
 {
-	const SweepShipment *shipment;
+	const SweepSendRequest *request;
 	EState	   *estate;
 	ResultRelInfo *relation;
 	TimestampTz sent_at;
@@ -40,7 +40,7 @@ typedef struct SweepInserter
 } SweepInserter;
 
 /* Until it is closed, or the transaction ends with an error. */
-extern void sweep_inserter_open(SweepInserter *inserter, const SweepShipment *shipment);
+extern void sweep_inserter_open(SweepInserter *inserter, const SweepSendRequest *request);
 extern void sweep_inserter_close(SweepInserter *inserter);
 
 /* Adds the row of a payload; the caller looks that there is room. Without a key, key is NULL. */

@@ -14,14 +14,14 @@
 #include "storage/shmem.h"
 
 #include "base/settings.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/memory.h"
 
 #define TRANCHE "pg_sweep_queue"
 
 /* As the settings say. */
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
-StaticAssertDecl(sizeof(SweepHold) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_leases says what a message takes");
+StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_leases says what a message takes");
 
 static SweepQueueMemory memory;
 static LWLock *lock = NULL;
@@ -48,7 +48,7 @@ lay_out(char *base)
 	memory.shared = take_part(base, &size, sizeof(SweepQueueShared));
 	memory.slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
 	memory.searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
-	memory.holds = take_part(base, &size, mul_size(sizeof(SweepHold), sweep_max_leases));
+	memory.entries = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_leases));
 	memory.leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_leases));
 	memory.buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
 	memory.key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
@@ -80,7 +80,7 @@ sweep_queue_initialize_memory(void)
 	pg_atomic_init_u32(&memory.shared->prepared_count, 0);
 	for (int i = 0; i < sweep_max_queues; i++)
 		ConditionVariableInit(&memory.searched[i]);
-	sweep_hold_initialize();
+	sweep_in_flight_initialize();
 }
 
 const SweepQueueMemory *

@@ -6,7 +6,7 @@
 #define SWEEP_QUEUE_MEMORY_H
 
 #include "port/atomics.h"
-#include "queue/shared.h"
+#include "queue/slot.h"
 
 /* As many as have a scheduler, see shared.h. */
 #define SWEEP_COUNTED_DATABASES 128
@@ -49,7 +49,7 @@ typedef struct SweepQueueHolder
 typedef struct SweepQueueShared
 {
 	uint32		generation;
-	int			free_hold;
+	int			free_entry;
 	int			free_lease;
 	int			victim;			/* next entry of databases to be given to another one */
 	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
@@ -67,7 +67,7 @@ typedef struct SweepQueueMemory
 	SweepQueueShared *shared;
 	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
 	ConditionVariable *searched;
-	SweepHold  *holds;			/* pg_sweep.max_leases, as the next three */
+	SweepInFlight *entries;			/* pg_sweep.max_leases, as the next three */
 	SweepQueueLease *leases;
 	int		   *buckets;		/* heads of the hash chains of holds */
 	int		   *key_buckets;	/* the same by key, of those that have one */

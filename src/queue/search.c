@@ -47,7 +47,7 @@
 #include "base/compat.h"
 #include "base/lease.h"
 #include "base/sql.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/search.h"
 
@@ -74,7 +74,7 @@ typedef struct Search
 	int			wanted;			/* by whoever searches */
 	int			room;			/* what the list can take */
 	int			count;
-	SweepFound	found[SWEEP_QUEUE_FOUND];
+	SweepMessageRef	found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
 static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
@@ -82,7 +82,7 @@ static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(Search *search);
 static void drop_held(Search *search, const SweepQueueSlot *slot);
-static void append_found(SweepQueueSlot *slot, const Search *search);
+static void append_prefetched(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
 static void search_lane(Search *search, int lane);
@@ -112,7 +112,7 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 				search_lane(&search, lane);
 		UnregisterSnapshot(search.snapshot);
 		if (search.with_due)
-			qsort(search.found, search.count, sizeof(SweepFound), compare_found);
+			qsort(search.found, search.count, sizeof(SweepMessageRef), compare_found);
 		end_search(&search);
 	}
 	LockRelease(&tag, ExclusiveLock, false);
@@ -160,7 +160,7 @@ wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 	{
 		searched = sweep_queue_searched(slot);
 		if (slot->pending != 0)
-			count = slot->found_count / wanted + 1;
+			count = slot->prefetched_count / wanted + 1;
 	}
 	sweep_queue_unlock();
 	if (searched == NULL)
@@ -221,10 +221,10 @@ begin_search(Search *search, bool ahead, bool *worth)
 		sweep_queue_refuse_slot(search->queue->name);
 	}
 	search->generation = slot->generation;
-	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
+	search->room = Min(SWEEP_QUEUE_PREFETCH - slot->prefetched_count, SWEEP_QUEUE_PREFETCH / 2);
 	needed = sweep_queue_needs_search(slot, few, search->now);
-	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
-	search->lanes = slot->found_count <= few ? slot->pending : 0;
+	*worth = slot->prefetched_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
+	search->lanes = slot->prefetched_count <= few ? slot->pending : 0;
 	search->with_due = slot->next_due <= search->now;
 	search->due_from = slot->due_from;
 	if (needed)
@@ -266,10 +266,10 @@ end_search(Search *search)
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
 		drop_held(search, slot);
-		append_found(slot, search);
+		append_prefetched(slot, search);
 		/* Nobody else is told of what has fallen due. */
-		if (search->with_due && slot->found_count > search->wanted)
-			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
+		if (search->with_due && slot->prefetched_count > search->wanted)
+			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }
@@ -281,7 +281,7 @@ drop_held(Search *search, const SweepQueueSlot *slot)
 	int			kept = 0;
 
 	for (int i = 0; i < search->count; i++)
-		if (sweep_hold_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
+		if (sweep_in_flight_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
 			search->found[kept++] = search->found[i];
 	search->count = kept;
 }
@@ -291,22 +291,22 @@ drop_held(Search *search, const SweepQueueSlot *slot)
  * may have had the same message found twice.
  */
 static void
-append_found(SweepQueueSlot *slot, const Search *search)
+append_prefetched(SweepQueueSlot *slot, const Search *search)
 {
-	int			old = slot->found_count;
+	int			old = slot->prefetched_count;
 	int			kept = 0;
 
-	memmove(slot->found, &slot->found[slot->found_first], old * sizeof(SweepFound));
-	memcpy(&slot->found[old], search->found, search->count * sizeof(SweepFound));
-	slot->found_first = 0;
-	slot->found_count += search->count;
-	if (old == 0 || search->count == 0 || compare_found(&slot->found[old - 1], &slot->found[old]) < 0)
+	memmove(slot->prefetched, &slot->prefetched[slot->prefetched_first], old * sizeof(SweepMessageRef));
+	memcpy(&slot->prefetched[old], search->found, search->count * sizeof(SweepMessageRef));
+	slot->prefetched_first = 0;
+	slot->prefetched_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->prefetched[old - 1], &slot->prefetched[old]) < 0)
 		return;
-	qsort(slot->found, slot->found_count, sizeof(SweepFound), compare_found);
-	for (int i = 0; i < slot->found_count; i++)
-		if (kept == 0 || compare_found(&slot->found[kept - 1], &slot->found[i]) != 0)
-			slot->found[kept++] = slot->found[i];
-	slot->found_count = kept;
+	qsort(slot->prefetched, slot->prefetched_count, sizeof(SweepMessageRef), compare_found);
+	for (int i = 0; i < slot->prefetched_count; i++)
+		if (kept == 0 || compare_found(&slot->prefetched[kept - 1], &slot->prefetched[i]) != 0)
+			slot->prefetched[kept++] = slot->prefetched[i];
+	slot->prefetched_count = kept;
 }
 
 /* Delayed messages whose time has come, the first of them first. */
@@ -397,7 +397,7 @@ search_lane(Search *search, int lane)
 static void
 add_found(Search *search, HeapTuple tuple)
 {
-	SweepFound	message = {0};
+	SweepMessageRef	message = {0};
 	TupleDesc	description = RelationGetDescr(search->messages);
 	Datum		key;
 	bool		is_null;
@@ -448,8 +448,8 @@ can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
 static int
 compare_found(const void *left, const void *right)
 {
-	const SweepFound *a = left;
-	const SweepFound *b = right;
+	const SweepMessageRef *a = left;
+	const SweepMessageRef *b = right;
 
 	if (SWEEP_LANE_PRIORITY(a->lane) != SWEEP_LANE_PRIORITY(b->lane))
 		return SWEEP_LANE_PRIORITY(a->lane) > SWEEP_LANE_PRIORITY(b->lane) ? -1 : 1;

@@ -8,7 +8,7 @@
  * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
  * lock of a table: who drops a queue and does not commit keeps nobody from another one.
  *
- * The table of messages is read and written without SQL (insert.c, search.c, end.c): a
+ * The table of messages is read and written without SQL (insert.c, search.c, ack.c): a
  * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
  * also means that rights are those checked here, and no others.
  */
@@ -38,7 +38,7 @@
 #include "queue/table.h"
 
 /* Looks at a queue that is changed again and again, before we give up. */
-#define MOST_REFUSALS 10
+#define MAX_REFUSALS 10
 
 static HTAB *queues = NULL;
 static MemoryContext queues_context = NULL;
@@ -273,7 +273,7 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 	};
 
 	sweep_sql_hide_context(refuse_work, values);
-	if (refusals >= MOST_REFUSALS)
+	if (refusals >= MAX_REFUSALS)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
@@ -290,7 +290,7 @@ refuse_work(void *arg)
 }
 
 bool
-sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
+sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepMessageRef *message,
 				  TupleTableSlot *slot)
 {
 	bool		is_null;

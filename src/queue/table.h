@@ -8,7 +8,7 @@
 #include "fmgr.h"
 #include "executor/tuptable.h"
 #include "base/shared.h"
-#include "queue/shared.h"
+#include "queue/slot.h"
 #include "storage/block.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -78,6 +78,6 @@ extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight 
  * the size of the table, which cannot shrink while it is open.
  */
 extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
-							  SweepFound *message, TupleTableSlot *slot);
+							  SweepMessageRef *message, TupleTableSlot *slot);
 
 #endif							/* SWEEP_QUEUE_TABLE_H */

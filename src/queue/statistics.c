@@ -1,9 +1,9 @@
 /*
- * watch.c
+ * statistics.c
  *		What sweep.queues shows.
  *
  * How many messages a queue has is known from counters that the end of every transaction keeps
- * (books.c). They begin with a count of the rows, by whoever asks first after the start of the
+ * (transaction.c). They begin with a count of the rows, by whoever asks first after the start of the
  * server or after a statement that was not ours. The count is exact while messages come and go: it uses
  * a snapshot that is published before, and a commit is added to the counters if and only if that
  * snapshot does not see it.
@@ -28,7 +28,7 @@
 
 #include "base/compat.h"
 #include "base/lease.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/search.h"
 
 /* Column queue_id of sweep.queue_dead. */
@@ -58,7 +58,7 @@ static void put_state(ReturnSetInfo *result, const SweepQueueSlot *slot);
 static void put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
 static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
 static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
-static void look_at_message(const SweepFound *message, int64 *first);
+static void look_at_message(const SweepMessageRef *message, int64 *first);
 
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
@@ -108,7 +108,7 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
 			continue;
-		sweep_hold_expire(slot, GetCurrentTimestamp());
+		sweep_in_flight_expire(slot, GetCurrentTimestamp());
 		put_state(result, slot);
 	}
 	sweep_queue_unlock();
@@ -286,9 +286,9 @@ static void
 look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 {
 	*known = *inside = 0;
-	for (int i = 0; i < slot->found_count; i++)
+	for (int i = 0; i < slot->prefetched_count; i++)
 	{
-		const SweepFound *message = &slot->found[slot->found_first + i];
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
 
 		if (!SWEEP_LANE_IS_DELAYED(message->lane))
 			continue;
@@ -297,9 +297,9 @@ look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 	}
 	for (int i = 0; i < 2; i++)
 	{
-		for (int hold = i == 0 ? slot->returned_first : slot->blocked_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		for (int entry = i == 0 ? slot->returned_first : slot->blocked_first; entry >= 0; entry = sweep_in_flight_entries()[entry].next)
 		{
-			const SweepFound *message = &sweep_queue_holds()[hold].message;
+			const SweepMessageRef *message = &sweep_in_flight_entries()[entry].message;
 
 			if (!SWEEP_LANE_IS_DELAYED(message->lane))
 				continue;
@@ -307,11 +307,11 @@ look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 			*inside += message->due_at >= slot->due_from;
 		}
 	}
-	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_leases()[lease].next)
+	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_in_flight_leases()[lease].next)
 	{
-		for (int hold = sweep_queue_leases()[lease].hold_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		for (int entry = sweep_in_flight_leases()[lease].first; entry >= 0; entry = sweep_in_flight_entries()[entry].next)
 		{
-			const SweepFound *message = &sweep_queue_holds()[hold].message;
+			const SweepMessageRef *message = &sweep_in_flight_entries()[entry].message;
 
 			*inside += SWEEP_LANE_IS_DELAYED(message->lane) && message->due_at >= slot->due_from;
 		}
@@ -327,10 +327,10 @@ first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
 
 	for (int i = 0; i < SWEEP_LANES; i++)
 		first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
-	for (int i = 0; i < slot->found_count; i++)
-		look_at_message(&slot->found[slot->found_first + i], first);
-	for (int hold = slot->returned_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
-		look_at_message(&sweep_queue_holds()[hold].message, first);
+	for (int i = 0; i < slot->prefetched_count; i++)
+		look_at_message(&slot->prefetched[slot->prefetched_first + i], first);
+	for (int entry = slot->returned_first; entry >= 0; entry = sweep_in_flight_entries()[entry].next)
+		look_at_message(&sweep_in_flight_entries()[entry].message, first);
 	for (int i = 0; i < SWEEP_LANES; i++)
 	{
 		if (first[i] == PG_INT64_MAX)
@@ -342,7 +342,7 @@ first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
 }
 
 static void
-look_at_message(const SweepFound *message, int64 *first)
+look_at_message(const SweepMessageRef *message, int64 *first)
 {
 	int			lane = SWEEP_LANE_INDEX(message->lane);
 

@@ -1,5 +1,5 @@
 /*
- * books.c
+ * transaction.c
  *		What the transaction in progress has done to queues, until it ends.
  *
  * Shared memory learns of a send or an acknowledgement when the transaction has become visible to
@@ -27,35 +27,35 @@
 
 #include "base/compat.h"
 #include "base/lease.h"
-#include "queue/books.h"
-#include "queue/hold.h"
+#include "queue/transaction.h"
+#include "queue/in_flight.h"
 
-typedef struct Book
+typedef struct LevelChange
 {
-	struct Book *next;			/* of the same or an outer level */
+	struct LevelChange *next;			/* of the same or an outer level */
 	int			level;
 	SweepQueueChange change;
-} Book;
+} LevelChange;
 
-typedef enum MarkKind
+typedef enum PendingKind
 {
-	MARK_CLAIM,
-	MARK_ENDING,
-} MarkKind;
+	PENDING_CLAIM,
+	PENDING_ENDING,
+} PendingKind;
 
-typedef struct Mark
+typedef struct Pending
 {
-	MarkKind	kind;
+	PendingKind	kind;
 	int			level;
 	pg_uuid_t	lease;			/* of a claim */
-	int			hold;			/* of what is ending */
-} Mark;
+	int			entry;			/* of what is ending */
+} Pending;
 
 /* In TopTransactionContext; forgotten at its end. */
-static Book *books = NULL;
-static Mark *marks = NULL;
-static int	mark_count = 0;
-static int	mark_room = 0;
+static LevelChange *changes = NULL;
+static Pending *pending = NULL;
+static int	pending_count = 0;
+static int	pending_room = 0;
 static int	own_statements = 0;
 static bool prepared = false;	/* shared memory has them, too */
 
@@ -63,43 +63,43 @@ static void settle_prepared(void);
 static void register_callbacks(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg);
-static void apply_books(void);
+static void apply_changes(void);
 static void hand_over(int level);
 static void add_change(SweepQueueChange *to, const SweepQueueChange *from);
 static void undo(int level);
 static void undo_purge(const SweepQueueChange *change);
 static void refuse_claims(void);
-static void prepare_books(void);
+static void prepare_changes(void);
 static void leave_prepared(void);
-static void forget_books(void);
+static void forget_transaction(void);
 
-PG_FUNCTION_INFO_V1(sweep_books_begin_sql);
-PG_FUNCTION_INFO_V1(sweep_books_end_sql);
-PG_FUNCTION_INFO_V1(sweep_books_note_foreign_statement);
-PG_FUNCTION_INFO_V1(sweep_books_note_purged);
+PG_FUNCTION_INFO_V1(sweep_statement_begin);
+PG_FUNCTION_INFO_V1(sweep_statement_end);
+PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
+PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
 
 SweepQueueChange *
-sweep_books_open(Oid relation, int32 queue_id)
+sweep_transaction_change(Oid relation, int32 queue_id)
 {
 	int			level = GetCurrentTransactionNestLevel();
-	Book	   *book;
+	LevelChange	   *level_change;
 
-	for (book = books; book != NULL && book->level == level; book = book->next)
-		if (book->change.queue_id == queue_id && book->change.relation == relation)
-			return &book->change;
+	for (level_change = changes; level_change != NULL && level_change->level == level; level_change = level_change->next)
+		if (level_change->change.queue_id == queue_id && level_change->change.relation == relation)
+			return &level_change->change;
 	register_callbacks();
-	book = MemoryContextAllocZero(TopTransactionContext, sizeof(Book));
-	book->level = level;
-	book->change.relation = relation;
-	book->change.queue_id = queue_id;
-	book->change.first_due = SWEEP_NOTHING_DUE;
-	book->next = books;
-	books = book;
-	return &book->change;
+	level_change = MemoryContextAllocZero(TopTransactionContext, sizeof(LevelChange));
+	level_change->level = level;
+	level_change->change.relation = relation;
+	level_change->change.queue_id = queue_id;
+	level_change->change.first_due = SWEEP_NOTHING_DUE;
+	level_change->next = changes;
+	changes = level_change;
+	return &level_change->change;
 }
 
 void
-sweep_books_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
+sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
 {
 	uint32		number = SWEEP_LANE_INDEX(lane);
 	uint32		bit = (uint32) 1 << number;
@@ -116,50 +116,50 @@ sweep_books_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, Tim
 }
 
 void
-sweep_books_make_room(int count)
+sweep_transaction_reserve(int count)
 {
 	register_callbacks();
-	if (mark_count + count <= mark_room)
+	if (pending_count + count <= pending_room)
 		return;
-	mark_room = Max(2 * mark_room, mark_count + count + 16);
-	if (marks == NULL)
-		marks = MemoryContextAlloc(TopTransactionContext, mark_room * sizeof(Mark));
+	pending_room = Max(2 * pending_room, pending_count + count + 16);
+	if (pending == NULL)
+		pending = MemoryContextAlloc(TopTransactionContext, pending_room * sizeof(Pending));
 	else
-		marks = repalloc_huge(marks, mark_room * sizeof(Mark));
+		pending = repalloc_huge(pending, pending_room * sizeof(Pending));
 }
 
 void
-sweep_books_note_claim(const pg_uuid_t *lease)
+sweep_transaction_note_claim(const pg_uuid_t *lease)
 {
-	marks[mark_count].kind = MARK_CLAIM;
-	marks[mark_count].level = GetCurrentTransactionNestLevel();
-	marks[mark_count++].lease = *lease;
+	pending[pending_count].kind = PENDING_CLAIM;
+	pending[pending_count].level = GetCurrentTransactionNestLevel();
+	pending[pending_count++].lease = *lease;
 }
 
 void
-sweep_books_note_ending(int hold)
+sweep_transaction_note_ending(int entry)
 {
-	marks[mark_count].kind = MARK_ENDING;
-	marks[mark_count].level = GetCurrentTransactionNestLevel();
-	marks[mark_count++].hold = hold;
+	pending[pending_count].kind = PENDING_ENDING;
+	pending[pending_count].level = GetCurrentTransactionNestLevel();
+	pending[pending_count++].entry = entry;
 }
 
 void
-sweep_books_begin_statement(void)
+sweep_transaction_begin_statement(void)
 {
 	register_callbacks();
 	own_statements++;
 }
 
 void
-sweep_books_end_statement(void)
+sweep_transaction_end_statement(void)
 {
 	own_statements--;
 }
 
 /* SQL: a trigger before every statement that writes to sweep.queue_message */
 Datum
-sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
+sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
 
@@ -172,7 +172,7 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 		settle_prepared();
 	if (own_statements == 0)
 	{
-		SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
+		SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
 
 		change->reset = true;
 		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))
@@ -183,18 +183,18 @@ sweep_books_note_foreign_statement(PG_FUNCTION_ARGS)
 
 /* SQL: sweep._begin_queue_statement(queue_id) */
 Datum
-sweep_books_begin_sql(PG_FUNCTION_ARGS)
+sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
 	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_SHARED);
-	sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
-	sweep_books_begin_statement();
+	sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
+	sweep_transaction_begin_statement();
 	PG_RETURN_VOID();
 }
 
 /* SQL: sweep._note_purged(queue_id, lane, message_id), for each row that a purge deletes */
 Datum
-sweep_books_note_purged(PG_FUNCTION_ARGS)
+sweep_statement_note_purged(PG_FUNCTION_ARGS)
 {
 	Oid			relation = get_relname_relid("queue_message", get_namespace_oid("sweep", false));
 	TransactionId xid = GetTopTransactionId();
@@ -205,18 +205,18 @@ sweep_books_note_purged(PG_FUNCTION_ARGS)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(relation, PG_GETARG_INT32(0));
 	if (slot != NULL)
-		sweep_hold_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
+		sweep_in_flight_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
 	sweep_queue_unlock();
 	PG_RETURN_VOID();
 }
 
 /* SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped) */
 Datum
-sweep_books_end_sql(PG_FUNCTION_ARGS)
+sweep_statement_end(PG_FUNCTION_ARGS)
 {
-	SweepQueueChange *change = sweep_books_open(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
+	SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
 
-	sweep_books_end_statement();
+	sweep_transaction_end_statement();
 	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
 	settle_prepared();
 	change->rows[0] += PG_GETARG_INT64(1);
@@ -253,17 +253,17 @@ register_callbacks(void)
 static void
 at_transaction_event(XactEvent event, void *arg)
 {
-	if (books == NULL && mark_count == 0)
+	if (changes == NULL && pending_count == 0)
 	{
 		if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-			forget_books();
+			forget_transaction();
 		return;
 	}
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
-			apply_books();
-			forget_books();
+			apply_changes();
+			forget_transaction();
 			break;
 		case XACT_EVENT_ABORT:
 			undo(0);
@@ -273,15 +273,15 @@ at_transaction_event(XactEvent event, void *arg)
 				sweep_queue_forget_prepared(GetTopTransactionIdIfAny());
 				sweep_queue_unlock();
 			}
-			forget_books();
+			forget_transaction();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_claims();
-			prepare_books();
+			prepare_changes();
 			break;
 		case XACT_EVENT_PREPARE:
 			leave_prepared();
-			forget_books();
+			forget_transaction();
 			break;
 		default:
 			break;
@@ -304,7 +304,7 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionI
 
 /* The transaction has committed, and is visible. */
 static void
-apply_books(void)
+apply_changes(void)
 {
 	FullTransactionId xid = GetTopFullTransactionIdIfAny();
 	TimestampTz now;
@@ -313,11 +313,11 @@ apply_books(void)
 		return;
 	now = GetCurrentTransactionStopTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < mark_count; i++)
-		if (marks[i].kind == MARK_ENDING)
-			sweep_hold_settle_ending(marks[i].hold, true);
-	for (Book *book = books; book != NULL; book = book->next)
-		sweep_queue_apply_change(&book->change, xid, now);
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].kind == PENDING_ENDING)
+			sweep_in_flight_settle_ending(pending[i].entry, true);
+	for (LevelChange *level_change = changes; level_change != NULL; level_change = level_change->next)
+		sweep_queue_apply_change(&level_change->change, xid, now);
 	sweep_queue_unlock();
 }
 
@@ -325,28 +325,28 @@ apply_books(void)
 static void
 hand_over(int level)
 {
-	Book	  **link = &books;
+	LevelChange	  **link = &changes;
 
 	while (*link != NULL && (*link)->level == level)
 	{
-		Book	   *book = *link;
-		Book	   *outer = book->next;
+		LevelChange	   *level_change = *link;
+		LevelChange	   *outer = level_change->next;
 
-		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != book->change.queue_id ||
-								 outer->change.relation != book->change.relation))
+		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != level_change->change.queue_id ||
+								 outer->change.relation != level_change->change.relation))
 			outer = outer->level >= level - 1 ? outer->next : NULL;
 		if (outer == NULL)
 		{
-			book->level = level - 1;
-			link = &book->next;
+			level_change->level = level - 1;
+			link = &level_change->next;
 			continue;
 		}
-		add_change(&outer->change, &book->change);
-		*link = book->next;
-		pfree(book);
+		add_change(&outer->change, &level_change->change);
+		*link = level_change->next;
+		pfree(level_change);
 	}
-	for (int i = mark_count - 1; i >= 0 && marks[i].level == level; i--)
-		marks[i].level = level - 1;
+	for (int i = pending_count - 1; i >= 0 && pending[i].level == level; i--)
+		pending[i].level = level - 1;
 }
 
 static void
@@ -376,37 +376,37 @@ add_change(SweepQueueChange *to, const SweepQueueChange *from)
 static void
 undo(int level)
 {
-	while (books != NULL && books->level >= level)
+	while (changes != NULL && changes->level >= level)
 	{
 		/* Searches have stepped over the rows that it was deleting. */
-		if ((books->change.reset || books->change.reset_if_undone) && sweep_queue_memory_exists())
+		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
-			SweepQueueChange again = {.relation = books->change.relation, .queue_id = books->change.queue_id,.reset = true};
+			SweepQueueChange again = {.relation = changes->change.relation, .queue_id = changes->change.queue_id,.reset = true};
 
 			again.first_due = SWEEP_NOTHING_DUE;
 			sweep_queue_lock(LW_EXCLUSIVE);
 			sweep_queue_apply_change(&again, InvalidFullTransactionId, GetCurrentTimestamp());
-			undo_purge(&books->change);
+			undo_purge(&changes->change);
 			sweep_queue_unlock();
 		}
-		books = books->next;
+		changes = changes->next;
 	}
-	if (mark_count == 0 || marks[mark_count - 1].level < level)
+	if (pending_count == 0 || pending[pending_count - 1].level < level)
 		return;
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (; mark_count > 0 && marks[mark_count - 1].level >= level; mark_count--)
+	for (; pending_count > 0 && pending[pending_count - 1].level >= level; pending_count--)
 	{
-		const Mark *mark = &marks[mark_count - 1];
+		const Pending *item = &pending[pending_count - 1];
 		SweepQueueLease *lease;
 
-		if (mark->kind == MARK_ENDING)
-			sweep_hold_settle_ending(mark->hold, false);
-		else if ((lease = sweep_hold_find_lease(&mark->lease)) != NULL)
+		if (item->kind == PENDING_ENDING)
+			sweep_in_flight_settle_ending(item->entry, false);
+		else if ((lease = sweep_in_flight_find_lease(&item->lease)) != NULL)
 		{
 			/* A claim that was rolled back was none. */
-			for (int hold = lease->hold_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
-				sweep_queue_holds()[hold].attempts--;
-			(void) sweep_hold_give_back_lease((int) (lease - sweep_queue_leases()));
+			for (int entry = lease->first; entry >= 0; entry = sweep_in_flight_entries()[entry].next)
+				sweep_in_flight_entries()[entry].attempts--;
+			(void) sweep_in_flight_return_lease((int) (lease - sweep_in_flight_leases()));
 		}
 	}
 	sweep_queue_unlock();
@@ -419,7 +419,7 @@ undo_purge(const SweepQueueChange *change)
 	SweepQueueSlot *slot = change->queue_id != 0 ? sweep_queue_find_slot(change->relation, change->queue_id) : NULL;
 
 	if (slot != NULL && TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		sweep_hold_drop_purged(slot, GetTopTransactionIdIfAny(), false);
+		sweep_in_flight_settle_purged(slot, GetTopTransactionIdIfAny(), false);
 }
 
 /*
@@ -429,8 +429,8 @@ undo_purge(const SweepQueueChange *change)
 static void
 refuse_claims(void)
 {
-	for (int i = 0; i < mark_count; i++)
-		if (marks[i].kind == MARK_CLAIM)
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].kind == PENDING_CLAIM)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot PREPARE a transaction that has claimed messages"),
@@ -439,7 +439,7 @@ refuse_claims(void)
 
 /* From now on whoever finds the transaction ended settles what it did. */
 static void
-prepare_books(void)
+prepare_changes(void)
 {
 	TransactionId xid = GetTopTransactionId();
 	bool		noted = true;
@@ -449,8 +449,8 @@ prepare_books(void)
 	/* Those that have ended make room: nobody may have looked for messages since. */
 	settle_prepared();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (Book *book = books; book != NULL && noted; book = book->next)
-		noted = sweep_queue_note_prepared(xid, &book->change);
+	for (LevelChange *level_change = changes; level_change != NULL && noted; level_change = level_change->next)
+		noted = sweep_queue_note_prepared(xid, &level_change->change);
 	if (!noted)
 		sweep_queue_forget_prepared(xid);
 	sweep_queue_unlock();
@@ -470,22 +470,22 @@ leave_prepared(void)
 	if (!sweep_queue_memory_exists())
 		return;
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < mark_count; i++)
+	for (int i = 0; i < pending_count; i++)
 	{
-		if (marks[i].kind != MARK_ENDING)
+		if (pending[i].kind != PENDING_ENDING)
 			continue;
-		sweep_queue_holds()[marks[i].hold].state = HOLD_PREPARED;
-		sweep_queue_holds()[marks[i].hold].xid = xid;
+		sweep_in_flight_entries()[pending[i].entry].state = IN_FLIGHT_PREPARED;
+		sweep_in_flight_entries()[pending[i].entry].xid = xid;
 	}
 	sweep_queue_unlock();
 }
 
 static void
-forget_books(void)
+forget_transaction(void)
 {
-	books = NULL;
-	marks = NULL;
-	mark_count = mark_room = 0;
+	changes = NULL;
+	pending = NULL;
+	pending_count = pending_room = 0;
 	own_statements = 0;
 	prepared = false;
 }

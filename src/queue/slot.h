@@ -1,12 +1,12 @@
 /*
- * shared.h
+ * slot.h
  *		Shared memory of the queues: where to look for messages next, and who holds which.
  *
  * There is none when the library was not loaded at server start: sending works without, claiming not.
  * Everything here is guarded by one lightweight lock, held for moments and never while a table is read.
  */
-#ifndef SWEEP_QUEUE_SHARED_H
-#define SWEEP_QUEUE_SHARED_H
+#ifndef SWEEP_QUEUE_SLOT_H
+#define SWEEP_QUEUE_SLOT_H
 
 #include "access/transam.h"
 #include "datatype/timestamp.h"
@@ -24,10 +24,10 @@
 #define SWEEP_LANE_DELAYED	100
 
 /* Messages found ahead of the claims that take them. */
-#define SWEEP_QUEUE_FOUND	1024
+#define SWEEP_QUEUE_PREFETCH	1024
 
 /* When no more are left than four such claims take, the claim that leaves so few looks for more, ahead of those that follow. */
-#define SWEEP_QUEUE_LOW(wanted)	((wanted) < SWEEP_QUEUE_FOUND / 8 ? Max(128, 4 * (wanted)) : SWEEP_QUEUE_FOUND / 2)
+#define SWEEP_QUEUE_LOW(wanted)	((wanted) < SWEEP_QUEUE_PREFETCH / 8 ? Max(128, 4 * (wanted)) : SWEEP_QUEUE_PREFETCH / 2)
 
 /* Processes that a queue wakes; more of them look now and then. */
 #define SWEEP_QUEUE_WAITERS 256
@@ -40,7 +40,7 @@
 #define SWEEP_LANE_INDEX(lane) (SWEEP_PRIORITY_MAX - SWEEP_LANE_PRIORITY(lane))
 
 /* A message that can be claimed, or is. */
-typedef struct SweepFound
+typedef struct SweepMessageRef
 {
 	int64		message_id;
 	TimestampTz due_at;			/* of a delayed message */
@@ -48,7 +48,7 @@ typedef struct SweepFound
 	int16		lane;
 	int16		attempts;		/* recorded in the row */
 	uint32		key_hash;		/* of a key that is free while it is claimed; 0 = it has none */
-} SweepFound;
+} SweepMessageRef;
 
 /* Counts of the present period and of the one before it, see sweep_queue_rate. */
 typedef struct SweepRate
@@ -79,9 +79,9 @@ typedef struct SweepQueueSlot
 	TimestampTz due_low;
 	TimestampTz next_due;		/* none is due before */
 	TimestampTz due_searched_at;
-	int			found_first;
-	int			found_count;
-	SweepFound	found[SWEEP_QUEUE_FOUND];
+	int			prefetched_first;
+	int			prefetched_count;
+	SweepMessageRef prefetched[SWEEP_QUEUE_PREFETCH];
 	int			lease_first;	/* list of its leases; -1 = none */
 	TimestampTz next_expiry;	/* no lease that holds something ends before, but for what is being ended */
 	int			returned_first; /* list of holds without lease; -1 = none */
@@ -96,28 +96,28 @@ typedef struct SweepQueueSlot
 	TimestampTz prune_at;		/* of kept messages, see done.c: not before */
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	TimestampTz prune_front_at; /* no look from the front before */
-	bool		news;			/* messages have come since the notifier looked */
+	bool		pending_work;			/* messages have come since the notifier looked */
 	TimestampTz looked_at;		/* when one of the waiters went to look for ... */
 	TimestampTz looked_for;		/* ... what was due at that time */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
 
-typedef enum SweepHoldState
+typedef enum SweepInFlightState
 {
-	HOLD_FREE,
-	HOLD_HELD,					/* by its lease; next: ENDING, RETURNED, FREE */
-	HOLD_ENDING,				/* a transaction removes the message; next: FREE (commit), HELD (rollback), PREPARED */
-	HOLD_PREPARED,				/* that transaction is prepared; next: FREE, HELD */
-	HOLD_RETURNED,				/* to be claimed again, before all others; next: HELD */
-	HOLD_BLOCKED,				/* another one with its key is held; next: RETURNED */
-} SweepHoldState;
+	IN_FLIGHT_FREE,
+	IN_FLIGHT_LEASED,					/* by its lease; next: ENDING, RETURNED, FREE */
+	IN_FLIGHT_ENDING,				/* a transaction removes the message; next: FREE (commit), HELD (rollback), PREPARED */
+	IN_FLIGHT_PREPARED,				/* that transaction is prepared; next: FREE, HELD */
+	IN_FLIGHT_RETURNED,				/* to be claimed again, before all others; next: HELD */
+	IN_FLIGHT_BLOCKED,				/* another one with its key is held; next: RETURNED */
+} SweepInFlightState;
 
 /* A message that is claimed, or was and waits to be claimed again. */
-typedef struct SweepHold
+typedef struct SweepInFlight
 {
-	SweepFound	message;
-	SweepHoldState state;
+	SweepMessageRef	message;
+	SweepInFlightState state;
 	int			slot;
 	int			lease;			/* -1 = none */
 	int			holder;			/* whose it is, while it is held or blocked; else -1 */
@@ -129,7 +129,7 @@ typedef struct SweepHold
 	int			pid;			/* of the process that ends it */
 	TransactionId xid;			/* of the prepared transaction that ends it */
 	TransactionId purged_by;	/* the transaction that has deleted it, whoever holds it */
-} SweepHold;
+} SweepInFlight;
 
 typedef struct SweepQueueLease
 {
@@ -137,9 +137,9 @@ typedef struct SweepQueueLease
 	int			slot;			/* -1 = free */
 	int			previous;		/* of the queue */
 	int			next;
-	int			hold_first;
-	int			hold_last;
-	int			hold_count;
+	int			first;
+	int			last;
+	int			count;
 	int			holder;			/* who has claimed, see holder.h */
 	TimestampTz expires_at;
 } SweepQueueLease;
@@ -158,7 +158,7 @@ typedef struct SweepQueueChange
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
-	bool		purged;			/* messages were deleted, claimed ones too: see sweep_hold_note_purged */
+	bool		purged;			/* messages were deleted, claimed ones too: see sweep_in_flight_note_purged */
 	bool		emptied;		/* all messages were */
 	bool		dropped;		/* the queue is gone; of all queues: the table */
 } SweepQueueChange;
@@ -252,7 +252,7 @@ extern bool sweep_queue_knows_prepared(Oid relation);
 extern void sweep_queue_set_knows_prepared(Oid relation);
 
 /* The arrays of both; indexes into them are what the lists above consist of. */
-extern SweepHold *sweep_queue_holds(void);
-extern SweepQueueLease *sweep_queue_leases(void);
+extern SweepInFlight *sweep_in_flight_entries(void);
+extern SweepQueueLease *sweep_in_flight_leases(void);
 
-#endif							/* SWEEP_QUEUE_SHARED_H */
+#endif							/* SWEEP_QUEUE_SLOT_H */

@@ -1,5 +1,5 @@
 /*
- * end.c
+ * ack.c
  *		sweep.ack, fail, release and extend: how a message leaves its queue, or goes back to it.
  *
  * What a lease holds is known from shared memory, so a late call finds nothing to end: its lease is gone
@@ -31,10 +31,10 @@
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"
-#include "queue/books.h"
+#include "queue/transaction.h"
 #include "queue/done.h"
-#include "queue/end.h"
-#include "queue/hold.h"
+#include "queue/ack.h"
+#include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/search.h"
 
@@ -50,16 +50,16 @@ typedef struct Ending
 	SweepQueueChange *change;
 	BlockNumber blocks;			/* of the table */
 	int			count;			/* of what is held */
-	SweepHold  *held;			/* copies */
+	SweepInFlight  *held;			/* copies */
 } Ending;
 
 static bool open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name);
 static int	begin_ending(Ending *ending);
-static bool is_meant(const Ending *ending, int64 message_id);
-static bool remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot);
+static bool is_listed(const Ending *ending, int64 message_id);
+static bool remove_row(const Ending *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot);
 static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
-static bool retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error);
-static bool put_back(const Ending *ending, const SweepHold *hold, int16 lane, TimestampTz due_at, Jsonb *error);
+static bool retry_message(const Ending *ending, const SweepInFlight *entry, Jsonb *error);
+static bool put_back(const Ending *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
 static int64 backoff_us(const SweepQueue *queue, int attempts);
 static int	report(const Ending *ending, int done);
 static int	compare_int64(const void *left, const void *right);
@@ -85,13 +85,13 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
 		for (int i = 0; i < count; i++)
 		{
-			SweepHold  *hold = &ending.held[i];
+			SweepInFlight  *entry = &ending.held[i];
 
-			if (!remove_row(&ending, &hold->message, snapshot, slot))
+			if (!remove_row(&ending, &entry->message, snapshot, slot))
 				continue;
 			if (ending.queue.keep_done_us > 0)
-				sweep_queue_keep_done(hold, slot);
-			ending.change->rows[SWEEP_LANE_IS_DELAYED(hold->message.lane)]--;
+				sweep_queue_keep_done(entry, slot);
+			ending.change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
 			ending.change->acked++;
 			acked++;
 		}
@@ -137,11 +137,11 @@ fail(FunctionCallInfo fcinfo, Jsonb *error)
 		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
 		for (int i = 0; i < count; i++)
 		{
-			const SweepHold *hold = &ending.held[i];
+			const SweepInFlight *entry = &ending.held[i];
 
-			if (hold->attempts >= ending.queue.max_attempts
-				? sweep_queue_bury(ending.messages, &ending.queue, &hold->message, hold->attempts, error)
-				: retry_message(&ending, hold, error))
+			if (entry->attempts >= ending.queue.max_attempts
+				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
+				: retry_message(&ending, entry, error))
 				failed++;
 		}
 	}
@@ -175,17 +175,17 @@ sweep_queue_release(PG_FUNCTION_ARGS)
 		int			next;
 
 		sweep_queue_lock(LW_EXCLUSIVE);
-		lease = sweep_hold_find_lease(ending.lease);
-		for (int number = lease != NULL ? lease->hold_first : -1; number >= 0; number = next)
+		lease = sweep_in_flight_find_lease(ending.lease);
+		for (int number = lease != NULL ? lease->first : -1; number >= 0; number = next)
 		{
-			SweepHold  *hold = &sweep_queue_holds()[number];
+			SweepInFlight  *entry = &sweep_in_flight_entries()[number];
 
-			next = hold->next;
-			if (hold->state != HOLD_HELD || !is_meant(&ending, hold->message.message_id))
+			next = entry->next;
+			if (entry->state != IN_FLIGHT_LEASED || !is_listed(&ending, entry->message.message_id))
 				continue;
 			/* It was not tried. */
-			hold->attempts--;
-			sweep_hold_give_back(number);
+			entry->attempts--;
+			sweep_in_flight_return(number);
 			released++;
 		}
 		sweep_queue_unlock();
@@ -210,12 +210,12 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		SweepQueueLease *lease;
 
 		sweep_queue_lock(LW_EXCLUSIVE);
-		lease = sweep_hold_find_lease(ending.lease);
+		lease = sweep_in_flight_find_lease(ending.lease);
 		if (lease != NULL)
 		{
 			lease->expires_at = GetCurrentTimestamp() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 			sweep_queue_note_expiry(sweep_queue_slot(lease->slot), lease->expires_at);
-			held = lease->hold_count;
+			held = lease->count;
 		}
 		sweep_queue_unlock();
 	}
@@ -255,11 +255,11 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	if (sweep_queue_awaits_prepared())
 		sweep_queue_settle_prepared();
 	sweep_queue_lock(LW_SHARED);
-	lease = sweep_hold_find_lease(ending->lease);
+	lease = sweep_in_flight_find_lease(ending->lease);
 	if (lease != NULL && sweep_queue_slot(lease->slot)->relation == RelationGetRelid(ending->messages))
 	{
 		queue_id = sweep_queue_slot(lease->slot)->queue_id;
-		ending->count = lease->hold_count;
+		ending->count = lease->count;
 	}
 	sweep_queue_unlock();
 	queue = queue_id != 0 ? sweep_queue_find_by_id(queue_id, RIGHT_CONSUME) : NULL;
@@ -275,21 +275,21 @@ begin_ending(Ending *ending)
 	SweepQueueLease *lease;
 	int			count = 0;
 
-	sweep_books_make_room(ending->count);
-	ending->change = sweep_books_open(RelationGetRelid(ending->messages), ending->queue.queue_id);
-	ending->held = palloc((ending->count + 1) * sizeof(SweepHold));
+	sweep_transaction_reserve(ending->count);
+	ending->change = sweep_transaction_change(RelationGetRelid(ending->messages), ending->queue.queue_id);
+	ending->held = palloc((ending->count + 1) * sizeof(SweepInFlight));
 	sweep_queue_lock(LW_EXCLUSIVE);
-	lease = sweep_hold_find_lease(ending->lease);
-	for (int number = lease != NULL ? lease->hold_first : -1; number >= 0; number = sweep_queue_holds()[number].next)
+	lease = sweep_in_flight_find_lease(ending->lease);
+	for (int number = lease != NULL ? lease->first : -1; number >= 0; number = sweep_in_flight_entries()[number].next)
 	{
-		SweepHold  *hold = &sweep_queue_holds()[number];
+		SweepInFlight  *entry = &sweep_in_flight_entries()[number];
 
-		if (hold->state != HOLD_HELD || !is_meant(ending, hold->message.message_id) || count >= ending->count)
+		if (entry->state != IN_FLIGHT_LEASED || !is_listed(ending, entry->message.message_id) || count >= ending->count)
 			continue;
-		hold->state = HOLD_ENDING;
-		hold->pid = MyProcPid;
-		sweep_books_note_ending(number);
-		ending->held[count++] = *hold;
+		entry->state = IN_FLIGHT_ENDING;
+		entry->pid = MyProcPid;
+		sweep_transaction_note_ending(number);
+		ending->held[count++] = *entry;
 	}
 	sweep_queue_unlock();
 	return count;
@@ -301,15 +301,15 @@ sweep_queue_begin_ending(const pg_uuid_t *id, int number)
 	bool		begun = false;
 	SweepQueueLease *lease;
 
-	sweep_books_make_room(1);
+	sweep_transaction_reserve(1);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	lease = sweep_hold_find_lease(id);
-	if (lease != NULL && sweep_queue_holds()[number].lease == (int) (lease - sweep_queue_leases()) &&
-		sweep_queue_holds()[number].state == HOLD_HELD)
+	lease = sweep_in_flight_find_lease(id);
+	if (lease != NULL && sweep_in_flight_entries()[number].lease == (int) (lease - sweep_in_flight_leases()) &&
+		sweep_in_flight_entries()[number].state == IN_FLIGHT_LEASED)
 	{
-		sweep_queue_holds()[number].state = HOLD_ENDING;
-		sweep_queue_holds()[number].pid = MyProcPid;
-		sweep_books_note_ending(number);
+		sweep_in_flight_entries()[number].state = IN_FLIGHT_ENDING;
+		sweep_in_flight_entries()[number].pid = MyProcPid;
+		sweep_transaction_note_ending(number);
 		begun = true;
 	}
 	sweep_queue_unlock();
@@ -317,7 +317,7 @@ sweep_queue_begin_ending(const pg_uuid_t *id, int number)
 }
 
 static bool
-is_meant(const Ending *ending, int64 message_id)
+is_listed(const Ending *ending, int64 message_id)
 {
 	return ending->all || bsearch(&message_id, ending->ids, ending->id_count, sizeof(int64), compare_int64) != NULL;
 }
@@ -333,7 +333,7 @@ compare_int64(const void *left, const void *right)
 
 /* Deletes the row of a message and leaves it in the slot; false when it is gone. */
 static bool
-remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTableSlot *slot)
+remove_row(const Ending *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot)
 {
 	TM_Result	result = TM_Updated;
 	Snapshot	current = snapshot;
@@ -362,30 +362,30 @@ remove_row(const Ending *ending, SweepFound *message, Snapshot snapshot, TupleTa
 
 /* Puts the message off; false when its row is gone. */
 static bool
-retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error)
+retry_message(const Ending *ending, const SweepInFlight *entry, Jsonb *error)
 {
-	int16		lane = (int16) (SWEEP_LANE_PRIORITY(hold->message.lane) + SWEEP_LANE_DELAYED);
-	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, hold->attempts);
+	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
+	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
 	Datum		values[] = {
-		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(hold->message.lane), Int64GetDatum(hold->message.message_id),
-		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX)),
+		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
+		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
 		PointerGetDatum(error)
 	};
 	bool		updated;
 
-	if (hold->message.key_hash != 0)
-		updated = put_back(ending, hold, lane, due_at, error);
+	if (entry->message.key_hash != 0)
+		updated = put_back(ending, entry, lane, due_at, error);
 	else
 	{
 		sweep_sql_begin_call();
-		sweep_books_begin_statement();
+		sweep_transaction_begin_statement();
 		updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n") > 0;
-		sweep_books_end_statement();
+		sweep_transaction_end_statement();
 		sweep_sql_end_call();
 	}
 	if (updated)
 	{
-		ending->change->rows[SWEEP_LANE_IS_DELAYED(hold->message.lane)]--;
+		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
 		ending->change->rows[1]++;
 		ending->change->first_due = Min(ending->change->first_due, due_at);
 	}
@@ -394,18 +394,18 @@ retry_message(const Ending *ending, const SweepHold *hold, Jsonb *error)
 
 /* The same for a message whose claim gave its key free: it takes the key back. */
 static bool
-put_back(const Ending *ending, const SweepHold *hold, int16 lane, TimestampTz due_at, Jsonb *error)
+put_back(const Ending *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
 {
-	SweepShipment shipment = {
+	SweepSendRequest request = {
 		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
 	};
-	SweepFound	message = hold->message;
+	SweepMessageRef	message = entry->message;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
 	bool		removed = remove_row(ending, &message, snapshot, slot);
 
 	if (removed)
-		sweep_key_put_back(&shipment, slot, hold->attempts, error);
+		sweep_key_put_back(&request, slot, entry->attempts, error);
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
 	return removed;
@@ -424,27 +424,27 @@ backoff_us(const SweepQueue *queue, int attempts)
 }
 
 bool
-sweep_queue_bury(Relation messages, const SweepQueue *queue, const SweepFound *message, int attempts, Jsonb *error)
+sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const SweepMessageRef *message, int attempts, Jsonb *error)
 {
-	SweepQueueChange *change = sweep_books_open(RelationGetRelid(messages), queue->queue_id);
+	SweepQueueChange *change = sweep_transaction_change(RelationGetRelid(messages), queue->queue_id);
 	Datum		values[] = {
 		Int32GetDatum(queue->queue_id), Int16GetDatum(message->lane), Int64GetDatum(message->message_id),
 		Int16GetDatum((int16) SWEEP_LANE_PRIORITY(message->lane)), Int16GetDatum((int16) Min(attempts, PG_INT16_MAX)),
 		PointerGetDatum(error)
 	};
-	uint64		buried;
+	uint64		moved;
 
 	sweep_sql_begin_call();
-	sweep_books_begin_statement();
-	buried = sweep_sql_execute(SWEEP_SQL_BURY_MESSAGE, values, error != NULL ? "      " : "     n");
-	sweep_books_end_statement();
+	sweep_transaction_begin_statement();
+	moved = sweep_sql_execute(SWEEP_SQL_BURY_MESSAGE, values, error != NULL ? "      " : "     n");
+	sweep_transaction_end_statement();
 	sweep_sql_end_call();
-	if (buried > 0)
+	if (moved > 0)
 	{
 		change->rows[SWEEP_LANE_IS_DELAYED(message->lane)]--;
 		change->dead++;
 	}
-	return buried > 0;
+	return moved > 0;
 }
 
 int
@@ -454,9 +454,9 @@ sweep_queue_release_lease(const pg_uuid_t *id)
 	int			released = 0;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	lease = sweep_hold_find_lease(id);
+	lease = sweep_in_flight_find_lease(id);
 	if (lease != NULL)
-		released = sweep_hold_give_back_lease((int) (lease - sweep_queue_leases()));
+		released = sweep_in_flight_return_lease((int) (lease - sweep_in_flight_leases()));
 	sweep_queue_unlock();
 	return released;
 }

@@ -24,7 +24,7 @@
 #include "base/role.h"
 #include "base/settings.h"
 #include "base/shared.h"
-#include "queue/consumer_shared.h"
+#include "base/consumer_shared.h"
 
 #define TRANCHE "pg_sweep_consumers"
 

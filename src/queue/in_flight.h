@@ -1,77 +1,77 @@
 /*
- * hold.h
+ * in_flight.h
  *		Leases of queues and the messages they hold, in shared memory.
  *
  * The caller of every function has the lock of shared.h exclusively, unless said otherwise.
  */
-#ifndef SWEEP_QUEUE_HOLD_H
-#define SWEEP_QUEUE_HOLD_H
+#ifndef SWEEP_QUEUE_IN_FLIGHT_H
+#define SWEEP_QUEUE_IN_FLIGHT_H
 
-#include "queue/shared.h"
+#include "queue/slot.h"
 
 /* Makes the lists of free entries; while the server starts. */
-extern void sweep_hold_initialize(void);
+extern void sweep_in_flight_initialize(void);
 
 /* A new lease without messages, or -1 when there are too many. random: its name but for four bytes; role: who claims. */
-extern int	sweep_hold_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role);
+extern int	sweep_in_flight_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role);
 
 /* The lease of this name in this database, or NULL; a shared lock is enough. */
-extern SweepQueueLease *sweep_hold_find_lease(const pg_uuid_t *id);
+extern SweepQueueLease *sweep_in_flight_find_lease(const pg_uuid_t *id);
 
 /* Ends a lease without messages; harmless while it has some. */
-extern void sweep_hold_end_lease(int lease);
+extern void sweep_in_flight_end_lease(int lease);
 
 /* Holds a message under the lease; -1 when there are too many. */
-extern int	sweep_hold_take(int lease, const SweepFound *message);
+extern int	sweep_in_flight_add(int lease, const SweepMessageRef *message);
 
 /* Takes the first of those that were returned to the queue; -1 when there is none. */
-extern int	sweep_hold_take_returned(int lease);
+extern int	sweep_in_flight_take_returned(int lease);
 
 /* The hold of a message, held or returned, or -1; a shared lock is enough. */
-extern int	sweep_hold_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
+extern int	sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 
 /*
  * Finds the messages with keys of this hash that were given back and wait to be claimed, by their number from 0
  * on; false when there are no more. A shared lock is enough.
  */
-extern bool sweep_hold_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepFound *message);
+extern bool sweep_in_flight_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepMessageRef *message);
 
 /* Forgets a hold: the message is gone. Its lease ends with its last one. */
-extern void sweep_hold_free(int hold);
+extern void sweep_in_flight_remove(int entry);
 
 /* Gives the message back to the queue, to be claimed before all others. */
-extern void sweep_hold_give_back(int hold);
+extern void sweep_in_flight_return(int entry);
 
 /* Puts it aside when another message with its key is held or was given back; the end of that returns it. Its lease stays. */
-extern bool sweep_hold_block_by_key(int hold);
+extern bool sweep_in_flight_block(int entry);
 
 /* Has another lease hold the message, as one that was not delivered. Its lease stays. */
-extern void sweep_hold_put_off(int hold, int lease);
+extern void sweep_in_flight_postpone(int entry, int lease);
 
 /* Gives back everything a lease holds and is not just ending, and ends the lease. */
-extern int	sweep_hold_give_back_lease(int lease);
+extern int	sweep_in_flight_return_lease(int lease);
 
 /* Gives back what the leases held that have run out. */
-extern void sweep_hold_expire(SweepQueueSlot *slot, TimestampTz now);
+extern void sweep_in_flight_expire(SweepQueueSlot *slot, TimestampTz now);
 
 /*
  * Makes room: what was given back, and what leases held that have run out, of whatever queue and
  * database, is forgotten, and those queues are looked at from their start. Only of queues in whose slots this
  * role is, if one is given. False when there was nothing.
  */
-extern bool sweep_hold_reclaim(Oid role);
+extern bool sweep_in_flight_reclaim(Oid role);
 
 /* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
-extern void sweep_hold_drop_all(SweepQueueSlot *slot, bool ending);
+extern void sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending);
 
 /* The transaction xid has deleted this message, and then: forgets what it has deleted, or that it has. */
-extern void sweep_hold_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid);
-extern void sweep_hold_drop_purged(SweepQueueSlot *slot, TransactionId xid, bool committed);
+extern void sweep_in_flight_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid);
+extern void sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
 /* A transaction of this process was ending it: forgets it, or holds it again. */
-extern void sweep_hold_settle_ending(int hold, bool committed);
+extern void sweep_in_flight_settle_ending(int entry, bool committed);
 
 /* Forgets what a prepared transaction has removed, or holds it again. */
-extern void sweep_hold_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed);
+extern void sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
-#endif							/* SWEEP_QUEUE_HOLD_H */
+#endif							/* SWEEP_QUEUE_IN_FLIGHT_H */

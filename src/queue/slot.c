@@ -1,14 +1,14 @@
 /*
- * shared.c
+ * slot.c
  *		What is known of each queue: where its messages are to be found next, and how many there are.
  *
  * Messages are rows of sweep.queue_message; nothing here is needed to keep them. What is kept here is
  * where the next claim begins to look, so that no claim walks over what others have claimed or removed,
- * and which messages are claimed (hold.c), so that a claim writes nothing. It is lost when the
+ * and which messages are claimed (in_flight.c), so that a claim writes nothing. It is lost when the
  * server restarts: then every queue is looked at from its start, once, and what was held comes again.
  *
  * The rule that loses no message: a transaction that has sent lowers the position of its lane to the
- * lowest id that it wrote, after it has become visible (books.c). Whoever searched with an older
+ * lowest id that it wrote, after it has become visible (transaction.c). Whoever searched with an older
  * snapshot, and could not see it, takes over the lowest position that was set while it searched.
  */
 #include "postgres.h"
@@ -20,8 +20,8 @@
 #include "base/quota.h"
 #include "base/settings.h"
 #include "base/shared.h"
-#include "queue/consumer_shared.h"
-#include "queue/hold.h"
+#include "base/consumer_shared.h"
+#include "queue/in_flight.h"
 #include "queue/memory.h"
 
 /* A queue that was used within this time is in use; that there are too many is said this often. */
@@ -37,8 +37,8 @@ static SweepQueueSlot *find_free_slot(Oid role, SweepRefusal *refusal);
 static SweepRefusal check_slots(Oid role);
 static void count_slots(Oid role, SweepUse *use);
 static void drop_slot(SweepQueueSlot *slot);
-static void tell_waiting(const SweepQueueSlot *slot);
-static void flush_found(SweepQueueSlot *slot);
+static void wake_all(const SweepQueueSlot *slot);
+static void flush_prefetched(SweepQueueSlot *slot);
 static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role);
 static void apply_foreign_change(const SweepQueueChange *change);
 static void add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
@@ -96,7 +96,7 @@ get_slot(Oid relation, int32 queue_id, Oid role)
 		return slot;
 	slot = find_free_slot(role, &refusal);
 	/* Who has his share makes room among his own: the others' queues need not be looked at from their start. */
-	if (slot == NULL && sweep_hold_reclaim(refusal == REFUSED_ROLE ? role : InvalidOid))
+	if (slot == NULL && sweep_in_flight_reclaim(refusal == REFUSED_ROLE ? role : InvalidOid))
 		slot = find_free_slot(role, &refusal);
 	if (slot != NULL)
 	{
@@ -205,7 +205,7 @@ sweep_queue_refuse_slot(const char *name)
 static void
 drop_slot(SweepQueueSlot *slot)
 {
-	sweep_hold_drop_all(slot, true);
+	sweep_in_flight_remove_all(slot, true);
 	sweep_queue_wake(slot, slot->waiters);
 	slot->generation = 0;
 }
@@ -270,17 +270,17 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 	for (int i = 0; i < SWEEP_LANES; i++)
 		slot->position[i] = slot->low[i] = PG_INT64_MIN;
 	slot->due_from = slot->due_low = slot->next_due = PG_INT64_MIN;
-	slot->found_count = 0;
-	tell_waiting(slot);
+	slot->prefetched_count = 0;
+	wake_all(slot);
 }
 
 /* Puts what was found and not claimed back behind the positions. */
 static void
-flush_found(SweepQueueSlot *slot)
+flush_prefetched(SweepQueueSlot *slot)
 {
-	for (int i = 0; i < slot->found_count; i++)
+	for (int i = 0; i < slot->prefetched_count; i++)
 	{
-		const SweepFound *message = &slot->found[slot->found_first + i];
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
 		int			lane = SWEEP_LANE_INDEX(message->lane);
 
 		if (SWEEP_LANE_IS_DELAYED(message->lane))
@@ -294,7 +294,7 @@ flush_found(SweepQueueSlot *slot)
 			slot->pending |= 1 << lane;
 		}
 	}
-	slot->found_count = 0;
+	slot->prefetched_count = 0;
 }
 
 void
@@ -306,7 +306,7 @@ sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 	slot->due_low = Min(slot->due_low, due_at);
 	slot->next_due = Min(slot->next_due, due_at);
 	if (earlier)
-		tell_waiting(slot);
+		wake_all(slot);
 }
 
 void
@@ -316,12 +316,12 @@ sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at)
 
 	slot->next_expiry = Min(slot->next_expiry, expires_at);
 	if (earlier)
-		tell_waiting(slot);
+		wake_all(slot);
 }
 
 /* They stay in the list: they look, and sleep on until there is something. */
 static void
-tell_waiting(const SweepQueueSlot *slot)
+wake_all(const SweepQueueSlot *slot)
 {
 	for (int i = 0; i < slot->waiters; i++)
 		sweep_shared_wake(slot->waiting[i]);
@@ -330,9 +330,9 @@ tell_waiting(const SweepQueueSlot *slot)
 bool
 sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now)
 {
-	if (slot->found_count <= few)
+	if (slot->prefetched_count <= few)
 		return slot->pending != 0 || slot->next_due <= now;
-	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->found_count < SWEEP_QUEUE_FOUND - 1;
+	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->prefetched_count < SWEEP_QUEUE_PREFETCH - 1;
 }
 
 void
@@ -363,13 +363,13 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	}
 	/* A purge that has deleted nothing may have no id. */
 	if (change->purged && FullTransactionIdIsValid(xid))
-		sweep_hold_drop_purged(slot, XidFromFullTransactionId(xid), true);
+		sweep_in_flight_settle_purged(slot, XidFromFullTransactionId(xid), true);
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
 	/* What was found is in the order of priorities; what is more urgent than any of it comes before. */
-	last_lane = slot->found_count > 0 ? SWEEP_LANE_INDEX(slot->found[slot->found_first + slot->found_count - 1].lane) : 0;
+	last_lane = slot->prefetched_count > 0 ? SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane) : 0;
 	if (change->lanes & ((1 << last_lane) - 1))
-		flush_found(slot);
+		flush_prefetched(slot);
 	for (uint32 lanes = change->lanes; lanes != 0; lanes &= lanes - 1)
 	{
 		int			lane = pg_rightmost_one_pos32(lanes);
@@ -391,9 +391,9 @@ sweep_queue_apply_change(const SweepQueueChange *change, FullTransactionId xid, 
 	/* What failed or was dead, and is to be delivered at once, arrives as well. */
 	if (change->first_due <= now)
 		arrived = Max(arrived, change->rows[1]);
-	if (arrived > 0 && !slot->news)
+	if (arrived > 0 && !slot->pending_work)
 	{
-		slot->news = true;
+		slot->pending_work = true;
 		sweep_consumer_shared_wake_notifier(slot->database);
 	}
 	sweep_queue_wake(slot, arrived);
@@ -416,7 +416,7 @@ apply_foreign_change(const SweepQueueChange *change)
 			continue;
 		}
 		if (change->emptied)
-			sweep_hold_drop_all(slot, false);
+			sweep_in_flight_remove_all(slot, false);
 		sweep_queue_reset_slot(slot);
 		sweep_queue_wake(slot, slot->waiters);
 	}
