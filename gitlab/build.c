@@ -30,7 +30,7 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "base/sql.h"
-#include "queue/send.h"
+#include "queue/queue.h"
 
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};

@@ -31,9 +31,7 @@
 #include "engine/report.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
-#include "queue/ack.h"
-#include "queue/in_flight.h"
-#include "queue/wait.h"
+#include "queue/queue.h"
 
 #define MOST_CRASHES 3
 
@@ -56,7 +54,6 @@ static void acknowledge(SweepConsumer *consumer);
 static void fail_message(SweepConsumer *consumer, ErrorData *error);
 static void fail_work(void *arg);
 static void bury_work(void *arg);
-static int	find_entry(const pg_uuid_t *id, int64 message_id, SweepInFlight *found);
 static void problem_work(void *arg);
 static Datum piece_ids(const SweepConsumer *consumer);
 
@@ -172,12 +169,10 @@ claim_work(void *arg)
 static bool
 is_meant(SweepConsumer *consumer)
 {
-	Relation	messages = sweep_queue_open();
 	Datum		id = Int32GetDatum(consumer->consumer_id);
 
-	consumer->present = sweep_queue_find(cstring_to_text(consumer->queue), RIGHT_CONSUME)->queue_id == consumer->queue_id &&
+	consumer->present = sweep_queue_lock_to_consume(consumer->queue) == consumer->queue_id &&
 		sweep_sql_execute(SWEEP_SQL_CONSUMER_IS_MEANT, &id, NULL) == 1;
-	sweep_queue_close(messages);
 	return consumer->present;
 }
 
@@ -388,38 +383,11 @@ bury_work(void *arg)
 	SweepConsumer *consumer = arg;
 	int64		message_id = consumer->messages[consumer->piece.first].message_id;
 	Datum		values[] = {Int32GetDatum(consumer->queue_id), piece_ids(consumer)};
-	Relation	messages;
-	const SweepQueue *queue;
-	SweepInFlight	found;
-	int			entry;
 
 	if (!sweep_consumer_open_gate(consumer))
 		return;
-	messages = sweep_queue_open();
-	queue = sweep_queue_find_by_id(consumer->queue_id, RIGHT_CONSUME);
-	entry = find_entry(&consumer->lease, message_id, &found);
-	if (queue != NULL && entry >= 0 && sweep_queue_begin_ending(&consumer->lease, entry))
-		(void) sweep_queue_move_to_dead(messages, queue, &found.message, found.attempts, consumer->error);
-	sweep_queue_close(messages);
+	sweep_queue_fail_for_good(&consumer->lease, consumer->queue_id, message_id, consumer->error);
 	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
-}
-
-static int
-find_entry(const pg_uuid_t *id, int64 message_id, SweepInFlight *found)
-{
-	const SweepQueueLease *lease;
-	int			entry = -1;
-
-	sweep_queue_lock(LW_SHARED);
-	lease = sweep_in_flight_find_lease(id);
-	if (lease != NULL)
-		entry = lease->first;
-	while (entry >= 0 && sweep_in_flight_entries()[entry].message.message_id != message_id)
-		entry = sweep_in_flight_entries()[entry].next;
-	if (entry >= 0)
-		*found = sweep_in_flight_entries()[entry];
-	sweep_queue_unlock();
-	return entry;
 }
 
 /* Whether the consumer is still meant and nothing is known to stand in its way. */

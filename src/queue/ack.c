@@ -1,11 +1,11 @@
 /*
  * ack.c
- *		sweep.ack, fail, release and extend: how a message leaves its queue, or goes back to it.
+ *		sweep.ack, release and extend: how a message leaves its queue, or goes back to it.
  *
  * What a lease holds is known from shared memory, so a late call finds nothing to end: its lease is gone
  * with what somebody else has claimed since. Ending a message is part of the caller's transaction. From
  * the first call until that ends nobody else can claim or end it, whatever the clock says; then it is
- * gone, or held again.
+ * gone, or of its lease again.
  *
  * The rows are deleted without SQL, by their place in the table, which is verified; so an old snapshot
  * of the transaction is no obstacle. Release and extend change nothing but shared memory, at once.
@@ -16,56 +16,32 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
-#include "common/pg_prng.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/jsonb.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"
-#include "queue/transaction.h"
-#include "queue/done.h"
 #include "queue/ack.h"
+#include "queue/done.h"
 #include "queue/in_flight.h"
-#include "queue/key.h"
-#include "queue/search.h"
+#include "queue/prepared.h"
+#include "queue/queue.h"
+#include "queue/table.h"
+#include "queue/transaction.h"
 
-/* A call: the lease and which of its messages are meant. */
-typedef struct Ending
-{
-	pg_uuid_t  *lease;
-	bool		all;
-	int			id_count;
-	int64	   *ids;			/* sorted */
-	Relation	messages;
-	SweepQueue	queue;
-	SweepQueueChange *change;
-	BlockNumber blocks;			/* of the table */
-	int			count;			/* of what is held */
-	SweepInFlight  *held;			/* copies */
-} Ending;
-
-static bool open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name);
-static int	begin_ending(Ending *ending);
-static bool is_listed(const Ending *ending, int64 message_id);
-static bool remove_row(const Ending *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot);
-static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
-static bool retry_message(const Ending *ending, const SweepInFlight *entry, Jsonb *error);
-static bool put_back(const Ending *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
-static int64 backoff_us(const SweepQueue *queue, int attempts);
-static int	report(const Ending *ending, int done);
+static bool is_listed(const SweepEnding *ending, int64 message_id);
 static int	compare_int64(const void *left, const void *right);
 
 PG_FUNCTION_INFO_V1(sweep_queue_ack);
-PG_FUNCTION_INFO_V1(sweep_queue_fail);
 PG_FUNCTION_INFO_V1(sweep_queue_release);
 PG_FUNCTION_INFO_V1(sweep_queue_extend);
 
@@ -73,21 +49,21 @@ PG_FUNCTION_INFO_V1(sweep_queue_extend);
 Datum
 sweep_queue_ack(PG_FUNCTION_ARGS)
 {
-	Ending		ending = {0};
+	SweepEnding		ending = {0};
 	int			acked = 0;
 
-	if (open_ending(&ending, fcinfo, 1, "sweep.ack()"))
+	if (sweep_ending_open(&ending, fcinfo, 1, "sweep.ack()"))
 	{
-		int			count = begin_ending(&ending);
+		int			count = sweep_ending_begin(&ending);
 		TupleTableSlot *slot = table_slot_create(ending.messages, NULL);
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 
 		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
 		for (int i = 0; i < count; i++)
 		{
-			SweepInFlight  *entry = &ending.held[i];
+			SweepInFlight *entry = &ending.held[i];
 
-			if (!remove_row(&ending, &entry->message, snapshot, slot))
+			if (!sweep_ending_remove_row(&ending, &entry->message, snapshot, slot))
 				continue;
 			if (ending.queue.keep_done_us > 0)
 				sweep_queue_keep_done(entry, slot);
@@ -101,84 +77,26 @@ sweep_queue_ack(PG_FUNCTION_ARGS)
 			sweep_queue_prune_done(ending.messages, &ending.queue);
 	}
 	sweep_queue_close(ending.messages);
-	PG_RETURN_INT32(report(&ending, acked));
-}
-
-/* SQL: sweep.fail(lease uuid, error text, message_ids bigint[]) RETURNS int */
-Datum
-sweep_queue_fail(PG_FUNCTION_ARGS)
-{
-	return fail(fcinfo, PG_ARGISNULL(1) ? NULL : sweep_queue_error(text_to_cstring(PG_GETARG_TEXT_PP(1))));
-}
-
-int
-sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids)
-{
-	LOCAL_FCINFO(fcinfo, 3);
-
-	InitFunctionCallInfoData(*fcinfo, NULL, 3, InvalidOid, NULL, NULL);
-	fcinfo->args[0] = (NullableDatum) {.value = UUIDPGetDatum(lease)};
-	fcinfo->args[1] = (NullableDatum) {.isnull = true};
-	fcinfo->args[2] = (NullableDatum) {.value = message_ids};
-	return DatumGetInt32(fail(fcinfo, error));
-}
-
-/* The arguments are those of sweep.fail, but for the error. */
-static Datum
-fail(FunctionCallInfo fcinfo, Jsonb *error)
-{
-	Ending		ending = {0};
-	int			failed = 0;
-
-	if (open_ending(&ending, fcinfo, 2, "sweep.fail()"))
-	{
-		int			count = begin_ending(&ending);
-
-		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
-		for (int i = 0; i < count; i++)
-		{
-			const SweepInFlight *entry = &ending.held[i];
-
-			if (entry->attempts >= ending.queue.max_attempts
-				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
-				: retry_message(&ending, entry, error))
-				failed++;
-		}
-	}
-	sweep_queue_close(ending.messages);
-	PG_RETURN_INT32(report(&ending, failed));
-}
-
-Jsonb *
-sweep_queue_error(char *message)
-{
-	JsonbParseState *state = NULL;
-	JsonbValue	key = {.type = jbvString, .val.string = {.val = "message", .len = strlen("message")}};
-	JsonbValue	value = {.type = jbvString, .val.string = {.val = message, .len = strlen(message)}};
-
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	pushJsonbValue(&state, WJB_KEY, &key);
-	pushJsonbValue(&state, WJB_VALUE, &value);
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	PG_RETURN_INT32(sweep_ending_report(&ending, acked));
 }
 
 /* SQL: sweep.release(lease uuid, message_ids bigint[]) RETURNS int */
 Datum
 sweep_queue_release(PG_FUNCTION_ARGS)
 {
-	Ending		ending = {0};
+	SweepEnding		ending = {0};
 	int			released = 0;
 
-	if (open_ending(&ending, fcinfo, 1, "sweep.release()"))
+	if (sweep_ending_open(&ending, fcinfo, 1, "sweep.release()"))
 	{
 		SweepQueueLease *lease;
 		int			next;
 
 		sweep_queue_lock(LW_EXCLUSIVE);
 		lease = sweep_in_flight_find_lease(ending.lease);
-		for (int number = lease != NULL ? lease->first : -1; number >= 0; number = next)
+		for (int number = lease != NULL ? lease->messages.first : -1; number >= 0; number = next)
 		{
-			SweepInFlight  *entry = &sweep_in_flight_entries()[number];
+			SweepInFlight *entry = sweep_in_flight(number);
 
 			next = entry->next;
 			if (entry->state != IN_FLIGHT_LEASED || !is_listed(&ending, entry->message.message_id))
@@ -191,21 +109,21 @@ sweep_queue_release(PG_FUNCTION_ARGS)
 		sweep_queue_unlock();
 	}
 	sweep_queue_close(ending.messages);
-	PG_RETURN_INT32(report(&ending, released));
+	PG_RETURN_INT32(sweep_ending_report(&ending, released));
 }
 
 /* SQL: sweep.extend(lease uuid, by interval) RETURNS int */
 Datum
 sweep_queue_extend(PG_FUNCTION_ARGS)
 {
-	Ending		ending = {0};
+	SweepEnding		ending = {0};
 	int			held = 0;
 
 	if (PG_ARGISNULL(1) || sweep_interval_us(PG_GETARG_INTERVAL_P(1)) <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a lease can only be extended by a time greater than zero")));
-	if (open_ending(&ending, fcinfo, -1, "sweep.extend()"))
+	if (sweep_ending_open(&ending, fcinfo, -1, "sweep.extend()"))
 	{
 		SweepQueueLease *lease;
 
@@ -215,17 +133,16 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		{
 			lease->expires_at = GetCurrentTimestamp() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 			sweep_queue_note_expiry(sweep_queue_slot(lease->slot), lease->expires_at);
-			held = lease->count;
+			held = lease->messages.count;
 		}
 		sweep_queue_unlock();
 	}
 	sweep_queue_close(ending.messages);
-	PG_RETURN_INT32(report(&ending, held));
+	PG_RETURN_INT32(sweep_ending_report(&ending, held));
 }
 
-/* False when the lease does not exist (any more). */
-static bool
-open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name)
+bool
+sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name)
 {
 	SweepQueueLease *lease = NULL;
 	const SweepQueue *queue;
@@ -252,14 +169,13 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	}
 	if (ending->lease == NULL)
 		return false;
-	if (sweep_queue_awaits_prepared())
-		sweep_queue_settle_prepared();
+	sweep_prepared_settle();
 	sweep_queue_lock(LW_SHARED);
 	lease = sweep_in_flight_find_lease(ending->lease);
 	if (lease != NULL && sweep_queue_slot(lease->slot)->relation == RelationGetRelid(ending->messages))
 	{
 		queue_id = sweep_queue_slot(lease->slot)->queue_id;
-		ending->count = lease->count;
+		ending->count = lease->messages.count;
 	}
 	sweep_queue_unlock();
 	queue = queue_id != 0 ? sweep_queue_find_by_id(queue_id, RIGHT_CONSUME) : NULL;
@@ -268,9 +184,8 @@ open_ending(Ending *ending, FunctionCallInfo fcinfo, int ids_argument, const cha
 	return queue != NULL;
 }
 
-/* Marks what is held and meant as being ended by us, and copies it. Returns how many. */
-static int
-begin_ending(Ending *ending)
+int
+sweep_ending_begin(SweepEnding *ending)
 {
 	SweepQueueLease *lease;
 	int			count = 0;
@@ -280,9 +195,9 @@ begin_ending(Ending *ending)
 	ending->held = palloc((ending->count + 1) * sizeof(SweepInFlight));
 	sweep_queue_lock(LW_EXCLUSIVE);
 	lease = sweep_in_flight_find_lease(ending->lease);
-	for (int number = lease != NULL ? lease->first : -1; number >= 0; number = sweep_in_flight_entries()[number].next)
+	for (int number = lease != NULL ? lease->messages.first : -1; number >= 0; number = sweep_in_flight(number)->next)
 	{
-		SweepInFlight  *entry = &sweep_in_flight_entries()[number];
+		SweepInFlight *entry = sweep_in_flight(number);
 
 		if (entry->state != IN_FLIGHT_LEASED || !is_listed(ending, entry->message.message_id) || count >= ending->count)
 			continue;
@@ -304,11 +219,11 @@ sweep_queue_begin_ending(const pg_uuid_t *id, int number)
 	sweep_transaction_reserve(1);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	lease = sweep_in_flight_find_lease(id);
-	if (lease != NULL && sweep_in_flight_entries()[number].lease == (int) (lease - sweep_in_flight_leases()) &&
-		sweep_in_flight_entries()[number].state == IN_FLIGHT_LEASED)
+	if (lease != NULL && sweep_in_flight(number)->lease == sweep_queue_lease_number(lease) &&
+		sweep_in_flight(number)->state == IN_FLIGHT_LEASED)
 	{
-		sweep_in_flight_entries()[number].state = IN_FLIGHT_ENDING;
-		sweep_in_flight_entries()[number].pid = MyProcPid;
+		sweep_in_flight(number)->state = IN_FLIGHT_ENDING;
+		sweep_in_flight(number)->pid = MyProcPid;
 		sweep_transaction_note_ending(number);
 		begun = true;
 	}
@@ -317,7 +232,7 @@ sweep_queue_begin_ending(const pg_uuid_t *id, int number)
 }
 
 static bool
-is_listed(const Ending *ending, int64 message_id)
+is_listed(const SweepEnding *ending, int64 message_id)
 {
 	return ending->all || bsearch(&message_id, ending->ids, ending->id_count, sizeof(int64), compare_int64) != NULL;
 }
@@ -331,9 +246,8 @@ compare_int64(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Deletes the row of a message and leaves it in the slot; false when it is gone. */
-static bool
-remove_row(const Ending *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot)
+bool
+sweep_ending_remove_row(const SweepEnding *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot)
 {
 	TM_Result	result = TM_Updated;
 	Snapshot	current = snapshot;
@@ -360,93 +274,6 @@ remove_row(const Ending *ending, SweepMessageRef *message, Snapshot snapshot, Tu
 	return result == TM_Ok;
 }
 
-/* Puts the message off; false when its row is gone. */
-static bool
-retry_message(const Ending *ending, const SweepInFlight *entry, Jsonb *error)
-{
-	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
-	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
-	Datum		values[] = {
-		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
-		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
-		PointerGetDatum(error)
-	};
-	bool		updated;
-
-	if (entry->message.key_hash != 0)
-		updated = put_back(ending, entry, lane, due_at, error);
-	else
-	{
-		sweep_sql_begin_call();
-		sweep_transaction_begin_statement();
-		updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n") > 0;
-		sweep_transaction_end_statement();
-		sweep_sql_end_call();
-	}
-	if (updated)
-	{
-		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
-		ending->change->rows[1]++;
-		ending->change->first_due = Min(ending->change->first_due, due_at);
-	}
-	return updated;
-}
-
-/* The same for a message whose claim gave its key free: it takes the key back. */
-static bool
-put_back(const Ending *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
-{
-	SweepSendRequest request = {
-		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
-	};
-	SweepMessageRef	message = entry->message;
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
-	bool		removed = remove_row(ending, &message, snapshot, slot);
-
-	if (removed)
-		sweep_key_put_back(&request, slot, entry->attempts, error);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
-	return removed;
-}
-
-/* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */
-static int64
-backoff_us(const SweepQueue *queue, int attempts)
-{
-	double		retries = attempts - 1;
-	double		seconds = retries * retries * retries * retries + 15 + pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1);
-
-	if (queue->backoff_us != SWEEP_BACKOFF_SIDEKIQ)
-		return queue->backoff_us;
-	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
-}
-
-bool
-sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const SweepMessageRef *message, int attempts, Jsonb *error)
-{
-	SweepQueueChange *change = sweep_transaction_change(RelationGetRelid(messages), queue->queue_id);
-	Datum		values[] = {
-		Int32GetDatum(queue->queue_id), Int16GetDatum(message->lane), Int64GetDatum(message->message_id),
-		Int16GetDatum((int16) SWEEP_LANE_PRIORITY(message->lane)), Int16GetDatum((int16) Min(attempts, PG_INT16_MAX)),
-		PointerGetDatum(error)
-	};
-	uint64		moved;
-
-	sweep_sql_begin_call();
-	sweep_transaction_begin_statement();
-	moved = sweep_sql_execute(SWEEP_SQL_BURY_MESSAGE, values, error != NULL ? "      " : "     n");
-	sweep_transaction_end_statement();
-	sweep_sql_end_call();
-	if (moved > 0)
-	{
-		change->rows[SWEEP_LANE_IS_DELAYED(message->lane)]--;
-		change->dead++;
-	}
-	return moved > 0;
-}
-
 int
 sweep_queue_release_lease(const pg_uuid_t *id)
 {
@@ -456,14 +283,13 @@ sweep_queue_release_lease(const pg_uuid_t *id)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	lease = sweep_in_flight_find_lease(id);
 	if (lease != NULL)
-		released = sweep_in_flight_return_lease((int) (lease - sweep_in_flight_leases()));
+		released = sweep_in_flight_return_lease(sweep_queue_lease_number(lease));
 	sweep_queue_unlock();
 	return released;
 }
 
-/* Says so when the lease does not hold what was meant. */
-static int
-report(const Ending *ending, int done)
+int
+sweep_ending_report(const SweepEnding *ending, int done)
 {
 	int			missed = ending->all ? done == 0 : ending->id_count - done;
 	const char *lease = ending->lease ? DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(ending->lease))) : "<NULL>";

@@ -1,37 +1,43 @@
 /*
  * ack.h
- *		How a message leaves its queue, or is put back for later.
+ *		Ending messages of a lease: what sweep.ack and sweep.fail have in common.
  */
 #ifndef SWEEP_QUEUE_ACK_H
 #define SWEEP_QUEUE_ACK_H
 
-#include "utils/jsonb.h"
-
 #include "queue/table.h"
 
-/*
- * Marks a hold of the lease as being ended by this transaction; false when the lease does not hold it
- * any more or another transaction is just ending it.
- */
-extern bool sweep_queue_begin_ending(const pg_uuid_t *lease, int entry);
-
-/* An error that is only a message, in the form that those of handlers have. */
-extern Jsonb *sweep_queue_error(char *message);
-
-/* Moves the message, whose ending was begun, to the dead ones; false when its row is gone. */
-extern bool sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const SweepMessageRef *message, int attempts,
-							 Jsonb *error);
-
-/*
- * sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. Returns
- * how many messages.
- */
-extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids);
+/* A call: the lease and which of its messages are meant. */
+typedef struct SweepEnding
+{
+	pg_uuid_t  *lease;
+	bool		all;
+	int			id_count;
+	int64	   *ids;			/* sorted */
+	Relation	messages;
+	SweepQueue	queue;
+	SweepQueueChange *change;
+	BlockNumber blocks;			/* of the table */
+	int			count;			/* of what the lease has */
+	SweepInFlight *held;			/* copies */
+} SweepEnding;
 
 /*
- * Gives back all that the lease holds and nobody is just ending, at once and whatever becomes of the
- * transaction, if there is one: for the exit of a process. Returns how many messages.
+ * The arguments of a call; the lease is the first, ids_argument that of the ids, or -1; name for errors. False when the
+ * lease does not exist (any more).
  */
-extern int	sweep_queue_release_lease(const pg_uuid_t *lease);
+extern bool sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument, const char *name);
+
+/* Marks what the lease holds and the call means as being ended by this transaction, and copies it. Returns how many. */
+extern int	sweep_ending_begin(SweepEnding *ending);
+
+/* The same for one message; false when the lease does not hold it any more or another transaction is just ending it. */
+extern bool sweep_queue_begin_ending(const pg_uuid_t *lease, int number);
+
+/* Deletes the row of a message and leaves it in the slot; false when it is gone. */
+extern bool sweep_ending_remove_row(const SweepEnding *ending, SweepMessageRef *message, Snapshot snapshot, TupleTableSlot *slot);
+
+/* Returns how many messages were done, and says so when the lease does not hold what was meant. */
+extern int	sweep_ending_report(const SweepEnding *ending, int done);
 
 #endif							/* SWEEP_QUEUE_ACK_H */

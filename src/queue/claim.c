@@ -7,8 +7,8 @@
  * then (acknowledged by somebody whose lease had run out, purged) is forgotten and another one taken.
  * The claim writes nothing, unless the key of a message must be given free: then its row is updated.
  *
- * A message that was delivered as often as its queue allows, and whose lease ran out once more, is put
- * among the dead here, by the first claim that meets it.
+ * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved
+ * to the dead messages here, by the first claim that meets it.
  *
  * A claim never waits for another transaction. A row that it has to write and that another one has
  * written or locked - the one whose lease ran out, and which is still open - is left alone for a while.
@@ -30,14 +30,19 @@
 #include "utils/tuplestore.h"
 #include "utils/uuid.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"
-#include "queue/transaction.h"
 #include "queue/ack.h"
-#include "queue/in_flight.h"
+#include "queue/fail.h"
 #include "queue/holder.h"
+#include "queue/in_flight.h"
+#include "queue/prepared.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
+#include "queue/table.h"
+#include "queue/transaction.h"
 
 /* Messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 100
@@ -135,8 +140,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 errhint("The visibility is the time this claim has for its messages and must be greater than zero.")));
 	InitMaterializedSRF(fcinfo, 0);
 	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
-	if (sweep_queue_awaits_prepared())
-		sweep_queue_settle_prepared();
+	sweep_prepared_settle();
 }
 
 /* Takes messages that are known to be there. False when none is. */
@@ -158,7 +162,7 @@ take(Claim *claim)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	now = GetCurrentTimestamp();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
-	if (slot == NULL || !sweep_queue_adopt_slot(slot))
+	if (slot == NULL || (!OidIsValid(slot->role) && !sweep_queue_adopt_slot(slot)))
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(claim->queue->name);
@@ -168,15 +172,15 @@ take(Claim *claim)
 	/* It ends with what it holds when the queue is purged. */
 	if (claim->lease >= 0 && sweep_in_flight_find_lease(&claim->id) == NULL)
 		claim->lease = -1;
-	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->prefetched_count > 0))
+	if (claim->lease < 0 && (slot->returned.first >= 0 || slot->prefetched_count > 0))
 	{
 		claim->lease = sweep_in_flight_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
-		if (claim->lease < 0 && sweep_in_flight_reclaim(InvalidOid))
+		if (claim->lease < 0 && sweep_queue_reclaim(InvalidOid))
 			claim->lease = sweep_in_flight_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
 		new_lease = claim->lease >= 0;
 		claim->refusal = new_lease ? REFUSED_NOT : REFUSED_ALL;
 		if (new_lease)
-			claim->id = sweep_in_flight_leases()[claim->lease].id;
+			claim->id = sweep_queue_lease(claim->lease)->id;
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
@@ -185,11 +189,11 @@ take(Claim *claim)
 		if (entry < 0)
 			break;
 		claim->entries[claim->taken] = entry;
-		claim->refs[claim->taken] = sweep_in_flight_entries()[entry].message;
-		claim->attempts[claim->taken++] = sweep_in_flight_entries()[entry].attempts;
+		claim->refs[claim->taken] = sweep_in_flight(entry)->message;
+		claim->attempts[claim->taken++] = sweep_in_flight(entry)->attempts;
 	}
 	claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
-	short_of_slots = sweep_queue_take_shortage(now);
+	short_of_slots = sweep_queue_memory.shared->short_of_slots && sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)
 		sweep_transaction_note_claim(&claim->id);
@@ -206,14 +210,14 @@ take(Claim *claim)
 static bool
 may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 {
-	int			holder = sweep_in_flight_leases()[claim->lease].holder;
+	int			holder = sweep_queue_lease(claim->lease)->holder;
 
-	if (claim->room > 0 || (slot->returned_first < 0 && slot->prefetched_count == 0))
+	if (claim->room > 0 || (slot->returned.first < 0 && slot->prefetched_count == 0))
 		return true;
 	claim->refusal = sweep_holder_check(holder, claim->unlimited);
 	if (claim->refusal != REFUSED_NOT)
 	{
-		sweep_holder_expire(holder, now);
+		sweep_queue_expire_all(holder, now);
 		claim->refusal = sweep_holder_check(holder, claim->unlimited);
 	}
 	/* That nothing at all is left sweep_in_flight_add() says. */
@@ -221,7 +225,7 @@ may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 	return claim->refusal == REFUSED_NOT;
 }
 
-/* The hold of the next message, or -1. What was given back comes first. */
+/* The entry of the next message, or -1. What was returned comes first. */
 static int
 take_one(Claim *claim, SweepQueueSlot *slot)
 {
@@ -239,7 +243,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 			if (entry < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */
-				if (sweep_in_flight_reclaim(InvalidOid))
+				if (sweep_queue_reclaim(InvalidOid))
 					continue;
 				claim->refusal = REFUSED_ALL;
 				return -1;
@@ -355,14 +359,14 @@ static void
 drop_taken(const Claim *claim, int number, TimestampTz due_at)
 {
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (sweep_in_flight_find_lease(&claim->id) != NULL && sweep_in_flight_entries()[claim->entries[number]].lease == claim->lease)
+	if (sweep_in_flight_find_lease(&claim->id) != NULL && sweep_in_flight(claim->entries[number])->lease == claim->lease)
 	{
 		/* The lease stays, for what else is taken. */
-		SweepQueueLease *lease = &sweep_in_flight_leases()[claim->lease];
+		SweepQueueLease *lease = sweep_queue_lease(claim->lease);
 
-		lease->count++;
+		lease->messages.count++;
 		sweep_in_flight_remove(claim->entries[number]);
-		lease->count--;
+		lease->messages.count--;
 		sweep_queue_note_due(sweep_queue_slot(lease->slot), due_at);
 	}
 	sweep_queue_unlock();
@@ -397,14 +401,14 @@ put_off(const Claim *claim, const int *numbers, int count)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (sweep_in_flight_find_lease(&claim->id) != NULL)
 	{
-		SweepQueueSlot *slot = sweep_queue_slot(sweep_in_flight_leases()[claim->lease].slot);
+		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_lease(claim->lease)->slot);
 		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
 
 		lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
-		if (lease < 0 && sweep_in_flight_reclaim(InvalidOid))
+		if (lease < 0 && sweep_queue_reclaim(InvalidOid))
 			lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
 		for (int i = 0; i < count && lease >= 0; i++)
-			if (sweep_in_flight_entries()[claim->entries[numbers[i]]].lease == claim->lease)
+			if (sweep_in_flight(claim->entries[numbers[i]])->lease == claim->lease)
 				sweep_in_flight_postpone(claim->entries[numbers[i]], lease);
 		if (lease >= 0)
 			sweep_in_flight_end_lease(lease);
@@ -457,7 +461,7 @@ free_keys(Claim *claim, const int *numbers, int count)
 		sweep_sql_row(row);
 		for (int i = 0; i < count; i++)
 		{
-			SweepInFlight  *entry = &sweep_in_flight_entries()[claim->entries[numbers[i]]];
+			SweepInFlight  *entry = sweep_in_flight(claim->entries[numbers[i]]);
 
 			if (entry->message.message_id == sweep_sql_int64(1) && entry->lease == claim->lease)
 				entry->message.tid = sweep_sql_tid(2);

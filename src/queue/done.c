@@ -17,6 +17,7 @@
 
 #include "base/sql.h"
 #include "queue/done.h"
+#include "queue/slot.h"
 
 #define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
 #define PRUNE_EVERY_US USECS_PER_SEC

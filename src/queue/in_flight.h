@@ -1,16 +1,13 @@
 /*
  * in_flight.h
- *		Leases of queues and the messages they hold, in shared memory.
+ *		Leases of queues and the messages in flight, in shared memory.
  *
- * The caller of every function has the lock of shared.h exclusively, unless said otherwise.
+ * The caller of every function has the lock of memory.h exclusively, unless said otherwise.
  */
 #ifndef SWEEP_QUEUE_IN_FLIGHT_H
 #define SWEEP_QUEUE_IN_FLIGHT_H
 
 #include "queue/slot.h"
-
-/* Makes the lists of free entries; while the server starts. */
-extern void sweep_in_flight_initialize(void);
 
 /* A new lease without messages, or -1 when there are too many. random: its name but for four bytes; role: who claims. */
 extern int	sweep_in_flight_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role);
@@ -21,13 +18,13 @@ extern SweepQueueLease *sweep_in_flight_find_lease(const pg_uuid_t *id);
 /* Ends a lease without messages; harmless while it has some. */
 extern void sweep_in_flight_end_lease(int lease);
 
-/* Holds a message under the lease; -1 when there are too many. */
+/* Adds a message to the lease; its entry, or -1 when there are too many. */
 extern int	sweep_in_flight_add(int lease, const SweepMessageRef *message);
 
 /* Takes the first of those that were returned to the queue; -1 when there is none. */
 extern int	sweep_in_flight_take_returned(int lease);
 
-/* The hold of a message, held or returned, or -1; a shared lock is enough. */
+/* The entry of a message, or -1; a shared lock is enough. */
 extern int	sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 
 /*
@@ -36,16 +33,16 @@ extern int	sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 me
  */
 extern bool sweep_in_flight_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepMessageRef *message);
 
-/* Forgets a hold: the message is gone. Its lease ends with its last one. */
+/* Forgets an entry: the message is gone. Its lease ends with its last one. */
 extern void sweep_in_flight_remove(int entry);
 
 /* Gives the message back to the queue, to be claimed before all others. */
 extern void sweep_in_flight_return(int entry);
 
-/* Puts it aside when another message with its key is held or was given back; the end of that returns it. Its lease stays. */
+/* Puts it aside when another message with its key is in flight; the end of that returns it. Its lease stays. */
 extern bool sweep_in_flight_block(int entry);
 
-/* Has another lease hold the message, as one that was not delivered. Its lease stays. */
+/* Moves the message to another lease, as one that was not delivered. Its own stays. */
 extern void sweep_in_flight_postpone(int entry, int lease);
 
 /* Gives back everything a lease holds and is not just ending, and ends the lease. */
@@ -54,24 +51,17 @@ extern int	sweep_in_flight_return_lease(int lease);
 /* Gives back what the leases held that have run out. */
 extern void sweep_in_flight_expire(SweepQueueSlot *slot, TimestampTz now);
 
-/*
- * Makes room: what was given back, and what leases held that have run out, of whatever queue and
- * database, is forgotten, and those queues are looked at from their start. Only of queues in whose slots this
- * role is, if one is given. False when there was nothing.
- */
-extern bool sweep_in_flight_reclaim(Oid role);
-
-/* Forgets what is held of a queue; what transactions are ending only if nobody can be any more. */
+/* Forgets what is in flight of a queue; what transactions are ending only if told so. */
 extern void sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending);
 
 /* The transaction xid has deleted this message, and then: forgets what it has deleted, or that it has. */
 extern void sweep_in_flight_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid);
 extern void sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
-/* A transaction of this process was ending it: forgets it, or holds it again. */
+/* A transaction of this process was ending it: forgets it, or it is of its lease again. */
 extern void sweep_in_flight_settle_ending(int entry, bool committed);
 
-/* Forgets what a prepared transaction has removed, or holds it again. */
+/* Forgets what a prepared transaction has removed, or it is of its lease again. */
 extern void sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed);
 
 #endif							/* SWEEP_QUEUE_IN_FLIGHT_H */

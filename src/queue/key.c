@@ -49,6 +49,7 @@
 
 #include "base/compat.h"
 #include "base/lease.h"
+#include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/table.h"
@@ -342,7 +343,7 @@ are_given_back(const SweepSendRequest *request)
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
 	expired = slot != NULL && slot->next_expiry <= now;
-	given_back = slot != NULL && slot->returned_first >= 0;
+	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	if (!expired)
 		return given_back;
@@ -351,7 +352,7 @@ are_given_back(const SweepSendRequest *request)
 	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
 	if (slot != NULL)
 		sweep_in_flight_expire(slot, now);
-	given_back = slot != NULL && slot->returned_first >= 0;
+	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	return given_back;
 }

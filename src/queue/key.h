@@ -5,9 +5,9 @@
 #ifndef SWEEP_QUEUE_KEY_H
 #define SWEEP_QUEUE_KEY_H
 
-#include "queue/insert.h"
+#include "queue/table.h"
 
-/* A message of a shipment, with what it has of its own. */
+/* A message of a request, with what it has of its own. */
 typedef struct SweepKeyedMessage
 {
 	text	   *key;			/* or NULL */

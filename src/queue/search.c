@@ -3,7 +3,7 @@
  *		Finds the messages that the next claims take.
  *
  * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
- * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
+ * and of the index by due time; what it finds is prefetched, in a list in shared memory from which claims take
  * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
  * searches of a queue need not run side by side: a lock of the lock manager, which is given back with the
  * transaction at the latest, lets one process search at a time. A claim that leaves the list low searches
@@ -49,7 +49,9 @@
 #include "base/sql.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
+#include "queue/prepared.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
 
 /* A search takes less, unless it has to read from the disk. */
 #define LOOK_AGAIN_MS 100
@@ -81,7 +83,7 @@ static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQu
 static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(Search *search);
-static void drop_held(Search *search, const SweepQueueSlot *slot);
+static void drop_in_flight(Search *search, const SweepQueueSlot *slot);
 static void append_prefetched(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
@@ -98,7 +100,7 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 	LOCKTAG		tag;
 	bool		worth = true;
 
-	sweep_queue_note_prepared_transactions(RelationGetRelid(messages));
+	sweep_prepared_note_all(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
 	if (!become_searcher(&tag, messages, queue, ahead))
 		return true;
@@ -172,38 +174,6 @@ wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 			ConditionVariableSignal(searched);
 }
 
-void
-sweep_queue_note_prepared_transactions(Oid relation)
-{
-	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
-	bool		known;
-	uint64		count;
-
-	sweep_queue_lock(LW_SHARED);
-	known = sweep_queue_knows_prepared(relation);
-	sweep_queue_unlock();
-	if (known)
-		return;
-	sweep_sql_begin_call();
-	count = sweep_sql_execute(SWEEP_SQL_PREPARED_XIDS, NULL, NULL);
-	sweep_queue_lock(LW_EXCLUSIVE);
-	if (!sweep_queue_knows_prepared(relation))
-	{
-		bool		noted = true;
-
-		for (uint64 i = 0; i < count; i++)
-		{
-			sweep_sql_row(i);
-			noted &= sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
-		}
-		/* Else the next search tries again. */
-		if (noted)
-			sweep_queue_set_knows_prepared(relation);
-	}
-	sweep_queue_unlock();
-	sweep_sql_end_call();
-}
-
 /* False when there is nothing to search; worth: somebody else has found something. */
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
@@ -265,7 +235,7 @@ end_search(Search *search)
 			slot->due_from = Min(search->due_from, slot->due_low);
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
-		drop_held(search, slot);
+		drop_in_flight(search, slot);
 		append_prefetched(slot, search);
 		/* Nobody else is told of what has fallen due. */
 		if (search->with_due && slot->prefetched_count > search->wanted)
@@ -274,9 +244,9 @@ end_search(Search *search)
 	sweep_queue_unlock();
 }
 
-/* Not what is held already, or was. All at once, not when each is read: that would take the lock for each. */
+/* Not what is in flight already. All at once, not when each is read: that would take the lock for each. */
 static void
-drop_held(Search *search, const SweepQueueSlot *slot)
+drop_in_flight(Search *search, const SweepQueueSlot *slot)
 {
 	int			kept = 0;
 
@@ -344,7 +314,7 @@ search_due(Search *search)
 /*
  * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
  * at the due time that this one came to. If that is where it began, all that it has found are due at the same
- * moment, and the next search would find the same: so what is held already does not count then.
+ * moment, and the next search would find the same: so what is in flight already does not count then.
  */
 static bool
 has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
@@ -358,7 +328,7 @@ has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
 	if (slot != NULL)
-		drop_held(search, slot);
+		drop_in_flight(search, slot);
 	sweep_queue_unlock();
 	return search->count > 0;
 }
@@ -423,7 +393,7 @@ add_found(Search *search, HeapTuple tuple)
 
 /*
  * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
- * When that does not commit, what is held is given back, and a statement that is not ours has the queue looked
+ * When that does not commit, it is of its lease again, and a statement that is not ours has the queue looked
  * at from its start.
  *
  * A row that an open transaction has only updated to give its key free is not left out, neither the old

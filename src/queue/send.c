@@ -2,8 +2,8 @@
  * send.c
  *		sweep.send and sweep.send_many.
  *
- * A message is a row that is inserted in the sender's transaction; the books (transaction.c) tell the
- * consumers when that has committed. It is done without SQL (insert.c). A message with a key is
+ * A message is a row that is inserted in the sender's transaction; what that has done (transaction.c) tells the
+ * consumers when that has committed. It is done without SQL (table.c). A message with a key is
  * inserted unless one with this key is waiting already (key.c).
  */
 #include "postgres.h"
@@ -18,11 +18,13 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/primary.h"
 #include "queue/key.h"
-#include "queue/send.h"
+#include "queue/queue.h"
 #include "queue/table.h"
+#include "queue/transaction.h"
 
 static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name);
 static int64 next_id(const SweepSendRequest *request);

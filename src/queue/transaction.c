@@ -6,33 +6,28 @@
  * everybody, in the callback at its very end: from then on a snapshot sees the rows, and not before.
  * Nothing is allocated there and nothing can fail.
  *
- * Each level of subtransactions has books of its own. They go to the level above when it ends well and
+ * Each level of subtransactions has changes of its own. They go to the level above when it ends well and
  * are thrown away, and what was claimed given back, when it does not.
  *
  * A prepared transaction ends without us: COMMIT PREPARED calls no callback of an extension. So its
- * books go to shared memory before it is prepared, and whoever looks for messages later finds out how
- * it has ended (sweep_queue_settle_prepared).
+ * changes go to shared memory before it is prepared, and whoever looks for messages later finds out how
+ * it has ended (prepared.c).
  */
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
-#include "commands/trigger.h"
-#include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
-#include "base/lease.h"
-#include "queue/transaction.h"
+#include "queue/change.h"
 #include "queue/in_flight.h"
+#include "queue/prepared.h"
+#include "queue/transaction.h"
 
 typedef struct LevelChange
 {
-	struct LevelChange *next;			/* of the same or an outer level */
+	struct LevelChange *next;	/* of the same or an outer level */
 	int			level;
 	SweepQueueChange change;
 } LevelChange;
@@ -45,10 +40,10 @@ typedef enum PendingKind
 
 typedef struct Pending
 {
-	PendingKind	kind;
+	PendingKind kind;
 	int			level;
 	pg_uuid_t	lease;			/* of a claim */
-	int			entry;			/* of what is ending */
+	int			message;		/* that is ending */
 } Pending;
 
 /* In TopTransactionContext; forgotten at its end. */
@@ -59,60 +54,35 @@ static int	pending_room = 0;
 static int	own_statements = 0;
 static bool prepared = false;	/* shared memory has them, too */
 
-static void settle_prepared(void);
 static void register_callbacks(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg);
 static void apply_changes(void);
 static void hand_over(int level);
-static void add_change(SweepQueueChange *to, const SweepQueueChange *from);
 static void undo(int level);
-static void undo_purge(const SweepQueueChange *change);
 static void refuse_claims(void);
 static void prepare_changes(void);
 static void leave_prepared(void);
 static void forget_transaction(void);
 
-PG_FUNCTION_INFO_V1(sweep_statement_begin);
-PG_FUNCTION_INFO_V1(sweep_statement_end);
-PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
-PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
-
 SweepQueueChange *
 sweep_transaction_change(Oid relation, int32 queue_id)
 {
 	int			level = GetCurrentTransactionNestLevel();
-	LevelChange	   *level_change;
+	LevelChange *entry;
 
-	for (level_change = changes; level_change != NULL && level_change->level == level; level_change = level_change->next)
-		if (level_change->change.queue_id == queue_id && level_change->change.relation == relation)
-			return &level_change->change;
+	for (entry = changes; entry != NULL && entry->level == level; entry = entry->next)
+		if (entry->change.queue_id == queue_id && entry->change.relation == relation)
+			return &entry->change;
 	register_callbacks();
-	level_change = MemoryContextAllocZero(TopTransactionContext, sizeof(LevelChange));
-	level_change->level = level;
-	level_change->change.relation = relation;
-	level_change->change.queue_id = queue_id;
-	level_change->change.first_due = SWEEP_NOTHING_DUE;
-	level_change->next = changes;
-	changes = level_change;
-	return &level_change->change;
-}
-
-void
-sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
-{
-	uint32		number = SWEEP_LANE_INDEX(lane);
-	uint32		bit = (uint32) 1 << number;
-
-	change->sent++;
-	change->rows[SWEEP_LANE_IS_DELAYED(lane)]++;
-	if (SWEEP_LANE_IS_DELAYED(lane))
-		change->first_due = Min(change->first_due, due_at);
-	else if ((change->lanes & bit) == 0 || message_id < change->low[number])
-	{
-		change->lanes |= bit;
-		change->low[number] = message_id;
-	}
+	entry = MemoryContextAllocZero(TopTransactionContext, sizeof(LevelChange));
+	entry->level = level;
+	entry->change.relation = relation;
+	entry->change.queue_id = queue_id;
+	entry->change.first_due = SWEEP_NOTHING_DUE;
+	entry->next = changes;
+	changes = entry;
+	return &entry->change;
 }
 
 void
@@ -137,11 +107,11 @@ sweep_transaction_note_claim(const pg_uuid_t *lease)
 }
 
 void
-sweep_transaction_note_ending(int entry)
+sweep_transaction_note_ending(int number)
 {
 	pending[pending_count].kind = PENDING_ENDING;
 	pending[pending_count].level = GetCurrentTransactionNestLevel();
-	pending[pending_count++].entry = entry;
+	pending[pending_count++].message = number;
 }
 
 void
@@ -157,84 +127,10 @@ sweep_transaction_end_statement(void)
 	own_statements--;
 }
 
-/* SQL: a trigger before every statement that writes to sweep.queue_message */
-Datum
-sweep_statement_note_foreign(PG_FUNCTION_ARGS)
+bool
+sweep_transaction_in_statement(void)
 {
-	TriggerData *trigger = (TriggerData *) fcinfo->context;
-
-	if (!CALLED_AS_TRIGGER(fcinfo))
-		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
-	/* A prepared transaction that has worked with the table has ended: it was locked until then. */
-	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
-		settle_prepared();
-	if (own_statements == 0)
-	{
-		SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
-
-		change->reset = true;
-		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))
-			change->emptied = true;
-	}
-	PG_RETURN_POINTER(NULL);
-}
-
-/* SQL: sweep._begin_queue_statement(queue_id) */
-Datum
-sweep_statement_begin(PG_FUNCTION_ARGS)
-{
-	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
-	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_SHARED);
-	sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
-	sweep_transaction_begin_statement();
-	PG_RETURN_VOID();
-}
-
-/* SQL: sweep._note_purged(queue_id, lane, message_id), for each row that a purge deletes */
-Datum
-sweep_statement_note_purged(PG_FUNCTION_ARGS)
-{
-	Oid			relation = get_relname_relid("queue_message", get_namespace_oid("sweep", false));
-	TransactionId xid = GetTopTransactionId();
-	SweepQueueSlot *slot;
-
-	if (!sweep_queue_memory_exists())
-		PG_RETURN_VOID();
-	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(relation, PG_GETARG_INT32(0));
-	if (slot != NULL)
-		sweep_in_flight_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
-	sweep_queue_unlock();
-	PG_RETURN_VOID();
-}
-
-/* SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped) */
-Datum
-sweep_statement_end(PG_FUNCTION_ARGS)
-{
-	SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
-
-	sweep_transaction_end_statement();
-	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
-	settle_prepared();
-	change->rows[0] += PG_GETARG_INT64(1);
-	change->rows[1] += PG_GETARG_INT64(2);
-	change->dead += PG_GETARG_INT64(3);
-	if (!PG_ARGISNULL(4))
-		change->first_due = Min(change->first_due, PG_GETARG_TIMESTAMPTZ(4));
-	change->purged |= PG_GETARG_BOOL(5);
-	change->reset |= PG_GETARG_BOOL(5);
-	change->dropped |= PG_GETARG_BOOL(6);
-	PG_RETURN_VOID();
-}
-
-static void
-settle_prepared(void)
-{
-	if (sweep_queue_memory_exists() && sweep_queue_awaits_prepared())
-		sweep_queue_settle_prepared();
+	return own_statements != 0;
 }
 
 static void
@@ -270,7 +166,7 @@ at_transaction_event(XactEvent event, void *arg)
 			if (prepared)
 			{
 				sweep_queue_lock(LW_EXCLUSIVE);
-				sweep_queue_forget_prepared(GetTopTransactionIdIfAny());
+				sweep_prepared_forget(GetTopTransactionIdIfAny());
 				sweep_queue_unlock();
 			}
 			forget_transaction();
@@ -315,13 +211,13 @@ apply_changes(void)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < pending_count; i++)
 		if (pending[i].kind == PENDING_ENDING)
-			sweep_in_flight_settle_ending(pending[i].entry, true);
-	for (LevelChange *level_change = changes; level_change != NULL; level_change = level_change->next)
-		sweep_queue_apply_change(&level_change->change, xid, now);
+			sweep_in_flight_settle_ending(pending[i].message, true);
+	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
+		sweep_change_apply(&entry->change, xid, now);
 	sweep_queue_unlock();
 }
 
-/* A subtransaction has ended well: its books are those of the level above. */
+/* A subtransaction has ended well: its changes are those of the level above. */
 static void
 hand_over(int level)
 {
@@ -329,64 +225,36 @@ hand_over(int level)
 
 	while (*link != NULL && (*link)->level == level)
 	{
-		LevelChange	   *level_change = *link;
-		LevelChange	   *outer = level_change->next;
+		LevelChange *entry = *link;
+		LevelChange *outer = entry->next;
 
-		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != level_change->change.queue_id ||
-								 outer->change.relation != level_change->change.relation))
+		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != entry->change.queue_id ||
+								 outer->change.relation != entry->change.relation))
 			outer = outer->level >= level - 1 ? outer->next : NULL;
 		if (outer == NULL)
 		{
-			level_change->level = level - 1;
-			link = &level_change->next;
+			entry->level = level - 1;
+			link = &entry->next;
 			continue;
 		}
-		add_change(&outer->change, &level_change->change);
-		*link = level_change->next;
-		pfree(level_change);
+		sweep_change_add(&outer->change, &entry->change);
+		*link = entry->next;
+		pfree(entry);
 	}
 	for (int i = pending_count - 1; i >= 0 && pending[i].level == level; i--)
 		pending[i].level = level - 1;
 }
 
-static void
-add_change(SweepQueueChange *to, const SweepQueueChange *from)
-{
-	for (int i = 0; i < SWEEP_LANES; i++)
-	{
-		if ((from->lanes & (1 << i)) == 0)
-			continue;
-		to->low[i] = (to->lanes & (1 << i)) ? Min(to->low[i], from->low[i]) : from->low[i];
-		to->lanes |= 1 << i;
-	}
-	to->first_due = Min(to->first_due, from->first_due);
-	for (int i = 0; i < 2; i++)
-		to->rows[i] += from->rows[i];
-	to->dead += from->dead;
-	to->sent += from->sent;
-	to->acked += from->acked;
-	to->reset |= from->reset;
-	to->reset_if_undone |= from->reset_if_undone;
-	to->purged |= from->purged;
-	to->emptied |= from->emptied;
-	to->dropped |= from->dropped;
-}
-
-/* A transaction, or a subtransaction, is rolled back: its claims are, and what it was ending is held. */
+/* A transaction, or a subtransaction, is rolled back: its claims are, and what it was ending is of its lease again. */
 static void
 undo(int level)
 {
 	while (changes != NULL && changes->level >= level)
 	{
-		/* Searches have stepped over the rows that it was deleting. */
 		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
-			SweepQueueChange again = {.relation = changes->change.relation, .queue_id = changes->change.queue_id,.reset = true};
-
-			again.first_due = SWEEP_NOTHING_DUE;
 			sweep_queue_lock(LW_EXCLUSIVE);
-			sweep_queue_apply_change(&again, InvalidFullTransactionId, GetCurrentTimestamp());
-			undo_purge(&changes->change);
+			sweep_change_undo(&changes->change, GetTopTransactionIdIfAny());
 			sweep_queue_unlock();
 		}
 		changes = changes->next;
@@ -400,26 +268,16 @@ undo(int level)
 		SweepQueueLease *lease;
 
 		if (item->kind == PENDING_ENDING)
-			sweep_in_flight_settle_ending(item->entry, false);
+			sweep_in_flight_settle_ending(item->message, false);
 		else if ((lease = sweep_in_flight_find_lease(&item->lease)) != NULL)
 		{
 			/* A claim that was rolled back was none. */
-			for (int entry = lease->first; entry >= 0; entry = sweep_in_flight_entries()[entry].next)
-				sweep_in_flight_entries()[entry].attempts--;
-			(void) sweep_in_flight_return_lease((int) (lease - sweep_in_flight_leases()));
+			for (int entry = lease->messages.first; entry >= 0; entry = sweep_in_flight(entry)->next)
+				sweep_in_flight(entry)->attempts--;
+			(void) sweep_in_flight_return_lease(sweep_queue_lease_number(lease));
 		}
 	}
 	sweep_queue_unlock();
-}
-
-/* What is held is there, after all. */
-static void
-undo_purge(const SweepQueueChange *change)
-{
-	SweepQueueSlot *slot = change->queue_id != 0 ? sweep_queue_find_slot(change->relation, change->queue_id) : NULL;
-
-	if (slot != NULL && TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		sweep_in_flight_settle_purged(slot, GetTopTransactionIdIfAny(), false);
 }
 
 /*
@@ -447,12 +305,12 @@ prepare_changes(void)
 	if (!sweep_queue_memory_exists())
 		return;
 	/* Those that have ended make room: nobody may have looked for messages since. */
-	settle_prepared();
+	sweep_prepared_settle();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (LevelChange *level_change = changes; level_change != NULL && noted; level_change = level_change->next)
-		noted = sweep_queue_note_prepared(xid, &level_change->change);
+	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
+		noted = sweep_prepared_note(xid, &entry->change);
 	if (!noted)
-		sweep_queue_forget_prepared(xid);
+		sweep_prepared_forget(xid);
 	sweep_queue_unlock();
 	if (!noted)
 		ereport(ERROR,
@@ -474,8 +332,8 @@ leave_prepared(void)
 	{
 		if (pending[i].kind != PENDING_ENDING)
 			continue;
-		sweep_in_flight_entries()[pending[i].entry].state = IN_FLIGHT_PREPARED;
-		sweep_in_flight_entries()[pending[i].entry].xid = xid;
+		sweep_in_flight(pending[i].message)->state = IN_FLIGHT_PREPARED;
+		sweep_in_flight(pending[i].message)->xid = xid;
 	}
 	sweep_queue_unlock();
 }

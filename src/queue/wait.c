@@ -31,9 +31,11 @@
 #include "base/shared.h"
 #include "base/sql.h"
 #include "queue/in_flight.h"
+#include "queue/prepared.h"
+#include "queue/queue.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
 #include "queue/table.h"
-#include "queue/wait.h"
 
 /* Who was woken may not claim, being a session of somebody: the others look again after this. */
 #define LOOK_AGAIN_MS 10000
@@ -76,9 +78,9 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		again = false;
 
 	/* Nobody tells when a prepared transaction ends. */
-	if (sweep_queue_awaits_prepared())
+	if (sweep_prepared_exist())
 	{
-		sweep_queue_settle_prepared();
+		sweep_prepared_settle();
 		timeout_ms = Min(timeout_ms, PREPARED_MS);
 	}
 	/* The look comes after, so that no message can slip in between. */
@@ -199,7 +201,7 @@ static bool
 is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due)
 {
 	*due = Min(slot->next_due, slot->next_expiry);
-	if (slot->pending != 0 || slot->prefetched_count > 0 || slot->returned_first >= 0)
+	if (slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0)
 	{
 		if (!again || now - slot->looked_at >= LOOK_US)
 			return true;
@@ -286,7 +288,7 @@ find_message(Relation messages, const SweepQueue *queue)
 		if (slot != NULL)
 		{
 			sweep_in_flight_expire(slot, GetCurrentTimestamp());
-			found = slot->prefetched_count > 0 || slot->returned_first >= 0;
+			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
 		}
 		sweep_queue_unlock();
 		/* Without a place in the table of queues nothing can be found; that may change. */
