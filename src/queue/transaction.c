@@ -17,6 +17,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -51,7 +52,7 @@ static LevelChange *changes = NULL;
 static Pending *pending = NULL;
 static int	pending_count = 0;
 static int	pending_room = 0;
-static int	own_statements = 0;
+static List *own_statements = NIL;	/* the levels at which statements of ours are under way, the innermost last */
 static bool prepared = false;	/* shared memory has them, too */
 
 static void register_callbacks(void);
@@ -117,20 +118,24 @@ sweep_transaction_note_ending(int number)
 void
 sweep_transaction_begin_statement(void)
 {
+	MemoryContext old;
+
 	register_callbacks();
-	own_statements++;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	own_statements = lappend_int(own_statements, GetCurrentTransactionNestLevel());
+	MemoryContextSwitchTo(old);
 }
 
 void
 sweep_transaction_end_statement(void)
 {
-	own_statements--;
+	own_statements = list_delete_last(own_statements);
 }
 
 bool
 sweep_transaction_in_statement(void)
 {
-	return own_statements != 0;
+	return own_statements != NIL;
 }
 
 static void
@@ -194,7 +199,9 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionI
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
 	{
 		undo(level);
-		own_statements = 0;
+		/* One that has only fired the trigger whose subtransaction this is goes on. */
+		while (own_statements != NIL && llast_int(own_statements) >= level)
+			own_statements = list_delete_last(own_statements);
 	}
 }
 
@@ -344,6 +351,6 @@ forget_transaction(void)
 	changes = NULL;
 	pending = NULL;
 	pending_count = pending_room = 0;
-	own_statements = 0;
+	own_statements = NIL;
 	prepared = false;
 }
