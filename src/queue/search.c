@@ -100,7 +100,6 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 	LOCKTAG		tag;
 	bool		worth = true;
 
-	sweep_prepared_note_all(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
 	if (!become_searcher(&tag, messages, queue, ahead))
 		return true;
@@ -178,13 +177,22 @@ wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
 {
+	Oid			relation = RelationGetRelid(search->messages);
+	const SweepQueueDatabase *database;
 	SweepQueueSlot *slot;
 	bool		needed;
 	int			few = ahead ? SWEEP_QUEUE_LOW(search->wanted) : 0;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_get_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	database = sweep_queue_find_database(relation, false);
+	if (database == NULL || !database->knows_prepared)
+	{
+		sweep_queue_unlock();
+		sweep_prepared_note_all(relation);
+		sweep_queue_lock(LW_EXCLUSIVE);
+	}
+	slot = sweep_queue_get_slot(relation, search->queue->queue_id);
 	if (slot == NULL)
 	{
 		sweep_queue_unlock();
