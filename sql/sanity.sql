@@ -107,7 +107,7 @@ SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_nex
 	AND provolatile <> 's';
 -- a C function that is not strict looks for NULLs itself: these do
 SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0
-	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_books_end_sql',
+	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_statement_end',
 		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_step_is_trusted')
 	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend)$';
 

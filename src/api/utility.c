@@ -31,15 +31,14 @@
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "api/utility.h"
 #include "base/clock.h"
+#include "base/consumer_shared.h"
 #include "base/lease.h"
 #include "base/shared.h"
 #include "base/worker.h"
-#include "queue/books.h"
-#include "queue/consumer_shared.h"
+#include "queue/queue.h"
 
 /* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
@@ -55,7 +54,6 @@ static const char *wanted_database(Node *statement, bool *force);
 static const char *option_text(List *options, const char *name);
 static void clear_database(Oid database, const char *name, bool force);
 static bool scheduler_is_there(Oid database);
-static void note_dropped(Oid database, Oid messages);
 
 void
 sweep_utility_install_hook(void)
@@ -98,8 +96,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
-	if (sweep_queue_memory_exists())
-		note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
+	sweep_queue_note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
 	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
 		sweep_worker_wake_at_commit();
@@ -231,18 +228,4 @@ scheduler_is_there(Oid database)
 	}
 	sweep_shared_unlock();
 	return there;
-}
-
-/* The queues of a database that has just been dropped are forgotten; those of an extension when that is committed. */
-static void
-note_dropped(Oid database, Oid messages)
-{
-	if (OidIsValid(database))
-	{
-		sweep_queue_lock(LW_EXCLUSIVE);
-		sweep_queue_forget_database(database);
-		sweep_queue_unlock();
-	}
-	if (OidIsValid(messages) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(messages)))
-		sweep_books_open(messages, 0)->dropped = true;
 }

@@ -8,6 +8,7 @@
 #ifndef SWEEP_SHARED_H
 #define SWEEP_SHARED_H
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "datatype/timestamp.h"
 #include "base/quota.h"
