@@ -242,10 +242,11 @@ static bool
 handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 {
 	SweepRun   *run = batch->run;
-	SweepTxnEnd end;
 
 	for (;; tries++)
 	{
+		SweepTxnEnd end;
+
 		if (tries > 0 && (tries > run->row_retries || !is_passing(*error)))
 			return false;
 		end = sweep_batch_transact(run, piece_work, batch, error);
