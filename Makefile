@@ -75,7 +75,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-versions check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -99,6 +99,7 @@ help:
 	@echo 'make soak             faults thrown at a busy server for SOAK_SECONDS (120), looking for what is lost, doubled, stuck'
 	@echo 'make check-versions   build and pg_regress on PostgreSQL 17 and 18 (root, slow)'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
+	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
@@ -123,6 +124,9 @@ check-fuzz:
 
 check-versions check-bare check-citus:
 	@test/bin/$@
+
+check-cost: prerequisites
+	@test/bin/reachable test/bin/check-cost
 
 soak: server-root
 	@test/bin/reachable test/bin/soak
