@@ -143,12 +143,13 @@ step_work(void *arg)
 {
 	Preview    *preview = arg;
 	SweepRun   *run = preview->run;
+	SweepLimits limits = sweep_run_limits(run);
 	SweepLoop	loop;
 	SweepProgress progress;
 	bool		due = false;
 	SweepBatch	batch = {.args = run->args, .as_of = run->as_of != 0 ? run->as_of : GetCurrentTimestamp()};
 
-	sweep_loop_begin(&loop, &run->limits, 0);
+	sweep_loop_begin(&loop, &limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
 	batch.buckets = run->bucket_count;
 	sweep_run_set_environment();
@@ -221,10 +222,10 @@ preview_notes(const Preview *preview, const char *plan)
 	initStringInfo(&notes);
 	if (preview->drained)
 		appendStringInfoString(&notes, "Nothing is left to do: a run would drain with this batch.");
-	else if (preview->rows >= preview->run->limits.batch_size)
+	else if (preview->rows >= preview->run->batch_size)
 		appendStringInfoString(&notes, "The batch is full: a run would go on with another one.");
 	else
-		appendStringInfo(&notes, "The batch found fewer rows than the %d it may handle.", preview->run->limits.batch_size);
+		appendStringInfo(&notes, "The batch found fewer rows than the %d it may handle.", preview->run->batch_size);
 	if (strstr(plan, "Seq Scan on") != NULL)
 		appendStringInfoString(&notes, "\nA table is read from its start: look at \"Seq Scan\" in the plan.");
 	if (preview->left_out > 0)

@@ -9,16 +9,15 @@
 
 #include "catalog/pg_type.h"
 
+#include "base/job_settings.h"
 #include "base/statements.h"
 
-/*
- * What a run needs to know of its job; the same columns for a run that waits and for a job by name. Taken
- * as they are and converted in C: a fresh process would spend longer on parsing the expressions.
- */
-#define JOB_COLUMNS \
-	"j.name, j.step, j.batch_sql, j.batch_size, j.max_batches, j.max_rows, j.timeout, j.lease_key, j.lease_ttl, " \
-	"j.lock_retries, j.lock_retry_delay, j.flush, j.cursor, sweep._role_oid(j.run_as), j.pick, j.rescue, j.transaction, j.row_retries, " \
-	"j.children IS NOT NULL, j.buckets, j.bucket_store, j.bucket_recovery, j.bucket_key, j.buckets_function, "
+/* What a run needs to know of its job, read by definition.c: for a run that waits, and for a job by its name. */
+#define JOB_COLUMN(kind, member, column) ", " column
+#define COLUMN_OF_RUN(kind, member, column, by_name) ", " column
+#define COLUMN_BY_NAME(kind, member, column, by_name) ", " by_name
+#define DEFINITION_OF_RUN "j.name" SWEEP_JOB_SETTINGS(JOB_COLUMN) SWEEP_RUN_SETTINGS(COLUMN_OF_RUN)
+#define DEFINITION_BY_NAME "j.name" SWEEP_JOB_SETTINGS(JOB_COLUMN) SWEEP_RUN_SETTINGS(COLUMN_BY_NAME)
 
 /* What a run writes into its row. */
 #define RUN_COLUMNS \
@@ -29,11 +28,11 @@
 
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
-		"SELECT " JOB_COLUMNS "j.args, r.args, r.shares_left, r.bucket, r.trigger NOT IN ('schedule', 'catch_up') "
-		"FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
+		"SELECT " DEFINITION_OF_RUN
+		" FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
-		"SELECT " JOB_COLUMNS "j.args, $2, NULL::int, NULL::int, false FROM sweep.job j WHERE j.name = $1",
+		"SELECT " DEFINITION_BY_NAME " FROM sweep.job j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
@@ -102,10 +101,9 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), " JOB_COLUMNS "j.args, r.args, r.shares_left, r.bucket, "
-		"r.trigger NOT IN ('schedule', 'catch_up') "
+		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), " DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */
-		"FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
+		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
 		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY r.due_at, s.run_id",
 	1, {TIMESTAMPTZOID}},

@@ -9,9 +9,10 @@
  * it: how large a text or JSON value is can be known without. Nothing in a definition is evaluated on the
  * way, for a value that cannot be must not end the scheduler; so the args of job and run are merged by the run.
  *
- * A packed definition is the fields of the table below, one after the other: numbers as they are, a text
- * or JSON value as its length and its bytes, length 0 for NULL. It never leaves shared memory, so there is
- * no version and no alignment in it.
+ * A packed definition is the name of the job, its settings and those of the run (base/job_settings.h), and
+ * what the scheduler has found, one after the other: numbers as they are, a text or JSON value as its
+ * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
+ * alignment in it.
  *
  * Of what a definition may be, one thing cannot be checked in SQL: that a batch_sql is one statement.
  */
@@ -30,9 +31,6 @@
 #include "base/sql.h"
 #include "engine/definition.h"
 
-/* JOB_COLUMNS in statements.c and the five that follow them. */
-#define COLUMNS 29
-
 typedef enum FieldKind
 {
 	FIELD_NUMBER,
@@ -47,18 +45,43 @@ typedef struct Field
 	Size		size;			/* of a number, or of several that follow each other */
 } Field;
 
-#define NUMBER(member) {FIELD_NUMBER, offsetof(SweepRun, member), sizeof(((SweepRun *) 0)->member)}
-#define TEXT(member) {FIELD_TEXT, offsetof(SweepRun, member), 0}
-#define JSONB(member) {FIELD_JSONB, offsetof(SweepRun, member), 0}
+#define FIELD_OF_TEXT FIELD_TEXT
+#define FIELD_OF_JSONB FIELD_JSONB
+#define FIELD_OF_INT32(if_null) FIELD_NUMBER
+#define FIELD_OF_INT64(if_null) FIELD_NUMBER
+#define FIELD_OF_INTERVAL(if_null) FIELD_NUMBER
+#define FIELD_OF_BOOL FIELD_NUMBER
+#define FIELD_OF_ROLE FIELD_NUMBER
+#define FIELD_OF_IS_NULL FIELD_NUMBER
+#define FIELD_OF_IS(word) FIELD_NUMBER
+#define FIELD(kind, member) {kind, offsetof(SweepRun, member), sizeof(((SweepRun *) 0)->member)}
+#define FIELD_OF(kind, member, ...) FIELD(FIELD_OF_##kind, member),
 
 static const Field fields[] = {
-	TEXT(job), TEXT(step_name), TEXT(batch_sql), JSONB(args), JSONB(run_args), NUMBER(run_as), NUMBER(limits),
-	TEXT(lease_key), NUMBER(lease_ttl_us), NUMBER(lock_retries), NUMBER(lock_retry_delay_ms), NUMBER(flush_batch), NUMBER(flush_may_wait),
-	NUMBER(keep_cursor), NUMBER(keep_cursor_always), TEXT(pick_name), TEXT(rescue_name), NUMBER(item_per_transaction), NUMBER(row_retries),
-	NUMBER(has_children), NUMBER(bucket_count), TEXT(bucket_store), NUMBER(bucket_recovery_us), TEXT(bucket_key),
-	TEXT(buckets_function), NUMBER(shares_left), NUMBER(wanted_bucket), NUMBER(waits_for_lease),
-	NUMBER(state.tid), NUMBER(extension),
+	FIELD(FIELD_TEXT, job),
+	SWEEP_JOB_SETTINGS(FIELD_OF)
+	SWEEP_RUN_SETTINGS(FIELD_OF)
+	FIELD(FIELD_NUMBER, state.tid),
+	FIELD(FIELD_NUMBER, extension),
 };
+
+/* The columns of a definition: the name of the job, and one for each setting. */
+#define ONE_MORE(kind, member, ...) + 1
+#define COLUMNS (1 SWEEP_JOB_SETTINGS(ONE_MORE) SWEEP_RUN_SETTINGS(ONE_MORE))
+
+/* How the setting in the column at hand is read. */
+#define READ_TEXT sweep_sql_text(column, run->context)
+#define READ_JSONB sweep_sql_jsonb(column, run->context)
+#define READ_INT32(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column)
+#define READ_INT64(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int64(column)
+#define READ_INTERVAL(if_null) sweep_sql_interval_us(column, if_null)
+#define READ_BOOL sweep_sql_bool(column)
+#define READ_ROLE sweep_sql_oid(column)
+#define READ_IS_NULL sweep_sql_is_null(column)
+#define READ_IS(word) is_word(column, word)
+#define READ(kind, member, ...) \
+	run->member = READ_##kind; \
+	column++;
 
 /* A buffer that is being filled. */
 typedef struct Packed
@@ -75,6 +98,7 @@ typedef struct Analysis
 } Analysis;
 
 static void read_columns(SweepRun *run, int first_column);
+static bool is_word(int column, const char *word);
 static void merge_args(SweepRun *run);
 static bool append(Packed *packed, const void *bytes, Size length);
 static bool append_text(Packed *packed, const char *text);
@@ -122,48 +146,20 @@ sweep_definition_read_small(SweepRun *run, int first_column)
 static void
 read_columns(SweepRun *run, int first_column)
 {
-	MemoryContext context = run->context;
 	int			column = first_column;
-	const char *cursor;
 
-	run->job = sweep_sql_text(column++, context);
-	run->step_name = sweep_sql_text(column++, context);
-	run->batch_sql = sweep_sql_text(column++, context);
-	run->limits.batch_size = sweep_sql_int32(column++);
-	run->limits.max_batches = sweep_sql_int32(column++);
-	run->limits.max_rows = sweep_sql_int64(column++);
-	run->limits.timeout_us = sweep_sql_interval_us(column++, -1);
-	run->lease_key = sweep_sql_text(column++, context);
-	run->lease_ttl_us = sweep_sql_interval_us(column++, 0);
-	run->lock_retries = sweep_sql_int32(column++);
-	run->lock_retry_delay_ms = sweep_sql_interval_us(column++, 0) / 1000;
-	run->flush_may_wait = sweep_sql_is_null(column);
-	run->flush_batch = !run->flush_may_wait && strcmp(sweep_sql_text(column, context), "batch") == 0;
-	column++;
-	cursor = sweep_sql_text(column++, context);
-	run->keep_cursor = strcmp(cursor, "run") != 0;
-	run->keep_cursor_always = strcmp(cursor, "always") == 0;
-	run->run_as = sweep_sql_oid(column++);
-	run->pick_name = sweep_sql_text(column++, context);
-	run->rescue_name = sweep_sql_text(column++, context);
-	run->item_per_transaction = strcmp(sweep_sql_text(column++, context), "row") == 0;
-	run->row_retries = sweep_sql_int32(column++);
-	run->has_children = sweep_sql_bool(column++);
-	run->bucket_count = sweep_sql_int32(column++);
-	run->bucket_store = sweep_sql_text(column++, context);
-	run->bucket_recovery_us = sweep_sql_interval_us(column++, 0);
-	run->bucket_key = sweep_sql_text(column++, context);
-	run->buckets_function = sweep_sql_text(column++, context);
-	run->args = sweep_sql_jsonb(column++, context);
-	run->run_args = sweep_sql_jsonb(column++, context);
-	run->shares_left = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
-	column++;
-	run->wanted_bucket = sweep_sql_is_null(column) ? -1 : sweep_sql_int32(column);
-	column++;
-	run->waits_for_lease = sweep_sql_bool(column++);
+	run->job = sweep_sql_text(column++, run->context);
+	SWEEP_JOB_SETTINGS(READ)
+	SWEEP_RUN_SETTINGS(READ)
 	/* A share must end before its bucket is recovered. */
-	if (run->bucket_count > 0 && run->limits.timeout_us < 0)
-		run->limits.timeout_us = run->bucket_recovery_us / 2;
+	if (run->bucket_count > 0 && run->timeout_us < 0)
+		run->timeout_us = run->bucket_recovery_us / 2;
+}
+
+static bool
+is_word(int column, const char *word)
+{
+	return !sweep_sql_is_null(column) && strcmp(sweep_sql_text(column, CurrentMemoryContext), word) == 0;
 }
 
 /* In the process of the run, where nobody else is hurt when they are too many. */

@@ -7,7 +7,7 @@
 
 #include "engine/run_state.h"
 
-/* Takes the job of a run from the columns of the current row, JOB_COLUMNS in statements.c, from this one on. */
+/* Takes the job of a run from the columns of the current row, DEFINITION_* in statements.c, from this one on. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
 /* Reads a job by its name, for a run with these args. Raises when there is none, or the args are not allowed. */

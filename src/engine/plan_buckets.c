@@ -122,7 +122,7 @@ sweep_plan_count(SweepRun *run, SweepBuckets *buckets)
 	if (buckets->function == NULL)
 		buckets->function = sweep_step_prepare_call(run->context, buckets->function_name);
 	batch = sweep_batch_request(run);
-	batch.size = run->limits.batch_size;
+	batch.size = run->batch_size;
 	batch.bucket = batch.buckets = 0;
 	batch.args = buckets->args;
 	count = sweep_batch_count(run, buckets->function, &batch);

@@ -31,7 +31,7 @@ sweep_report_begin(SweepRun *run)
 	SweepLiveProgress *live = &run->slot->live;
 
 	SpinLockAcquire(&run->slot->mutex);
-	live->batch_size = run->limits.batch_size;
+	live->batch_size = run->batch_size;
 	live->estimated_rows = estimate_rows(run, live->estimated_rows);
 	live->started_at = now;
 	live->deadline = first_deadline(run, now);
@@ -69,8 +69,8 @@ sweep_report_activity(SweepRun *run)
 	char		limit[32] = "";
 	int64		seconds = (sweep_monotonic_us() - run->state.loop.started_us) / 1000000;
 
-	if (run->limits.max_batches > 0)
-		snprintf(limit, sizeof(limit), " of %d", run->limits.max_batches);
+	if (run->max_batches > 0)
+		snprintf(limit, sizeof(limit), " of %d", run->max_batches);
 	snprintf(text, sizeof(text), "%s: batch %lld%s, %lld %s, %lld s", run->job, (long long) run->state.loop.batches + 1,
 			 limit, (long long) run->state.loop.rows, run->state.loop.rows == 1 ? "row" : "rows", (long long) seconds);
 	pgstat_report_activity(STATE_RUNNING, text);
@@ -177,10 +177,10 @@ static int64
 estimate_rows(const SweepRun *run, int64 rows_of_last_run)
 {
 	int64		estimate = rows_of_last_run;
-	int64		most_by_batches = (int64) run->limits.max_batches * run->limits.batch_size;
+	int64		most_by_batches = (int64) run->max_batches * run->batch_size;
 
-	if (run->limits.max_rows > 0 && (estimate == 0 || estimate > run->limits.max_rows))
-		estimate = run->limits.max_rows;
+	if (run->max_rows > 0 && (estimate == 0 || estimate > run->max_rows))
+		estimate = run->max_rows;
 	if (most_by_batches > 0 && (estimate == 0 || estimate > most_by_batches))
 		estimate = most_by_batches;
 	return estimate;
@@ -189,7 +189,7 @@ estimate_rows(const SweepRun *run, int64 rows_of_last_run)
 static TimestampTz
 first_deadline(const SweepRun *run, TimestampTz started_at)
 {
-	int64		first = run->limits.timeout_us;
+	int64		first = run->timeout_us;
 
 	if (run->lease_ttl_us > 0 && (first < 0 || first > run->lease_ttl_us))
 		first = run->lease_ttl_us;

@@ -79,6 +79,7 @@ static bool
 begin_run(SweepRun *run)
 {
 	SweepTxnEnd end;
+	SweepLimits limits;
 
 	/* Children of what is due do not depend on what becomes of it. What waits for its turn has them when that comes. */
 	if (!run->waits_for_lease)
@@ -105,7 +106,8 @@ begin_run(SweepRun *run)
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
-	sweep_loop_begin(&run->state.loop, &run->limits, sweep_monotonic_us());
+	limits = sweep_run_limits(run);
+	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
 	return run->begun;
 }
 
@@ -156,7 +158,7 @@ take_lease(SweepRun *run)
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
 		if (tries >= run->lock_retries || run->waits_for_lease || is_stopped(run))
 			return false;
-		pause_run(run, (long) run->lock_retry_delay_ms);
+		pause_run(run, (long) (run->lock_retry_delay_us / 1000));
 	}
 }
 
@@ -201,7 +203,7 @@ start_work(void *arg)
 	{
 		/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
-		if (run->keep_cursor && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
+		if (!run->begins_anew && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
 		run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
 		sweep_report_begin(run);

@@ -107,6 +107,17 @@ sweep_run_lease_mode(const SweepRun *run)
 	return run->bucket_count > 0 ? LEASE_SHARED : LEASE_ALONE;
 }
 
+SweepLimits
+sweep_run_limits(const SweepRun *run)
+{
+	return (SweepLimits) {
+		.batch_size = run->batch_size,
+		.max_batches = run->max_batches,
+		.max_rows = run->max_rows,
+		.timeout_us = run->timeout_us,
+	};
+}
+
 void
 sweep_run_set_environment(void)
 {

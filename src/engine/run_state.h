@@ -5,6 +5,7 @@
 #ifndef SWEEP_RUN_STATE_H
 #define SWEEP_RUN_STATE_H
 
+#include "base/job_settings.h"
 #include "base/lease.h"
 #include "base/shared.h"
 #include "base/sql.h"
@@ -37,41 +38,28 @@ typedef struct SweepBuckets
 	SweepFence	fence;			/* store and request; of the run's own job, its bucket as well */
 } SweepBuckets;
 
+/* The C type of each kind of setting. */
+#define SWEEP_TYPE_TEXT char *
+#define SWEEP_TYPE_JSONB Jsonb *
+#define SWEEP_TYPE_INT32(if_null) int32
+#define SWEEP_TYPE_INT64(if_null) int64
+#define SWEEP_TYPE_INTERVAL(if_null) int64
+#define SWEEP_TYPE_BOOL bool
+#define SWEEP_TYPE_ROLE Oid
+#define SWEEP_TYPE_IS_NULL bool
+#define SWEEP_TYPE_IS(word) bool
+#define SWEEP_DECLARE_SETTING(kind, member, ...) SWEEP_TYPE_##kind member;
+
 typedef struct SweepRun
 {
 	/* Definition, as it was when the run was started; see definition.c */
 	int64		run_id;
 	char	   *job;
-	char	   *step_name;
-	char	   *batch_sql;
-	Jsonb	   *args;			/* of the job, with those of the run merged over them */
-	Jsonb	   *run_args;		/* on the way from the scheduler: not merged yet */
+	SWEEP_JOB_SETTINGS(SWEEP_DECLARE_SETTING)
+	SWEEP_RUN_SETTINGS(SWEEP_DECLARE_SETTING)
+	SweepExtension extension;	/* where the scheduler has found it */
 	bool		unread;			/* in the scheduler: too large for it, the run reads its definition itself */
 	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
-	Oid			run_as;
-	SweepLimits limits;
-	char	   *lease_key;
-	int64		lease_ttl_us;	/* 0 = no hard limit */
-	bool		waits_for_lease;	/* it was started, not due: put back while somebody else has the lease */
-	int32		lock_retries;
-	int64		lock_retry_delay_ms;
-	bool		flush_batch;	/* each commit waits for the disk */
-	bool		flush_may_wait; /* those that other servers take part in do */
-	bool		keep_cursor;	/* it begins with that of the run before */
-	bool		keep_cursor_always; /* also when that one drained */
-	char	   *pick_name;		/* item jobs; NULL = the step finds its rows itself */
-	char	   *rescue_name;
-	bool		item_per_transaction;
-	int32		row_retries;
-	bool		has_children;
-	int32		bucket_count;	/* divided jobs; 0 = not divided */
-	char	   *bucket_store;
-	int64		bucket_recovery_us;
-	char	   *bucket_key;
-	char	   *buckets_function;	/* NULL = there are always so many */
-	int32		shares_left;	/* how many shares follow this one; -1 = not begun as a share */
-	SweepExtension extension;	/* where the scheduler has found it */
-	int32		wanted_bucket;	/* what the share before it has left unfinished; -1 = any */
 
 	/* State */
 	SweepRunState state;
@@ -118,6 +106,9 @@ extern void sweep_run_read_clock(SweepRun *run);
 
 /* How the run holds its lease: alone, or together with the other shares of its job. */
 extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
+
+/* What its loop is limited by. */
+extern SweepLimits sweep_run_limits(const SweepRun *run);
 
 /* The settings a step runs with, for this transaction; a worker has them for good. */
 extern void sweep_run_set_environment(void);
