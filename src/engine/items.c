@@ -336,6 +336,12 @@ quarantine_work(void *arg)
 	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
+	/* Else the cursor would go past an item that is nowhere. */
+	if (sweep_sql_is_null(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("an item of job \"%s\" cannot be put into quarantine", run->job),
+				 errdetail("The job was dropped, given to another role, or its role renamed, while it was running.")));
 	sweep_batch_hold_bucket(run);
 	run->next.quarantined++;
 	finish_piece(batch, &(SweepProgress) {0});

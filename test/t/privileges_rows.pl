@@ -195,7 +195,9 @@ at_gate($node, 78);
 # Not by drop_job, which also asks the run to stop: what comes first is the question.
 $node->safe_psql('postgres', q{UPDATE sweep.job SET run_as = 'attacker'::regrole WHERE name = 'passed on'});
 open_gate($second);
-like(ended_run($node, $run), qr/^(succeeded|failed)/, 'a run whose job was passed on ends');
+is(ended_run($node, $run), 'failed error 0 0', 'a run whose job was passed on ends before its first bad item');
+is($node->safe_psql('postgres', "SELECT quarantined, sqlstate, split_part(error, E'\\n', 1) FROM sweep.run WHERE run_id = $run"),
+	'0|55000|an item of job "passed on" cannot be put into quarantine', 'and says why');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.quarantine', extra_params => [ '-U', 'attacker' ]), 0, 'and no item of its is shown to the new role');
 
 forget_session($gate);
