@@ -62,6 +62,8 @@ GITLAB_PARTS = \
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
 GITLAB_SCRIPT_FILE = pg_sweep_gitlab--$(SWEEP_VERSION).sql
 DATA_built = $(INSTALL_SCRIPT_FILE) $(GITLAB_SCRIPT_FILE)
+# from one released version to the next: upgrade/pg_sweep--OLD--NEW.sql
+DATA = $(wildcard upgrade/$(EXTENSION)*--*--*.sql)
 
 PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
@@ -116,6 +118,7 @@ help:
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
 	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lease.pl picks one'
+	@echo 'make keep-install-scripts  keeps the install script of a version that is released, for test/t/upgrade.pl'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
 check $(CHECK_PARTS):
@@ -243,6 +246,11 @@ $(DATA_built): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
+
+# Once a version is released its install script stays as it is; test/t/upgrade.pl compares.
+.PHONY: keep-install-scripts
+keep-install-scripts: $(INSTALL_SCRIPT_FILE)
+	cp $(INSTALL_SCRIPT_FILE) test/upgrade/
 
 endif
 endif

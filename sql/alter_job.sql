@@ -91,6 +91,7 @@ SELECT c.* FROM (VALUES
 	('{"batch_size": "many"}'),
 	('{"batch_size": 3000000000}'),
 	('{"timeout": "soon"}'),
+	('{"timeout": "2 min", "lease_ttl": "1 min"}'),
 	('{"args": null}'),
 	('{"args": []}'),
 	('{"run_as": "nobody at all"}'),

@@ -196,6 +196,7 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', timeout => '-1 ms'$$),
 	($$'refused', step => 'create_job.step', lease_key => ''$$),
 	($$'refused', step => 'create_job.step', lease_ttl => '0'$$),
+	($$'refused', step => 'create_job.step', timeout => '1 h', lease_ttl => '59 min'$$),
 	($$'refused', step => 'create_job.step', lock_retries => -1$$),
 	($$'refused', step => 'create_job.step', lock_retries => 10001$$),
 	($$'refused', step => 'create_job.step', lock_retry_delay => '999 us'$$),

@@ -233,7 +233,7 @@ SELECT intruder.settings() AS settings, pg_catalog.current_setting('search_path'
 SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT LIMIT 0 * $1', schedule => '@daily', timeout => pg_catalog.interval '1 day -2 hours',
 	children => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
 :unchanged;
-SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "lease_ttl": "1 day -3 hours"}');
+SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "lease_ttl": "1 day -1 hours"}');
 SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT');
 SELECT sweep.create_job('intruder wrong', step => 'a.b.no_such_step');
 SELECT sweep.alter_job('intruder settings', '{"timeout": "-1 hour"}');

@@ -324,6 +324,8 @@ BEGIN
 		(job.lease_key = '', 'lease_key ""', 'Leave it out to use the name of the job.'),
 		(job.lease_ttl <= interval '0' OR job.lease_ttl > interval '100 years', 'lease_ttl ' || job.lease_ttl,
 			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
+		(job.timeout > job.lease_ttl, pg_catalog.format('timeout %s, which is later than lease_ttl %s', job.timeout, job.lease_ttl),
+			'A run is to stop between batches before it is stopped within one.'),
 		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
 			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),

@@ -149,7 +149,7 @@ BEGIN
 	shares_left := shares / chains + (0 < shares % chains)::int;
 	wanted := wishes[1];
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, bucket, shares_left, due_at)
-		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE '{}' END, 'parent', run_id,
+		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE sweep._parent_args(dispatcher.job, run_id) END, 'parent', run_id,
 			wishes[1 + n + n * (shares / chains) + least(n, shares % chains)],
 			shares / chains + (n < shares % chains)::int, pg_catalog.clock_timestamp() + delay
 		FROM pg_catalog.generate_series(own, chains - 1) AS n;

@@ -183,6 +183,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when the scheduler has to look again that has listed what may start at the given time';
 
+CREATE FUNCTION sweep._parent_args(job text, run_id bigint) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.jsonb_build_object('parent', pg_catalog.jsonb_build_object('job', job, 'run_id', run_id, 'status', 'running', 'error', NULL))
+$$;
+COMMENT ON FUNCTION sweep._parent_args(text, bigint) IS 'args of the runs that a run queues when it starts: what caused them';
+
 CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -191,8 +198,8 @@ DECLARE
 	not_started pg_catalog.jsonb;
 BEGIN
 	-- Only jobs that the role of the parent may start; one that waits already is not queued twice.
-	INSERT INTO sweep.run_live (job, run_as, trigger, due_at, parent_run_id)
-		SELECT child.name, child.run_as, 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id)
+		SELECT child.name, child.run_as, sweep._parent_args(r.job, r.run_id), 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job AND parent.run_as = r.run_as
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name

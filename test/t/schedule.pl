@@ -111,7 +111,8 @@ at_gate($node, 50, 'queue_one: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_queue_one' AND status = 'skipped'}, 't', 'queue_one: moments are skipped');
 is(query(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
 	'running waiting', 'queue_one: but one waits');
-query(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": true}')});
+# no further moments; a pause would take back the one that waits
+query(q{SELECT sweep.alter_job('overlap_queue_one', '{"schedule": "@yearly"}')});
 my ($running, $waiting) = split /\n/, query(q{SELECT run_id FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
 open_gate($gate);
 is(ended_run($node, $_), 'succeeded drained 1 0', 'queue_one: both have their turn') for ($running, $waiting);
