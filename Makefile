@@ -249,8 +249,8 @@ $(DATA_built): Makefile pg_sweep.control
 
 # Once a version is released its install script stays as it is; test/t/upgrade.pl compares.
 .PHONY: keep-install-scripts
-keep-install-scripts: $(INSTALL_SCRIPT_FILE)
-	cp $(INSTALL_SCRIPT_FILE) test/upgrade/
+keep-install-scripts: $(DATA_built)
+	cp $(DATA_built) test/upgrade/
 
 endif
 endif
