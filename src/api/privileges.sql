@@ -34,9 +34,7 @@ CREATE POLICY job_select ON sweep.job FOR SELECT USING (sweep._may_see(run_as));
 COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one is a member of, or all of them as sweep_monitor, sweep_operator or sweep_admin';
 
 -- Jobs: what a function does for whom is checked by the function.
-GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
-	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean), sweep.alter_job(text, jsonb), sweep.drop_job(text)
-	TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lease(text), sweep.release_lease(text) TO sweep_admin, sweep_user;
