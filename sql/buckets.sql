@@ -191,7 +191,7 @@ INSERT INTO buckets.todo SELECT n FROM generate_series(1, 30) AS n;
 SELECT sweep.pause('buckets');
 SELECT sweep.alter_job('buckets', '{"batch_size": 4}');
 CALL sweep.run('buckets');
-SELECT bucket IS NOT NULL AS bucket, shares_left, status, stop_reason, rows, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket IS NOT NULL AS bucket, shares_left, status, stop_reason, rows, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 CALL sweep.run('buckets');
 CALL sweep.run('buckets');
 -- each took the bucket that was free for longest: all rows are done, once
@@ -200,19 +200,19 @@ SELECT job, bucket, state, holder, pid, since > now() - interval '1 min' AS now 
 -- none free
 UPDATE sweep.bucket SET state = 'occupied', run_id = 1, since = clock_timestamp() WHERE job = 'buckets';
 CALL sweep.run('buckets');
-SELECT status, stop_reason, bucket, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, bucket, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- recovered
 UPDATE buckets.todo SET done = 0;
 UPDATE sweep.bucket SET since = clock_timestamp() - interval '1 min' WHERE job = 'buckets' AND bucket = 2;
 CALL sweep.run('buckets');
-SELECT bucket, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 -- a share that has lost its bucket commits nothing, and leaves the bucket to its new owner
 UPDATE buckets.todo SET done = 0;
 SELECT sweep.alter_job('buckets', '{"buckets": 1}');
 \set VERBOSITY terse
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets''"}');
-SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, batches, sqlstate FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- what took it away was rolled back with the batch, so that it was given back
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets';
 SELECT sum(done) FROM buckets.todo;
@@ -222,12 +222,12 @@ SELECT state, holder FROM sweep.buckets WHERE job = 'buckets';
 -- the number changes while it runs: it ends before the next batch; a bucket beyond is dropped
 SELECT sweep.alter_job('buckets', '{"buckets": 2}');
 CALL sweep.run('buckets', '{"then": "SELECT sweep.alter_job(''buckets'', ''{\"buckets\": 4}'')"}');
-SELECT status, stop_reason, batches, rows, detail ->> 'buckets' AS buckets FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, batches, rows, detail ->> 'buckets' AS buckets FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets' ORDER BY bucket;
 DELETE FROM sweep.bucket WHERE job = 'buckets' AND bucket < 3;
 INSERT INTO sweep.bucket (job, bucket, state, run_id, since) SELECT 'buckets', n, 'occupied', 1, clock_timestamp() FROM generate_series(0, 2) AS n;
 CALL sweep.run('buckets', '{"then": "SELECT sweep.alter_job(''buckets'', ''{\"buckets\": 3}'')"}');
-SELECT bucket, stop_reason FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket, stop_reason FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets' ORDER BY bucket;
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 
@@ -235,21 +235,21 @@ DELETE FROM sweep.bucket WHERE job = 'buckets';
 SELECT sweep.alter_job('buckets', '{"buckets": 3, "buckets_function": "buckets.some"}');
 UPDATE buckets.todo SET done = 0;
 CALL sweep.run('buckets', '{"some": 2}');
-SELECT detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 UPDATE buckets.todo SET done = 0;
 -- at most those of the job
 CALL sweep.run('buckets', '{"some": 100}');
-SELECT detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- none: nothing is touched
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 CALL sweep.run('buckets', '{"some": 0}');
-SELECT status, stop_reason, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 -- an error fails the run
 CALL sweep.run('buckets', '{"some": -1}');
 CALL sweep.run('buckets');
 CALL sweep.run('buckets', '{"some": "many"}');
-SELECT status, stop_reason, sqlstate, bucket FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, sqlstate, bucket FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 -- it is asked once before the run begins and once before each batch
 CREATE SEQUENCE buckets.calls;
@@ -308,10 +308,10 @@ SELECT done, count(*) FROM buckets.todo GROUP BY done ORDER BY done;
 SELECT item FROM sweep.quarantine WHERE job = 'buckets';
 -- a bucket that is lost is the fault of no item
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets'' AND state = ''occupied''"}');
-SELECT stop_reason, rescued, quarantined FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.alter_job('buckets', '{"transaction": "row"}');
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets'' AND state = ''occupied''"}');
-SELECT stop_reason, rescued, quarantined FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- a lease taken by hand keeps shares out; one that a share has is shared
 SELECT sweep.try_lease('buckets');
 SELECT sweep.release_lease('buckets');
@@ -356,6 +356,6 @@ SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 DELETE FROM sweep.run_live WHERE job LIKE 'buckets%';
 DELETE FROM sweep.run_history WHERE job LIKE 'buckets%';
 SET client_min_messages = warning;
-DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.run)); END$$;
+DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.runs)); END$$;
 DROP SCHEMA buckets CASCADE;
 DROP ROLE buckets_one, buckets_two;

@@ -16,15 +16,15 @@ BEGIN
 	IF b.args ? 'fail' THEN
 		RAISE EXCEPTION 'as asked';
 	END IF;
-	RETURN ROW(0, NULL, jsonb_build_object('children', (SELECT count(*) FROM sweep.run
+	RETURN ROW(0, NULL, jsonb_build_object('children', (SELECT count(*) FROM sweep.runs
 		WHERE trigger = 'parent' AND status = 'waiting' AND job LIKE 'children%')))::sweep.progress;
 END
 $$;
 -- The children queued, as minutes behind the start of their parent.
 CREATE VIEW children.queued AS
 	SELECT job, trigger, status, stop_reason, attempt, args,
-		round(extract(epoch FROM due_at - (SELECT max(started_at) FROM sweep.run WHERE job = 'children parent')) / 60) AS minutes
-	FROM sweep.run WHERE job LIKE 'children%' AND trigger = 'parent' ORDER BY run_id;
+		round(extract(epoch FROM due_at - (SELECT max(started_at) FROM sweep.runs WHERE job = 'children parent')) / 60) AS minutes
+	FROM sweep.runs WHERE job LIKE 'children%' AND trigger = 'parent' ORDER BY run_id;
 CREATE PROCEDURE children.forget() LANGUAGE sql AS $$
 	DELETE FROM sweep.run_live WHERE job LIKE 'children%' AND trigger = 'parent';
 	DELETE FROM sweep.run_history WHERE job LIKE 'children%' AND trigger = 'parent';
@@ -39,7 +39,7 @@ SELECT children FROM sweep.job WHERE name = 'children parent';
 -- ------------------------------------------------------------------ queued before the step, each with its delay
 CALL sweep.run('children parent', '{"x": 1}');
 SELECT job, trigger, status, attempt, args, minutes FROM children.queued;
-SELECT trigger, status, detail FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+SELECT trigger, status, detail FROM sweep.runs WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
 -- one that waits is not queued a second time
 CALL sweep.run('children parent');
 SELECT job, minutes FROM children.queued;
@@ -50,7 +50,7 @@ SELECT job FROM children.queued;
 CALL children.forget();
 SELECT count(sweep.start('children a', delay => '1 hour'));
 CALL sweep.run('children parent');
-SELECT job, trigger, status FROM sweep.run WHERE job = 'children a' ORDER BY run_id;
+SELECT job, trigger, status FROM sweep.runs WHERE job = 'children a' ORDER BY run_id;
 DELETE FROM sweep.run_live WHERE job = 'children a';
 -- whatever becomes of the parent
 CALL children.forget();
@@ -64,7 +64,7 @@ SELECT sweep.alter_job('children parent', '{"children": {"children a": "1 hour",
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
 -- which the run says as well
-SELECT status, detail -> 'not_started' AS not_started FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+SELECT status, detail -> 'not_started' AS not_started FROM sweep.runs WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"paused": false}');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
@@ -76,7 +76,7 @@ CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
 -- the child can be started by hand meanwhile
 CALL sweep.run('children c');
-SELECT status FROM sweep.run WHERE job = 'children c' AND trigger = 'manual';
+SELECT status FROM sweep.runs WHERE job = 'children c' AND trigger = 'manual';
 
 -- ------------------------------------------------------------------ no children any more
 CALL children.forget();
@@ -140,7 +140,7 @@ SELECT job, status FROM children.queued;
 CALL children.forget();
 SELECT sweep.alter_job('children parent', '{"children": {"children c": "0"}}');
 CALL sweep.run('children parent');
-SELECT run_id AS child FROM sweep.run WHERE job = 'children c' AND trigger = 'parent' \gset
+SELECT run_id AS child FROM sweep.runs WHERE job = 'children c' AND trigger = 'parent' \gset
 CALL sweep.wait(:child);
 SELECT job, trigger, status, stop_reason FROM children.queued;
 

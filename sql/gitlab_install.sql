@@ -32,7 +32,7 @@ SELECT queue, depth FROM sweep.queues ORDER BY queue;
 SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 CALL sweep.run('ci_schedule_bulk_delete_job_artifacts');
 CALL sweep.run('ci_stuck_jobs');
-SELECT job, status, detail -> 'not_started' AS not_started FROM sweep.run ORDER BY started_at DESC LIMIT 2;
+SELECT job, status, detail -> 'not_started' AS not_started FROM sweep.runs ORDER BY started_at DESC LIMIT 2;
 SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts');
 
 -- what each run finds again must not pile up in its queue

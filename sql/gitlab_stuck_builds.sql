@@ -23,7 +23,7 @@ BEGIN
 END
 $$;
 CREATE VIEW pg_temp.last_run AS
-	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.run ORDER BY run_id DESC LIMIT 1;
+	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.runs ORDER BY run_id DESC LIMIT 1;
 CREATE VIEW pg_temp.pipeline AS
 	SELECT m.* FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_pipeline_process';
 CREATE VIEW pg_temp.finished AS

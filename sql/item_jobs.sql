@@ -66,7 +66,7 @@ CREATE PROCEDURE item_jobs.refill(n int) LANGUAGE sql AS $$
 $$;
 CREATE VIEW item_jobs.last_run AS
 	SELECT status, stop_reason AS stop, batches, rows, rescued, quarantined, cursor, detail, sqlstate, split_part(error, E'\n', 1) AS error
-	FROM sweep.run WHERE job LIKE 'item\_jobs%' ORDER BY run_id DESC LIMIT 1;
+	FROM sweep.runs WHERE job LIKE 'item\_jobs%' ORDER BY run_id DESC LIMIT 1;
 CREATE VIEW item_jobs.calls AS
 	SELECT nth, (batch).size, (batch).cursor, (batch).items, error ->> 'sqlstate' AS rescue FROM item_jobs.call ORDER BY nth;
 -- How often each thing was handled and rescued, and which are in quarantine.

@@ -53,12 +53,12 @@ CREATE FUNCTION lease.step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS
 $$;
 SELECT sweep.create_job('lease job', step => 'lease.step');
 CALL sweep.run('lease job');
-SELECT status, stop_reason, detail FROM sweep.run WHERE job = 'lease job';
+SELECT status, stop_reason, detail FROM sweep.runs WHERE job = 'lease job';
 SELECT * FROM lease.locks;
 -- a lease that the session has taken is not in the way of its own runs; here the step gives it back
 SELECT sweep.try_lease('lease job');
 CALL sweep.run('lease job');
-SELECT status, stop_reason FROM sweep.run WHERE job = 'lease job' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason FROM sweep.runs WHERE job = 'lease job' ORDER BY run_id DESC LIMIT 1;
 SELECT * FROM lease.locks;
 SELECT sweep.release_lease('lease job');
 -- and else it is still held afterwards

@@ -7,7 +7,7 @@ DROP SCHEMA IF EXISTS run_batch_sql CASCADE;
 CREATE SCHEMA run_batch_sql;
 CREATE TABLE run_batch_sql.item (id int PRIMARY KEY, at timestamptz NOT NULL DEFAULT '2026-01-01 00:00:00Z', done boolean);
 CREATE VIEW run_batch_sql.last_run AS
-	SELECT job, status, stop_reason AS stop, batches, rows, cursor, detail FROM sweep.run WHERE job LIKE 'run\_batch\_sql%' ORDER BY run_id DESC LIMIT 1;
+	SELECT job, status, stop_reason AS stop, batches, rows, cursor, detail FROM sweep.runs WHERE job LIKE 'run\_batch\_sql%' ORDER BY run_id DESC LIMIT 1;
 
 SELECT sweep.create_job('run_batch_sql delete', batch_size => 4, batch_sql =>
 	'DELETE FROM run_batch_sql.item WHERE id IN (SELECT id FROM run_batch_sql.item WHERE at < ($2).as_of ORDER BY id LIMIT $1)');

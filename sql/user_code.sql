@@ -220,7 +220,7 @@ SELECT pg_catalog.current_setting('search_path') AS path_of_the_run, pg_catalog.
 CALL sweep.run('intruder shares');
 RESET ALL;
 SET client_min_messages = warning;
-SELECT job, status, stop_reason, batches, rows, quarantined, detail - 'max_buckets' - 'available_count' AS detail FROM sweep.run WHERE job LIKE 'intruder%' AND trigger = 'manual' ORDER BY run_id;
+SELECT job, status, stop_reason, batches, rows, quarantined, detail - 'max_buckets' - 'available_count' AS detail FROM sweep.runs WHERE job LIKE 'intruder%' AND trigger = 'manual' ORDER BY run_id;
 SELECT item, attempts FROM sweep.quarantine;
 
 -- ---------------------------------------------------------------- a session with settings and temporary objects that get in the way
@@ -259,7 +259,7 @@ SELECT intruder.now() IS NULL AS trapped;
 RESET ALL;
 SET client_min_messages = warning;
 SELECT timezone, timeout, lease_ttl, jitter, children, args FROM sweep.job WHERE name = 'intruder settings';
-SELECT job, status, stop_reason FROM sweep.run WHERE job = 'intruder settings';
+SELECT job, status, stop_reason FROM sweep.runs WHERE job = 'intruder settings';
 
 -- ---------------------------------------------------------------- a superuser's session lends its rights to no job
 \c - :superuser

@@ -2,7 +2,7 @@
  * call.c
  *		CALL sweep.run and CALL sweep.wait: what a session does itself.
  *
- * A run in a session is the same as one in a worker, with the same row in sweep.run; only the
+ * A run in a session is the same as one in a worker, with the same row in sweep.runs; only the
  * transactions are ended through SPI. It shows its progress in a slot of shared memory when there is
  * shared memory and a free slot; else the slot is a variable of this process.
  */
@@ -317,19 +317,19 @@ raise_outcome(const WaitRequest *request)
 				(errcode(lease ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
 				 errmsg("run %lld of job \"%s\" was skipped: %s", (long long) request->run_id, request->job,
 						lease ? "its lease was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
-				 errhint("The detail of its row in sweep.run says by whom; sweep.start() runs the job when its turn has come.")));
+				 errhint("The detail of its row in sweep.runs says by whom; sweep.start() runs the job when its turn has come.")));
 	}
 	if (strcmp(request->status, "cancelled") == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("run %lld of job \"%s\" was cancelled", (long long) request->decisive, request->job),
 				 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-				 errhint("What was committed before stays: see sweep.run.")));
+				 errhint("What was committed before stays: see sweep.runs.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 			 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->decisive, request->job,
 					strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
 					request->error ? request->error : "its process ended"),
 			 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-			 errhint("What was committed before stays: see sweep.run. With max_attempts a job is tried again by itself.")));
+			 errhint("What was committed before stays: see sweep.runs. With max_attempts a job is tried again by itself.")));
 }

@@ -33,27 +33,27 @@ DECLARE
 	added bigint[];
 	tried_again bigint[];
 BEGIN
-	-- One look after the other, each by a key: the view sweep.run cannot be joined by one.
+	-- One look after the other, each by a key: the view sweep.runs cannot be joined by one.
 	LOOP
-		parent := (SELECT r.parent_run_id FROM sweep.run r WHERE r.run_id = first);
-		EXIT WHEN NOT EXISTS (SELECT FROM sweep.run r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
+		parent := (SELECT r.parent_run_id FROM sweep.runs r WHERE r.run_id = first);
+		EXIT WHEN NOT EXISTS (SELECT FROM sweep.runs r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
 		first := parent;
 	END LOOP;
 	-- What has divided it is a run of it, or the run of a parent.
-	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
+	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
 	added := shares;
 	WHILE pg_catalog.cardinality(added) > 0 LOOP
-		added := ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
+		added := ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
 		shares := shares || added;
 	END LOOP;
-	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.run r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
+	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
 	RETURN QUERY SELECT pg_catalog.min(a.run_id), (pg_catalog.array_agg(a.status ORDER BY a.rank, a.finished_at DESC, a.run_id))[1],
 			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at), pg_catalog.sum(a.rows)::bigint,
 			(pg_catalog.array_agg(a.sqlstate ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], (pg_catalog.array_agg(a.error ORDER BY a.rank, a.finished_at DESC, a.run_id))[1]
 		-- What was skipped, has not ended or was tried again does not count; its rows do.
 		FROM (SELECT r.*, CASE WHEN r.finished_at IS NOT NULL AND r.run_id <> ALL (tried_again)
 				THEN pg_catalog.array_position('{failed,lost,cancelled,succeeded}'::pg_catalog.text[], r.status::pg_catalog.text) END AS rank
-			FROM sweep.run r WHERE r.run_id = ANY (shares)) AS a;
+			FROM sweep.runs r WHERE r.run_id = ANY (shares)) AS a;
 END
 $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';

@@ -18,7 +18,7 @@
 #include "base/settings.h"
 #include "engine/report.h"
 
-/* Each text of an error that a rescue function or a message gets, and all that sweep.run keeps of one. */
+/* Each text of an error that a rescue function or a message gets, and all that sweep.runs keeps of one. */
 #define ERROR_TEXT_LIMIT 8192
 
 static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);

@@ -3,7 +3,7 @@
 --
 -- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches.
 -- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
--- history delays the history and nothing else. The view sweep.run shows both.
+-- history delays the history and nothing else. The view sweep.runs shows both.
 --
 -- Domains rather than constraints of the table: those would be planned anew by every update of a batch.
 CREATE DOMAIN sweep.run_trigger AS text
@@ -56,34 +56,34 @@ CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_
 COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
-COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
+COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, run_as, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
-COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
+COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.runs';
 
 CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
 COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
 
 -- A barrier: no function of the reader sees a row that the reader may not see.
-CREATE VIEW sweep.run WITH (security_barrier) AS
+CREATE VIEW sweep.runs WITH (security_barrier) AS
 	WITH roles AS MATERIALIZED (SELECT r.rolname::pg_catalog.text AS name FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.rolname)),
 		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
 	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m)
 	UNION ALL
 	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
-COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
+COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
 DECLARE
 	target pg_catalog.text;
 	note pg_catalog.text[];
 BEGIN
-	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'run'] LOOP
+	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'runs'] LOOP
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
 			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
@@ -283,7 +283,7 @@ BEGIN
 	END IF;
 	IF found_run.run_id IS NULL THEN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
-			HINT = 'The view sweep.run lists the runs of this database.';
+			HINT = 'The view sweep.runs lists the runs of this database.';
 	END IF;
 	IF NOT (sweep._may_act_on(caller, found_run.run_as, true) OR sweep._acts_for(caller, 'sweep_monitor')) THEN
 		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
@@ -350,7 +350,7 @@ BEGIN
 				RETURN false;
 			END IF;
 			RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
-				HINT = 'The view sweep.run lists the runs of this database.';
+				HINT = 'The view sweep.runs lists the runs of this database.';
 		END IF;
 		IF NOT sweep._may_act_on(caller, target.run_as, true) THEN
 			RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',

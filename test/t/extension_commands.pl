@@ -136,20 +136,20 @@ my $run = $node->safe_psql('postgres', q{SELECT sweep.start('many')});
 soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'rolled back: a run is in progress');
 $session->query('BEGIN; DROP EXTENSION pg_sweep CASCADE');
 $session->query('ROLLBACK');
-my $rows = $node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run");
-soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'rolled back: the run goes on');
+my $rows = $node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run");
+soon($node, "SELECT rows > $rows FROM sweep.runs WHERE run_id = $run", 't', 'rolled back: the run goes on');
 
 # ---------------------------------------------------------------- ALTER EXTENSION
 $session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND granted
 		AND classid = 'pg_extension'::regclass AND mode = 'AccessExclusiveLock'}), 1, 'ALTER: has the extension for itself');
-is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'running', 'ALTER: the run is still there');
+is($node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'running', 'ALTER: the run is still there');
 $rows = $node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL');
 soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND xact_start IS NULL AND wait_event_type = 'Extension'},
 	't', 'ALTER: the run waits outside of a transaction');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), $rows, 'ALTER: and does no batch');
 $session->query('COMMIT');
-soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'ALTER: then the run goes on');
+soon($node, "SELECT rows > $rows FROM sweep.runs WHERE run_id = $run", 't', 'ALTER: then the run goes on');
 $session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
 is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'ALTER: it can be cancelled');
 soon($node, q{SELECT count(*) > 0 FROM sweep.running r JOIN pg_stat_activity a USING (pid) WHERE r.phase = 'ending' AND a.xact_start IS NULL

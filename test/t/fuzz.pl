@@ -257,7 +257,7 @@ sub random_statements
 		if ($way < 0.02)
 		{
 			push @statements, "SELECT lease, message_id AS message FROM sweep.claim('" . choose(qw(q_1 q_2 q_3)) . "', 2, '10 min') LIMIT 1 \\gset",
-			  'SELECT run_id AS run FROM sweep.run ORDER BY random() LIMIT 1 \\gset';
+			  'SELECT run_id AS run FROM sweep.runs ORDER BY random() LIMIT 1 \\gset';
 		}
 		elsif ($way < 0.04)
 		{
@@ -384,7 +384,7 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.resume_all();
 	SELECT sweep.drop_job(name) FROM sweep.job;
 	SELECT sweep.drop_consumer(queue) FROM sweep.consumers;
-	SELECT sweep.cancel(run_id) FROM sweep.run WHERE status IN ('waiting', 'running');
+	SELECT sweep.cancel(run_id) FROM sweep.runs WHERE status IN ('waiting', 'running');
 });
 forget_session($gate);
 soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'what ran has ended');

@@ -157,10 +157,10 @@ for my $round (1 .. 12)
 # run could still write its row; a killed one does its last batch again.
 my %ends = (
 	cancelled => sub { $node->safe_psql('postgres', "SELECT sweep.cancel($_[0])") },
-	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.run WHERE run_id = $_[0]") },
-	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.run WHERE run_id = $_[0]") },
+	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $_[0]") },
+	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $_[0]") },
 	lease_ttl => sub { },
-	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $_[0]")) });
+	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
 
 for my $transaction ('batch', 'row')
 {
@@ -201,12 +201,12 @@ $last_second->query_safe('BEGIN; SELECT FROM t.item WHERE id = 6 FOR UPDATE');
 my $third = hold_gate($node, 31);
 my $terminated = start('{"stop": 3, "gate": 31}');
 at_gate($node, 31, 'terminated: the third item takes more than a second');
-soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.run WHERE run_id = $terminated", 't', 'terminated: it has');
+soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.runs WHERE run_id = $terminated", 't', 'terminated: it has');
 open_gate($third);
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND wait_event IN ('transactionid', 'tuple')}, 1, 'terminated: the sixth waits');
 $ends{terminated}->($terminated);
 is(ended_run($node, $terminated) =~ s/ \d+$//r, 'lost lost 0', 'terminated: the run is lost');
-cmp_ok($node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $terminated"), '>=', 3, 'terminated: its rows are those of a second before');
+cmp_ok($node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $terminated"), '>=', 3, 'terminated: its rows are those of a second before');
 is(handled(), '11111000', 'terminated: five were committed');
 $last_second->query_safe('COMMIT');
 $last_second->quit;
@@ -292,7 +292,7 @@ soon($node, 'SHOW pg_sweep.log_batches', 'off', 'logging is off again');
 sub memory_at
 {
 	my ($run) = @_;
-	my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $run");
 	my ($kb) = slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty:\s+(\d+)/m;
 
 	return $kb;
@@ -357,7 +357,7 @@ $node->safe_psql('postgres', q{
 });
 sub children
 {
-	return $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'child' AND trigger = 'parent' AND status = 'waiting'});
+	return $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status = 'waiting'});
 }
 my $holder = session($node);
 $holder->query_safe(q{SELECT sweep.try_lease('parent')});
@@ -379,7 +379,7 @@ open_gate($gate);
 # Across a restart, and overdue when the server comes back.
 $node->safe_psql('postgres', q{UPDATE sweep.run_live SET due_at = now() - interval '10 min' WHERE job = 'child' AND status = 'waiting'});
 $node->restart;
-soon($node, q{SELECT string_agg(status || ' ' || stop_reason, ',') FROM sweep.run WHERE job = 'child' AND trigger = 'parent' AND status <> 'cancelled'},
+soon($node, q{SELECT string_agg(status || ' ' || stop_reason, ',') FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status <> 'cancelled'},
 	'succeeded drained', 'after a restart a late child runs once');
 $node->stop;
 done_testing();

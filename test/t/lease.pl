@@ -50,7 +50,7 @@ sub start
 my $gate = hold_gate($node, 20);
 my $run = start('one');
 at_gate($node, 20, 'a runner has the lease');
-my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $run");
 my @sessions = (session($node), session($node));
 for my $session (@sessions)
 {
@@ -63,7 +63,7 @@ for my $session (@sessions)
 	is($session->query_safe(q{SELECT sweep.try_lease('shared')}), 'f', 'a session cannot take the lease');
 }
 is(ended_run($node, due_run($node, 'two')), 'skipped skipped 0 0', 'another runner is skipped');
-is($node->safe_psql('postgres', q{SELECT detail ->> 'reason', detail ->> 'holder_pid' FROM sweep.run WHERE job = 'two' ORDER BY run_id DESC LIMIT 1}),
+is($node->safe_psql('postgres', q{SELECT detail ->> 'reason', detail ->> 'holder_pid' FROM sweep.runs WHERE job = 'two' ORDER BY run_id DESC LIMIT 1}),
 	"lease_held|$pid", 'and its row says who has the lease');
 is($node->safe_psql('postgres', q{SELECT count(*), min(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21335}),
 	"1|$pid", 'the lease is in pg_locks');
@@ -105,7 +105,7 @@ is($sessions[0]->query_safe(q{SELECT sweep.try_lease('shared')}), 't', 'a sessio
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('one', '{"lock_retries": 0}')});
 $run = due_run($node, 'one');
 is(ended_run($node, $run), 'skipped skipped 0 0', 'runs keep away');
-is($node->safe_psql('postgres', "SELECT detail ->> 'holder_pid' FROM sweep.run WHERE run_id = $run"), $pid, 'and name the session');
+is($node->safe_psql('postgres', "SELECT detail ->> 'holder_pid' FROM sweep.runs WHERE run_id = $run"), $pid, 'and name the session');
 is($sessions[0]->query_safe(q{SELECT sweep.release_lease('shared')}), 't', 'the session gives it back');
 is(ended_run($node, start('one')), 'succeeded drained 1 0', 'and runs have it');
 $sessions[0]->query(q{SELECT sweep.release_lease('shared')});
@@ -152,14 +152,14 @@ $run = start('slow');
 at_gate($node, 21, 'the third batch is in progress');
 is(ended_run($node, $run), 'failed lease_expired 2 2', 'a batch longer than the lease is cancelled, the ones before stay');
 is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 2, 'their rows, too, and no other');
-like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"),
+like($node->safe_psql('postgres', "SELECT error FROM sweep.runs WHERE run_id = $run"),
 	qr/^lease_ttl of 6000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a timeout below lease_ttl/,
 	'the run says what to change');
 $node->safe_psql('postgres', 'DELETE FROM t.todo');
 $node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', lease_ttl => '3 s')});
 $run = start('too_big');
 is(ended_run($node, $run), 'failed lease_expired 0 0', 'a job whose single batch is longer never gets on');
-like($node->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"), qr/HINT: Not one batch fits into the lease: lower batch_size/,
+like($node->safe_psql('postgres', "SELECT error FROM sweep.runs WHERE run_id = $run"), qr/HINT: Not one batch fits into the lease: lower batch_size/,
 	'and is told to lower batch_size');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
 like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 3000 ms has passed/, 'the same in a session');
@@ -178,12 +178,12 @@ $node->safe_psql('postgres', q{
 $gate = hold_gate($node, 23);
 $run = start('uncounted');
 is(ended_run($node, $run), 'failed lease_expired 0 0', 'a lease that ends before the run has begun');
-is($node->safe_psql('postgres', "SELECT sqlstate, error FROM sweep.run WHERE run_id = $run"),
+is($node->safe_psql('postgres', "SELECT sqlstate, error FROM sweep.runs WHERE run_id = $run"),
 	"57014|lease_ttl of 300 ms has passed\nDETAIL: The run had not begun: it was still busy with its buckets, or those of its children.\n"
 	  . 'HINT: Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.', 'the run says what to look at');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('uncounted')});
 like($message, qr/ERROR:  run \d+ of job "uncounted" failed: lease_ttl of 300 ms has passed/, 'a session is told the same');
-is($node->safe_psql('postgres', q{SELECT status, stop_reason FROM sweep.run WHERE job = 'uncounted' ORDER BY run_id DESC LIMIT 1}),
+is($node->safe_psql('postgres', q{SELECT status, stop_reason FROM sweep.runs WHERE job = 'uncounted' ORDER BY run_id DESC LIMIT 1}),
 	'failed|lease_expired', 'and so is recorded');
 open_gate($gate);
 
@@ -201,7 +201,7 @@ open_gate($gate);
 $gate = hold_gate($node, 21);
 $run = start('slow');
 at_gate($node, 21, 'a batch is in progress');
-$pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+$pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $run");
 ok(kill_process('STOP', $pid), 'the runner stands still');
 $node->poll_query_until('postgres', "SELECT clock_timestamp() > deadline + interval '100 ms' FROM sweep.running WHERE run_id = $run");
 open_gate($gate);
@@ -225,7 +225,7 @@ is($holder->query_safe(q{SELECT sweep.try_lease('taken')}), 't', '24: somebody h
 # of its schedule: what was started waits for its turn
 $run = due_run($node, 'retries');
 is(ended_run($node, $run), 'skipped skipped 0 0', '24: a run is skipped after its retries');
-cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM finished_at - due_at) FROM sweep.run WHERE run_id = $run"), '>=', 4, '24: each of which has waited');
+cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM finished_at - due_at) FROM sweep.runs WHERE run_id = $run"), '>=', 4, '24: each of which has waited');
 # a request to cancel does not wait for the end of that
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('retries', '{"lock_retry_delay": "1 hour"}')});
 $run = due_run($node, 'retries');

@@ -70,7 +70,7 @@ $holder->query_safe(q{SELECT sweep.release_lease('held')});
 is_running($run, 'replaced');
 is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run_live WHERE run_id = $stranger"), 'waiting|t', 'the other one is left alone');
 end_patient($run, $gate, 'replaced');
-$node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.run WHERE status = 'waiting'});
+$node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.runs WHERE status = 'waiting'});
 
 # ---------------------------------------------------------------- being changed
 for my $end ('COMMIT', 'ROLLBACK')
@@ -82,7 +82,7 @@ for my $end ('COMMIT', 'ROLLBACK')
 	$holder->query_safe(q{SELECT sweep.release_lease('held')});
 	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'}, 0,
 		"$end: the run does not wait for who changes its row, its process ends");
-	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $run"), 'waiting|t', "$end: the run waits on");
+	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.runs WHERE run_id = $run"), 'waiting|t', "$end: the run waits on");
 	$changer->query_safe($end);
 	is_running($run, $end);
 	is($node->safe_psql('postgres', "SELECT attempt FROM sweep.run_live WHERE run_id = $run"), $end eq 'COMMIT' ? 7 : 1,
@@ -127,7 +127,7 @@ is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_bitmapsca
 is($node->safe_psql('postgres', q{SELECT bt_index_check('sweep.run_live_pkey', heapallindexed => true)}), '', 'the index is right');
 open_gate($gate);
 $old->quit;
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job LIKE 'long%' AND status = 'succeeded'}, '10', 'all end as usual');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job LIKE 'long%' AND status = 'succeeded'}, '10', 'all end as usual');
 
 # ---------------------------------------------------------------- a role with an isolation level of its own
 $node->safe_psql('postgres', q{

@@ -28,7 +28,7 @@ sub start
 
 sub status
 {
-	return $node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $_[0]");
+	return $node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $_[0]");
 }
 
 my $runners = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'};
@@ -39,7 +39,7 @@ my $first = start('one');
 at_gate($node, 20, 'a run has the lease');
 my @waiting = map { start('one') } 1 .. 8;
 tick($node);
-is($node->safe_psql('postgres', "SELECT count(*), min(status), max(status) FROM sweep.run WHERE run_id > $first"), '8|waiting|waiting', 'what is started meanwhile waits');
+is($node->safe_psql('postgres', "SELECT count(*), min(status), max(status) FROM sweep.runs WHERE run_id > $first"), '8|waiting|waiting', 'what is started meanwhile waits');
 is($node->safe_psql('postgres', $runners), 1, 'and takes no process');
 is(ended_run($node, start('other')), 'succeeded drained 1 0', 'so that there is one for another job');
 my ($status, $output, $message) = $node->psql('postgres', "\\set VERBOSITY verbose\nCALL sweep.wait($waiting[0], '100 ms')");
@@ -65,12 +65,12 @@ my $run = start('parent');
 tick($node);
 is(status($run), 'waiting', 'a session has the lease: it waits');
 is($node->safe_psql('postgres', $runners), 0, 'without a process');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'other' AND trigger = 'parent'}), 0, 'what it queues is not queued yet');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'other' AND trigger = 'parent'}), 0, 'what it queues is not queued yet');
 my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 $holder->quit;
 is(ended_run($node, $run), 'succeeded drained 1 0', 'the session ends: it runs');
-is($node->safe_psql('postgres', "SELECT started_at < '$begin'::timestamptz + interval '20 s' FROM sweep.run WHERE run_id = $run"), 't', 'soon, not with the next heartbeat');
-is($node->safe_psql('postgres', "SELECT count(*), min(parent_run_id) FROM sweep.run WHERE job = 'other' AND trigger = 'parent'"), "1|$run", 'what it queues is queued once');
+is($node->safe_psql('postgres', "SELECT started_at < '$begin'::timestamptz + interval '20 s' FROM sweep.runs WHERE run_id = $run"), 't', 'soon, not with the next heartbeat');
+is($node->safe_psql('postgres', "SELECT count(*), min(parent_run_id) FROM sweep.runs WHERE job = 'other' AND trigger = 'parent'"), "1|$run", 'what it queues is queued once');
 # One that gives it back says so.
 $holder = session($node);
 $holder->query_safe(q{SELECT sweep.try_lease('one')});
@@ -84,7 +84,7 @@ $holder->query_safe(q{SELECT sweep.try_lease('one')});
 $run = $node->safe_psql('postgres', q{WITH queued AS (INSERT INTO sweep.run_live (job, trigger, due_at, run_as)
 	SELECT 'child', t, clock_timestamp(), 'postgres' FROM unnest('{parent,retry}'::text[]) AS t RETURNING run_id) SELECT min(run_id) FROM queued});
 tick($node);
-is($node->safe_psql('postgres', "SELECT string_agg(status || ' ' || trigger, ', ' ORDER BY run_id) FROM sweep.run WHERE run_id >= $run"), 'waiting parent, waiting retry', 'a child and a retry wait, too');
+is($node->safe_psql('postgres', "SELECT string_agg(status || ' ' || trigger, ', ' ORDER BY run_id) FROM sweep.runs WHERE run_id >= $run"), 'waiting parent, waiting retry', 'a child and a retry wait, too');
 $holder->query_safe(q{SELECT sweep.release_lease('one')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'and run');
 is(ended_run($node, $run + 1), 'succeeded drained 1 0', 'one after the other');
