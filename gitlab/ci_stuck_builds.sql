@@ -5,7 +5,7 @@
 --            and its pipeline never ends; one that is scheduled may miss its
 --            moment.  ci_stuck_jobs, once an hour, queues a run of each
 --            ci_stuck_builds_drop_* job, 15 minutes apart, whether it gets its
---            own lease or not, and drops the pending builds itself.
+--            own lock or not, and drops the pending builds itself.
 -- Predicate  type = 'Ci::Build', the status, and for each bound in the args that
 --            the timestamp is older: created_at, updated_at, scheduled_at <
 --            as_of - bound.  Strict; NULL is never older.

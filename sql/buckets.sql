@@ -282,7 +282,7 @@ ALTER FUNCTION buckets.some(sweep.batch) RENAME TO others;
 SELECT state FROM sweep.jobs WHERE name = 'buckets';
 SELECT sweep.alter_job('buckets', '{"buckets_function": null}');
 
--- ------------------------------------------------------------------ preview, item jobs, leases
+-- ------------------------------------------------------------------ preview, item jobs, locks
 UPDATE buckets.todo SET done = 0;
 SELECT rows, cursor FROM sweep.preview('buckets', '{"then": "SELECT 1"}');
 CREATE FUNCTION buckets.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$
@@ -312,9 +312,9 @@ SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' O
 SELECT sweep.alter_job('buckets', '{"transaction": "row"}');
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets'' AND state = ''occupied''"}');
 SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
--- a lease taken by hand keeps shares out; one that a share has is shared
-SELECT sweep.try_lease('buckets');
-SELECT sweep.release_lease('buckets');
+-- a lock taken by hand keeps shares out; one that a share has is shared
+SELECT sweep.try_lock('buckets');
+SELECT sweep.release_lock('buckets');
 UPDATE buckets.todo SET done = 0;
 SELECT sweep.alter_job('buckets', '{"pick": null, "step": "buckets.step", "transaction": "batch"}');
 CALL sweep.run('buckets', '{"then": "DO $$BEGIN RAISE NOTICE ''%'', (SELECT array_agg(mode) FROM pg_locks WHERE locktype = ''advisory'' AND objsubid = 21335); END$$"}');

@@ -187,10 +187,10 @@ SELECT sweep._fail_start(1200000, 'error', '08006', 'no worker'), sweep._fail_st
 SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.runs WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
 ROLLBACK;
 
--- many runs that were started wait for one lease: one of them is listed, and they hide no other job of their role; shares run side by side
+-- many runs that were started wait for one lock: one of them is listed, and they hide no other job of their role; shares run side by side
 BEGIN;
 SELECT due.create_job('due'), due.create_job('due other'), due.create_job('due later'), due.create_job('due divided');
-UPDATE sweep.job SET lease_key = 'due' WHERE name = 'due other';
+UPDATE sweep.job SET lock_key = 'due' WHERE name = 'due other';
 UPDATE sweep.job SET buckets = 4 WHERE name = 'due divided';
 INSERT INTO sweep.run_live (job, trigger, due_at) SELECT 'due', 'manual', timestamptz '2026-03-01 11:00:00Z' + interval '1 ms' * n
 	FROM generate_series(1, current_setting('pg_sweep.max_running_jobs')::int + 20) AS n;

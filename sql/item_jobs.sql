@@ -350,7 +350,7 @@ SELECT status, stop, batches, rows, cursor, sqlstate, error FROM item_jobs.last_
 CALL sweep.run('item_jobs wrong', '{"wrong": "many"}');
 SELECT * FROM item_jobs.outcome;
 
--- ------------------------------------------------------------------ a step that gives up the lease is no error of an item
+-- ------------------------------------------------------------------ a step that gives up the lock is no error of an item
 CREATE FUNCTION item_jobs.careless(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_advisory_unlock_all();

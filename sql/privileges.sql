@@ -81,7 +81,7 @@ SELECT s.statement, r.role, replace(privileges.try('regress_sweep_' || r.role, r
 		(12, $$SELECT sweep.pause_all()$$),
 		(13, $$SELECT sweep.resume_all()$$),
 		(14, $$SELECT sweep.preview('privileges user')$$),
-		(15, $$SELECT sweep.try_lease('privileges'), sweep.release_lease('privileges')$$)
+		(15, $$SELECT sweep.try_lock('privileges'), sweep.release_lock('privileges')$$)
 	) AS s (nr, statement), unnest(ARRAY['admin', 'operator', 'user', 'member', 'other', 'monitor', 'nobody']) WITH ORDINALITY AS r (role, nr)
 	ORDER BY s.nr, r.nr;
 

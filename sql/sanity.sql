@@ -100,7 +100,7 @@ SELECT signature FROM function WHERE prosrc ~ '\mEXCEPTION\s+WHEN\M' AND propara
 SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, g.home || '.' || g.proname || '(') > 0
 	WHERE f.proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
-SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lock_try', 'sweep_lock_release', 'sweep_lock_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
 -- those that depend on the time zone of the session, or the catalogue, are not immutable
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_definition_check_batch_sql', 'sweep_worker_available', 'sweep_worker_require')

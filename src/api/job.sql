@@ -21,7 +21,7 @@ CREATE TABLE sweep.job (
 	max_rows         bigint,
 	timeout          interval,
 	lease_ttl        interval,
-	lease_key        text NOT NULL,
+	lock_key         text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
 	max_attempts     int NOT NULL,
@@ -45,8 +45,8 @@ CREATE TABLE sweep.job (
 	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis'))
 );
-CREATE INDEX job_lease_key_idx ON sweep.job (lease_key);
-COMMENT ON INDEX sweep.job_lease_key_idx IS 'for sweep.try_lease';
+CREATE INDEX job_lock_key_idx ON sweep.job (lock_key);
+COMMENT ON INDEX sweep.job_lock_key_idx IS 'for sweep.try_lock';
 COMMENT ON TABLE sweep.job IS 'jobs: what runs, when, within which limits, as whom';
 COMMENT ON COLUMN sweep.job.name IS 'name of the job';
 COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when batch_sql is set';
@@ -63,10 +63,10 @@ COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
 COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.timeout IS 'no new batch begins after this time; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lease_key IS 'name of the lease that a run holds; jobs of a role that share it exclude each other';
+COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
 COMMENT ON COLUMN sweep.job.lease_ttl IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lease';
-COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lease';
+COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
+COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
 COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';
 COMMENT ON COLUMN sweep.job.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
 COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';

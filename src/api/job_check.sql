@@ -264,7 +264,7 @@ BEGIN
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('children', pg_catalog.octet_length(job.children::pg_catalog.text), 64 * 1024, job.children IS DISTINCT FROM old.children),
 		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
-		('lease_key', pg_catalog.octet_length(job.lease_key), 1024, job.lease_key IS DISTINCT FROM old.lease_key)
+		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION '% of job "%" is too large: % bytes', wrong.what, job.name, wrong.size
@@ -321,7 +321,7 @@ BEGIN
 		(job.max_rows < 1, 'max_rows ' || job.max_rows, 'It must be greater than zero, or NULL for no limit.'),
 		(job.timeout < interval '0' OR job.timeout > interval '100 years', 'timeout ' || job.timeout,
 			'It must be between zero and 100 years, or NULL for no limit.'),
-		(job.lease_key = '', 'lease_key ""', 'Leave it out to use the name of the job.'),
+		(job.lock_key = '', 'lock_key ""', 'Leave it out to use the name of the job.'),
 		(job.lease_ttl <= interval '0' OR job.lease_ttl > interval '100 years', 'lease_ttl ' || job.lease_ttl,
 			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
 		(job.timeout > job.lease_ttl, pg_catalog.format('timeout %s, which is later than lease_ttl %s', job.timeout, job.lease_ttl),

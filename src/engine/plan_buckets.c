@@ -16,7 +16,7 @@
 
 #include "base/compat.h"
 #include "base/detail.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "engine/batch.h"
 #include "engine/plan_buckets.h"
 #include "engine/report.h"
@@ -155,7 +155,7 @@ queue_work(void *arg)
 	Datum		values[6];
 
 	/* Somebody else is just queueing what there is to be queued. */
-	if (!sweep_lease_acquire_dispatch(request->job))
+	if (!sweep_lock_acquire_dispatch(request->job))
 		return;
 	values[0] = Int64GetDatum(work->run->run_id);
 	values[1] = CStringGetTextDatum(request->job);

@@ -168,7 +168,7 @@ sweep_report_lease_error(SweepRun *run)
 	return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 							  psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(batches),
 									   batches == 1 ? "was" : "were"),
-							  batches == 0 ? "Not one batch fits into the lease: lower batch_size, or raise lease_ttl." :
+							  batches == 0 ? "Not one batch fits into it: lower batch_size, or raise lease_ttl." :
 							  "Set a timeout below lease_ttl, so that a run ends between batches.");
 }
 

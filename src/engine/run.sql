@@ -87,7 +87,7 @@ BEGIN
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
 			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
-			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lease'], ['finished_at', 'when it ended'],
+			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lock'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
 			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
@@ -106,21 +106,21 @@ $$;
 
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_run_is_alive';
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_run_is_alive';
 COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the lock of the run';
 
 -- As costly as it is so that it is asked last: the scheduler looks again soon when it has said yes.
-CREATE FUNCTION sweep._lease_is_held(role oid, key text, shared boolean) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lease_probe';
-COMMENT ON FUNCTION sweep._lease_is_held(oid, text, boolean) IS 'whether a run of the role with this lease_key could not take its lease now, alone or (a share of a divided job) together with others';
+CREATE FUNCTION sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lock_probe';
+COMMENT ON FUNCTION sweep._lock_is_held(oid, text, boolean) IS 'whether a run of the role with this lock_key could not take its lock now, alone or (a share of a divided job) together with others';
 
-CREATE FUNCTION sweep.try_lease(key text) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_try';
-COMMENT ON FUNCTION sweep.try_lease(text) IS 'takes the lease of that key for this session, if it is free; runs with this lease_key, of the roles one may act for, then wait or are skipped';
+CREATE FUNCTION sweep.try_lock(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_try';
+COMMENT ON FUNCTION sweep.try_lock(text) IS 'takes the lock of that key for this session, if it is free; runs with this lock_key, of the roles one may act for, then wait or are skipped';
 
-CREATE FUNCTION sweep.release_lease(key text) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_release';
-COMMENT ON FUNCTION sweep.release_lease(text) IS 'gives back a lease that this session took with sweep.try_lease; false when it had none';
+CREATE FUNCTION sweep.release_lock(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_release';
+COMMENT ON FUNCTION sweep.release_lock(text) IS 'gives back a lock that this session took with sweep.try_lock; false when it had none';
 
 -- ------------------------------------------------------------------ rows that somebody has locked
 -- The scheduler and the processes of runs wait for no row that a session may have locked: one open transaction would
@@ -144,12 +144,12 @@ AS $$
 DECLARE
 	most int := pg_catalog.current_setting('pg_sweep.max_running_jobs', true);
 BEGIN
-	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
+	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lease_key, j.buckets IS NOT NULL AS divided,
-			-- What was started waits for its turn; what is due tries to take the lease at its moment.
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lock_key, j.buckets IS NOT NULL AS divided,
+			-- What was started waits for its turn; what is due tries to take the lock at its moment.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
-			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lease_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
+			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
 				ORDER BY r.due_at, r.run_id) AS turn
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
@@ -161,15 +161,15 @@ BEGIN
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for him. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lease one, however many there are, and no more of a role than could start, and one
+	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
 	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
 			FROM ready f WHERE NOT f.takes_turns
-				OR (f.turn = 1 OR f.divided) AND sweep._lease_is_held(sweep._role_oid(f.run_as), f.lease_key, f.divided) IS NOT TRUE) AS w
+				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
 		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lease and each role the oldest ones';
+COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lock and each role the oldest ones';
 
 CREATE FUNCTION sweep._next_wake(listed_at timestamptz) RETURNS timestamptz
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

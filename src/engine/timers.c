@@ -20,12 +20,12 @@
 
 static void lease_timer_fired(void);
 
-/* The run whose lease is timed, for the signal handler. */
+/* The run whose lock is timed, for the signal handler. */
 static SweepRun *timed_run = NULL;
 static TimeoutId lease_timer;
 
 void
-sweep_timers_arm_lease(SweepRun *run)
+sweep_timers_arm_lock(SweepRun *run)
 {
 	static bool registered = false;
 
@@ -42,7 +42,7 @@ sweep_timers_arm_lease(SweepRun *run)
 }
 
 void
-sweep_timers_disarm_lease(SweepRun *run)
+sweep_timers_disarm_lock(SweepRun *run)
 {
 	if (timed_run == NULL)
 		return;

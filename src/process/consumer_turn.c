@@ -25,7 +25,7 @@
 #include "utils/timeout.h"
 
 #include "base/elsewhere.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/worker.h"
 #include "engine/report.h"
 #include "process/consumer_note.h"
@@ -225,7 +225,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 						(long long) message->message_id, consumer->queue, crash.message)));
 		return;
 	}
-	while (!sweep_lease_acquire_suspects())
+	while (!sweep_lock_acquire_suspects())
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
@@ -233,7 +233,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			return;
 	}
 	handle_messages(consumer, index, 1);
-	sweep_lease_give_back_suspects();
+	sweep_lock_give_back_suspects();
 }
 
 static bool

@@ -1,8 +1,8 @@
 /*
  * watchdog.c
- *		Runs that are past their lease.
+ *		Runs that are past their timeout.
  *
- * Called by scheduler.c, each time before it sleeps. A run stops itself when its lease ends, unless its own
+ * Called by scheduler.c, each time before it sleeps. A run stops itself when its timeout has passed, unless its own
  * timer or its SQL fails to. It is asked again each second and at last its process is ended, never killed.
  */
 #include "postgres.h"
@@ -16,7 +16,7 @@
 #include "base/shared.h"
 #include "process/watchdog.h"
 
-/* A run that is past its lease is asked again after this, and its process ended after so many times. */
+/* A run that is past its timeout is asked again after this, and its process ended after so many times. */
 #define WATCHDOG_STEP_MS 1000
 #define WATCHDOG_PATIENCE 5
 

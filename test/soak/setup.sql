@@ -47,7 +47,7 @@ BEGIN
 END
 $$;
 
--- No lock, and the update does not look again: only the lease keeps others away.
+-- No lock, and the update does not look again: only the lock keeps others away.
 CREATE FUNCTION soak.handle_some(job text, b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 DECLARE
 	last_id bigint := coalesce((b.cursor #>> '{}')::bigint, 0);

@@ -273,7 +273,7 @@ sub ended_run
 		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.runs WHERE run_id = $run_id");
 }
 
-# A run of a job whose moment has come; returns its run_id. What is started waits for its lease instead.
+# A run of a job whose moment has come; returns its run_id. What is started waits for its lock instead.
 sub due_run
 {
 	my ($node, $job) = @_;

@@ -36,7 +36,7 @@ sub one_is_free
 	my ($name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (21335, 21336)}, 0, "$name: its lease is free");
+	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (21335, 21336)}, 0, "$name: its lock is free");
 }
 
 # ---------------------------------------------------------------- in a statement

@@ -252,7 +252,7 @@ is(psql('SELECT count(*) FROM sweep.consumer_crash'), 0, 'poison: no suspects ar
 psql(q{SELECT sweep.pause_consumer('work')});
 soon($node, 'SELECT workers FROM sweep.consumers', 0, 'suspect: paused');
 my $taker = session($node, user => 'jobber');
-$taker->query_safe(q{SELECT sweep.try_lease('pg_sweep: suspected messages')});
+$taker->query_safe(q{SELECT sweep.try_lock('pg_sweep: suspected messages')});
 $gate = hold_gate($node, 5);
 psql(q{TRUNCATE t.handled;
 	INSERT INTO sweep.consumer_crash SELECT queue_id, sweep.send('work', '{"n": 30, "gate": 5}'), 1, now() FROM sweep.queue WHERE name = 'work';

@@ -72,7 +72,7 @@ for my $flush ('run', 'batch')
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.queue_message'),
 			$kept, "$case: as many messages as rows");
 		is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE objsubid IN (21335, 21336)}),
-			0, "$case: no lease is held");
+			0, "$case: no lock is held");
 
 		my $next = $node->safe_psql('postgres', q{SELECT sweep.start('work')});
 		my $left = $rows - $kept;

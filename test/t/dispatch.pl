@@ -81,19 +81,19 @@ is($node->safe_psql('postgres', $last), join('|', $node->safe_psql('postgres', "
 again();
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('shares', '{"lock_retries": 10000}')});
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('shares')});
+$holder->query_safe(q{SELECT sweep.try_lock('shares')});
 my $moment = q{SELECT sweep._insert_scheduled(j, clock_timestamp(), 'schedule', false) FROM sweep.job j WHERE name = 'shares'};
 my $count = q{SELECT string_agg(n || ' ' || status, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM sweep.runs
 	WHERE job = 'shares' AND trigger = 'schedule' GROUP BY status) AS c};
 for my $nth (1 .. 4)
 {
 	$node->safe_psql('postgres', "$moment; SELECT sweep._wake()");
-	soon($node, q{SELECT count(*) FROM sweep.running WHERE job = 'shares' AND phase = 'lease'}, $nth, "moment $nth has a process that stands still");
+	soon($node, q{SELECT count(*) FROM sweep.running WHERE job = 'shares' AND phase = 'lock'}, $nth, "moment $nth has a process that stands still");
 }
 is($node->safe_psql('postgres', $count), '4 waiting', 'no moment is skipped for another one');
 $node->safe_psql('postgres', $moment) for 1 .. 3;
 is($node->safe_psql('postgres', $count), '2 skipped, 5 waiting', 'while there is no process left one waits for all');
-$holder->query_safe(q{SELECT sweep.release_lease('shares')});
+$holder->query_safe(q{SELECT sweep.release_lock('shares')});
 soon($node, q{SELECT count(*) FROM t.todo WHERE run_id IS NULL}, 0, 'they go on');
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'shares' AND finished_at IS NULL}, 0, 'to their end');
 

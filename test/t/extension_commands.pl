@@ -116,12 +116,12 @@ like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')}
 $node->safe_psql('postgres', q{SELECT sweep.resume('tick')});
 
 # ---------------------------------------------------------------- DROP and CREATE, before a run begins
-# It waits for its lease and has been told where everything is; all of that is another now.
+# It waits for its lock and has been told where everything is; all of that is another now.
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('held')});
-$node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lease_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
+$holder->query_safe(q{SELECT sweep.try_lock('held')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lock_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
 my $patient = due_run($node, 'patient');
-soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'DROP and CREATE: a run has not begun');
+soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lock', 'DROP and CREATE: a run has not begun');
 $node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
 again();
 my $offset = -s $node->logfile;

@@ -300,7 +300,7 @@ like(as('watcher', q{SELECT count(*) > 3 FROM sweep.jobs}), qr/^t$/, 'sweep_moni
 like(as('watcher', q{SELECT count(*) > 3 FROM sweep.runs}), qr/^t$/, 'sweep_monitor: and all runs');
 like(as('watcher', q{SELECT count(*) FROM sweep.running}), qr/^\d+$/, 'sweep_monitor: and what runs');
 for my $act (q{SELECT sweep.start('plain')}, q{SELECT sweep.pause('plain')}, q{SELECT sweep.pause_all()}, q{SELECT sweep.cancel(1)},
-	q{SELECT sweep.drop_job('plain')}, q{CALL sweep.run('plain')}, q{SELECT sweep.try_lease('plain')},
+	q{SELECT sweep.drop_job('plain')}, q{CALL sweep.run('plain')}, q{SELECT sweep.try_lock('plain')},
 	q{SELECT sweep.create_job('x', step => 't.note')}, q{DELETE FROM sweep.run_history}, q{UPDATE sweep.job_state SET broken = 'x'})
 {
 	like(as('watcher', $act), qr/ERROR:  permission denied/, "sweep_monitor: may not $act");

@@ -1,6 +1,6 @@
 # room: engine
 # Item jobs in the background: what they cost in transactions, row versions and
-# memory; runs that end in the middle of a batch; the log; children and leases.
+# memory; runs that end in the middle of a batch; the log; children and locks.
 use strict;
 use warnings;
 
@@ -350,7 +350,7 @@ ended_run($node, start('{"bad": [2]}'));
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
 like($dump, qr/COPY sweep\.quarantine [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump has the items in quarantine');
 
-# ---------------------------------------------------------------- children, and the lease of their parent
+# ---------------------------------------------------------------- children, and the lock of their parent
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('parent', step => 't.note', args => '{"gate": 33}', children => '{"child": "1 hour"}');
 	SELECT sweep.create_job('child', step => 't.note');
@@ -360,10 +360,10 @@ sub children
 	return $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status = 'waiting'});
 }
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('parent')});
-is(ended_run($node, due_run($node, 'parent')), 'skipped skipped 0 0', 'a parent whose lease is held is skipped');
+$holder->query_safe(q{SELECT sweep.try_lock('parent')});
+is(ended_run($node, due_run($node, 'parent')), 'skipped skipped 0 0', 'a parent whose lock is held is skipped');
 is(children(), 1, 'its child waits');
-$holder->query_safe(q{SELECT sweep.release_lease('parent')});
+$holder->query_safe(q{SELECT sweep.release_lock('parent')});
 $holder->quit;
 $node->safe_psql('postgres', q{SELECT sweep.pause('child'); SELECT sweep.resume('child')});
 is(children(), 0, 'a pause cancels it');

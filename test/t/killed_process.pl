@@ -1,6 +1,6 @@
 # room: process
 # Launcher, scheduler or runner killed or terminated: everything comes back,
-# what is due starts, leases are free, and no job ever runs twice at a time.
+# what is due starts, locks are free, and no job ever runs twice at a time.
 use strict;
 use warnings;
 
@@ -49,7 +49,7 @@ for my $kind ('launcher', 'scheduler', 'runner')
 	  : pid_of($node, $kind);
 	crash_of($node, $pid);
 	forget_session($gate);
-	is($node->safe_psql('postgres', q{SELECT sweep.try_lease('long')}), 't', "$kind killed: the lease is free at once");
+	is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', "$kind killed: the lock is free at once");
 	is(ended_run($node, $run), 'lost lost 0 0', "$kind killed: the run is lost");
 	isnt(pid_of($node, $kind), $pid, "$kind killed: there is a new one") if $kind ne 'runner';
 	ticks("$kind killed");
@@ -116,7 +116,7 @@ begin_query($session, q{CALL sweep.run('long')});
 at_gate($node, 7, 'session terminated: its run is in progress');
 $run = $node->safe_psql('postgres', "SELECT run_id FROM sweep.running WHERE pid = $pid");
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
-is($node->safe_psql('postgres', q{SELECT sweep.try_lease('long')}), 't', 'session terminated: the lease is free at once');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', 'session terminated: the lock is free at once');
 is(ended_run($node, $run), 'lost lost 0 0', 'session terminated: its run is lost');
 open_gate($gate);
 forget_session($session);

@@ -61,7 +61,7 @@ like(answer_to(qq{SELECT sweep.create_job('other', step => 't.note', $_->[0] => 
 	[ 'description', q{repeat('x', 65537)} ],
 	[ 'children', q{(SELECT jsonb_object_agg('child' || i, '1 min') FROM generate_series(1, 10000) AS i)} ],
 	[ 'schedule', q{'0' || repeat(',0', 600) || ' * * * *'} ],
-	[ 'lease_key', q{repeat('x', 1025)} ]);
+	[ 'lock_key', q{repeat('x', 1025)} ]);
 like(answer_to(q{SELECT sweep.create_job('other', batch_sql => 'SELECT 1 -- ' || repeat('x', 1024 * 1024))}),
 	qr/^batch_sql of job "other" is too large/, 'batch_sql has a limit');
 for my $what ('cursor', 'detail')

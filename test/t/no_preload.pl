@@ -39,7 +39,7 @@ $node->safe_psql('postgres', q{LOAD 'pg_sweep_gitlab'});
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab');
 is($node->safe_psql('postgres', q{SELECT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts')}), 'f', 'the jobs of GitLab can be created');
 
-# The lease holds between sessions; it needs no memory of ours.
+# The lock holds between sessions; it needs no memory of ours.
 $node->safe_psql('postgres', q{INSERT INTO t.todo SELECT i FROM generate_series(101, 200) AS i;
 	SELECT sweep.alter_job('work', '{"args": {"gate": 60, "gate_at": 3}}')});
 my $gate = hold_gate($node, 60);
@@ -47,7 +47,7 @@ my $session = session($node);
 begin_query($session, q{CALL sweep.run('work')});
 at_gate($node, 60, 'a session runs the job');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
-like($message, qr/job "work" was skipped: its lease "work" is held\nDETAIL:  Process \d+ holds it/, 'another one is skipped');
+like($message, qr/job "work" was skipped: its lock "work" is held\nDETAIL:  Process \d+ holds it/, 'another one is skipped');
 $node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE status = 'running'});
 like(end_query($session), qr/was cancelled after 2 batches, 20 rows/, 'pg_cancel_backend cancels the run');
 begin_query($session, q{CALL sweep.run('work')});

@@ -183,10 +183,10 @@ as_role('b', q{SELECT sweep.create_consumer('b1', 't.handle')});
 soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'b1'}, 'running|1', 'consumers: role b has the other one');
 ok($node->wait_for_log(qr/Role "a" has its share of pg_sweep\.max_consumers, 3 of 4\./), 'consumers: the log says so');
 
-# ---------------------------------------------------------------- leases of one session
-is(answer_to('a', q{SELECT count(*) FILTER (WHERE sweep.try_lease('k' || i)) FROM generate_series(1, 1000) AS i}), 1000, 'a session takes a thousand leases');
-is(answer_to('a', q{SELECT count(sweep.try_lease('k' || i)) FROM generate_series(1, 1001) AS i}), q{lease "k1001" cannot be taken: the session has 1000 already
-HINT:  sweep.release_lease() gives one back.}, 'and no more');
+# ---------------------------------------------------------------- locks of one session
+is(answer_to('a', q{SELECT count(*) FILTER (WHERE sweep.try_lock('k' || i)) FROM generate_series(1, 1000) AS i}), 1000, 'a session takes a thousand locks');
+is(answer_to('a', q{SELECT count(sweep.try_lock('k' || i)) FROM generate_series(1, 1001) AS i}), q{lock "k1001" cannot be taken: the session has 1000 already
+HINT:  sweep.release_lock() gives one back.}, 'and no more');
 
 $node->stop;
 

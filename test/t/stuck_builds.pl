@@ -101,9 +101,9 @@ my $expected = join("\n",
 	'ci_stuck_builds_drop_scheduled|parent|waiting|00:30:00',
 	'ci_stuck_builds_drop_canceling|parent|waiting|00:45:00');
 my $holder = session($node);
-$holder->query_safe("SELECT sweep.try_lease('ci_stuck_jobs')");
+$holder->query_safe("SELECT sweep.try_lock('ci_stuck_jobs')");
 $node->safe_psql('postgres', 'CREATE TABLE t.parent AS SELECT clock_timestamp() AS at');
-like(ended_run($node, due_run($node, 'ci_stuck_jobs')), qr/^skipped /, 'the parent does not get its lease');
+like(ended_run($node, due_run($node, 'ci_stuck_jobs')), qr/^skipped /, 'the parent does not get its lock');
 is($node->safe_psql('postgres', $children), $expected, 'its children are queued all the same');
 $holder->quit;
 like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('ci_stuck_jobs')})), qr/^succeeded /, 'the parent runs');
