@@ -349,7 +349,7 @@ AS $$
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
 			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args,
 		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
-		transaction => 'row', row_retries => 3, batch_size => 100, lease_ttl => '30 min', description => description)
+		transaction => 'row', row_retries => 3, batch_size => 100, timeout => '30 min', description => description)
 	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_stuck_builds_job(text, text, jsonb, jsonb, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';

@@ -56,10 +56,10 @@ SELECT c.* FROM (VALUES
 	('{"batch_size": 10}'),
 	('{"max_batches": 1}'),
 	('{"max_rows": 10000000000}'),
-	('{"timeout": "1 min"}'),
+	('{"stop_after": "1 min"}'),
 	('{"lock_key": "shared"}'),
 	('{"lock_key": null}'),
-	('{"lease_ttl": "1 h"}'),
+	('{"timeout": "1 h"}'),
 	('{"lock_retries": 2}'),
 	('{"lock_retry_delay": "2 ms"}'),
 	('{"row_retries": 5}'),
@@ -72,7 +72,7 @@ SELECT c.* FROM (VALUES
 	('{"run_as": "regress_sweep_alter_job_other"}'),
 	('{"description": "a word"}'),
 	('{"children": {"another": "15 min"}}'),
-	('{"max_batches": null, "max_rows": null, "timeout": null, "lease_ttl": null, "description": null}'),
+	('{"max_batches": null, "max_rows": null, "stop_after": null, "timeout": null, "description": null}'),
 	('{}')
 ) AS v (changes), alter_job.change(v.changes) AS c;
 
@@ -90,8 +90,8 @@ SELECT c.* FROM (VALUES
 	('{"batch_size": null}'),
 	('{"batch_size": "many"}'),
 	('{"batch_size": 3000000000}'),
-	('{"timeout": "soon"}'),
-	('{"timeout": "2 min", "lease_ttl": "1 min"}'),
+	('{"stop_after": "soon"}'),
+	('{"stop_after": "2 min", "timeout": "1 min"}'),
 	('{"args": null}'),
 	('{"args": []}'),
 	('{"run_as": "nobody at all"}'),

@@ -46,17 +46,17 @@ BEGIN
 	FOREACH definition IN ARRAY ARRAY['buckets => 0', 'buckets => 1025', 'buckets => 5, bucket_store => ''file''', 'buckets => 5, bucket_store => NULL',
 		'buckets => 5, bucket_recovery => ''0''', 'buckets => 5, bucket_key => ''a{b''', 'buckets_function => ''buckets.some''',
 		'buckets => 5, buckets_function => ''buckets.wrong''', 'buckets => 5, buckets_function => ''buckets.none''',
-		'buckets => 5, timeout => ''10 min''', 'buckets => 5, timeout => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, cursor => ''drain'''] LOOP
+		'buckets => 5, stop_after => ''10 min''', 'buckets => 5, stop_after => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, cursor => ''drain'''] LOOP
 		CALL buckets.fails(format('SELECT sweep.create_job(''buckets wrong'', step => ''buckets.step'', %s)', definition));
 	END LOOP;
 END
 $$;
-SELECT sweep.create_job('buckets', step => 'buckets.step', buckets => 1024, timeout => '9 min');
-SELECT sweep.alter_job('buckets', '{"buckets": 3, "timeout": null, "bucket_key": "other", "bucket_recovery": "1 min"}');
-SELECT buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, timeout FROM sweep.job WHERE name = 'buckets';
+SELECT sweep.create_job('buckets', step => 'buckets.step', buckets => 1024, stop_after => '9 min');
+SELECT sweep.alter_job('buckets', '{"buckets": 3, "stop_after": null, "bucket_key": "other", "bucket_recovery": "1 min"}');
+SELECT buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, stop_after FROM sweep.job WHERE name = 'buckets';
 SELECT sweep.alter_job('buckets', '{"bucket_key": null}');
 SELECT bucket_key FROM sweep.job WHERE name = 'buckets';
-CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"timeout": "1 min"}')$$);
+CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"stop_after": "1 min"}')$$);
 CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"bucket_store": "elsewhere"}')$$);
 
 -- ------------------------------------------------------------------ the store in a table
@@ -175,7 +175,7 @@ END
 $$;
 SELECT reason, buckets.follows(reason, 10, 0, 1, 3) AS alone, buckets.follows(reason, 0, 0, 1, 3) AS without_rows, buckets.follows(reason, 10, 2, 1, 3) AS of_many,
 	buckets.follows(reason, 10, 0, 3, 3) AS beyond, buckets.follows(reason, 10, 2, 0, 0) AS switched_off
-	FROM unnest(ARRAY['drained', 'max_batches', 'timeout', 'max_rows', 'rescaled', 'error', 'lease_expired', 'cancelled']) AS reason;
+	FROM unnest(ARRAY['drained', 'max_batches', 'stop_after', 'max_rows', 'rescaled', 'error', 'timeout', 'cancelled']) AS reason;
 -- the next one that is free; its own was the last of them
 UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets' AND bucket IN (0, 2, 3);
 SELECT bucket, buckets.follows('drained', 10, 2, bucket, 6) FROM generate_series(0, 5) AS bucket;

@@ -56,8 +56,8 @@ ROLLBACK;
 -- every argument arrives in its column
 BEGIN;
 SELECT sweep.create_job(name => 'create_job', step => 'create_job.step', schedule => '0 0 29 2 *', timezone => 'Europe/Berlin',
-	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, timeout => '0',
-	lock_key => 'shared', lease_ttl => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
+	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, stop_after => '0',
+	lock_key => 'shared', timeout => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
 	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', cursor => 'drain', paused => true,
 	run_as => 'regress_sweep_create_job', description => 'all of it', children => '{"another": "15 min"}');
 SELECT * FROM sweep.job WHERE name = 'create_job' \gx
@@ -94,7 +94,7 @@ ROLLBACK;
 -- each NULL is the default or refused, none is taken silently for something else
 BEGIN;
 SELECT sweep.create_job('create_job', step => 'create_job.step', lock_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
-	timeout => NULL, lease_ttl => NULL, description => NULL);
+	stop_after => NULL, timeout => NULL, description => NULL);
 SELECT lock_key, run_as = current_user AS as_caller FROM sweep.job WHERE name = 'create_job';
 ROLLBACK;
 
@@ -193,10 +193,10 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', batch_size => 1000001$$),
 	($$'refused', step => 'create_job.step', max_batches => 0$$),
 	($$'refused', step => 'create_job.step', max_rows => 0$$),
-	($$'refused', step => 'create_job.step', timeout => '-1 ms'$$),
+	($$'refused', step => 'create_job.step', stop_after => '-1 ms'$$),
 	($$'refused', step => 'create_job.step', lock_key => ''$$),
-	($$'refused', step => 'create_job.step', lease_ttl => '0'$$),
-	($$'refused', step => 'create_job.step', timeout => '1 h', lease_ttl => '59 min'$$),
+	($$'refused', step => 'create_job.step', timeout => '0'$$),
+	($$'refused', step => 'create_job.step', stop_after => '1 h', timeout => '59 min'$$),
 	($$'refused', step => 'create_job.step', lock_retries => -1$$),
 	($$'refused', step => 'create_job.step', lock_retries => 10001$$),
 	($$'refused', step => 'create_job.step', lock_retry_delay => '999 us'$$),

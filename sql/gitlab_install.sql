@@ -20,7 +20,7 @@ SET search_path = "Git Lab", public;
 RESET search_path;
 SELECT * FROM sweep_gitlab.install('Git Lab', paused => true);
 \x on
-SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lock_key, lease_ttl, lock_retries,
+SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, stop_after, lock_key, timeout, lock_retries,
 		max_attempts, overlap, catch_up, cursor, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off

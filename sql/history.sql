@@ -93,5 +93,5 @@ SELECT * FROM pg_temp.remember('error', 1, 40, '4');
 SELECT * FROM pg_temp.remember('error', 0, 0, '5');
 SELECT * FROM pg_temp.remember('skipped', 0, 0, NULL);
 SELECT * FROM pg_temp.remember('drained', 1, 0, '6');
-SELECT * FROM pg_temp.remember('timeout', 1, 70, NULL);
+SELECT * FROM pg_temp.remember('stop_after', 1, 70, NULL);
 ROLLBACK;

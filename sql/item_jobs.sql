@@ -274,10 +274,10 @@ SELECT sweep.alter_job('item_jobs', '{"max_rows": null, "max_batches": 1}');
 CALL item_jobs.refill(10);
 CALL sweep.run('item_jobs', '{"bad": [2]}');
 SELECT * FROM item_jobs.last_run;
-SELECT sweep.alter_job('item_jobs', '{"max_batches": null, "timeout": "0"}');
+SELECT sweep.alter_job('item_jobs', '{"max_batches": null, "stop_after": "0"}');
 CALL sweep.run('item_jobs', '{"bad": [3]}');
 SELECT * FROM item_jobs.last_run;
-SELECT sweep.alter_job('item_jobs', '{"timeout": null}');
+SELECT sweep.alter_job('item_jobs', '{"stop_after": null}');
 -- a step that handles none of its items ends nothing: only an empty pick does
 CREATE FUNCTION item_jobs.idle(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT ROW(0, NULL, NULL)::sweep.progress $$;
 SELECT sweep.create_job('item_jobs idle', step => 'item_jobs.idle', pick => 'item_jobs.pick', batch_size => 4);

@@ -125,7 +125,7 @@ SELECT roles.try('regress_sweep_r_caller', s) FROM unnest(ARRAY[$$SELECT sweep.c
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step')$$,
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.pick')$$,
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.safe_pick', rescue => 'roles.rescue')$$,
-	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', timeout => '1 min')$$]) AS s;
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', stop_after => '1 min')$$]) AS s;
 SELECT roles.try('regress_sweep_r_caller', $$SELECT sweep.create_queue('roles_c'), sweep.create_consumer('roles_c', 'roles.handler')$$);
 -- its own, and one whose owner could become the role
 SELECT roles.try('regress_sweep_r_author', $$SELECT sweep.create_job('roles x', step => 'roles.step')$$);

@@ -138,8 +138,8 @@ RESET statement_timeout;
 SELECT array_agg(batch ORDER BY batch) AS committed FROM run_failures.done;
 SELECT status, stop, batches, rows FROM run_failures.last_run;
 
--- lease_ttl is the hard limit: the batch in flight is rolled back, the others stay; the hint depends on whether there are any
-SELECT sweep.alter_job('run_failures', '{"lease_ttl": "2 s"}');
+-- timeout is the hard limit: the batch in flight is rolled back, the others stay; the hint depends on whether there are any
+SELECT sweep.alter_job('run_failures', '{"timeout": "2 s"}');
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 \echo :LAST_ERROR_SQLSTATE
@@ -155,7 +155,7 @@ $$;
 CALL sweep.run('run_failures');
 SELECT status, stop, batches, rows FROM run_failures.last_run;
 -- and is over with the run
-SELECT sweep.alter_job('run_failures', '{"step": "run_failures.step", "lease_ttl": "1 hour"}');
+SELECT sweep.alter_job('run_failures', '{"step": "run_failures.step", "timeout": "1 hour"}');
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 

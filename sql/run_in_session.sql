@@ -76,14 +76,14 @@ CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.last_run;
 SELECT count(*), min(id) FROM run_in_session.item;
--- of limits met by the same batch the first of drained, max_batches, max_rows, timeout is told
-SELECT sweep.alter_job('run_in_session', '{"max_rows": 6, "timeout": "0", "max_batches": 1}');
+-- of limits met by the same batch the first of drained, max_batches, max_rows, stop_after is told
+SELECT sweep.alter_job('run_in_session', '{"max_rows": 6, "stop_after": "0", "max_batches": 1}');
 CALL sweep.run('run_in_session');
 CALL run_in_session.refill(0);
 CALL sweep.run('run_in_session');
 
 -- max_rows: the last batch is cut to what is left
-SELECT sweep.alter_job('run_in_session', '{"max_rows": 8, "timeout": null, "max_batches": null}');
+SELECT sweep.alter_job('run_in_session', '{"max_rows": 8, "stop_after": null, "max_batches": null}');
 CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.sizes;
@@ -103,14 +103,14 @@ CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.sizes;
 
--- timeout 0 is exactly one batch, a long one is no limit here
-SELECT sweep.alter_job('run_in_session', '{"max_rows": null, "timeout": "0"}');
+-- stop_after 0 is exactly one batch, a long one is no limit here
+SELECT sweep.alter_job('run_in_session', '{"max_rows": null, "stop_after": "0"}');
 CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.last_run;
-SELECT sweep.alter_job('run_in_session', '{"timeout": "1 hour"}');
+SELECT sweep.alter_job('run_in_session', '{"stop_after": "1 hour"}');
 CALL sweep.run('run_in_session');
-SELECT sweep.alter_job('run_in_session', '{"timeout": null}');
+SELECT sweep.alter_job('run_in_session', '{"stop_after": null}');
 
 -- the args of the run over those of the job, at the first level; the job's own stay
 CALL run_in_session.refill(0);

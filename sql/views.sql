@@ -138,7 +138,7 @@ BEGIN
 END
 $$;
 CALL sweep.run('views look');
-SELECT sweep.alter_job('views look', '{"max_rows": 15, "timeout": "1 h"}');
+SELECT sweep.alter_job('views look', '{"max_rows": 15, "stop_after": "1 h"}');
 CALL sweep.run('views look');
 TABLE views.seen;
 SELECT * FROM sweep.running WHERE job = 'views look';

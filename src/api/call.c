@@ -100,7 +100,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 
 	memset(&local_slot, 0, sizeof(local_slot));
 	pg_atomic_init_u32(&local_slot.stop_request, 0);
-	pg_atomic_init_u64(&local_slot.lease_deadline_us, 0);
+	pg_atomic_init_u64(&local_slot.timeout_deadline_us, 0);
 	SpinLockInit(&local_slot.mutex);
 	request.run = sweep_run_create(PortalContext, &local_slot);
 

@@ -19,8 +19,8 @@ CREATE TABLE sweep.job (
 	batch_size       int NOT NULL,
 	max_batches      int,
 	max_rows         bigint,
+	stop_after       interval,
 	timeout          interval,
-	lease_ttl        interval,
 	lock_key         text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
@@ -62,9 +62,9 @@ COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for th
 COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
 COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit';
-COMMENT ON COLUMN sweep.job.timeout IS 'no new batch begins after this time; NULL: no limit';
+COMMENT ON COLUMN sweep.job.stop_after IS 'no new batch begins after this time; NULL: no limit';
 COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
-COMMENT ON COLUMN sweep.job.lease_ttl IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
+COMMENT ON COLUMN sweep.job.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
 COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
 COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
 COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';

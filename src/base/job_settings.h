@@ -31,8 +31,8 @@
 	X(INT32(0), batch_size, "j.batch_size") \
 	X(INT32(0), max_batches, "j.max_batches")	/* 0 = no limit */ \
 	X(INT64(0), max_rows, "j.max_rows")	/* 0 = no limit */ \
-	X(INTERVAL(-1), timeout_us, "j.timeout")	/* -1 = no limit, 0 = exactly one batch */ \
-	X(INTERVAL(0), lease_ttl_us, "j.lease_ttl")	/* 0 = no hard limit */ \
+	X(INTERVAL(-1), timeout_us, "j.stop_after")	/* -1 = no limit, 0 = exactly one batch */ \
+	X(INTERVAL(0), timeout_us, "j.timeout")	/* 0 = no hard limit */ \
 	X(TEXT, lock_key, "j.lock_key") \
 	X(INT32(0), lock_retries, "j.lock_retries") \
 	X(INTERVAL(0), lock_retry_delay_us, "j.lock_retry_delay") \

@@ -22,7 +22,7 @@
 
 /* Reasons for which another process asks a run to stop. */
 #define SWEEP_STOP_REQUEST_CANCEL	0x01
-#define SWEEP_STOP_REQUEST_LEASE	0x02
+#define SWEEP_STOP_REQUEST_TIMEOUT	0x02
 
 typedef enum SweepSlotState
 {
@@ -70,7 +70,7 @@ typedef struct SweepSlot
 	/* Set by anybody, read by the run. */
 	pg_atomic_uint32 stop_request;
 	/* CLOCK_MONOTONIC in microseconds at which the timeout has passed; 0 = never. */
-	pg_atomic_uint64 lease_deadline_us;
+	pg_atomic_uint64 timeout_deadline_us;
 	slock_t		mutex;
 	SweepLiveProgress live;
 	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */

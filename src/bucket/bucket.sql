@@ -175,7 +175,7 @@ BEGIN
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
-	goes_on := stop_reason IN ('max_batches', 'timeout') AND share.handled > 0
+	goes_on := stop_reason IN ('max_batches', 'stop_after') AND share.handled > 0
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;

@@ -266,10 +266,10 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 	QueryCancelPending = false;
 	run->status = "failed";
 	run->reason = SWEEP_STOP_ERROR;
-	if (cancelled && (request & SWEEP_STOP_REQUEST_LEASE) != 0)
+	if (cancelled && (request & SWEEP_STOP_REQUEST_TIMEOUT) != 0)
 	{
-		run->reason = SWEEP_STOP_LEASE_EXPIRED;
-		run->error = sweep_report_lease_error(run);
+		run->reason = SWEEP_STOP_TIMEOUT;
+		run->error = sweep_report_timeout_error(run);
 	}
 	else if (cancelled && !timed_out)
 	{

@@ -227,7 +227,7 @@ end_unbegun(SweepRun *run)
 	if (run->error != NULL)
 	{
 		run->status = "failed";
-		if (run->reason != SWEEP_STOP_LEASE_EXPIRED)
+		if (run->reason != SWEEP_STOP_TIMEOUT)
 			run->reason = SWEEP_STOP_ERROR;
 		if (!sweep_sql_in_call())
 			ereport(WARNING,

@@ -15,7 +15,7 @@ CREATE DOMAIN sweep.run_status AS text
 COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
 
 CREATE DOMAIN sweep.run_stop_reason AS text
-	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled', 'lease_expired',
+	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'stop_after', 'cancelled', 'timeout',
 		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
@@ -89,7 +89,7 @@ BEGIN
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
 			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lock'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
-			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped, lost or rescaled'],
+			['stop_reason', 'why it ended: drained, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
@@ -251,7 +251,7 @@ BEGIN
 	PERFORM sweep._retry(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, lease_expired, or cancelled';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, timeout, or cancelled';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

@@ -8,8 +8,8 @@
 #include "engine/run_state.h"
 
 /*
- * From now on the run is interrupted when its lease_ttl has passed: its slot then carries
- * SWEEP_STOP_REQUEST_LEASE. The scheduler watches the same deadline from outside.
+ * From now on the run is interrupted when its timeout has passed: its slot then carries
+ * SWEEP_STOP_REQUEST_TIMEOUT. The scheduler watches the same deadline from outside.
  */
 extern void sweep_timers_arm_lock(SweepRun *run);
 extern void sweep_timers_disarm_lock(SweepRun *run);

@@ -158,7 +158,7 @@ sql("SELECT sweep.start('$scheduler')");
 shares_at_gate(5, 'five before a crash');
 $node->stop('immediate');
 $node->start;
-sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"timeout\": \"1 s\"}')");
+sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"stop_after\": \"1 s\"}')");
 is(sql('SELECT count(*) FROM sweep_gitlab.artifact_list'), 0, 'after a crash there are no lists');
 finish();
 all_once('a crash');
@@ -173,7 +173,7 @@ SKIP:
 	$node->append_conf('postgresql.conf', "pg_sweep.redis_url = '" . $redis->url . "'");
 	$node->reload;
 	fill();
-	sql("SELECT sweep.alter_job('$child', '{\"bucket_store\": \"redis\", \"bucket_recovery\": \"10 min\", \"timeout\": \"5 min\"}')");
+	sql("SELECT sweep.alter_job('$child', '{\"bucket_store\": \"redis\", \"bucket_recovery\": \"10 min\", \"stop_after\": \"5 min\"}')");
 	$gate = session($node);
 	$gate->query('SELECT pg_advisory_lock(77)');
 	sql("SELECT sweep.start('$scheduler')");

@@ -25,7 +25,7 @@ for my $length (10, 10000)
 
 	$node->safe_psql('postgres', qq{
 		SELECT sweep.create_job('$job', step => 't.look', args => jsonb_build_object('padding', repeat('x', $length), 'a', 1, 'b', 2),
-			batch_size => 7, max_rows => 16, cursor => 'drain', lock_key => 'key of $length', lease_ttl => '1 h', timeout => '1 min');
+			batch_size => 7, max_rows => 16, cursor => 'drain', lock_key => 'key of $length', timeout => '1 h', stop_after => '1 min');
 		CALL sweep.run('$job', '{"b": 3, "as_of": "2026-01-02T03:04:05Z"}');
 		TRUNCATE t.seen;
 	});

@@ -245,7 +245,7 @@ sub stopped_process
 	my $gate = hold_gate($node, 42);
 	my $other_gate = hold_gate($node, 43);
 
-	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', timeout => '5 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', stop_after => '5 s'});
 	my $slow = start($job, '{"gate": 42}');
 	at_bucket_gate(42, 1, "$name: a share is at work");
 	my $pid = pid_of_run($slow);
@@ -280,7 +280,7 @@ sub late_commit
 		BEGIN PERFORM pg_advisory_xact_lock(48, 1); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON t.deleted DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION t.wait_at_commit()});
-	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', timeout => '3 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', stop_after => '3 s'});
 	my $run = start($job);
 	at_bucket_gate(48, 1, "$name: a share is about to commit");
 	until_recovered($run, '4 s');

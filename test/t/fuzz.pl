@@ -132,7 +132,7 @@ sub json
 
 	return choose(qw(null true 0 -1 1.5 1e300 99999999999999999999999999 "" "x" "\u2603" "infinity" "2026-01-01" "15:min")) if $kind < 4;
 	return '[' . join(', ', map { json($depth + 1) } 1 .. int(rand(4))) . ']' if $kind == 4;
-	return '{' . join(', ', map { '"' . choose(qw(as_of schema table x gate fail lease_ttl a), '', '\u0001') . '": ' . json($depth + 1) } 1 .. int(rand(4))) . '}';
+	return '{' . join(', ', map { '"' . choose(qw(as_of schema table x gate fail timeout a), '', '\u0001') . '": ' . json($depth + 1) } 1 .. int(rand(4))) . '}';
 }
 
 sub random_json

@@ -159,7 +159,7 @@ my %ends = (
 	cancelled => sub { $node->safe_psql('postgres', "SELECT sweep.cancel($_[0])") },
 	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $_[0]") },
 	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $_[0]") },
-	lease_ttl => sub { },
+	timeout => sub { },
 	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
 
 for my $transaction ('batch', 'row')
@@ -173,8 +173,8 @@ for my $transaction ('batch', 'row')
 
 			fill(20);
 			$node->safe_psql('postgres', q{DELETE FROM sweep.run_live WHERE job = 'items'; UPDATE sweep.job_state SET kept_cursor = NULL});
-			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "lease_ttl": )
-				. ($how eq 'lease_ttl' ? '"5 s"}' : 'null}'));
+			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "timeout": )
+				. ($how eq 'timeout' ? '"5 s"}' : 'null}'));
 			my $gate = hold_gate($node, 31);
 			my $run = start(qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
 			at_gate($node, 31, "$name: it is there");
@@ -182,7 +182,7 @@ for my $transaction ('batch', 'row')
 			if ($how eq 'kill -9') { forget_session($gate); }
 			unlike(ended_run($node, $run), qr/succeeded/, "$name: it has ended");
 			open_gate($gate) if $how ne 'kill -9';
-			alter('{"lease_ttl": null}');
+			alter('{"timeout": null}');
 			is(ended_run($node, start('{"bad": [2, 10]}')) =~ s/ \d+ \d+$//r, 'succeeded drained', "$name: the next run drains");
 			my $expected = '10' . '1' x 7 . '0' . '1' x 10;
 			# The row of the run is written once a second, which may have been just then.

@@ -35,8 +35,8 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('one', step => 't.note', lock_key => 'shared', args => '{"job": "one", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('two', step => 't.note', lock_key => 'shared', args => '{"job": "two", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('patient', step => 't.note', lock_key => 'shared', lock_retries => 10000, args => '{"job": "patient", "alone": 72}');
-	SELECT sweep.create_job('slow', step => 't.slow', lease_ttl => '6 s');
-	SELECT sweep.create_job('stubborn', step => 't.stubborn', lease_ttl => '5 s');
+	SELECT sweep.create_job('slow', step => 't.slow', timeout => '6 s');
+	SELECT sweep.create_job('stubborn', step => 't.stubborn', timeout => '5 s');
 });
 
 sub start
@@ -146,23 +146,23 @@ $node->safe_psql('postgres', 'DELETE FROM t.todo');
 is(ended_run($node, start('honest')), 'succeeded drained 2 1', 'release_lock does not give back the lock of a run');
 $node->safe_psql('postgres', 'DELETE FROM t.todo');
 
-# ---------------------------------------------------------------- lease_ttl
+# ---------------------------------------------------------------- timeout
 $gate = hold_gate($node, 21);
 $run = start('slow');
 at_gate($node, 21, 'the third batch is in progress');
-is(ended_run($node, $run), 'failed lease_expired 2 2', 'a batch longer than the timeout is cancelled, the ones before stay');
+is(ended_run($node, $run), 'failed timeout 2 2', 'a batch longer than the timeout is cancelled, the ones before stay');
 is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 2, 'their rows, too, and no other');
 like($node->safe_psql('postgres', "SELECT error FROM sweep.runs WHERE run_id = $run"),
-	qr/^lease_ttl of 6000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a timeout below lease_ttl/,
+	qr/^timeout of 6000 ms has passed\nDETAIL: 2 batches were committed, the one in flight was rolled back.\nHINT: Set a stop_after below timeout/,
 	'the run says what to change');
 $node->safe_psql('postgres', 'DELETE FROM t.todo');
-$node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', lease_ttl => '3 s')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('too_big', step => 't.note', args => '{"gate": 21}', timeout => '3 s')});
 $run = start('too_big');
-is(ended_run($node, $run), 'failed lease_expired 0 0', 'a job whose single batch is longer never gets on');
+is(ended_run($node, $run), 'failed timeout 0 0', 'a job whose single batch is longer never gets on');
 like($node->safe_psql('postgres', "SELECT error FROM sweep.runs WHERE run_id = $run"), qr/HINT: Not one batch fits into it: lower batch_size/,
 	'and is told to lower batch_size');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('too_big')});
-like($message, qr/ERROR:  run \d+ of job "too_big" failed: lease_ttl of 3000 ms has passed/, 'the same in a session');
+like($message, qr/ERROR:  run \d+ of job "too_big" failed: timeout of 3000 ms has passed/, 'the same in a session');
 open_gate($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lock('too_big')}), 't', 'its lock is free');
 
@@ -173,25 +173,25 @@ $node->safe_psql('postgres', q{
 		PERFORM pg_advisory_xact_lock(23);
 		RETURN 2;
 	END $$;
-	SELECT sweep.create_job('uncounted', step => 't.note', buckets => 2, buckets_function => 't.count', lease_ttl => '300 ms');
+	SELECT sweep.create_job('uncounted', step => 't.note', buckets => 2, buckets_function => 't.count', timeout => '300 ms');
 });
 $gate = hold_gate($node, 23);
 $run = start('uncounted');
-is(ended_run($node, $run), 'failed lease_expired 0 0', 'a timeout that passes before the run has begun');
+is(ended_run($node, $run), 'failed timeout 0 0', 'a timeout that passes before the run has begun');
 is($node->safe_psql('postgres', "SELECT sqlstate, error FROM sweep.runs WHERE run_id = $run"),
-	"57014|lease_ttl of 300 ms has passed\nDETAIL: The run had not begun: it was still busy with its buckets, or those of its children.\n"
-	  . 'HINT: Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.', 'the run says what to look at');
+	"57014|timeout of 300 ms has passed\nDETAIL: The run had not begun: it was still busy with its buckets, or those of its children.\n"
+	  . 'HINT: Raise timeout, or see what keeps the store of buckets or the buckets_function.', 'the run says what to look at');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('uncounted')});
-like($message, qr/ERROR:  run \d+ of job "uncounted" failed: lease_ttl of 300 ms has passed/, 'a session is told the same');
+like($message, qr/ERROR:  run \d+ of job "uncounted" failed: timeout of 300 ms has passed/, 'a session is told the same');
 is($node->safe_psql('postgres', q{SELECT status, stop_reason FROM sweep.runs WHERE job = 'uncounted' ORDER BY run_id DESC LIMIT 1}),
-	'failed|lease_expired', 'and so is recorded');
+	'failed|timeout', 'and so is recorded');
 open_gate($gate);
 
 # ---------------------------------------------------------------- the watchdog
 $gate = hold_gate($node, 22);
 $run = start('stubborn');
 at_gate($node, 22, 'a step that swallows its cancellation is in progress');
-like(ended_run($node, $run), qr/^(failed lease_expired|lost lost) 0 0$/, 'the watchdog ends it');
+like(ended_run($node, $run), qr/^(failed timeout|lost lost) 0 0$/, 'the watchdog ends it');
 soon($node, q{SELECT sweep.try_lock('stubborn')}, 't', 'its lock is free');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.overlap}), 0, 'what it did is undone');
 unlike(slurp_file($node->logfile), qr/terminated by signal|crash of another/, 'no process was killed for it');
@@ -207,10 +207,10 @@ $node->poll_query_until('postgres', "SELECT clock_timestamp() > deadline + inter
 open_gate($gate);
 is($node->safe_psql('postgres', q{SELECT sweep.try_lock('slow')}), 'f', 'the lock cannot expire under its holder');
 ok(kill_process('CONT', $pid), 'the runner goes on');
-is(ended_run($node, $run), 'failed lease_expired 2 2', 'and ends: its timeout has passed');
+is(ended_run($node, $run), 'failed timeout 2 2', 'and ends: its timeout has passed');
 
 # ---------------------------------------------------------------- a killed holder
-$node->safe_psql('postgres', q{DELETE FROM t.todo; SELECT sweep.alter_job('slow', '{"lease_ttl": "1 hour", "flush": "batch"}')});
+$node->safe_psql('postgres', q{DELETE FROM t.todo; SELECT sweep.alter_job('slow', '{"timeout": "1 hour", "flush": "batch"}')});
 $gate = hold_gate($node, 21);
 $run = start('slow');
 at_gate($node, 21, 'a run with a long lock is in progress');
