@@ -309,7 +309,7 @@ CREATE FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(args j
 AS $$
 	SELECT sweep.create_job('ci_schedule_bulk_delete_job_artifacts',
 		step => 'sweep_gitlab.ci_schedule_bulk_delete_job_artifacts', args => args,
-		schedule => '*/5 * * * *', timezone => 'UTC', children => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
+		schedule => '*/5 * * * *', timezone => 'UTC', on_start => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
 		description => 'GitLab: keeps the buckets of ci_bulk_delete_expired_job_artifacts and starts its shares')
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

@@ -342,13 +342,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep_gitlab.stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep_gitlab.install uses it';
 
-CREATE FUNCTION sweep_gitlab.create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, schedule text, children jsonb) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, schedule text, on_start jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
 			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args,
-		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
+		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, on_start => on_start,
 		transaction => 'row', row_retries => 3, batch_size => 100, timeout => '30 min', description => description)
 	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;

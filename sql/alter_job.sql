@@ -71,7 +71,7 @@ SELECT c.* FROM (VALUES
 	('{"cursor": "always"}'),
 	('{"run_as": "regress_sweep_alter_job_other"}'),
 	('{"description": "a word"}'),
-	('{"children": {"another": "15 min"}}'),
+	('{"on_start": {"another": "15 min"}}'),
 	('{"max_batches": null, "max_rows": null, "stop_after": null, "timeout": null, "description": null}'),
 	('{}')
 ) AS v (changes), alter_job.change(v.changes) AS c;

@@ -143,7 +143,7 @@ ROLLBACK TO s;
 SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
 SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
-SELECT sweep.create_job('buckets parent', step => 'buckets.step', children => '{"buckets": "5 min"}');
+SELECT sweep.create_job('buckets parent', step => 'buckets.step', on_start => '{"buckets": "5 min"}');
 UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
 SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000, current_user::regrole);
 -- of the same role only, whatever role the jobs have been given meanwhile

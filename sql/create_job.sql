@@ -59,7 +59,7 @@ SELECT sweep.create_job(name => 'create_job', step => 'create_job.step', schedul
 	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, stop_after => '0',
 	lock_key => 'shared', timeout => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
 	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', cursor => 'drain', paused => true,
-	run_as => 'regress_sweep_create_job', description => 'all of it', children => '{"another": "15 min"}');
+	run_as => 'regress_sweep_create_job', description => 'all of it', on_start => '{"another": "15 min"}');
 SELECT * FROM sweep.job WHERE name = 'create_job' \gx
 -- paused: not due
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'create_job';
@@ -204,10 +204,10 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', row_retries => -1$$),
 	($$'refused', step => 'create_job.step', row_retries => 101$$),
 	($$'refused', step => 'create_job.step', transaction => 'item'$$),
-	($$'refused', step => 'create_job.step', children => '[]'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": "-1 s"}'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": "soon"}'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": null}'$$),
+	($$'refused', step => 'create_job.step', on_start => '[]'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": "-1 s"}'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": "soon"}'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": null}'$$),
 	($$'refused', step => 'create_job.step', max_attempts => 0$$),
 	($$'refused', step => 'create_job.step', max_attempts => 26$$),
 	($$'refused', step => 'create_job.step', overlap => 'Skip'$$),

@@ -10,7 +10,7 @@ CREATE SCHEMA error_context;
 SELECT sweep.create_job('error_context', step => 'error_context.missing');
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', batch_size => 0);
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', schedule => 'never');
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', children => '{"x": "soon"}');
+SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', on_start => '{"x": "soon"}');
 SELECT sweep.alter_job('error context', '{"batch_size": "many"}');
 SELECT sweep.start('error context');
 SELECT sweep.create_queue('error-context');

@@ -25,7 +25,7 @@ SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max
 	FROM sweep.job ORDER BY name;
 \x off
 SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
-SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
+SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, on_start FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 
 -- a parent whose child is paused does not look as if it worked

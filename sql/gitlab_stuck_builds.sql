@@ -5,7 +5,7 @@
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
 SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job LIKE 'ci\_stuck%';
 \x on
-SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lock_key, timeout, schedule, timezone, children
+SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lock_key, timeout, schedule, timezone, on_start
 	FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
 \x off
 

@@ -62,7 +62,7 @@ SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', timeo
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', lock_retry_delay => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', jitter => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', buckets => 2, bucket_recovery => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', children => jsonb_build_object('x', :'forever'));
+SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', on_start => jsonb_build_object('x', :'forever'));
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', stop_after => :'before');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false');
 SELECT sweep.start('long_times', delay => :'forever');

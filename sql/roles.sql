@@ -92,7 +92,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON sweep.job FROM regress_sweep_r_noinherit;
 -- a parent whose role may not act for that of the child queues no run of it
-SELECT sweep.create_job('roles parent', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_noinherit', children => '{"roles owned": "1 day"}');
+SELECT sweep.create_job('roles parent', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_noinherit', on_start => '{"roles owned": "1 day"}');
 INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at) OVERRIDING SYSTEM VALUE VALUES (-8, 'roles parent', 'regress_sweep_r_noinherit', 'manual', '2100-01-01');
 SELECT sweep._start_children(-8);
 SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';

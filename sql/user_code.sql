@@ -231,7 +231,7 @@ SELECT intruder.mislead('pg_temp, intruder, pg_catalog');
 SELECT intruder.settings() AS settings, pg_catalog.current_setting('search_path') AS path \gset
 \set unchanged 'SELECT pg_catalog.md5(intruder.settings()) OPERATOR(pg_catalog.=) pg_catalog.md5(:\'settings\') AND pg_catalog.current_setting(\'search_path\') OPERATOR(pg_catalog.=) :\'path\' AS unchanged'
 SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT LIMIT 0 * $1', schedule => '@daily', stop_after => pg_catalog.interval '1 day -2 hours',
-	children => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
+	on_start => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
 :unchanged;
 SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "timeout": "1 day -1 hours"}');
 SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT');
@@ -258,7 +258,7 @@ SELECT FROM pg_database LIMIT 1;
 SELECT intruder.now() IS NULL AS trapped;
 RESET ALL;
 SET client_min_messages = warning;
-SELECT timezone, stop_after, timeout, jitter, children, args FROM sweep.job WHERE name = 'intruder settings';
+SELECT timezone, stop_after, timeout, jitter, on_start, args FROM sweep.job WHERE name = 'intruder settings';
 SELECT job, status, stop_reason FROM sweep.runs WHERE job = 'intruder settings';
 
 -- ---------------------------------------------------------------- a superuser's session lends its rights to no job

@@ -16,7 +16,7 @@ COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said wh
 CREATE FUNCTION sweep._create_job(caller oid, name text, schedule text, batch_sql text, step text, timezone text, args jsonb,
 	pick text, rescue text, transaction text, row_retries int, batch_size int, max_batches int, max_rows bigint, stop_after interval, timeout interval,
 	lock_key  text, lock_retries int, lock_retry_delay interval, max_attempts int, overlap text, catch_up text, jitter interval,
-	cursor text, children jsonb, flush text, buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text,
+	cursor text, on_start jsonb, flush text, buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text,
 	run_as regrole, description text, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -26,7 +26,7 @@ BEGIN
 	job := ROW(name, schedule, batch_sql, step,
 		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, pg_catalog.current_setting('TimeZone')) ELSE timezone END, args,
 		pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows, stop_after, timeout, coalesce(lock_key, name),
-		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
+		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, on_start, flush,
 		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function,
 		sweep._role_name(coalesce(run_as::pg_catalog.oid, caller)), description);
 	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_sizes(job, NULL),
@@ -50,7 +50,7 @@ CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sq
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
-	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', children jsonb DEFAULT NULL,
+	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL,
 	flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
 	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
 	paused boolean DEFAULT false) RETURNS void
@@ -124,8 +124,8 @@ BEGIN
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.buckets_function, old.run_as) THEN
 		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
@@ -139,11 +139,11 @@ BEGIN
 		PERFORM sweep._check_step(job);
 	END IF;
 	UPDATE sweep.job AS j SET (schedule, batch_sql, step, timezone, args, pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows,
-			stop_after, timeout, lock_key, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
+			stop_after, timeout, lock_key, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, on_start, flush,
 			buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, run_as, description)
 		= ROW(job.schedule, job.batch_sql, job.step, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.row_retries, job.batch_size,
 			job.max_batches, job.max_rows, job.stop_after, job.timeout, job.lock_key, job.lock_retries, job.lock_retry_delay, job.max_attempts,
-			job.overlap, job.catch_up, job.jitter, job.cursor, job.children, job.flush, job.buckets, job.bucket_store, job.bucket_recovery,
+			job.overlap, job.catch_up, job.jitter, job.cursor, job.on_start, job.flush, job.buckets, job.bucket_store, job.bucket_recovery,
 			job.bucket_key, job.buckets_function, job.run_as, job.description)
 		WHERE j.name = _alter_job.name;
 	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN

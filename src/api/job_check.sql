@@ -262,7 +262,7 @@ BEGIN
 	SELECT c.* INTO wrong FROM (VALUES
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
-		('children', pg_catalog.octet_length(job.children::pg_catalog.text), 64 * 1024, job.children IS DISTINCT FROM old.children),
+		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
 		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
 		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
@@ -277,17 +277,17 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
 
-CREATE FUNCTION sweep._check_children(children jsonb) RETURNS void
+CREATE FUNCTION sweep._check_on_start(on_start jsonb) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	child pg_catalog.record;
 BEGIN
-	IF pg_catalog.jsonb_typeof(children) <> 'object' THEN
-		RAISE EXCEPTION 'invalid children %', children USING ERRCODE = 'invalid_parameter_value',
+	IF pg_catalog.jsonb_typeof(on_start) <> 'object' THEN
+		RAISE EXCEPTION 'invalid on_start %', on_start USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 	END IF;
-	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(children) AS c LOOP
+	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(on_start) AS c LOOP
 		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
 			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
 				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
@@ -298,7 +298,7 @@ EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_fi
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_children(jsonb) IS 'raises unless the children are names with delays';
+COMMENT ON FUNCTION sweep._check_on_start(jsonb) IS 'raises unless on_start has names with delays';
 
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -353,7 +353,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_children(job.children);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

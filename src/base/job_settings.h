@@ -40,7 +40,7 @@
 	X(IS("always"), keep_cursor_always, "j.cursor")	/* also when that one drained */ \
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
 	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
-	X(BOOL, has_children, "j.children IS NOT NULL") \
+	X(BOOL, has_children, "j.on_start IS NOT NULL") \
 	X(INT32(0), bucket_count, "j.buckets")	/* divided jobs; 0 = not divided */ \
 	X(TEXT, bucket_store, "j.bucket_store") \
 	X(INTERVAL(0), bucket_recovery_us, "j.bucket_recovery") \

@@ -99,7 +99,7 @@ AS $$
 	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
 			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name

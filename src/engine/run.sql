@@ -201,7 +201,7 @@ BEGIN
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id)
 		SELECT child.name, child.run_as, sweep._parent_args(r.job, r.run_id), 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job AND parent.run_as = r.run_as
-			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		-- A child queues no children: a circle of definitions would go round for ever.
 		-- The shares of a divided one are queued by sweep._queue_shares.
@@ -212,7 +212,7 @@ BEGIN
 	-- A run that succeeds while the work is left to nobody has to say so.
 	FOR idle IN SELECT parent.name AS parent, c.key AS name, n.reason
 			FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 				LEFT JOIN sweep.job child ON child.name = c.key LEFT JOIN sweep.job_state s ON s.job = child.name
 				CROSS JOIN LATERAL (SELECT CASE
 					WHEN child.name IS NULL THEN 'it does not exist'

@@ -293,6 +293,6 @@ SELECT sweep.create_job('items', pick => 'soak.pick', step => 'soak.items', resc
 SELECT sweep.create_job('rows', pick => 'soak.pick', step => 'soak.rows', transaction => 'row', schedule => 'every 2 seconds', batch_size => 20, max_batches => 1, cursor => 'drain');
 SELECT sweep.create_job('send', step => 'soak.send_step', schedule => 'every 1 second', batch_size => 10, max_batches => 2);
 SELECT sweep.create_job('consume', step => 'soak.consume_step', schedule => 'every 1 second', batch_size => 10);
-SELECT sweep.create_job('parent', step => 'soak.only_note', schedule => 'every 3 seconds', args => '{"job": "parent"}', children => '{"child": "500 ms"}');
+SELECT sweep.create_job('parent', step => 'soak.only_note', schedule => 'every 3 seconds', args => '{"job": "parent"}', on_start => '{"child": "500 ms"}');
 SELECT sweep.create_job('child', step => 'soak.only_note', args => '{"job": "child"}');
 SELECT sweep.create_job('dropped', step => 'soak.only_note', schedule => 'every 1 second', args => '{"job": "dropped"}');

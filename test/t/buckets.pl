@@ -409,7 +409,7 @@ sub slow_function
 	sql(q{CREATE OR REPLACE FUNCTION t.asking(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_advisory_xact_lock(47, 1); RETURN 1; END $$});
 	create($job, $store, q{buckets => 1, buckets_function => 't.asking'});
-	sql(qq{SELECT sweep.create_job('$job parent', step => 't.nothing', children => '{"$job": "0"}')});
+	sql(qq{SELECT sweep.create_job('$job parent', step => 't.nothing', on_start => '{"$job": "0"}')});
 	for my $start ($job, "$job parent")
 	{
 		my $run = start($start);
@@ -431,7 +431,7 @@ sub parent
 	my $job = "$name child";
 
 	create($job, $store, q{buckets => 3});
-	sql(qq{SELECT sweep.create_job('$name parent', step => 't.nothing', children => '{"$job": "0"}')});
+	sql(qq{SELECT sweep.create_job('$name parent', step => 't.nothing', on_start => '{"$job": "0"}')});
 	my $run = start("$name parent");
 	is(ended_run($node, $run), 'succeeded drained 1 0', "$name: the parent has ended");
 	is(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"),

@@ -30,7 +30,7 @@ $node->safe_psql('postgres', q{
 	END $$;
 	INSERT INTO t.todo SELECT i FROM generate_series(1, 600) AS i;
 	SELECT sweep.create_job('shares', step => 't.share', buckets => 6, batch_size => 10);
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', children => '{"shares": "0"}');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', on_start => '{"shares": "0"}');
 });
 
 sub again

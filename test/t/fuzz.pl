@@ -213,7 +213,7 @@ my @good = (
 	q{SELECT sweep.create_job('f_2', batch_sql => 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', batch_size => 3, max_batches => 5)},
 	q{SELECT sweep.create_job('f_3', step => 'attacker.odd', pick => 'attacker.pick', rescue => 'attacker.rescue', max_batches => 20)},
 	q{SELECT sweep.create_job('f_4', step => 'attacker.step', buckets => 3, buckets_function => 'attacker.buckets', max_batches => 2)},
-	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, children => '{"f_1": "0", "f_4": "1 s"}')},
+	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, on_start => '{"f_1": "0", "f_4": "1 s"}')},
 	q{SELECT sweep.create_job('f "6"', step => 'attacker.fails', pick => 'attacker.pick', transaction => 'row')},
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),
 	q{CALL sweep.run('f "6"')},

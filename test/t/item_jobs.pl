@@ -352,7 +352,7 @@ like($dump, qr/COPY sweep\.quarantine [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump ha
 
 # ---------------------------------------------------------------- children, and the lock of their parent
 $node->safe_psql('postgres', q{
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"gate": 33}', children => '{"child": "1 hour"}');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"gate": 33}', on_start => '{"child": "1 hour"}');
 	SELECT sweep.create_job('child', step => 't.note');
 });
 sub children

@@ -59,7 +59,7 @@ is(ended_run($node, answer_to(q{SELECT sweep.start('small')})), 'succeeded drain
 like(answer_to(qq{SELECT sweep.create_job('other', step => 't.note', $_->[0] => $_->[1])}), qr/^\Q$_->[0]\E of job "other" is too large: \d+ bytes\nHINT:  It may have \d+ bytes\./,
 	"$_->[0] has a limit") for (
 	[ 'description', q{repeat('x', 65537)} ],
-	[ 'children', q{(SELECT jsonb_object_agg('child' || i, '1 min') FROM generate_series(1, 10000) AS i)} ],
+	[ 'on_start', q{(SELECT jsonb_object_agg('child' || i, '1 min') FROM generate_series(1, 10000) AS i)} ],
 	[ 'schedule', q{'0' || repeat(',0', 600) || ' * * * *'} ],
 	[ 'lock_key', q{repeat('x', 1025)} ]);
 like(answer_to(q{SELECT sweep.create_job('other', batch_sql => 'SELECT 1 -- ' || repeat('x', 1024 * 1024))}),

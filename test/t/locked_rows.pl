@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{SELECT sweep.create_job('others', step => 't.note
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('mine', step => 't.note', args => '{"job": "mine"}'),
 		sweep.create_job('each second', step => 't.note', schedule => '* * * * * *', args => '{"job": "each second"}'),
-		sweep.create_job('parent', step => 't.note', children => '{"mine": "0 s"}');
+		sweep.create_job('parent', step => 't.note', on_start => '{"mine": "0 s"}');
 	SELECT sweep.create_queue('told');
 }, extra_params => [ '-U', 'jobber' ]);
 $node->safe_psql('postgres', 'CREATE DATABASE second');

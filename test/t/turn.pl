@@ -15,7 +15,7 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('one', step => 't.note', args => '{"job": "one", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('other', step => 't.note', args => '{"job": "other"}');
 	SELECT sweep.create_job('child', step => 't.note', args => '{"job": "child"}', lock_key => 'one');
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', lock_key => 'one', children => '{"other": "1 hour"}');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', lock_key => 'one', on_start => '{"other": "1 hour"}');
 	SELECT sweep.create_job('divided', step => 't.note', args => '{"job": "divided"}', buckets => 2, lock_key => 'shared');
 });
 
