@@ -82,7 +82,7 @@ COMMENT ON COLUMN sweep.job.buckets_function IS 'function(sweep.batch) RETURNS i
 COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 
 -- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
--- scheduler while the scheduler waits for him.
+-- scheduler while the scheduler waits for them.
 CREATE TABLE sweep.job_state (
 	job          text PRIMARY KEY,
 	next_due     timestamptz,

@@ -158,7 +158,7 @@ BEGIN
 					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
 						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
 							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
-			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for him. Hardly any row
+			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
 	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
@@ -177,7 +177,7 @@ AS $$
 	SELECT least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
-		-- Whoever has locked a run says nothing when he rolls back.
+		-- Whoever has locked a run says nothing on rollback.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
 			AND r.xmax <> 0 LIMIT 1))
 $$;
