@@ -31,7 +31,7 @@
 	X(INT32(0), batch_size, "j.batch_size") \
 	X(INT32(0), max_batches, "j.max_batches")	/* 0 = no limit */ \
 	X(INT64(0), max_rows, "j.max_rows")	/* 0 = no limit */ \
-	X(INTERVAL(-1), timeout_us, "j.stop_after")	/* -1 = no limit, 0 = exactly one batch */ \
+	X(INTERVAL(-1), stop_after_us, "j.stop_after")	/* -1 = no limit, 0 = exactly one batch */ \
 	X(INTERVAL(0), timeout_us, "j.timeout")	/* 0 = no hard limit */ \
 	X(TEXT, lock_key, "j.lock_key") \
 	X(INT32(0), lock_retries, "j.lock_retries") \
@@ -40,7 +40,7 @@
 	X(IS("always"), keep_cursor_always, "j.cursor")	/* also when that one drained */ \
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
 	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
-	X(BOOL, has_children, "j.on_start IS NOT NULL") \
+	X(BOOL, has_on_start, "j.on_start IS NOT NULL") \
 	X(INT32(0), bucket_count, "j.buckets")	/* divided jobs; 0 = not divided */ \
 	X(TEXT, bucket_store, "j.bucket_store") \
 	X(INTERVAL(0), bucket_recovery_us, "j.bucket_recovery") \

@@ -189,7 +189,7 @@ estimate_rows(const SweepRun *run, int64 rows_of_last_run)
 static TimestampTz
 first_deadline(const SweepRun *run, TimestampTz started_at)
 {
-	int64		first = run->timeout_us;
+	int64		first = run->stop_after_us;
 
 	if (run->timeout_us > 0 && (first < 0 || first > run->timeout_us))
 		first = run->timeout_us;

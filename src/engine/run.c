@@ -117,7 +117,7 @@ queue_children(SweepRun *run)
 	ErrorData  *error = NULL;
 	SweepTxnEnd end;
 
-	if (!run->has_children)
+	if (!run->has_on_start)
 		return;
 	end = sweep_batch_transact(run, children_work, run, &error);
 	if (end == TXN_COMMITTED)

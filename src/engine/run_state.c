@@ -114,7 +114,7 @@ sweep_run_limits(const SweepRun *run)
 		.batch_size = run->batch_size,
 		.max_batches = run->max_batches,
 		.max_rows = run->max_rows,
-		.timeout_us = run->timeout_us,
+		.stop_after_us = run->stop_after_us,
 	};
 }
 
