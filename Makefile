@@ -62,6 +62,8 @@ GITLAB_PARTS = \
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
 GITLAB_SCRIPT_FILE = pg_sweep_gitlab--$(SWEEP_VERSION).sql
 DATA_built = $(INSTALL_SCRIPT_FILE) $(GITLAB_SCRIPT_FILE)
+# from one released version to the next: upgrade/pg_sweep--OLD--NEW.sql
+DATA = $(wildcard upgrade/$(EXTENSION)*--*--*.sql)
 
 PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
@@ -85,7 +87,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-versions check-versions-tap check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-versions-tap check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -110,11 +112,13 @@ help:
 	@echo 'make check-versions   build, unit, pg_regress and isolation on PostgreSQL 17, 18 and 19 (root, slow)'
 	@echo 'make check-versions-tap  the TAP tests there (slower); VERSIONS=19 restricts either'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
+	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
-	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lease.pl picks one'
+	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lock.pl picks one'
+	@echo 'make keep-install-scripts  keeps the install script of a version that is released, for test/t/upgrade.pl'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 
 check $(CHECK_PARTS):
@@ -136,6 +140,9 @@ check-versions check-bare check-citus:
 	@test/bin/$@
 check-versions-tap:
 	@PARTS=tap test/bin/check-versions
+
+check-cost: prerequisites
+	@test/bin/reachable test/bin/check-cost
 
 soak: server-root
 	@test/bin/reachable test/bin/soak
@@ -239,6 +246,11 @@ $(DATA_built): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
+
+# Once a version is released its install script stays as it is; test/t/upgrade.pl compares.
+.PHONY: keep-install-scripts
+keep-install-scripts: $(DATA_built)
+	cp $(DATA_built) test/upgrade/
 
 endif
 endif

@@ -26,13 +26,13 @@
 #include "parser/parse_func.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "base/compat.h"
 
@@ -42,6 +42,9 @@ PG_MODULE_MAGIC;
 
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
+
+/* The args behind the columns of sweep_gitlab.stuck, but the first of these. */
+static const char *const bounds[] = {"created_older_than", "updated_older_than", "scheduled_older_than"};
 
 /* Parameters of the statement; the first two are those of the statements that delete from the tables above. */
 enum
@@ -64,8 +67,9 @@ typedef struct Statement
 	char	   *search_path;
 	char	   *reason;			/* of the job, as the column has it; NULL: none */
 	Oid			stuck_type;		/* sweep_gitlab.stuck */
-	TimestampTz as_of;			/* of "stuck"; that one is 0 before there is any */
-	Datum		stuck;			/* when a build is stuck */
+	TupleDesc	stuck_row;		/* its columns */
+	Datum		stuck_in;		/* status that builds are stuck in; text */
+	Interval   *older_than[lengthof(bounds)];	/* NULL where the args have none */
 	SPIPlanPtr	plan;
 	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
 } Statement;
@@ -86,14 +90,14 @@ static Oid	find_table(const Jsonb *args, const char *name);
 static void prepare_statement(const Jsonb *args);
 static void append_outcome(StringInfo text, const Jsonb *args);
 static void append_queues(StringInfo text, const Jsonb *args);
-static void choose_stuck(const Jsonb *args, TimestampTz as_of);
+static Datum when_stuck(TimestampTz as_of);
 static SPIPlanPtr prepare(const char *text, int count, Oid *types);
 static uint64 execute(SPIPlanPtr plan, Datum *values);
 static int64 column(int number, bool *is_null);
 static void leave_queues(const Jsonb *args, Datum *values);
 static void free_plans(void);
 static void send_message(const char *queue, const char *payload, int64 key);
-static void log_build(const Jsonb *args, const Jsonb *item, const char *runner);
+static void log_build(const Jsonb *item, const char *runner);
 static int64 drop_in_batch(const Jsonb *args, HeapTupleHeader batch);
 static char *member(const Jsonb *object, const char *key);
 static char *needed(const Jsonb *object, const char *key, bool is_args);
@@ -162,13 +166,11 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	int64		project_id;
 
 	choose_statement(args);
-	choose_stuck(args, as_of);
 	values[PARAM_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "id", false)));
 	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "partition_id", false)));
 	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed(item, "lock_version", false)));
-	/* In UTC a timestamp with and one without time zone are the same number. */
 	values[PARAM_AT] = TimestampGetDatum((Timestamp) as_of);
-	values[PARAM_STUCK] = statement.stuck;
+	values[PARAM_STUCK] = when_stuck(as_of);
 	if (execute(statement.plan, values) == 0)
 	{
 		AtEOXact_GUC(true, nest_level);
@@ -187,7 +189,7 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	if (!no_pipeline)
 		send_message("ci_pipeline_process", psprintf("{\"pipeline_id\": %lld}", (long long) pipeline_id), pipeline_id);
 	send_message("ci_build_finished", psprintf("{\"build_id\": %lld%s}", (long long) id, project), id);
-	log_build(args, item, runner);
+	log_build(item, runner);
 	return true;
 }
 
@@ -221,6 +223,15 @@ begin_statement(const Jsonb *args)
 	old = MemoryContextSwitchTo(statement.context);
 	statement.args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
 	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed(args, "schema", true)));
+	statement.stuck_in = CStringGetTextDatum(needed(args, "status", true));
+	for (int i = 0; i < (int) lengthof(bounds); i++)
+	{
+		char	   *older_than = member(args, bounds[i]);
+
+		if (older_than != NULL)
+			statement.older_than[i] = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(older_than),
+																		   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	}
 	MemoryContextSwitchTo(old);
 }
 
@@ -264,8 +275,12 @@ prepare_statement(const Jsonb *args)
 {
 	Oid			types[PARAM_COUNT] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID};
 	StringInfoData text;
+	MemoryContext old;
 
 	types[PARAM_STUCK] = statement.stuck_type = find_stuck_type();
+	old = MemoryContextSwitchTo(statement.context);
+	statement.stuck_row = lookup_rowtype_tupdesc_copy(statement.stuck_type, -1);
+	MemoryContextSwitchTo(old);
 	initStringInfo(&text);
 	appendStringInfo(&text, "UPDATE %s AS p SET ",
 					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
@@ -307,25 +322,23 @@ append_queues(StringInfo text, const Jsonb *args)
 	}
 }
 
-/* By the args that the statement is for; the moment is the same for the builds of a batch. */
-static void
-choose_stuck(const Jsonb *args, TimestampTz as_of)
+/* What sweep_gitlab.when_stuck returns, for a fraction of its time: each build has a moment of its own. */
+static Datum
+when_stuck(TimestampTz as_of)
 {
-	Datum		values[] = {JsonbPGetDatum(args), TimestampTzGetDatum(as_of)};
-	MemoryContext old;
-	bool		is_null;
+	Datum		values[1 + lengthof(bounds)];
+	bool		nulls[1 + lengthof(bounds)];
 
-	if (statement.stuck != 0 && statement.as_of == as_of)
-		return;
-	if (SPI_execute_with_args("SELECT " SCHEMA ".when_stuck($1, $2)", 2, (Oid[]) {JSONBOID, TIMESTAMPTZOID}, values, NULL, true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not find out when a build is stuck");
-	if (statement.stuck != 0)
-		pfree(DatumGetPointer(statement.stuck));
-	statement.stuck = 0;
-	old = MemoryContextSwitchTo(statement.context);
-	statement.stuck = datumCopy(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null), false, -1);
-	statement.as_of = as_of;
-	MemoryContextSwitchTo(old);
+	values[0] = statement.stuck_in;
+	nulls[0] = false;
+	for (int i = 0; i < (int) lengthof(bounds); i++)
+	{
+		nulls[1 + i] = statement.older_than[i] == NULL;
+		/* In UTC a timestamp with and one without time zone are the same number. */
+		values[1 + i] = nulls[1 + i] ? 0 :
+			DirectFunctionCall2(timestamp_mi_interval, TimestampGetDatum((Timestamp) as_of), IntervalPGetDatum(statement.older_than[i]));
+	}
+	return HeapTupleGetDatum(heap_form_tuple(statement.stuck_row, values, nulls));
 }
 
 /* As the current user, and planned once for all values; kept until it is freed. */
@@ -379,9 +392,6 @@ free_plans(void)
 	if (statement.plan != NULL)
 		(void) SPI_freeplan(statement.plan);
 	statement.plan = NULL;
-	if (statement.stuck != 0)
-		pfree(DatumGetPointer(statement.stuck));
-	statement.stuck = 0;
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
 	{
 		if (statement.leave[i] != NULL)
@@ -412,7 +422,7 @@ send_message(const char *queue, const char *payload, int64 key)
 }
 
 static void
-log_build(const Jsonb *args, const Jsonb *item, const char *runner)
+log_build(const Jsonb *item, const char *runner)
 {
 	const char *wanted = GetConfigOption("pg_sweep.log_batches", true, false);
 
@@ -420,7 +430,7 @@ log_build(const Jsonb *args, const Jsonb *item, const char *runner)
 		return;
 	ereport(LOG,
 			(errmsg("Dropping outdated build: build_id %s, runner_id %s, status %s, failure_reason %s", needed(item, "id", false), runner,
-					needed(args, "status", true), statement.reason == NULL ? "none" : statement.reason)));
+					TextDatumGetCString(statement.stuck_in), statement.reason == NULL ? "none" : statement.reason)));
 }
 
 /* Several builds, or one that has changed. */

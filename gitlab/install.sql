@@ -3,7 +3,7 @@
 --
 -- Both functions can be repeated and act with the rights of their caller.
 -- What an operator has altered in a job stays: a second install sets where
--- the table is and whether the job is paused, nothing else. A job whose table
+-- the table is and, if asked, whether the job is paused. A job whose table
 -- is gone is left as it is, and uninstall keeps a queue in which messages
 -- wait; both say so.
 --
@@ -36,7 +36,7 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.key_policy(text) IS 'key_policy of a queue of the GitLab jobs';
 
 
-CREATE FUNCTION sweep_gitlab.install(target_schema text DEFAULT 'public', paused boolean DEFAULT false)
+CREATE FUNCTION sweep_gitlab.install(target_schema text DEFAULT 'public', paused boolean DEFAULT NULL)
 	RETURNS TABLE (job text, table_found text, note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -92,11 +92,11 @@ BEGIN
 					WHEN job LIKE E'ci\\_stuck\\_%' THEN sweep_gitlab.stuck_builds_functions(table_name)
 					WHEN job = 'ci_bulk_delete_expired_job_artifacts' THEN pg_catalog.jsonb_build_object('step', sweep_gitlab.artifacts_step(table_name))
 					ELSE '{}' END);
-			note := 'installed before: its schema, and whether it is paused, are set, the rest is as it was';
+			note := 'installed before: its schema ' || CASE WHEN paused IS NULL THEN 'is' ELSE 'and whether it is paused are' END || ' set, the rest is as it was';
 		END IF;
 		IF paused THEN
 			PERFORM sweep.pause(job);
-		ELSE
+		ELSIF NOT paused THEN
 			PERFORM sweep.resume(job);
 		END IF;
 		IF job = 'ci_schedule_bulk_delete_job_artifacts' AND NOT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts') THEN

@@ -64,4 +64,26 @@ COMMIT;
 SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
 SELECT sweep.ack(:'lease', ARRAY[:first + 2]);
 SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
+-- somebody's trigger with a savepoint, in a statement that is ours: those by hand are noticed after it as before
+CREATE FUNCTION note_in_savepoint() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	BEGIN
+		RAISE division_by_zero;
+	EXCEPTION WHEN division_by_zero THEN
+		RETURN NEW;
+	END;
+END
+$$;
+CREATE TRIGGER note_in_savepoint BEFORE UPDATE ON sweep.queue_message FOR EACH ROW EXECUTE FUNCTION note_in_savepoint();
+SELECT sweep.purge_queue('b');
+SELECT sweep.send('b', '1') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('b') \gset
+SELECT count(*) FROM sweep.claim('b');
+BEGIN;
+SELECT sweep.fail(:'lease', 'broken');
+INSERT INTO sweep.queue_message (queue_id, payload) SELECT queue_id, '"by hand"' FROM sweep.queue WHERE name = 'b';
+COMMIT;
+SELECT payload FROM sweep.claim('b');
+DROP TRIGGER note_in_savepoint ON sweep.queue_message;
+DROP FUNCTION note_in_savepoint();
 SELECT sweep.drop_queue('a'), sweep.drop_queue('b');

@@ -107,14 +107,14 @@ SELECT signature FROM function WHERE prosrc ~ '\mEXCEPTION\s+WHEN\M' AND propara
 SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, g.home || '.' || g.proname || '(') > 0
 	WHERE f.proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
-SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lock_try', 'sweep_lock_release', 'sweep_lock_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
 -- those that depend on the time zone of the session, or the catalogue, are not immutable
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_definition_check_batch_sql', 'sweep_worker_available', 'sweep_worker_require')
 	AND provolatile <> 's';
 -- a C function that is not strict looks for NULLs itself: these do
 SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0
-	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_books_end_sql',
+	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_statement_end',
 		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_step_is_trusted')
 	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend)$';
 

@@ -12,11 +12,11 @@
 
 #include "api/utility.h"
 #include "base/compat.h"
+#include "base/consumer_shared.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "process/launcher.h"
-#include "queue/consumer_shared.h"
-#include "queue/shared.h"
+#include "queue/queue.h"
 
 SWEEP_MODULE_MAGIC("pg_sweep", SWEEP_VERSION);
 

@@ -9,11 +9,17 @@
  * until it has. Runs in progress are not stopped: the command fails at once and says so.
  *
  * ALTER EXTENSION pg_sweep UPDATE first locks the extension like DROP EXTENSION does, so that no process
- * of ours is in the middle of its statements while the tables change, see txn.c.
+ * of ours is in the middle of its statements while the tables change, see txn.c. The same for
+ * extensions that require pg_sweep: a batch that uses their tables would be in a deadlock with their end, which
+ * needs the tables of both.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -23,16 +29,16 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "api/utility.h"
 #include "base/clock.h"
-#include "base/lease.h"
+#include "base/consumer_shared.h"
+#include "base/lock.h"
 #include "base/shared.h"
 #include "base/worker.h"
-#include "queue/books.h"
-#include "queue/consumer_shared.h"
+#include "queue/queue.h"
 
 /* The core waits as long for sessions to leave; a scheduler needs milliseconds. */
 #define LEAVE_TIMEOUT_MS 5000
@@ -42,11 +48,12 @@ static ProcessUtility_hook_type previous_hook = NULL;
 static void before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, ProcessUtilityContext context,
 						   ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
 						   QueryCompletion *completion);
+static void lock_extension(const char *name);
+static bool is_required(Oid by, Oid extension);
 static const char *wanted_database(Node *statement, bool *force);
 static const char *option_text(List *options, const char *name);
 static void clear_database(Oid database, const char *name, bool force);
 static bool scheduler_is_there(Oid database);
-static void note_dropped(Oid database, Oid messages);
 
 void
 sweep_utility_install_hook(void)
@@ -70,13 +77,14 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	if (OidIsValid(database) && database != MyDatabaseId &&
 		sweep_database_is_owned(database, GetUserId()))
 		clear_database(database, name, force);
-	if (IsA(statement, AlterExtensionStmt) &&
-		strcmp(castNode(AlterExtensionStmt, statement)->extname, "pg_sweep") == 0)
+	if (IsA(statement, AlterExtensionStmt))
+		lock_extension(castNode(AlterExtensionStmt, statement)->extname);
+	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
 	{
-		Oid			extension = get_extension_oid("pg_sweep", true);
+		ListCell   *cell;
 
-		if (OidIsValid(extension) && superuser())
-			LockDatabaseObject(ExtensionRelationId, extension, 0, AccessExclusiveLock);
+		foreach(cell, castNode(DropStmt, statement)->objects)
+			lock_extension(strVal(lfirst(cell)));
 	}
 	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
 		messages = get_relname_relid("queue_message", get_namespace_oid("sweep", true));
@@ -88,11 +96,44 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
-	if (sweep_queue_memory_exists())
-		note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
+	sweep_queue_note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
 	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
 		sweep_worker_wake_at_commit();
+}
+
+/* Locks pg_sweep when it is the one that changes, or one that requires it. */
+static void
+lock_extension(const char *name)
+{
+	Oid			ours = get_extension_oid("pg_sweep", true);
+	Oid			other = get_extension_oid(name, true);
+
+	if (OidIsValid(ours) && OidIsValid(other) && superuser() && (other == ours || is_required(other, ours)))
+		LockDatabaseObject(ExtensionRelationId, ours, 0, AccessExclusiveLock);
+}
+
+static bool
+is_required(Oid by, Oid extension)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(by));
+	scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, 2, keys);
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		found = form->refclassid == ExtensionRelationId && form->refobjid == extension;
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	return found;
 }
 
 /* The database that nobody else may be connected to, or NULL. */
@@ -154,7 +195,7 @@ clear_database(Oid database, const char *name, bool force)
 				 errmsg("database \"%s\" is being used by pg_sweep", name),
 				 errdetail_plural("There is %d run in progress in it.", "There are %d runs in progress in it.", runs, runs),
 				 errhint("Wait for it to end, or stop it with sweep.cancel() in that database.")));
-	sweep_lease_hold_database(database);
+	sweep_lock_hold_database(database);
 	sweep_shared_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
@@ -187,18 +228,4 @@ scheduler_is_there(Oid database)
 	}
 	sweep_shared_unlock();
 	return there;
-}
-
-/* The queues of a database that has just been dropped are forgotten; those of an extension when that is committed. */
-static void
-note_dropped(Oid database, Oid messages)
-{
-	if (OidIsValid(database))
-	{
-		sweep_queue_lock(LW_EXCLUSIVE);
-		sweep_queue_forget_database(database);
-		sweep_queue_unlock();
-	}
-	if (OidIsValid(messages) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(messages)))
-		sweep_books_open(messages, 0)->dropped = true;
 }

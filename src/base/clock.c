@@ -1,6 +1,8 @@
 /*
  * clock.c
- *		Lengths of time, in microseconds: of what has passed since an earlier moment, and of intervals.
+ *		Measuring time, and intervals as microseconds.
+ *
+ * Limits and pauses go by a clock that nobody sets, see the invariants in doc/architecture.md.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * clock.h
- *		Lengths of time, in microseconds.
+ *		Measuring time, and intervals as microseconds.
  */
 #ifndef SWEEP_CLOCK_H
 #define SWEEP_CLOCK_H

@@ -25,7 +25,7 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -242,10 +242,11 @@ static bool
 handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 {
 	SweepRun   *run = batch->run;
-	SweepTxnEnd end;
 
 	for (;; tries++)
 	{
+		SweepTxnEnd end;
+
 		if (tries > 0 && (tries > run->row_retries || !is_passing(*error)))
 			return false;
 		end = sweep_batch_transact(run, piece_work, batch, error);
@@ -335,6 +336,12 @@ quarantine_work(void *arg)
 	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
+	/* Else the cursor would go past an item that is nowhere. */
+	if (sweep_sql_is_null(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("an item of job \"%s\" cannot be put into quarantine", run->job),
+				 errdetail("The job was dropped, given to another role, or its role renamed, while it was running.")));
 	sweep_batch_hold_bucket(run);
 	run->next.quarantined++;
 	finish_piece(batch, &(SweepProgress) {0});
@@ -411,7 +418,7 @@ fail_run(ItemBatch *batch, ErrorData *error)
 static bool
 is_interruption(SweepRun *run, const ErrorData *error)
 {
-	if (run->no_progress || !sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)) ||
+	if (run->no_progress || !sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)) ||
 		(run->buckets != NULL && run->buckets->fence.lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;

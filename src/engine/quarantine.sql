@@ -26,11 +26,11 @@ COMMENT ON COLUMN sweep.quarantine.last_at IS 'when it failed last';
 COMMENT ON COLUMN sweep.quarantine.next_try IS 'it is left alone until then';
 SELECT pg_catalog.pg_extension_config_dump('sweep.quarantine', '');
 
-CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text, message text) RETURNS void
+CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text, message text) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- A run may still be in progress when its job is dropped and another role creates one of that name,
-	-- which must not get to see the items.
+	-- which must not get to see the items; or its role is renamed meanwhile.
 	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, first_at, last_at, next_try)
 		SELECT job, item, sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
 			FROM (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) AS moment
@@ -38,9 +38,10 @@ AS $$
 		ON CONFLICT ON CONSTRAINT quarantine_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
 			attempts = q.attempts + 1, last_at = excluded.last_at,
 			next_try = excluded.last_at + interval '10 min' * 2 ^ least(q.attempts, 10)
+		RETURNING true
 $$;
 COMMENT ON FUNCTION sweep._quarantine(text, oid, jsonb, text, text) IS
-	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most';
+	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most; NULL: the job is no longer one of that role, and nothing was done';
 
 CREATE FUNCTION sweep._release_quarantine(caller oid, name text, item jsonb) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -23,8 +23,7 @@
 #include "process/consumer.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
-#include "queue/end.h"
-#include "queue/wait.h"
+#include "queue/queue.h"
 
 static SweepConsumer consumer;
 

@@ -17,13 +17,13 @@
 #include "catalog/pg_type.h"
 
 #include "base/clock.h"
+#include "base/consumer_shared.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/consumer_note.h"
 #include "process/consumer_pool.h"
-#include "queue/consumer_shared.h"
 
 #define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 30000

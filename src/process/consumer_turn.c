@@ -9,7 +9,7 @@
  *
  * Messages in whose handling the server went down before are suspects: each is handled alone, and only
  * one in a database at a time, so that the innocent ones among them get done and the guilty one is known.
- * With the third crash a message is put among the dead. See consumer_note.c for how that is counted.
+ * With the third crash a message is moved to the dead-letter table. See consumer_note.c for how that is counted.
  *
  * Nothing is waited for with a transaction open.
  */
@@ -25,14 +25,12 @@
 #include "utils/timeout.h"
 
 #include "base/elsewhere.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/worker.h"
 #include "engine/report.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
-#include "queue/end.h"
-#include "queue/hold.h"
-#include "queue/wait.h"
+#include "queue/queue.h"
 
 #define MOST_CRASHES 3
 
@@ -55,7 +53,6 @@ static void acknowledge(SweepConsumer *consumer);
 static void fail_message(SweepConsumer *consumer, ErrorData *error);
 static void fail_work(void *arg);
 static void bury_work(void *arg);
-static int	find_hold(const pg_uuid_t *id, int64 message_id, SweepHold *found);
 static void problem_work(void *arg);
 static Datum piece_ids(const SweepConsumer *consumer);
 
@@ -159,12 +156,10 @@ claim_work(void *arg)
 static bool
 is_meant(SweepConsumer *consumer)
 {
-	Relation	messages = sweep_queue_open();
 	Datum		id = Int32GetDatum(consumer->consumer_id);
 
-	consumer->present = sweep_queue_find(cstring_to_text(consumer->queue), RIGHT_CONSUME)->queue_id == consumer->queue_id &&
+	consumer->present = sweep_queue_lock_to_consume(consumer->queue) == consumer->queue_id &&
 		sweep_sql_execute(SWEEP_SQL_CONSUMER_IS_MEANT, &id, NULL) == 1;
-	sweep_queue_close(messages);
 	return consumer->present;
 }
 
@@ -223,14 +218,14 @@ handle_suspect(SweepConsumer *consumer, int index)
 		if (!sweep_consumer_transact(consumer, bury_work, &error))
 			ereport(FATAL,
 					(errcode(error->sqlerrcode),
-					 errmsg("message %lld of queue \"%s\" could not be put among the dead: %s",
+					 errmsg("message %lld of queue \"%s\" could not be moved to the dead-letter table: %s",
 							(long long) message->message_id, consumer->queue, error->message)));
 		ereport(WARNING,
-				(errmsg("message %lld of queue \"%s\" was put among the dead: %s",
+				(errmsg("message %lld of queue \"%s\" was moved to the dead-letter table: %s",
 						(long long) message->message_id, consumer->queue, crash.message)));
 		return;
 	}
-	while (!sweep_lease_acquire_suspects())
+	while (!sweep_lock_acquire_suspects())
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
@@ -238,7 +233,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			return;
 	}
 	handle_messages(consumer, index, 1);
-	sweep_lease_give_back_suspects();
+	sweep_lock_give_back_suspects();
 }
 
 static bool
@@ -373,36 +368,9 @@ bury_work(void *arg)
 	SweepConsumer *consumer = arg;
 	int64		message_id = consumer->messages[consumer->piece.first].message_id;
 	Datum		values[] = {Int32GetDatum(consumer->queue_id), piece_ids(consumer)};
-	Relation	messages;
-	const SweepQueue *queue;
-	SweepHold	found;
-	int			hold;
 
-	messages = sweep_queue_open();
-	queue = sweep_queue_find_by_id(consumer->queue_id, RIGHT_CONSUME);
-	hold = find_hold(&consumer->lease, message_id, &found);
-	if (queue != NULL && hold >= 0 && sweep_queue_begin_ending(&consumer->lease, hold))
-		(void) sweep_queue_bury(messages, queue, &found.message, found.attempts, consumer->error);
-	sweep_queue_close(messages);
+	sweep_queue_fail_for_good(&consumer->lease, consumer->queue_id, message_id, consumer->error);
 	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
-}
-
-static int
-find_hold(const pg_uuid_t *id, int64 message_id, SweepHold *found)
-{
-	const SweepQueueLease *lease;
-	int			hold = -1;
-
-	sweep_queue_lock(LW_SHARED);
-	lease = sweep_hold_find_lease(id);
-	if (lease != NULL)
-		hold = lease->hold_first;
-	while (hold >= 0 && sweep_queue_holds()[hold].message.message_id != message_id)
-		hold = sweep_queue_holds()[hold].next;
-	if (hold >= 0)
-		*found = sweep_queue_holds()[hold];
-	sweep_queue_unlock();
-	return hold;
 }
 
 /* Whether the consumer is still meant and nothing is known to stand in its way. */

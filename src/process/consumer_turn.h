@@ -5,10 +5,10 @@
 #ifndef SWEEP_CONSUMER_TURN_H
 #define SWEEP_CONSUMER_TURN_H
 
+#include "base/consumer_shared.h"
 #include "base/txn.h"
 #include "engine/step.h"
 #include "pure/bisect.h"
-#include "queue/consumer_shared.h"
 #include "utils/uuid.h"
 
 typedef struct SweepClaimed

@@ -23,13 +23,13 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
+#include "base/consumer_shared.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "process/notifier.h"
-#include "queue/consumer_shared.h"
-#include "queue/shared.h"
+#include "queue/queue.h"
 
 #define HEARTBEAT_MS 60000
 #define FIRST_PAUSE_MS 100
@@ -40,7 +40,7 @@
 typedef struct Channel
 {
 	int32		queue_id;
-	bool		news;
+	bool		pending_work;
 	int64		sent_us;		/* monotonic: the last notification; 0 = none */
 } Channel;
 
@@ -51,7 +51,7 @@ static bool absent = false;
 static bool full = false;
 static long pause_ms = 0;
 
-static void take_news(void);
+static void take_pending_work(void);
 static Channel *find_channel(int32 queue_id);
 static int64 left_us(const Channel *channel, int64 now_us);
 static long send_due(void);
@@ -81,7 +81,7 @@ sweep_notifier_main(Datum arg)
 	{
 		MemoryContextReset(turn_context);
 		MemoryContextSwitchTo(turn_context);
-		take_news();
+		take_pending_work();
 		pgstat_report_activity(STATE_IDLE, NULL);
 		sweep_worker_wait(send_due());
 	}
@@ -93,35 +93,23 @@ sweep_notifier_main(Datum arg)
  * while it is, its producers do not wake us, and there is nothing to be done before the interval is over.
  */
 static void
-take_news(void)
+take_pending_work(void)
 {
-	int			slot_count = sweep_queue_slot_count();
-	int32	   *queue_ids = palloc0(sizeof(int32) * slot_count);
+	int32	   *queue_ids = palloc(sizeof(int32) * sweep_max_queues);
 	int64		now_us = sweep_monotonic_us();
 
-	sweep_queue_lock(LW_SHARED);
-	for (int i = 0; i < slot_count; i++)
-	{
-		const SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->news)
-			queue_ids[i] = slot->queue_id;
-	}
-	sweep_queue_unlock();
-	for (int i = 0; i < slot_count; i++)
+	sweep_queue_read_pending_work(queue_ids);
+	for (int i = 0; i < sweep_max_queues; i++)
 	{
 		Channel    *channel;
 
 		if (queue_ids[i] == 0)
 			continue;
 		channel = find_channel(queue_ids[i]);
-		channel->news = true;
+		channel->pending_work = true;
 		if (left_us(channel, now_us) > 0)
 			continue;
-		sweep_queue_lock(LW_EXCLUSIVE);
-		if (sweep_queue_slot(i)->queue_id == queue_ids[i] && sweep_queue_slot(i)->database == MyDatabaseId)
-			sweep_queue_slot(i)->news = false;
-		sweep_queue_unlock();
+		sweep_queue_clear_pending_work(i, queue_ids[i]);
 	}
 }
 
@@ -171,9 +159,9 @@ send_due(void)
 	{
 		Channel    *channel = lfirst(cell);
 
-		if (channel->news && left_us(channel, now_us) <= 0)
+		if (channel->pending_work && left_us(channel, now_us) <= 0)
 			elements[count++] = Int32GetDatum(channel->queue_id);
-		else if (channel->news)
+		else if (channel->pending_work)
 			wait_us = Min(wait_us, left_us(channel, now_us));
 	}
 	if (count == 0)
@@ -209,9 +197,9 @@ mark_sent(int64 now_us)
 
 		if (left_us(channel, now_us) > 0)
 			continue;
-		if (channel->news)
+		if (channel->pending_work)
 		{
-			channel->news = false;
+			channel->pending_work = false;
 			channel->sent_us = now_us;
 			continue;
 		}

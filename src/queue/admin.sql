@@ -59,19 +59,19 @@ COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue o
 CREATE FUNCTION sweep._begin_queue_statement(queue_id int)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_books_begin_sql';
+AS 'MODULE_PATHNAME', 'sweep_statement_begin';
 COMMENT ON FUNCTION sweep._begin_queue_statement(int) IS 'internal: the following statements on messages are those of the extension';
 
 CREATE FUNCTION sweep._end_queue_statement(queue_id int, ready bigint, delayed bigint, dead bigint, first_due timestamptz, emptied boolean, dropped boolean)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_books_end_sql';
+AS 'MODULE_PATHNAME', 'sweep_statement_end';
 COMMENT ON FUNCTION sweep._end_queue_statement(int, bigint, bigint, bigint, timestamptz, boolean, boolean) IS 'internal: what the statements since sweep._begin_queue_statement have changed';
 
 CREATE FUNCTION sweep._note_purged(queue_id int, lane smallint, message_id bigint)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_books_note_purged';
+AS 'MODULE_PATHNAME', 'sweep_statement_note_purged';
 COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; whoever holds it need not any more when that has committed';
 
 CREATE FUNCTION sweep._create_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)

@@ -7,8 +7,8 @@
  * then (acknowledged by somebody whose lease had run out, purged) is forgotten and another one taken.
  * The claim writes nothing, unless the key of a message must be given free: then its row is updated.
  *
- * A message that was delivered as often as its queue allows, and whose lease ran out once more, is put
- * among the dead here, by the first claim that meets it.
+ * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved
+ * to the dead messages here, by the first claim that meets it.
  *
  * A claim never waits for another transaction. A row that it has to write and that another one has
  * written or locked - the one whose lease ran out, and which is still open - is left alone for a while.
@@ -34,11 +34,15 @@
 #include "base/compat.h"
 #include "base/primary.h"
 #include "base/sql.h"
-#include "queue/books.h"
-#include "queue/end.h"
-#include "queue/hold.h"
+#include "queue/ack.h"
+#include "queue/fail.h"
 #include "queue/holder.h"
+#include "queue/in_flight.h"
+#include "queue/prepared.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
+#include "queue/table.h"
+#include "queue/transaction.h"
 
 /* Messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 100
@@ -56,7 +60,7 @@ typedef struct Claim
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
-	bool		found_low;		/* others will soon find nothing, or not what has fallen due */
+	bool		prefetched_low;		/* others will soon find nothing, or not what has fallen due */
 	Oid			role;			/* that claims */
 	bool		unlimited;		/* see quota.h */
 	int			room;			/* how many more its role may hold; under the lock */
@@ -64,8 +68,8 @@ typedef struct Claim
 	ReturnSetInfo *result;
 	/* Taken and not yet delivered. */
 	int			taken;
-	int			holds[TAKE_AT_ONCE];
-	SweepFound	found[TAKE_AT_ONCE];
+	int			entries[TAKE_AT_ONCE];
+	SweepMessageRef	refs[TAKE_AT_ONCE];
 	int			attempts[TAKE_AT_ONCE];
 } Claim;
 
@@ -80,7 +84,7 @@ static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
 static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
 static void put_off(const Claim *claim, const int *numbers, int count);
 static void log_shortage(void);
-static void bury(Claim *claim, int number);
+static void move_to_dead(Claim *claim, int number);
 static void free_keys(Claim *claim, const int *numbers, int count);
 
 PG_FUNCTION_INFO_V1(sweep_queue_claim);
@@ -101,7 +105,7 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 			break;
 	}
 	close_claim(&claim);
-	if (claim.found_low)
+	if (claim.prefetched_low)
 		(void) sweep_queue_search(claim.messages, claim.queue, claim.wanted, true);
 	sweep_queue_close(claim.messages);
 	return (Datum) 0;
@@ -136,8 +140,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 errhint("The visibility is the time this claim has for its messages and must be greater than zero.")));
 	InitMaterializedSRF(fcinfo, 0);
 	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
-	if (sweep_queue_awaits_prepared())
-		sweep_queue_settle_prepared();
+	sweep_prepared_settle();
 }
 
 /* Takes messages that are known to be there. False when none is. */
@@ -153,47 +156,47 @@ take(Claim *claim)
 	claim->taken = 0;
 	claim->refusal = REFUSED_NOT;
 	claim->room = 0;
-	sweep_books_make_room(1);
+	sweep_transaction_reserve(1);
 	if (!pg_strong_random(random, sizeof(random)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
 	now = GetCurrentTimestamp();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
-	if (slot == NULL || !sweep_queue_adopt_slot(slot))
+	if (slot == NULL || (!OidIsValid(slot->role) && !sweep_queue_adopt_slot(slot)))
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(claim->queue->name);
 	}
 	slot->used_at = now;
-	sweep_hold_expire(slot, now);
+	sweep_in_flight_expire(slot, now);
 	/* It ends with what it holds when the queue is purged. */
-	if (claim->lease >= 0 && sweep_hold_find_lease(&claim->id) == NULL)
+	if (claim->lease >= 0 && sweep_in_flight_find_lease(&claim->id) == NULL)
 		claim->lease = -1;
-	if (claim->lease < 0 && (slot->returned_first >= 0 || slot->found_count > 0))
+	if (claim->lease < 0 && (slot->returned.first >= 0 || slot->prefetched_count > 0))
 	{
-		claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
-		if (claim->lease < 0 && sweep_hold_reclaim(InvalidOid))
-			claim->lease = sweep_hold_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
+		claim->lease = sweep_in_flight_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
+		if (claim->lease < 0 && sweep_queue_reclaim(InvalidOid))
+			claim->lease = sweep_in_flight_new_lease(slot, SWEEP_NOTHING_DUE, random, claim->role);
 		new_lease = claim->lease >= 0;
 		claim->refusal = new_lease ? REFUSED_NOT : REFUSED_ALL;
 		if (new_lease)
-			claim->id = sweep_queue_leases()[claim->lease].id;
+			claim->id = sweep_queue_lease(claim->lease)->id;
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			hold = may_take(claim, slot, now) ? take_one(claim, slot) : -1;
+		int			entry = may_take(claim, slot, now) ? take_one(claim, slot) : -1;
 
-		if (hold < 0)
+		if (entry < 0)
 			break;
-		claim->holds[claim->taken] = hold;
-		claim->found[claim->taken] = sweep_queue_holds()[hold].message;
-		claim->attempts[claim->taken++] = sweep_queue_holds()[hold].attempts;
+		claim->entries[claim->taken] = entry;
+		claim->refs[claim->taken] = sweep_in_flight(entry)->message;
+		claim->attempts[claim->taken++] = sweep_in_flight(entry)->attempts;
 	}
-	claim->found_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
-	short_of_slots = sweep_queue_take_shortage(now);
+	claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
+	short_of_slots = sweep_queue_memory.shared->short_of_slots && sweep_queue_take_shortage(now);
 	sweep_queue_unlock();
 	if (new_lease)
-		sweep_books_note_claim(&claim->id);
+		sweep_transaction_note_claim(&claim->id);
 	if (short_of_slots)
 		log_shortage();
 	if (claim->refusal != REFUSED_NOT && claim->taken == 0 && claim->count == 0)
@@ -207,53 +210,53 @@ take(Claim *claim)
 static bool
 may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 {
-	int			holder = sweep_queue_leases()[claim->lease].holder;
+	int			holder = sweep_queue_lease(claim->lease)->holder;
 
-	if (claim->room > 0 || (slot->returned_first < 0 && slot->found_count == 0))
+	if (claim->room > 0 || (slot->returned.first < 0 && slot->prefetched_count == 0))
 		return true;
 	claim->refusal = sweep_holder_check(holder, claim->unlimited);
 	if (claim->refusal != REFUSED_NOT)
 	{
-		sweep_holder_expire(holder, now);
+		sweep_queue_expire_all(holder, now);
 		claim->refusal = sweep_holder_check(holder, claim->unlimited);
 	}
-	/* That nothing at all is left sweep_hold_take() says. */
+	/* That nothing at all is left sweep_in_flight_add() says. */
 	claim->room = Max(sweep_holder_room(holder, claim->unlimited), 1);
 	return claim->refusal == REFUSED_NOT;
 }
 
-/* The hold of the next message, or -1. What was given back comes first. */
+/* The entry of the next message, or -1. What was returned comes first. */
 static int
 take_one(Claim *claim, SweepQueueSlot *slot)
 {
-	int			hold = sweep_hold_take_returned(claim->lease);
+	int			entry = sweep_in_flight_take_returned(claim->lease);
 
 	/* What is blocked by its key counts as well. */
-	while (hold < 0 && slot->found_count > 0 && claim->room > 0)
+	while (entry < 0 && slot->prefetched_count > 0 && claim->room > 0)
 	{
-		const SweepFound *message = &slot->found[slot->found_first];
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first];
 
 		/* Found a second time while somebody took it. */
-		if (sweep_hold_find(slot, message->lane, message->message_id) < 0)
+		if (sweep_in_flight_find(slot, message->lane, message->message_id) < 0)
 		{
-			hold = sweep_hold_take(claim->lease, message);
-			if (hold < 0)
+			entry = sweep_in_flight_add(claim->lease, message);
+			if (entry < 0)
 			{
 				/* Then there is room, and a search will find again what was forgotten. */
-				if (sweep_hold_reclaim(InvalidOid))
+				if (sweep_queue_reclaim(InvalidOid))
 					continue;
 				claim->refusal = REFUSED_ALL;
 				return -1;
 			}
 			claim->room--;
 		}
-		slot->found_first++;
-		slot->found_count--;
-		if (hold >= 0 && message->key_hash != 0 && claim->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING &&
-			sweep_hold_block_by_key(hold))
-			hold = -1;
+		slot->prefetched_first++;
+		slot->prefetched_count--;
+		if (entry >= 0 && message->key_hash != 0 && claim->queue->key_policy == KEY_ONCE_MORE_IF_RUNNING &&
+			sweep_in_flight_block(entry))
+			entry = -1;
 	}
-	return hold;
+	return entry;
 }
 
 /* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
@@ -265,14 +268,14 @@ close_claim(Claim *claim)
 	if (claim->lease < 0)
 		return;
 	sweep_queue_lock(LW_EXCLUSIVE);
-	lease = sweep_hold_find_lease(&claim->id);
+	lease = sweep_in_flight_find_lease(&claim->id);
 	if (lease != NULL)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
 
 		lease->expires_at = GetCurrentTimestamp() + claim->visibility_us;
 		sweep_queue_note_expiry(slot, lease->expires_at);
-		sweep_hold_end_lease(claim->lease);
+		sweep_in_flight_end_lease(claim->lease);
 	}
 	sweep_queue_unlock();
 }
@@ -294,16 +297,16 @@ deliver(Claim *claim)
 		bool		is_null;
 		bool		frees_key;
 
-		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->found[i], slot))
+		if (!sweep_queue_fetch(claim->messages, blocks, claim->queue, snapshot, &claim->refs[i], slot))
 			drop_taken(claim, i, SWEEP_NOTHING_DUE);
-		else if (SWEEP_LANE_IS_DELAYED(claim->found[i].lane) &&
-				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != claim->found[i].due_at)
+		else if (SWEEP_LANE_IS_DELAYED(claim->refs[i].lane) &&
+				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != claim->refs[i].due_at)
 			/* Found with an old snapshot, and put off since then. */
 			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
 		else if (claim->attempts[i] > claim->queue->max_attempts)
 		{
 			if (lock_row(claim, i, snapshot, LockTupleExclusive))
-				bury(claim, i);
+				move_to_dead(claim, i);
 			else
 				busy[busy_count++] = i;
 		}
@@ -356,14 +359,14 @@ static void
 drop_taken(const Claim *claim, int number, TimestampTz due_at)
 {
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (sweep_hold_find_lease(&claim->id) != NULL && sweep_queue_holds()[claim->holds[number]].lease == claim->lease)
+	if (sweep_in_flight_find_lease(&claim->id) != NULL && sweep_in_flight(claim->entries[number])->lease == claim->lease)
 	{
 		/* The lease stays, for what else is taken. */
-		SweepQueueLease *lease = &sweep_queue_leases()[claim->lease];
+		SweepQueueLease *lease = sweep_queue_lease(claim->lease);
 
-		lease->hold_count++;
-		sweep_hold_free(claim->holds[number]);
-		lease->hold_count--;
+		lease->messages.count++;
+		sweep_in_flight_remove(claim->entries[number]);
+		lease->messages.count--;
 		sweep_queue_note_due(sweep_queue_slot(lease->slot), due_at);
 	}
 	sweep_queue_unlock();
@@ -373,7 +376,7 @@ drop_taken(const Claim *claim, int number, TimestampTz due_at)
 static bool
 lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode)
 {
-	ItemPointerData tid = claim->found[number].tid;
+	ItemPointerData tid = claim->refs[number].tid;
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
 	TM_FailureData failure;
 	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), mode, LockWaitSkip, 0,
@@ -396,19 +399,19 @@ put_off(const Claim *claim, const int *numbers, int count)
 	if (!pg_strong_random(random, sizeof(random)))
 		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (sweep_hold_find_lease(&claim->id) != NULL)
+	if (sweep_in_flight_find_lease(&claim->id) != NULL)
 	{
-		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_leases()[claim->lease].slot);
+		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_lease(claim->lease)->slot);
 		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
 
-		lease = sweep_hold_new_lease(slot, until, random, claim->role);
-		if (lease < 0 && sweep_hold_reclaim(InvalidOid))
-			lease = sweep_hold_new_lease(slot, until, random, claim->role);
+		lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
+		if (lease < 0 && sweep_queue_reclaim(InvalidOid))
+			lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
 		for (int i = 0; i < count && lease >= 0; i++)
-			if (sweep_queue_holds()[claim->holds[numbers[i]]].lease == claim->lease)
-				sweep_hold_put_off(claim->holds[numbers[i]], lease);
+			if (sweep_in_flight(claim->entries[numbers[i]])->lease == claim->lease)
+				sweep_in_flight_postpone(claim->entries[numbers[i]], lease);
 		if (lease >= 0)
-			sweep_hold_end_lease(lease);
+			sweep_in_flight_end_lease(lease);
 	}
 	sweep_queue_unlock();
 	if (lease < 0)
@@ -426,10 +429,10 @@ log_shortage(void)
 }
 
 static void
-bury(Claim *claim, int number)
+move_to_dead(Claim *claim, int number)
 {
-	if (sweep_queue_begin_ending(&claim->id, claim->holds[number]))
-		(void) sweep_queue_bury(claim->messages, claim->queue, &claim->found[number], claim->attempts[number] - 1,
+	if (sweep_queue_begin_ending(&claim->id, claim->entries[number]))
+		(void) sweep_queue_move_to_dead(claim->messages, claim->queue, &claim->refs[number], claim->attempts[number] - 1,
 								sweep_queue_error("the lease of its last delivery ran out"));
 }
 
@@ -445,23 +448,23 @@ free_keys(Claim *claim, const int *numbers, int count)
 	uint64		updated;
 
 	for (int i = 0; i < count; i++)
-		tids[i] = PointerGetDatum(&claim->found[numbers[i]].tid);
+		tids[i] = PointerGetDatum(&claim->refs[numbers[i]].tid);
 	values[0] = PointerGetDatum(construct_array(tids, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
 	values[1] = Int32GetDatum(claim->queue->queue_id);
 	sweep_sql_begin_call();
-	sweep_books_begin_statement();
+	sweep_transaction_begin_statement();
 	updated = sweep_sql_execute(SWEEP_SQL_FREE_KEYS, values, NULL);
-	sweep_books_end_statement();
+	sweep_transaction_end_statement();
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (uint64 row = 0; row < updated; row++)
 	{
 		sweep_sql_row(row);
 		for (int i = 0; i < count; i++)
 		{
-			SweepHold  *hold = &sweep_queue_holds()[claim->holds[numbers[i]]];
+			SweepInFlight  *entry = sweep_in_flight(claim->entries[numbers[i]]);
 
-			if (hold->message.message_id == sweep_sql_int64(1) && hold->lease == claim->lease)
-				hold->message.tid = sweep_sql_tid(2);
+			if (entry->message.message_id == sweep_sql_int64(1) && entry->lease == claim->lease)
+				entry->message.tid = sweep_sql_tid(2);
 		}
 	}
 	sweep_queue_unlock();

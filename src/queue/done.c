@@ -17,6 +17,7 @@
 
 #include "base/sql.h"
 #include "queue/done.h"
+#include "queue/slot.h"
 
 #define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
 #define PRUNE_EVERY_US USECS_PER_SEC
@@ -30,7 +31,7 @@ static void end_pruning(Relation messages, const SweepQueue *queue, TimestampTz 
 						TimestampTz oldest);
 
 void
-sweep_queue_keep_done(const SweepHold *hold, TupleTableSlot *slot)
+sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 {
 	Datum		values[7];
 	char		nulls[] = "       ";
@@ -43,7 +44,7 @@ sweep_queue_keep_done(const SweepHold *hold, TupleTableSlot *slot)
 	values[3] = slot->tts_values[MESSAGE_HEADERS - 1];
 	nulls[3] = slot->tts_isnull[MESSAGE_HEADERS - 1] ? 'n' : ' ';
 	values[4] = slot->tts_values[MESSAGE_PAYLOAD - 1];
-	values[5] = Int16GetDatum((int16) Min(hold->attempts, PG_INT16_MAX));
+	values[5] = Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX));
 	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(SWEEP_SQL_KEEP_DONE, values, nulls);

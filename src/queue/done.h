@@ -8,7 +8,7 @@
 #include "queue/table.h"
 
 /* Keeps a message whose row was deleted and is in the slot. */
-extern void sweep_queue_keep_done(const SweepHold *hold, TupleTableSlot *slot);
+extern void sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot);
 
 /* Deletes some of those that were kept long enough; most of the time it does nothing. */
 extern void sweep_queue_prune_done(Relation messages, const SweepQueue *queue);

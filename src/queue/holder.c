@@ -3,7 +3,7 @@
  *		Who has claimed how many messages.
  *
  * A claim must not become slower by being counted, so nothing is counted when somebody asks: an entry per
- * role in a database, one per role and one per database go up and down with each message that is held or
+ * role in a database, one per role and one per database go up and down with each message that is claimed or
  * blocked. They are kept under the lock that a claim has anyway. There are few of them, and a process mostly
  * finds its own where it was the last time.
  *
@@ -13,46 +13,29 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
-#include "base/settings.h"
-#include "queue/hold.h"
 #include "queue/holder.h"
-#include "queue/memory.h"
 
-/* Counts for those for whom there is no entry. */
-#define OTHERS 0
-
-/* A role that has its share looks at the leases of all queues no more often than this: that is a long way. */
-#define EXPIRE_EVERY_US (100 * INT64CONST(1000))
-
-static SweepQueueHolder *entry_of(int holder);
 static int	find_entry(Oid database, Oid role, int hint);
 static bool is_idle(const SweepQueueHolder *entry);
 static SweepUse use_of(int holder);
 
-static SweepQueueHolder *
-entry_of(int holder)
-{
-	return &sweep_queue_memory()->shared->holders[holder];
-}
-
 int
 sweep_holder_find(Oid role)
 {
-	static int	hints[3] = {OTHERS, OTHERS, OTHERS};
+	static int	hints[3] = {SWEEP_HOLDER_OTHERS, SWEEP_HOLDER_OTHERS, SWEEP_HOLDER_OTHERS};
 	SweepQueueHolder *entry;
 
 	hints[0] = find_entry(MyDatabaseId, role, hints[0]);
-	entry = entry_of(hints[0]);
+	entry = sweep_holder_entry(hints[0]);
 	/* While it was idle, the others may have been given away. What is about to be used is not idle. */
-	if (hints[0] != OTHERS && is_idle(entry))
+	if (hints[0] != SWEEP_HOLDER_OTHERS && is_idle(entry))
 	{
 		entry->leases++;
 		hints[1] = entry->of_role = find_entry(InvalidOid, role, hints[1]);
-		entry_of(entry->of_role)->leases++;
+		sweep_holder_entry(entry->of_role)->leases++;
 		hints[2] = entry->of_database = find_entry(MyDatabaseId, InvalidOid, hints[2]);
-		entry_of(entry->of_role)->leases--;
+		sweep_holder_entry(entry->of_role)->leases--;
 		entry->leases--;
 	}
 	return hints[0];
@@ -61,26 +44,26 @@ sweep_holder_find(Oid role)
 static int
 find_entry(Oid database, Oid role, int hint)
 {
-	SweepQueueShared *shared = sweep_queue_memory()->shared;
-	int			idle = OTHERS;
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+	int			idle = SWEEP_HOLDER_OTHERS;
 
-	for (int i = OTHERS; i <= shared->holder_count; i++)
+	for (int i = SWEEP_HOLDER_OTHERS; i <= shared->holder_count; i++)
 	{
-		int			number = i == OTHERS ? hint : i;
-		const SweepQueueHolder *entry = entry_of(number);
+		int			number = i == SWEEP_HOLDER_OTHERS ? hint : i;
+		const SweepQueueHolder *entry = sweep_holder_entry(number);
 
-		if (number != OTHERS && entry->role == role && entry->database == database)
+		if (number != SWEEP_HOLDER_OTHERS && entry->role == role && entry->database == database)
 			return number;
-		if (number != OTHERS && idle == OTHERS && is_idle(entry))
+		if (number != SWEEP_HOLDER_OTHERS && idle == SWEEP_HOLDER_OTHERS && is_idle(entry))
 			idle = number;
 	}
-	if (idle == OTHERS && shared->holder_count < SWEEP_HOLDERS - 1)
+	if (idle == SWEEP_HOLDER_OTHERS && shared->holder_count < SWEEP_HOLDERS - 1)
 		idle = ++shared->holder_count;
-	if (idle != OTHERS)
+	if (idle != SWEEP_HOLDER_OTHERS)
 	{
-		memset(entry_of(idle), 0, sizeof(SweepQueueHolder));
-		entry_of(idle)->role = role;
-		entry_of(idle)->database = database;
+		memset(sweep_holder_entry(idle), 0, sizeof(SweepQueueHolder));
+		sweep_holder_entry(idle)->role = role;
+		sweep_holder_entry(idle)->database = database;
 	}
 	return idle;
 }
@@ -91,33 +74,12 @@ is_idle(const SweepQueueHolder *entry)
 	return entry->leases == 0 && entry->messages == 0;
 }
 
-void
-sweep_holder_count_lease(int holder, int by)
-{
-	entry_of(holder)->leases += by;
-	if (holder == OTHERS)
-		return;
-	entry_of(entry_of(holder)->of_role)->leases += by;
-	entry_of(entry_of(holder)->of_database)->leases += by;
-}
-
-void
-sweep_holder_count_message(int holder, int by)
-{
-	sweep_queue_memory()->shared->held_count += by;
-	entry_of(holder)->messages += by;
-	if (holder == OTHERS)
-		return;
-	entry_of(entry_of(holder)->of_role)->messages += by;
-	entry_of(entry_of(holder)->of_database)->messages += by;
-}
-
 int
 sweep_holder_room(int holder, bool unlimited)
 {
 	SweepUse	use = use_of(holder);
 
-	return sweep_quota_room(&use, sweep_max_leases, unlimited);
+	return sweep_quota_room(&use, sweep_max_in_flight, unlimited);
 }
 
 SweepRefusal
@@ -125,35 +87,22 @@ sweep_holder_check(int holder, bool unlimited)
 {
 	SweepUse	use = use_of(holder);
 
-	return sweep_quota_check(&use, sweep_max_leases, unlimited);
+	return sweep_quota_check(&use, sweep_max_in_flight, unlimited);
 }
 
 /* Without that of all: that nothing at all is left the claim finds out by itself. */
 static SweepUse
 use_of(int holder)
 {
-	const SweepQueueHolder *entry = entry_of(holder);
+	const SweepQueueHolder *entry = sweep_holder_entry(holder);
 	SweepUse	use = {.of_role = entry->messages};
 
-	if (holder != OTHERS)
+	if (holder != SWEEP_HOLDER_OTHERS)
 	{
-		use.of_role = entry_of(entry->of_role)->messages;
-		use.of_database = entry_of(entry->of_database)->messages;
+		use.of_role = sweep_holder_entry(entry->of_role)->messages;
+		use.of_database = sweep_holder_entry(entry->of_database)->messages;
 	}
 	return use;
-}
-
-void
-sweep_holder_expire(int holder, TimestampTz now)
-{
-	if (now - entry_of(holder)->expired_at < EXPIRE_EVERY_US && now >= entry_of(holder)->expired_at)
-		return;
-	entry_of(holder)->expired_at = now;
-	for (int i = 0; i < sweep_queue_slot_count(); i++)
-	{
-		if (sweep_queue_slot(i)->generation != 0)
-			sweep_hold_expire(sweep_queue_slot(i), now);
-	}
 }
 
 void
@@ -165,10 +114,10 @@ sweep_holder_refuse(Oid role, SweepRefusal refusal)
 	char	   *most_name;
 
 	sweep_queue_lock(LW_SHARED);
-	use.all = sweep_queue_memory()->shared->held_count;
-	for (int i = OTHERS; i <= sweep_queue_memory()->shared->holder_count; i++)
+	use.all = sweep_queue_memory.shared->held_count;
+	for (int i = SWEEP_HOLDER_OTHERS; i <= sweep_queue_memory.shared->holder_count; i++)
 	{
-		const SweepQueueHolder *entry = entry_of(i);
+		const SweepQueueHolder *entry = sweep_holder_entry(i);
 
 		if (entry->database == InvalidOid && entry->role == role)
 			use.of_role = entry->messages;
@@ -185,8 +134,8 @@ sweep_holder_refuse(Oid role, SweepRefusal refusal)
 			 refusal == REFUSED_DATABASE ? errmsg("too many messages are claimed in this database") :
 			 errmsg("too many messages are claimed"),
 			 errdetail("Role \"%s\" holds %d and this database %d of %d; %d are in use in all, most of them, %d, by role \"%s\".",
-					   name ? name : "", use.of_role, use.of_database, sweep_max_leases, use.all, most.messages,
+					   name ? name : "", use.of_role, use.of_database, sweep_max_in_flight, use.all, most.messages,
 					   most_name ? most_name : ""),
-			 refusal == REFUSED_ALL ? errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.") :
+			 refusal == REFUSED_ALL ? errhint("Acknowledge some, or increase pg_sweep.max_in_flight and restart the server.") :
 			 errhint("Acknowledge some, or raise %s.", sweep_quota_setting(refusal, NULL))));
 }

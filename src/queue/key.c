@@ -3,7 +3,7 @@
  *		Inserts messages with keys: at most one with a key waits, which the unique index
  *		queue_message_waiting_key decides.
  *
- * Called by whoever sends or fails (send.c, end.c). Two senders at once, or one that rolls back, can neither double
+ * Called by whoever sends or fails (send.c, ack.c). Two senders at once, or one that rolls back, can neither double
  * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
  * only the end of that transaction tells, so the sender waits for it.
  *
@@ -48,8 +48,9 @@
 #include "utils/snapmgr.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
-#include "queue/hold.h"
+#include "base/lock.h"
+#include "queue/change.h"
+#include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/table.h"
 
@@ -60,11 +61,11 @@ typedef enum KeyState
 	KEY_UNDECIDED,
 } KeyState;
 
-typedef struct Turns
+typedef struct KeyedInsert
 {
-	const SweepShipment *shipment;
+	const SweepSendRequest *request;
 	SweepInserter inserter;
-	SweepKeyed *messages;
+	SweepKeyedMessage *messages;
 	int			count;
 	int			position;		/* the first that is neither inserted nor left out */
 	int			inserted;
@@ -78,25 +79,25 @@ typedef struct Turns
 	TransactionId xid;
 	uint32		token;
 	ItemPointerData tid;
-} Turns;
+} KeyedInsert;
 
-static int	sort_messages(SweepKeyed *messages, int count);
+static int	sort_messages(SweepKeyedMessage *messages, int count);
 static int	compare_messages(const void *left, const void *right);
 static int	compare_keys(const text *a, const text *b);
-static void lock_turns(const SweepShipment *shipment, LOCKTAG *tag);
-static void open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count);
-static void close_turns(Turns *turns);
-static bool take_turn(Turns *turns);
-static bool choose_rows(Turns *turns);
-static bool insert_rows(Turns *turns);
-static KeyState look_up_alone(Turns *turns, text *key, ItemPointer own);
-static KeyState look_up(Turns *turns, text *key, ItemPointer own);
-static bool are_given_back(const SweepShipment *shipment);
-static KeyState look_up_given_back(Turns *turns, text *key);
-static bool find_given_back(const SweepShipment *shipment, uint32 key_hash, int nth, SweepFound *message);
-static KeyState judge(Turns *turns);
+static void lock_keys(const SweepSendRequest *request, LOCKTAG *tag);
+static void open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count);
+static void close_insert(KeyedInsert *insert);
+static bool insert_next(KeyedInsert *insert);
+static bool choose_rows(KeyedInsert *insert);
+static bool insert_rows(KeyedInsert *insert);
+static KeyState look_up_alone(KeyedInsert *insert, text *key, ItemPointer own);
+static KeyState look_up(KeyedInsert *insert, text *key, ItemPointer own);
+static bool are_given_back(const SweepSendRequest *request);
+static KeyState look_up_given_back(KeyedInsert *insert, text *key);
+static bool find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message);
+static KeyState judge(KeyedInsert *insert);
 static bool is_withdrawn(TupleTableSlot *slot);
-static void wait_for_decision(const Turns *turns);
+static void wait_for_decision(const KeyedInsert *insert);
 
 uint32
 sweep_key_hash(const text *key)
@@ -105,59 +106,59 @@ sweep_key_hash(const text *key)
 }
 
 int
-sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count)
+sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
 {
-	Turns		turns = {0};
+	KeyedInsert		insert = {0};
 
-	open_turns(&turns, shipment, messages, sort_messages(messages, count));
+	open_insert(&insert, request, messages, sort_messages(messages, count));
 	if (IsolationUsesXactSnapshot())
-		turns.begun = RegisterSnapshot(GetLatestSnapshot());
-	while (turns.position < turns.count)
-		if (!take_turn(&turns))
-			wait_for_decision(&turns);
-	close_turns(&turns);
-	return turns.inserted;
+		insert.begun = RegisterSnapshot(GetLatestSnapshot());
+	while (insert.position < insert.count)
+		if (!insert_next(&insert))
+			wait_for_decision(&insert);
+	close_insert(&insert);
+	return insert.inserted;
 }
 
 void
-sweep_key_put_back(const SweepShipment *shipment, TupleTableSlot *old, int attempts, Jsonb *error)
+sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error)
 {
-	Turns		turns = {0};
+	KeyedInsert		insert = {0};
 	LOCKTAG		tag;
 	bool		is_null;
 	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
 	KeyState	state;
 
-	open_turns(&turns, shipment, NULL, 1);
-	lock_turns(shipment, &tag);
-	state = look_up_alone(&turns, key, NULL);
+	open_insert(&insert, request, NULL, 1);
+	lock_keys(request, &tag);
+	state = look_up_alone(&insert, key, NULL);
 	if (state == KEY_FREE)
 	{
-		sweep_inserter_add_again(&turns.inserter, old, false, attempts, error);
-		sweep_inserter_write_rows(&turns.inserter);
-		if (!sweep_inserter_write_entries(&turns.inserter, 0, RelationGetRelid(turns.index)))
-			state = look_up_alone(&turns, key, &turns.inserter.slots[0]->tts_tid);
+		sweep_inserter_add_again(&insert.inserter, old, false, attempts, error);
+		sweep_inserter_write_rows(&insert.inserter);
+		if (!sweep_inserter_write_entries(&insert.inserter, 0, RelationGetRelid(insert.index)))
+			state = look_up_alone(&insert, key, &insert.inserter.slots[0]->tts_tid);
 		if (state != KEY_FREE)
-			sweep_inserter_withdraw(&turns.inserter, 0);
+			sweep_inserter_withdraw(&insert.inserter, 0);
 	}
 	if (state != KEY_FREE)
 	{
-		turns.inserter.filled = 0;
-		sweep_inserter_add_again(&turns.inserter, old, true, attempts, error);
-		sweep_inserter_write_rows(&turns.inserter);
-		(void) sweep_inserter_write_entries(&turns.inserter, 0, InvalidOid);
+		insert.inserter.filled = 0;
+		sweep_inserter_add_again(&insert.inserter, old, true, attempts, error);
+		sweep_inserter_write_rows(&insert.inserter);
+		(void) sweep_inserter_write_entries(&insert.inserter, 0, InvalidOid);
 	}
 	(void) LockRelease(&tag, ExclusiveLock, false);
-	close_turns(&turns);
+	close_insert(&insert);
 }
 
 /* By key; of those with the same only the first stays. Returns how many do. */
 static int
-sort_messages(SweepKeyed *messages, int count)
+sort_messages(SweepKeyedMessage *messages, int count)
 {
 	int			kept = Min(count, 1);
 
-	qsort(messages, count, sizeof(SweepKeyed), compare_messages);
+	qsort(messages, count, sizeof(SweepKeyedMessage), compare_messages);
 	for (int i = 1; i < count; i++)
 		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
 			messages[kept++] = messages[i];
@@ -167,8 +168,8 @@ sort_messages(SweepKeyed *messages, int count)
 static int
 compare_messages(const void *left, const void *right)
 {
-	const SweepKeyed *a = left;
-	const SweepKeyed *b = right;
+	const SweepKeyedMessage *a = left;
+	const SweepKeyedMessage *b = right;
 	int			result = compare_keys(a->key, b->key);
 
 	return result != 0 ? result : a->number - b->number;
@@ -191,46 +192,46 @@ compare_keys(const text *a, const text *b)
 }
 
 static void
-open_turns(Turns *turns, const SweepShipment *shipment, SweepKeyed *messages, int count)
+open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
 {
-	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(shipment->messages));
+	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(request->messages));
 
-	turns->shipment = shipment;
-	turns->messages = messages;
-	turns->count = count;
-	sweep_inserter_open(&turns->inserter, shipment);
-	turns->index = index_open(index, RowExclusiveLock);
-	turns->slot = table_slot_create(shipment->messages, NULL);
-	InitDirtySnapshot(turns->dirty);
+	insert->request = request;
+	insert->messages = messages;
+	insert->count = count;
+	sweep_inserter_open(&insert->inserter, request);
+	insert->index = index_open(index, RowExclusiveLock);
+	insert->slot = table_slot_create(request->messages, NULL);
+	InitDirtySnapshot(insert->dirty);
 }
 
 static void
-close_turns(Turns *turns)
+close_insert(KeyedInsert *insert)
 {
-	if (turns->begun != InvalidSnapshot)
-		UnregisterSnapshot(turns->begun);
-	ExecDropSingleTupleTableSlot(turns->slot);
-	index_close(turns->index, NoLock);
-	sweep_inserter_close(&turns->inserter);
+	if (insert->begun != InvalidSnapshot)
+		UnregisterSnapshot(insert->begun);
+	ExecDropSingleTupleTableSlot(insert->slot);
+	index_close(insert->index, NoLock);
+	sweep_inserter_close(&insert->inserter);
 }
 
 static void
-lock_turns(const SweepShipment *shipment, LOCKTAG *tag)
+lock_keys(const SweepSendRequest *request, LOCKTAG *tag)
 {
-	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) shipment->queue_id, SWEEP_LOCK_KEYS);
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) request->queue_id, SWEEP_LOCK_KEYS);
 	(void) LockAcquire(tag, ExclusiveLock, false, false);
 }
 
 /* False when it ended at a key that is undecided. */
 static bool
-take_turn(Turns *turns)
+insert_next(KeyedInsert *insert)
 {
 	LOCKTAG		tag;
 	bool		decided;
 
-	lock_turns(turns->shipment, &tag);
-	decided = choose_rows(turns);
-	if (!insert_rows(turns))
+	lock_keys(insert->request, &tag);
+	decided = choose_rows(insert);
+	if (!insert_rows(insert))
 		decided = true;
 	(void) LockRelease(&tag, ExclusiveLock, false);
 	return decided;
@@ -238,99 +239,99 @@ take_turn(Turns *turns)
 
 /* Chooses the rows of a turn. False when it ended at a key that is undecided. */
 static bool
-choose_rows(Turns *turns)
+choose_rows(KeyedInsert *insert)
 {
-	SweepInserter *inserter = &turns->inserter;
+	SweepInserter *inserter = &insert->inserter;
 	KeyState	state = KEY_FREE;
-	bool		given_back = are_given_back(turns->shipment);
+	bool		given_back = are_given_back(insert->request);
 
 	CHECK_FOR_INTERRUPTS();
 	inserter->filled = 0;
-	turns->scan = sweep_index_beginscan(turns->shipment->messages, turns->index, &turns->dirty, 2);
-	while (turns->position < turns->count && inserter->filled < inserter->room)
+	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
+	while (insert->position < insert->count && inserter->filled < inserter->room)
 	{
-		const SweepKeyed *message = &turns->messages[turns->position];
+		const SweepKeyedMessage *message = &insert->messages[insert->position];
 
-		state = message->key == NULL ? KEY_FREE : look_up(turns, message->key, NULL);
+		state = message->key == NULL ? KEY_FREE : look_up(insert, message->key, NULL);
 		if (state == KEY_FREE && message->key != NULL && given_back)
-			state = look_up_given_back(turns, message->key);
+			state = look_up_given_back(insert, message->key);
 		if (state == KEY_UNDECIDED)
 			break;
 		if (state == KEY_FREE)
 		{
-			turns->rows[inserter->filled] = turns->position;
+			insert->rows[inserter->filled] = insert->position;
 			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number);
 		}
-		turns->position++;
+		insert->position++;
 	}
-	index_endscan(turns->scan);
+	index_endscan(insert->scan);
 	return state != KEY_UNDECIDED;
 }
 
 /* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
 static bool
-insert_rows(Turns *turns)
+insert_rows(KeyedInsert *insert)
 {
-	const SweepShipment *shipment = turns->shipment;
-	SweepInserter *inserter = &turns->inserter;
+	const SweepSendRequest *request = insert->request;
+	SweepInserter *inserter = &insert->inserter;
 
 	if (inserter->filled == 0)
 		return true;
 	sweep_inserter_write_rows(inserter);
 	for (int i = 0; i < inserter->filled; i++)
 	{
-		const SweepKeyed *message = &turns->messages[turns->rows[i]];
+		const SweepKeyedMessage *message = &insert->messages[insert->rows[i]];
 
-		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(turns->index)))
+		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(insert->index)))
 		{
-			if (look_up_alone(turns, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
+			if (look_up_alone(insert, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
 			{
 				sweep_inserter_withdraw(inserter, i);
-				turns->position = turns->rows[i];
+				insert->position = insert->rows[i];
 				return false;
 			}
 		}
-		sweep_books_add_sent(shipment->change, shipment->lane, message->message_id, shipment->due_at);
-		turns->inserted++;
+		sweep_change_add_sent(request->change, request->lane, message->message_id, request->due_at);
+		insert->inserted++;
 	}
 	return true;
 }
 
 static KeyState
-look_up_alone(Turns *turns, text *key, ItemPointer own)
+look_up_alone(KeyedInsert *insert, text *key, ItemPointer own)
 {
 	KeyState	state;
 
-	turns->scan = sweep_index_beginscan(turns->shipment->messages, turns->index, &turns->dirty, 2);
-	state = look_up(turns, key, own);
-	index_endscan(turns->scan);
+	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
+	state = look_up(insert, key, own);
+	index_endscan(insert->scan);
 	return state;
 }
 
 /* Whether a message with this key waits, other than that at `own`. */
 static KeyState
-look_up(Turns *turns, text *key, ItemPointer own)
+look_up(KeyedInsert *insert, text *key, ItemPointer own)
 {
 	ScanKeyData keys[2];
 	KeyState	state = KEY_FREE;
 
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(turns->shipment->queue_id));
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(insert->request->queue_id));
 	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
-	index_rescan(turns->scan, keys, 2, NULL, 0);
-	while (state != KEY_TAKEN && index_getnext_slot(turns->scan, ForwardScanDirection, turns->slot))
+	index_rescan(insert->scan, keys, 2, NULL, 0);
+	while (state != KEY_TAKEN && index_getnext_slot(insert->scan, ForwardScanDirection, insert->slot))
 	{
-		if (own != NULL && ItemPointerEquals(own, &turns->slot->tts_tid))
+		if (own != NULL && ItemPointerEquals(own, &insert->slot->tts_tid))
 			continue;
-		if (!TransactionIdIsValid(turns->dirty.xmin) || !is_withdrawn(turns->slot))
-			state = judge(turns);
+		if (!TransactionIdIsValid(insert->dirty.xmin) || !is_withdrawn(insert->slot))
+			state = judge(insert);
 	}
-	ExecClearTuple(turns->slot);
+	ExecClearTuple(insert->slot);
 	return state;
 }
 
 /* Whether messages of the queue were claimed and wait again, for their consumer gave them back or their lease ran out. */
 static bool
-are_given_back(const SweepShipment *shipment)
+are_given_back(const SweepSendRequest *request)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SweepQueueSlot *slot;
@@ -340,79 +341,79 @@ are_given_back(const SweepShipment *shipment)
 	if (!sweep_queue_memory_exists())
 		return false;
 	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
+	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
 	expired = slot != NULL && slot->next_expiry <= now;
-	given_back = slot != NULL && slot->returned_first >= 0;
+	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	if (!expired)
 		return given_back;
 	/* So that whoever had them cannot end them any more. */
 	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
+	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
 	if (slot != NULL)
-		sweep_hold_expire(slot, now);
-	given_back = slot != NULL && slot->returned_first >= 0;
+		sweep_in_flight_expire(slot, now);
+	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	return given_back;
 }
 
 /* Whether one of those has the key. Its row does not say so: nobody has written it when it was given back. */
 static KeyState
-look_up_given_back(Turns *turns, text *key)
+look_up_given_back(KeyedInsert *insert, text *key)
 {
-	const SweepShipment *shipment = turns->shipment;
-	SweepQueue	queue = {.queue_id = shipment->queue_id};
-	BlockNumber blocks = RelationGetNumberOfBlocks(shipment->messages);
+	const SweepSendRequest *request = insert->request;
+	SweepQueue	queue = {.queue_id = request->queue_id};
+	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
 	KeyState	state = KEY_FREE;
 	uint32		key_hash = sweep_key_hash(key);
-	SweepFound	message;
+	SweepMessageRef	message;
 
-	for (int nth = 0; state != KEY_TAKEN && find_given_back(shipment, key_hash, nth, &message); nth++)
+	for (int nth = 0; state != KEY_TAKEN && find_given_back(request, key_hash, nth, &message); nth++)
 	{
 		bool		is_null;
 
-		if (sweep_queue_fetch(shipment->messages, blocks, &queue, &turns->dirty, &message, turns->slot) &&
-			compare_keys(DatumGetTextPP(slot_getattr(turns->slot, MESSAGE_KEY, &is_null)), key) == 0)
-			state = judge(turns);
+		if (sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
+			compare_keys(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
+			state = judge(insert);
 	}
-	ExecClearTuple(turns->slot);
+	ExecClearTuple(insert->slot);
 	return state;
 }
 
 static bool
-find_given_back(const SweepShipment *shipment, uint32 key_hash, int nth, SweepFound *message)
+find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message)
 {
 	SweepQueueSlot *slot;
 	bool		found;
 
 	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(shipment->messages), shipment->queue_id);
-	found = slot != NULL && sweep_hold_find_returned(slot, key_hash, nth, message);
+	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
+	found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, message);
 	sweep_queue_unlock();
 	return found;
 }
 
 /* What a row that has the key says of it. */
 static KeyState
-judge(Turns *turns)
+judge(KeyedInsert *insert)
 {
-	bool		inserting = TransactionIdIsValid(turns->dirty.xmin);
+	bool		inserting = TransactionIdIsValid(insert->dirty.xmin);
 	bool		is_null;
 	TransactionId xmin;
 
-	if (inserting || TransactionIdIsValid(turns->dirty.xmax))
+	if (inserting || TransactionIdIsValid(insert->dirty.xmax))
 	{
-		turns->xid = inserting ? turns->dirty.xmin : turns->dirty.xmax;
-		turns->token = inserting ? turns->dirty.speculativeToken : 0;
-		turns->tid = turns->slot->tts_tid;
+		insert->xid = inserting ? insert->dirty.xmin : insert->dirty.xmax;
+		insert->token = inserting ? insert->dirty.speculativeToken : 0;
+		insert->tid = insert->slot->tts_tid;
 		return KEY_UNDECIDED;
 	}
-	if (turns->begun == InvalidSnapshot)
+	if (insert->begun == InvalidSnapshot)
 		return KEY_TAKEN;
 	/* As with every statement that would skip a row that such a transaction must not know of. */
-	xmin = DatumGetTransactionId(slot_getsysattr(turns->slot, MinTransactionIdAttributeNumber, &is_null));
+	xmin = DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null));
 	if (!TransactionIdIsCurrentTransactionId(xmin) &&
-		!table_tuple_satisfies_snapshot(turns->shipment->messages, turns->slot, turns->begun))
+		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not serialize access due to concurrent update")));
@@ -435,13 +436,13 @@ is_withdrawn(TupleTableSlot *slot)
 }
 
 static void
-wait_for_decision(const Turns *turns)
+wait_for_decision(const KeyedInsert *insert)
 {
-	ItemPointerData tid = turns->tid;
+	ItemPointerData tid = insert->tid;
 
 	/* An INSERT with ON CONFLICT decides without the end of its transaction. */
-	if (turns->token != 0)
-		SpeculativeInsertionWait(turns->xid, turns->token);
+	if (insert->token != 0)
+		SpeculativeInsertionWait(insert->xid, insert->token);
 	else
-		XactLockTableWait(turns->xid, turns->shipment->messages, &tid, XLTW_InsertIndex);
+		XactLockTableWait(insert->xid, insert->request->messages, &tid, XLTW_InsertIndex);
 }

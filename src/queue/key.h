@@ -5,15 +5,15 @@
 #ifndef SWEEP_QUEUE_KEY_H
 #define SWEEP_QUEUE_KEY_H
 
-#include "queue/insert.h"
+#include "queue/table.h"
 
-/* A message of a shipment, with what it has of its own. */
-typedef struct SweepKeyed
+/* A message of a request, with what it has of its own. */
+typedef struct SweepKeyedMessage
 {
 	text	   *key;			/* or NULL */
 	int			number;			/* of its payload */
 	int64		message_id;
-} SweepKeyed;
+} SweepKeyedMessage;
 
 /* Of a key; never 0. */
 extern uint32 sweep_key_hash(const text *key);
@@ -22,12 +22,12 @@ extern uint32 sweep_key_hash(const text *key);
  * Inserts the messages whose keys are not waiting, and returns how many. Waits for transactions in which
  * this is undecided. The array is sorted.
  */
-extern int	sweep_key_insert(const SweepShipment *shipment, SweepKeyed *messages, int count);
+extern int	sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, int count);
 
 /*
  * Inserts a message again that waits once more, with the key that its first claim gave free; without it when another
  * one has it, or an open transaction may. `old` is its row, which the caller has deleted. Waits for no transaction.
  */
-extern void sweep_key_put_back(const SweepShipment *shipment, TupleTableSlot *old, int attempts, Jsonb *error);
+extern void sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error);
 
 #endif							/* SWEEP_QUEUE_KEY_H */

@@ -1,10 +1,10 @@
 /*
  * memory.c
- *		The shared memory of the queues: requested, laid out, locked.
+ *		The shared memory of the queues: requested, laid out, made.
  *
- * Called while the server starts; afterwards by whoever takes the lock. One lightweight lock guards it
- * all. What is done under it takes a microsecond or two, less than the rest of any claim; a lock per
- * queue would need a second one for the leases, which belong to all of them.
+ * Called while the server starts. One lightweight lock guards it all. What is done under it takes a
+ * microsecond or two, less than the rest of any claim; a lock per queue would need a second one for the
+ * leases, which belong to all of them.
  */
 #include "postgres.h"
 
@@ -13,20 +13,19 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
-#include "base/settings.h"
-#include "queue/hold.h"
 #include "queue/memory.h"
+#include "queue/queue.h"
 
 #define TRANCHE "pg_sweep_queue"
 
 /* As the settings say. */
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
-StaticAssertDecl(sizeof(SweepHold) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_leases says what a message takes");
+StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_in_flight says what a message takes");
 
-static SweepQueueMemory memory;
-static LWLock *lock = NULL;
+SweepQueueMemory sweep_queue_memory;
 
 static Size lay_out(char *base);
+static void make_free_lists(void);
 static void *take_part(char *base, Size *size, Size part);
 
 void
@@ -40,20 +39,21 @@ sweep_queue_request_memory(void)
 static Size
 lay_out(char *base)
 {
+	SweepQueueMemory *memory = &sweep_queue_memory;
 	Size		size = 0;
 
 	/* Transactions that can be in progress at a time. */
-	memory.running_limit = MaxBackends + max_prepared_xacts;
-	memory.prepared_limit = 4 * max_prepared_xacts;
-	memory.shared = take_part(base, &size, sizeof(SweepQueueShared));
-	memory.slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
-	memory.searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
-	memory.holds = take_part(base, &size, mul_size(sizeof(SweepHold), sweep_max_leases));
-	memory.leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_leases));
-	memory.buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
-	memory.key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
-	memory.prepared = take_part(base, &size, mul_size(sizeof(SweepPreparedChange), memory.prepared_limit));
-	memory.running = take_part(base, &size, mul_size(sizeof(TransactionId) * SWEEP_COUNTED_DATABASES, memory.running_limit));
+	memory->running_limit = MaxBackends + max_prepared_xacts;
+	memory->prepared_limit = 4 * max_prepared_xacts;
+	memory->shared = take_part(base, &size, sizeof(SweepQueueShared));
+	memory->slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
+	memory->searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
+	memory->in_flight = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_in_flight));
+	memory->leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_in_flight));
+	memory->buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
+	memory->key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
+	memory->prepared = take_part(base, &size, mul_size(sizeof(SweepPreparedChange), memory->prepared_limit));
+	memory->running = take_part(base, &size, mul_size(sizeof(TransactionId) * SWEEP_COUNTED_DATABASES, memory->running_limit));
 	return size;
 }
 
@@ -73,46 +73,35 @@ sweep_queue_initialize_memory(void)
 	Size		size = lay_out(NULL);
 
 	(void) lay_out(ShmemInitStruct("pg_sweep queues", size, &found));
-	lock = &GetNamedLWLockTranche(TRANCHE)->lock;
+	sweep_queue_memory.lock = &GetNamedLWLockTranche(TRANCHE)->lock;
 	if (found)
 		return;
-	memset(memory.shared, 0, size);
-	pg_atomic_init_u32(&memory.shared->prepared_count, 0);
+	memset(sweep_queue_memory.shared, 0, size);
+	pg_atomic_init_u32(&sweep_queue_memory.shared->prepared_count, 0);
 	for (int i = 0; i < sweep_max_queues; i++)
-		ConditionVariableInit(&memory.searched[i]);
-	sweep_hold_initialize();
+		ConditionVariableInit(&sweep_queue_memory.searched[i]);
+	make_free_lists();
 }
 
-const SweepQueueMemory *
-sweep_queue_memory(void)
+/* Of messages in flight and leases; what is not 0 when it is not used. */
+static void
+make_free_lists(void)
 {
-	return &memory;
-}
-
-bool
-sweep_queue_memory_exists(void)
-{
-	return lock != NULL;
+	for (int i = 0; i < sweep_max_in_flight; i++)
+	{
+		sweep_queue_memory.buckets[i] = sweep_queue_memory.key_buckets[i] = -1;
+		sweep_in_flight(i)->next = sweep_queue_lease(i)->next = i + 1 < sweep_max_in_flight ? i + 1 : -1;
+		sweep_queue_lease(i)->slot = -1;
+	}
+	sweep_queue_memory.shared->free_in_flight = sweep_queue_memory.shared->free_lease = 0;
 }
 
 void
 sweep_queue_require_memory(const char *what)
 {
-	if (lock == NULL)
+	if (!sweep_queue_memory_exists())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s needs pg_sweep to be loaded at server start", what),
 				 errhint("Add pg_sweep to shared_preload_libraries and restart the server. Sending works without.")));
-}
-
-void
-sweep_queue_lock(LWLockMode mode)
-{
-	LWLockAcquire(lock, mode);
-}
-
-void
-sweep_queue_unlock(void)
-{
-	LWLockRelease(lock);
 }

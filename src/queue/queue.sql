@@ -160,7 +160,7 @@ CREATE TRIGGER note_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON sweep
 CREATE FUNCTION sweep._note_foreign_statement()
 RETURNS trigger
 LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_books_note_foreign_statement';
+AS 'MODULE_PATHNAME', 'sweep_statement_note_foreign';
 COMMENT ON FUNCTION sweep._note_foreign_statement() IS 'internal: has the queues looked at from their start after a statement that is not the extension''s own';
 
 CREATE TRIGGER note_foreign_statement BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON sweep.queue_message

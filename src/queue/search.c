@@ -3,7 +3,7 @@
  *		Finds the messages that the next claims take.
  *
  * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
- * and of the index by due time; what it finds goes to a list in shared memory, from which claims take
+ * and of the index by due time; what it finds is prefetched, in a list in shared memory from which claims take
  * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
  * searches of a queue need not run side by side: a lock of the lock manager, which is given back with the
  * transaction at the latest, lets one process search at a time. A claim that leaves the list low searches
@@ -45,11 +45,13 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/sql.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
 #include "queue/key.h"
+#include "queue/prepared.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
 
 /* A search takes less, unless it has to read from the disk. */
 #define LOOK_AGAIN_MS 100
@@ -74,15 +76,15 @@ typedef struct Search
 	int			wanted;			/* by whoever searches */
 	int			room;			/* what the list can take */
 	int			count;
-	SweepFound	found[SWEEP_QUEUE_FOUND];
+	SweepMessageRef	found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
 static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
 static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
 static bool begin_search(Search *search, bool ahead, bool *worth);
 static void end_search(Search *search);
-static void drop_held(Search *search, const SweepQueueSlot *slot);
-static void append_found(SweepQueueSlot *slot, const Search *search);
+static void drop_in_flight(Search *search, const SweepQueueSlot *slot);
+static void append_prefetched(SweepQueueSlot *slot, const Search *search);
 static void search_due(Search *search);
 static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
 static void search_lane(Search *search, int lane);
@@ -98,7 +100,6 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 	LOCKTAG		tag;
 	bool		worth = true;
 
-	sweep_queue_note_prepared_transactions(RelationGetRelid(messages));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
 	if (!become_searcher(&tag, messages, queue, ahead))
 		return true;
@@ -112,7 +113,7 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 				search_lane(&search, lane);
 		UnregisterSnapshot(search.snapshot);
 		if (search.with_due)
-			qsort(search.found, search.count, sizeof(SweepFound), compare_found);
+			qsort(search.found, search.count, sizeof(SweepMessageRef), compare_found);
 		end_search(&search);
 	}
 	LockRelease(&tag, ExclusiveLock, false);
@@ -160,7 +161,7 @@ wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 	{
 		searched = sweep_queue_searched(slot);
 		if (slot->pending != 0)
-			count = slot->found_count / wanted + 1;
+			count = slot->prefetched_count / wanted + 1;
 	}
 	sweep_queue_unlock();
 	if (searched == NULL)
@@ -172,59 +173,36 @@ wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 			ConditionVariableSignal(searched);
 }
 
-void
-sweep_queue_note_prepared_transactions(Oid relation)
-{
-	SweepQueueChange change = {.relation = relation,.queue_id = 0,.reset = true};
-	bool		known;
-	uint64		count;
-
-	sweep_queue_lock(LW_SHARED);
-	known = sweep_queue_knows_prepared(relation);
-	sweep_queue_unlock();
-	if (known)
-		return;
-	sweep_sql_begin_call();
-	count = sweep_sql_execute(SWEEP_SQL_PREPARED_XIDS, NULL, NULL);
-	sweep_queue_lock(LW_EXCLUSIVE);
-	if (!sweep_queue_knows_prepared(relation))
-	{
-		bool		noted = true;
-
-		for (uint64 i = 0; i < count; i++)
-		{
-			sweep_sql_row(i);
-			noted &= sweep_queue_note_prepared((TransactionId) sweep_sql_int64(1), &change);
-		}
-		/* Else the next search tries again. */
-		if (noted)
-			sweep_queue_set_knows_prepared(relation);
-	}
-	sweep_queue_unlock();
-	sweep_sql_end_call();
-}
-
 /* False when there is nothing to search; worth: somebody else has found something. */
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
 {
+	Oid			relation = RelationGetRelid(search->messages);
+	const SweepQueueDatabase *database;
 	SweepQueueSlot *slot;
 	bool		needed;
 	int			few = ahead ? SWEEP_QUEUE_LOW(search->wanted) : 0;
 
 	search->now = GetCurrentTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_get_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	database = sweep_queue_find_database(relation, false);
+	if (database == NULL || !database->knows_prepared)
+	{
+		sweep_queue_unlock();
+		sweep_prepared_note_all(relation);
+		sweep_queue_lock(LW_EXCLUSIVE);
+	}
+	slot = sweep_queue_get_slot(relation, search->queue->queue_id);
 	if (slot == NULL)
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(search->queue->name);
 	}
 	search->generation = slot->generation;
-	search->room = Min(SWEEP_QUEUE_FOUND - slot->found_count, SWEEP_QUEUE_FOUND / 2);
+	search->room = Min(SWEEP_QUEUE_PREFETCH - slot->prefetched_count, SWEEP_QUEUE_PREFETCH / 2);
 	needed = sweep_queue_needs_search(slot, few, search->now);
-	*worth = slot->found_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
-	search->lanes = slot->found_count <= few ? slot->pending : 0;
+	*worth = slot->prefetched_count > 0 || slot->pending != 0 || slot->next_due <= search->now;
+	search->lanes = slot->prefetched_count <= few ? slot->pending : 0;
 	search->with_due = slot->next_due <= search->now;
 	search->due_from = slot->due_from;
 	if (needed)
@@ -265,23 +243,23 @@ end_search(Search *search)
 			slot->due_from = Min(search->due_from, slot->due_low);
 			slot->next_due = Min(search->next_due, slot->due_low);
 		}
-		drop_held(search, slot);
-		append_found(slot, search);
+		drop_in_flight(search, slot);
+		append_prefetched(slot, search);
 		/* Nobody else is told of what has fallen due. */
-		if (search->with_due && slot->found_count > search->wanted)
-			sweep_queue_wake(slot, (slot->found_count - 1) / search->wanted);
+		if (search->with_due && slot->prefetched_count > search->wanted)
+			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }
 
-/* Not what is held already, or was. All at once, not when each is read: that would take the lock for each. */
+/* Not what is in flight already. All at once, not when each is read: that would take the lock for each. */
 static void
-drop_held(Search *search, const SweepQueueSlot *slot)
+drop_in_flight(Search *search, const SweepQueueSlot *slot)
 {
 	int			kept = 0;
 
 	for (int i = 0; i < search->count; i++)
-		if (sweep_hold_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
+		if (sweep_in_flight_find(slot, search->found[i].lane, search->found[i].message_id) < 0)
 			search->found[kept++] = search->found[i];
 	search->count = kept;
 }
@@ -291,22 +269,22 @@ drop_held(Search *search, const SweepQueueSlot *slot)
  * may have had the same message found twice.
  */
 static void
-append_found(SweepQueueSlot *slot, const Search *search)
+append_prefetched(SweepQueueSlot *slot, const Search *search)
 {
-	int			old = slot->found_count;
+	int			old = slot->prefetched_count;
 	int			kept = 0;
 
-	memmove(slot->found, &slot->found[slot->found_first], old * sizeof(SweepFound));
-	memcpy(&slot->found[old], search->found, search->count * sizeof(SweepFound));
-	slot->found_first = 0;
-	slot->found_count += search->count;
-	if (old == 0 || search->count == 0 || compare_found(&slot->found[old - 1], &slot->found[old]) < 0)
+	memmove(slot->prefetched, &slot->prefetched[slot->prefetched_first], old * sizeof(SweepMessageRef));
+	memcpy(&slot->prefetched[old], search->found, search->count * sizeof(SweepMessageRef));
+	slot->prefetched_first = 0;
+	slot->prefetched_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->prefetched[old - 1], &slot->prefetched[old]) < 0)
 		return;
-	qsort(slot->found, slot->found_count, sizeof(SweepFound), compare_found);
-	for (int i = 0; i < slot->found_count; i++)
-		if (kept == 0 || compare_found(&slot->found[kept - 1], &slot->found[i]) != 0)
-			slot->found[kept++] = slot->found[i];
-	slot->found_count = kept;
+	qsort(slot->prefetched, slot->prefetched_count, sizeof(SweepMessageRef), compare_found);
+	for (int i = 0; i < slot->prefetched_count; i++)
+		if (kept == 0 || compare_found(&slot->prefetched[kept - 1], &slot->prefetched[i]) != 0)
+			slot->prefetched[kept++] = slot->prefetched[i];
+	slot->prefetched_count = kept;
 }
 
 /* Delayed messages whose time has come, the first of them first. */
@@ -344,7 +322,7 @@ search_due(Search *search)
 /*
  * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
  * at the due time that this one came to. If that is where it began, all that it has found are due at the same
- * moment, and the next search would find the same: so what is held already does not count then.
+ * moment, and the next search would find the same: so what is in flight already does not count then.
  */
 static bool
 has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
@@ -358,7 +336,7 @@ has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
 	if (slot != NULL)
-		drop_held(search, slot);
+		drop_in_flight(search, slot);
 	sweep_queue_unlock();
 	return search->count > 0;
 }
@@ -397,7 +375,7 @@ search_lane(Search *search, int lane)
 static void
 add_found(Search *search, HeapTuple tuple)
 {
-	SweepFound	message = {0};
+	SweepMessageRef	message = {0};
 	TupleDesc	description = RelationGetDescr(search->messages);
 	Datum		key;
 	bool		is_null;
@@ -423,7 +401,7 @@ add_found(Search *search, HeapTuple tuple)
 
 /*
  * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
- * When that does not commit, what is held is given back, and a statement that is not ours has the queue looked
+ * When that does not commit, it is of its lease again, and a statement that is not ours has the queue looked
  * at from its start.
  *
  * A row that an open transaction has only updated to give its key free is not left out, neither the old
@@ -448,8 +426,8 @@ can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
 static int
 compare_found(const void *left, const void *right)
 {
-	const SweepFound *a = left;
-	const SweepFound *b = right;
+	const SweepMessageRef *a = left;
+	const SweepMessageRef *b = right;
 
 	if (SWEEP_LANE_PRIORITY(a->lane) != SWEEP_LANE_PRIORITY(b->lane))
 		return SWEEP_LANE_PRIORITY(a->lane) > SWEEP_LANE_PRIORITY(b->lane) ? -1 : 1;

@@ -8,17 +8,10 @@
 #include "queue/table.h"
 
 /*
- * Fills the list of found messages of a queue when it is empty, or, ahead, when it is low. False when
+ * Fills the list of prefetched messages of a queue when it is empty, or, ahead, when it is low. False when
  * there is nothing to be found; true when it is worth looking at the list, found by this process or by
  * another one. Waits for a search of another process, unless ahead. wanted is what the caller takes.
  */
 extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead);
-
-/*
- * To be called before a search or a count. After a restart of the server there is no trace of what prepared
- * transactions have done: when one of those that are there ends, every queue is looked at from its start,
- * and counted again.
- */
-extern void sweep_queue_note_prepared_transactions(Oid relation);
 
 #endif							/* SWEEP_QUEUE_SEARCH_H */

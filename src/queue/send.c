@@ -2,8 +2,8 @@
  * send.c
  *		sweep.send and sweep.send_many.
  *
- * A message is a row that is inserted in the sender's transaction; the books (books.c) tell the
- * consumers when that has committed. It is done without SQL (insert.c). A message with a key is
+ * A message is a row that is inserted in the sender's transaction; what that has done (transaction.c) tells the
+ * consumers when that has committed. It is done without SQL (table.c). A message with a key is
  * inserted unless one with this key is waiting already (key.c).
  */
 #include "postgres.h"
@@ -22,13 +22,14 @@
 #include "base/compat.h"
 #include "base/primary.h"
 #include "queue/key.h"
-#include "queue/send.h"
+#include "queue/queue.h"
 #include "queue/table.h"
+#include "queue/transaction.h"
 
-static void open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name);
-static int64 next_id(const SweepShipment *shipment);
-static int64 send_without_keys(const SweepShipment *shipment);
-static int64 send_with_keys(const SweepShipment *shipment, const Datum *keys, const bool *nulls);
+static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name);
+static int64 next_id(const SweepSendRequest *request);
+static int64 send_without_keys(const SweepSendRequest *request);
+static int64 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls);
 static int	count_elements(ArrayType *array);
 
 PG_FUNCTION_INFO_V1(sweep_queue_send);
@@ -38,32 +39,32 @@ PG_FUNCTION_INFO_V1(sweep_queue_send_many);
 Datum
 sweep_queue_send(PG_FUNCTION_ARGS)
 {
-	SweepShipment shipment = {0};
+	SweepSendRequest request = {0};
 	Datum		payload;
 	int64		message_id;
 	bool		sent = true;
 
-	open_shipment(&shipment, fcinfo, 3, "sweep.send()");
+	open_request(&request, fcinfo, 3, "sweep.send()");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("payload must not be null"),
 				 errhint("Send '{}' or 'null' when there is nothing to say.")));
 	payload = PG_GETARG_DATUM(1);
-	shipment.payloads = &payload;
-	shipment.count = 1;
-	shipment.has_headers = !PG_ARGISNULL(5);
-	shipment.headers = shipment.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
+	request.payloads = &payload;
+	request.count = 1;
+	request.has_headers = !PG_ARGISNULL(5);
+	request.headers = request.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
 	if (PG_ARGISNULL(2))
-		message_id = send_without_keys(&shipment);
+		message_id = send_without_keys(&request);
 	else
 	{
-		SweepKeyed	message = {.key = PG_GETARG_TEXT_PP(2)};
+		SweepKeyedMessage	message = {.key = PG_GETARG_TEXT_PP(2)};
 
-		message.message_id = message_id = next_id(&shipment);
-		sent = sweep_key_insert(&shipment, &message, 1) > 0;
+		message.message_id = message_id = next_id(&request);
+		sent = sweep_key_insert(&request, &message, 1) > 0;
 	}
-	sweep_queue_close(shipment.messages);
+	sweep_queue_close(request.messages);
 	if (!sent)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(message_id);
@@ -73,42 +74,42 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 Datum
 sweep_queue_send_many(PG_FUNCTION_ARGS)
 {
-	SweepShipment shipment = {0};
+	SweepSendRequest request = {0};
 	ArrayType  *payloads = PG_ARGISNULL(1) ? construct_empty_array(JSONBOID) : PG_GETARG_ARRAYTYPE_P(1);
 	ArrayType  *keys = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
 	bool	   *nulls;
 	int64		sent;
 
-	open_shipment(&shipment, fcinfo, 3, "sweep.send_many()");
+	open_request(&request, fcinfo, 3, "sweep.send_many()");
 	if (keys != NULL && count_elements(keys) != count_elements(payloads))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of keys (%d) differs from number of payloads (%d)", count_elements(keys), count_elements(payloads)),
 				 errhint("Give one key for each payload, NULL where a message has none, or no keys at all.")));
-	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &shipment.payloads, &nulls, &shipment.count);
-	for (int i = 0; i < shipment.count; i++)
+	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
+	for (int i = 0; i < request.count; i++)
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("payload %d must not be null", i + 1),
 					 errhint("Send '{}' or 'null' when there is nothing to say.")));
-	sent = shipment.count;
-	if (shipment.count > 0 && keys == NULL)
-		(void) send_without_keys(&shipment);
-	else if (shipment.count > 0)
+	sent = request.count;
+	if (request.count > 0 && keys == NULL)
+		(void) send_without_keys(&request);
+	else if (request.count > 0)
 	{
 		Datum	   *values;
 
-		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &shipment.count);
-		sent = send_with_keys(&shipment, values, nulls);
+		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &request.count);
+		sent = send_with_keys(&request, values, nulls);
 	}
-	sweep_queue_close(shipment.messages);
+	sweep_queue_close(request.messages);
 	PG_RETURN_INT64(sent);
 }
 
 /* What both functions have in common: the queue is the first argument, delay and priority follow each other. */
 static void
-open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argument, const char *name)
+open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name)
 {
 	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
@@ -127,40 +128,40 @@ open_shipment(SweepShipment *shipment, FunctionCallInfo fcinfo, int delay_argume
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a delay must not be negative")));
-	shipment->messages = sweep_queue_open();
-	shipment->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
-	shipment->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
-	shipment->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
-	shipment->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(shipment->messages));
-	shipment->change = sweep_books_open(RelationGetRelid(shipment->messages), shipment->queue_id);
+	request->messages = sweep_queue_open();
+	request->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
+	request->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
+	request->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
+	request->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(request->messages));
+	request->change = sweep_transaction_change(RelationGetRelid(request->messages), request->queue_id);
 }
 
 static int64
-next_id(const SweepShipment *shipment)
+next_id(const SweepSendRequest *request)
 {
-	return nextval_internal(shipment->sequence, false);
+	return nextval_internal(request->sequence, false);
 }
 
 /* Returns the id of the first message. */
 static int64
-send_without_keys(const SweepShipment *shipment)
+send_without_keys(const SweepSendRequest *request)
 {
 	SweepInserter inserter;
 	int64		first_id = 0;
 
-	sweep_inserter_open(&inserter, shipment);
-	for (int done = 0; done < shipment->count; done += inserter.filled)
+	sweep_inserter_open(&inserter, request);
+	for (int done = 0; done < request->count; done += inserter.filled)
 	{
 		CHECK_FOR_INTERRUPTS();
 		inserter.filled = 0;
-		while (inserter.filled < Min(inserter.room, shipment->count - done))
+		while (inserter.filled < Min(inserter.room, request->count - done))
 		{
-			int64		message_id = next_id(shipment);
+			int64		message_id = next_id(request);
 
 			if (first_id == 0)
 				first_id = message_id;
 			sweep_inserter_add_row(&inserter, message_id, NULL, done + inserter.filled);
-			sweep_books_add_sent(shipment->change, shipment->lane, message_id, shipment->due_at);
+			sweep_change_add_sent(request->change, request->lane, message_id, request->due_at);
 		}
 		sweep_inserter_write_rows(&inserter);
 		for (int i = 0; i < inserter.filled; i++)
@@ -172,17 +173,17 @@ send_without_keys(const SweepShipment *shipment)
 
 /* Returns how many were sent. They are delivered in the order of the arguments, so this is that of the ids. */
 static int64
-send_with_keys(const SweepShipment *shipment, const Datum *keys, const bool *nulls)
+send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
 {
-	SweepKeyed *messages = palloc(shipment->count * sizeof(SweepKeyed));
+	SweepKeyedMessage *messages = palloc(request->count * sizeof(SweepKeyedMessage));
 
-	for (int i = 0; i < shipment->count; i++)
+	for (int i = 0; i < request->count; i++)
 	{
 		messages[i].key = nulls[i] ? NULL : DatumGetTextPP(keys[i]);
 		messages[i].number = i;
-		messages[i].message_id = next_id(shipment);
+		messages[i].message_id = next_id(request);
 	}
-	return sweep_key_insert(shipment, messages, shipment->count);
+	return sweep_key_insert(request, messages, request->count);
 }
 
 static int

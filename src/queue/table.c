@@ -1,6 +1,6 @@
 /*
  * table.c
- *		The queues that this process has worked with, and who may; the row of a message.
+ *		The queues that this process has worked with, and who may; the rows of their messages.
  *
  * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
  * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
@@ -8,9 +8,11 @@
  * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
  * lock of a table: who drops a queue and does not commit keeps nobody from another one.
  *
- * The table of messages is read and written without SQL (insert.c, search.c, end.c): a
- * plan costs several times what it does here, and is bound to the snapshot of the transaction. That
- * also means that rights are those checked here, and no others.
+ * The table of messages is read and written without SQL (search.c, ack.c, and below): a plan costs several
+ * times what it does here, and is bound to the snapshot of the transaction. That also means that rights are
+ * those checked here, and no others. Rows are inserted many at a time: those of a page are one record of the
+ * WAL. Triggers and defaults do not take part: all columns are filled here. Which indexes there are is asked,
+ * so that one that somebody has added is kept up to date.
  */
 #include "postgres.h"
 
@@ -18,8 +20,10 @@
 #include "access/stratnum.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -27,18 +31,20 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/quota.h"
 #include "base/role.h"
 #include "base/sql.h"
+#include "queue/queue.h"
 #include "queue/table.h"
 
 /* Looks at a queue that is changed again and again, before we give up. */
-#define MOST_REFUSALS 10
+#define MAX_REFUSALS 10
 
 static HTAB *queues = NULL;
 static MemoryContext queues_context = NULL;
@@ -114,6 +120,16 @@ sweep_queue_find(text *name, SweepQueueRight right)
 	return queue;
 }
 
+int32
+sweep_queue_lock_to_consume(const char *name)
+{
+	Relation	messages = sweep_queue_open();
+	int32		queue_id = sweep_queue_find(cstring_to_text(name), RIGHT_CONSUME)->queue_id;
+
+	sweep_queue_close(messages);
+	return queue_id;
+}
+
 /* There are few, and a consumer that acknowledges has just claimed: it is mostly the first. */
 const SweepQueue *
 sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
@@ -147,7 +163,7 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 static bool
 keep_queue(int32 queue_id)
 {
-	if (sweep_lease_acquire_queue(queue_id, LEASE_SHARED))
+	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED))
 		AcceptInvalidationMessages();
 	return queues_valid;
 }
@@ -156,7 +172,7 @@ keep_queue(int32 queue_id)
 Datum
 sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
 {
-	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_ALONE);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_ALONE);
 	PG_RETURN_VOID();
 }
 
@@ -273,7 +289,7 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 	};
 
 	sweep_sql_hide_context(refuse_work, values);
-	if (refusals >= MOST_REFUSALS)
+	if (refusals >= MAX_REFUSALS)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
@@ -290,7 +306,7 @@ refuse_work(void *arg)
 }
 
 bool
-sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepFound *message,
+sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot, SweepMessageRef *message,
 				  TupleTableSlot *slot)
 {
 	bool		is_null;
@@ -322,4 +338,101 @@ sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
 	return found;
+}
+
+void
+sweep_inserter_open(SweepInserter *inserter, const SweepSendRequest *request)
+{
+	inserter->request = request;
+	inserter->estate = CreateExecutorState();
+	inserter->relation = makeNode(ResultRelInfo);
+	inserter->sent_at = GetCurrentTransactionStartTimestamp();
+	inserter->room = Min(request->count, SWEEP_INSERT_ROWS);
+	inserter->filled = 0;
+	inserter->slots = palloc(inserter->room * sizeof(TupleTableSlot *));
+	InitResultRelInfo(inserter->relation, request->messages, 0, NULL, 0);
+	ExecOpenIndices(inserter->relation, false);
+	for (int i = 0; i < inserter->room; i++)
+		inserter->slots[i] = table_slot_create(request->messages, NULL);
+}
+
+void
+sweep_inserter_close(SweepInserter *inserter)
+{
+	for (int i = 0; i < inserter->room; i++)
+		ExecDropSingleTupleTableSlot(inserter->slots[i]);
+	ExecCloseIndices(inserter->relation);
+	FreeExecutorState(inserter->estate);
+	pfree(inserter->slots);
+}
+
+void
+sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number)
+{
+	const SweepSendRequest *request = inserter->request;
+	TupleTableSlot *slot = inserter->slots[inserter->filled++];
+
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, false, MESSAGE_COLUMNS * sizeof(bool));
+	slot->tts_values[MESSAGE_ID - 1] = Int64GetDatum(message_id);
+	slot->tts_values[MESSAGE_SENT_AT - 1] = TimestampTzGetDatum(inserter->sent_at);
+	/* A microsecond apart, so that a search goes on from where it stopped. */
+	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(request->due_at + number);
+	slot->tts_isnull[MESSAGE_DUE_AT - 1] = !SWEEP_LANE_IS_DELAYED(request->lane);
+	slot->tts_values[MESSAGE_QUEUE_ID - 1] = Int32GetDatum(request->queue_id);
+	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(request->lane);
+	slot->tts_values[MESSAGE_ATTEMPTS - 1] = Int16GetDatum(0);
+	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(false);
+	slot->tts_values[MESSAGE_KEY - 1] = PointerGetDatum(key);
+	slot->tts_isnull[MESSAGE_KEY - 1] = key == NULL;
+	slot->tts_values[MESSAGE_HEADERS - 1] = request->headers;
+	slot->tts_isnull[MESSAGE_HEADERS - 1] = !request->has_headers;
+	slot->tts_isnull[MESSAGE_ERROR - 1] = true;
+	slot->tts_values[MESSAGE_PAYLOAD - 1] = request->payloads[number];
+	ExecStoreVirtualTuple(slot);
+}
+
+void
+sweep_inserter_add_again(SweepInserter *inserter, TupleTableSlot *old, bool claimed, int attempts, Jsonb *error)
+{
+	TupleTableSlot *slot = inserter->slots[inserter->filled++];
+
+	slot_getallattrs(old);
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, old->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
+	memcpy(slot->tts_isnull, old->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(inserter->request->lane);
+	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(inserter->request->due_at);
+	slot->tts_isnull[MESSAGE_DUE_AT - 1] = false;
+	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(claimed);
+	slot->tts_values[MESSAGE_ATTEMPTS - 1] = Int16GetDatum((int16) Min(attempts, PG_INT16_MAX));
+	slot->tts_values[MESSAGE_ERROR - 1] = PointerGetDatum(error);
+	slot->tts_isnull[MESSAGE_ERROR - 1] = error == NULL;
+	ExecStoreVirtualTuple(slot);
+}
+
+void
+sweep_inserter_write_rows(SweepInserter *inserter)
+{
+	table_multi_insert(inserter->request->messages, inserter->slots, inserter->filled, GetCurrentCommandId(true), 0, NULL);
+}
+
+bool
+sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
+{
+	List	   *tolerant = OidIsValid(index) ? list_make1_oid(index) : NIL;
+	List	   *doubtful = sweep_insert_index_tuples(inserter->relation, inserter->estate,
+												   tolerant != NIL ? EIIT_NO_DUPE_ERROR : 0, inserter->slots[row], tolerant);
+
+	ResetPerTupleExprContext(inserter->estate);
+	return doubtful == NIL;
+}
+
+void
+sweep_inserter_withdraw(SweepInserter *inserter, int row)
+{
+	/* A row of the command that is under way cannot be deleted by it. */
+	CommandCounterIncrement();
+	for (int i = row; i < inserter->filled; i++)
+		simple_table_tuple_delete(inserter->request->messages, &inserter->slots[i]->tts_tid, SnapshotAny);
 }

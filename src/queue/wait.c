@@ -31,10 +31,12 @@
 #include "base/procedure.h"
 #include "base/shared.h"
 #include "base/sql.h"
-#include "queue/hold.h"
+#include "queue/in_flight.h"
+#include "queue/prepared.h"
+#include "queue/queue.h"
 #include "queue/search.h"
+#include "queue/slot_pool.h"
 #include "queue/table.h"
-#include "queue/wait.h"
 
 /* Who was woken may not claim, being a session of somebody: the others look again after this. */
 #define LOOK_AGAIN_MS 10000
@@ -59,7 +61,7 @@ typedef struct QueueRequest
 static bool enter_list(SweepQueueSlot *slot);
 static int	place_in_list(const SweepQueueSlot *slot);
 static void leave_list(SweepQueueSlot *slot);
-static bool is_interrupted(pg_atomic_uint32 *leave);
+static bool is_interrupted(pg_atomic_uint32 *stop_requested);
 static void sleep_on_latch(long timeout_ms);
 static bool is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due);
 static void find_work(void *arg);
@@ -68,7 +70,7 @@ static bool find_message(Relation messages, const SweepQueue *queue);
 PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
 
 void
-sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *leave)
+sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *stop_requested)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz deadline;
@@ -77,9 +79,9 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		again = false;
 
 	/* Nobody tells when a prepared transaction ends. */
-	if (sweep_queue_awaits_prepared())
+	if (sweep_prepared_exist())
 	{
-		sweep_queue_settle_prepared();
+		sweep_prepared_settle();
 		timeout_ms = Min(timeout_ms, PREPARED_MS);
 	}
 	/* The look comes after, so that no message can slip in between. */
@@ -93,7 +95,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 		bool		ready = slot != NULL && is_ready(slot, now, again, &due);
 		bool		woken = listed && (slot == NULL || place_in_list(slot) < 0);
 
-		if (ready || woken || now >= deadline || is_interrupted(leave))
+		if (ready || woken || now >= deadline || is_interrupted(stop_requested))
 		{
 			if (slot != NULL)
 				leave_list(slot);
@@ -150,9 +152,9 @@ leave_list(SweepQueueSlot *slot)
 }
 
 static bool
-is_interrupted(pg_atomic_uint32 *leave)
+is_interrupted(pg_atomic_uint32 *stop_requested)
 {
-	return InterruptPending || (leave != NULL && (ConfigReloadPending || pg_atomic_read_u32(leave) != 0));
+	return InterruptPending || (stop_requested != NULL && (ConfigReloadPending || pg_atomic_read_u32(stop_requested) != 0));
 }
 
 /* A session also looks whether it has a client still; if not, that is served as an interrupt. */
@@ -200,7 +202,7 @@ static bool
 is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due)
 {
 	*due = Min(slot->next_due, slot->next_expiry);
-	if (slot->pending != 0 || slot->found_count > 0 || slot->returned_first >= 0)
+	if (slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0)
 	{
 		if (!again || now - slot->looked_at >= LOOK_US)
 			return true;
@@ -286,8 +288,8 @@ find_message(Relation messages, const SweepQueue *queue)
 		slot = sweep_queue_get_slot(RelationGetRelid(messages), queue->queue_id);
 		if (slot != NULL)
 		{
-			sweep_hold_expire(slot, GetCurrentTimestamp());
-			found = slot->found_count > 0 || slot->returned_first >= 0;
+			sweep_in_flight_expire(slot, GetCurrentTimestamp());
+			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
 		}
 		sweep_queue_unlock();
 		/* Without a place in the table of queues nothing can be found; that may change. */

@@ -1,6 +1,6 @@
 -- A database that uses pg_sweep: a job with a step, a queue with a message and a consumer, a trigger
 -- that sends, a view of theirs, and a column of a type of the extension.
-CREATE EXTENSION pg_sweep;
+CREATE EXTENSION pg_sweep_gitlab CASCADE;
 CREATE ROLE app LOGIN IN ROLE sweep_user;
 CREATE SCHEMA app AUTHORIZATION app;
 SET SESSION AUTHORIZATION app;

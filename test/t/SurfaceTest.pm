@@ -75,8 +75,8 @@ sub create_victim
 		SELECT sweep.create_job('vict_batch', batch_sql => $$SELECT 1 WHERE 'secret of the victim: sql' = ''$$);
 		SELECT sweep.create_job('vict_item', step => 'victim.step', pick => 'victim.pick', args => '{"fail": 1}');
 		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
-		SELECT sweep.create_job('heir', 'victim.step', args => '{"fail": 1}');
-		SELECT sweep.create_job('environments_auto_stop', 'victim.step', max_batches => 1);
+		SELECT sweep.create_job('heir', step => 'victim.step', args => '{"fail": 1}');
+		SELECT sweep.create_job('environments_auto_stop', step => 'victim.step', max_batches => 1);
 		SELECT sweep_gitlab.keep_environment(4242424242, now());
 		SELECT sweep.create_queue('vict_queue', keep_done => '1 day', backoff => '10 hours'), sweep.create_queue('vict_dead', max_attempts => 1),
 			sweep.create_queue('vict_work', backoff => '10 hours'), sweep.create_queue('inbox');

@@ -23,7 +23,7 @@ sub ids
 
 # A message that the victim holds, and what may be guessed: numbers.
 my $lease = $node->safe_psql('postgres', q{SELECT lease FROM sweep.claim('vict_queue', 1, '1 hour')}, extra_params => [ '-U', 'victim' ]);
-my @runs = ids(q{SELECT max(run_id) FROM sweep.run WHERE run_as = 'victim' GROUP BY status});
+my @runs = ids(q{SELECT max(run_id) FROM sweep.runs WHERE run_as = 'victim' GROUP BY status});
 my @messages = ids(q{(SELECT max(message_id) FROM sweep.queue_message GROUP BY queue_id) UNION ALL SELECT max(message_id) FROM sweep.queue_dead});
 my @queues = ids(q{SELECT queue_id FROM sweep.queue});
 my $hidden = join('|', ids(q{SELECT queue_id FROM sweep.queue WHERE name LIKE 'vict%'}));
@@ -42,6 +42,7 @@ my %plausible = (
 	'numeric' => ['1'],
 	'interval' => [ q{'1 ms'}, 'NULL' ],
 	'timestamp with time zone' => [ 'now()', q{'-infinity'} ],
+	'timestamp without time zone' => [ 'now()' ],
 	'oid' => [ $victim, q{'sweep.run_live'::regclass::oid} ],
 	'regrole' => [ q{'victim'}, 'NULL', q{'attacker'} ],
 	'regprocedure' => [ q{'victim.step(sweep.batch)'}, 'NULL', q{'pg_catalog.now()'} ],
@@ -130,7 +131,7 @@ my $surface = surface($node, 'attacker');
 my @statements = statements_of($surface);
 my %called;
 
-$called{ /sweep\.(\w+)/ ? $1 : '' }++ for @statements;
+$called{ /\bsweep(?:_gitlab)?\.(\w+)/ ? $1 : '' }++ for @statements;
 cmp_ok(scalar(@{ $surface->{functions} }), '>', 50, 'there are functions to call');
 is(join(' ', grep { !$called{ $_->{name} } } @{ $surface->{functions} }), '', 'each of them is called');
 note(scalar(@statements) . ' statements');
@@ -174,7 +175,7 @@ sub finds
 }
 
 finds($_)
-  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
+  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.runs', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
   'SELECT * FROM sweep._consumer_processes()', q{SELECT * FROM sweep.dead('vict_dead')},
   q{SELECT * FROM sweep.done('vict_queue')}, q{SELECT * FROM sweep.claim('vict_queue')};
 
@@ -194,7 +195,9 @@ at_gate($node, 78);
 # Not by drop_job, which also asks the run to stop: what comes first is the question.
 $node->safe_psql('postgres', q{UPDATE sweep.job SET run_as = 'attacker'::regrole WHERE name = 'passed on'});
 open_gate($second);
-like(ended_run($node, $run), qr/^(succeeded|failed)/, 'a run whose job was passed on ends');
+is(ended_run($node, $run), 'failed error 0 0', 'a run whose job was passed on ends before its first bad item');
+is($node->safe_psql('postgres', "SELECT quarantined, sqlstate, split_part(error, E'\\n', 1) FROM sweep.runs WHERE run_id = $run"),
+	'0|55000|an item of job "passed on" cannot be put into quarantine', 'and says why');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.quarantine', extra_params => [ '-U', 'attacker' ]), 0, 'and no item of its is shown to the new role');
 
 forget_session($gate);

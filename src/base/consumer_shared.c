@@ -21,10 +21,10 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/consumer_shared.h"
 #include "base/role.h"
 #include "base/settings.h"
 #include "base/shared.h"
-#include "queue/consumer_shared.h"
 
 #define TRANCHE "pg_sweep_consumers"
 

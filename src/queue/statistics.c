@@ -1,9 +1,9 @@
 /*
- * watch.c
+ * statistics.c
  *		What sweep.queues shows.
  *
  * How many messages a queue has is known from counters that the end of every transaction keeps
- * (books.c). They begin with a count of the rows, by whoever asks first after the start of the
+ * (change.c). They begin with a count of the rows, by whoever asks first after the start of the
  * server or after a statement that was not ours. The count is exact while messages come and go: it uses
  * a snapshot that is published before, and a commit is added to the counters if and only if that
  * snapshot does not see it.
@@ -12,6 +12,7 @@
 
 #include "access/relation.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
@@ -27,9 +28,11 @@
 #include "utils/tuplestore.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
-#include "queue/hold.h"
-#include "queue/search.h"
+#include "base/lock.h"
+#include "queue/in_flight.h"
+#include "queue/prepared.h"
+#include "queue/slot_pool.h"
+#include "queue/table.h"
 
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
@@ -52,13 +55,16 @@ typedef struct Counts
 #define STATE_COLUMNS 13
 
 static void count_queues(Oid relation, Counts *counts, bool shared);
+static bool is_counted(Oid relation);
+static void begin_count(Oid relation, Snapshot snapshot);
+static void end_count(Oid relation);
 static void count_rows(Oid relation, Snapshot snapshot, Counts *counts, bool dead);
 static Count *count_of(Counts *counts, int32 queue_id);
 static void put_state(ReturnSetInfo *result, const SweepQueueSlot *slot);
 static void put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
 static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
 static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
-static void look_at_message(const SweepFound *message, int64 *first);
+static void look_at_message(const SweepMessageRef *message, int64 *first);
 
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
@@ -75,10 +81,9 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	if (shared)
 	{
-		if (sweep_queue_awaits_prepared())
-			sweep_queue_settle_prepared();
+		sweep_prepared_settle();
 		sweep_queue_lock(LW_SHARED);
-		counted = sweep_queue_is_counted(relation);
+		counted = is_counted(relation);
 		sweep_queue_unlock();
 	}
 	if (!counted)
@@ -87,7 +92,7 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		if (shared)
 		{
 			sweep_queue_lock(LW_SHARED);
-			counted = sweep_queue_is_counted(relation);
+			counted = is_counted(relation);
 			sweep_queue_unlock();
 		}
 	}
@@ -102,13 +107,13 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		return (Datum) 0;
 	}
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < sweep_queue_slot_count(); i++)
+	for (int i = 0; i < sweep_max_queues; i++)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(i);
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
 			continue;
-		sweep_hold_expire(slot, GetCurrentTimestamp());
+		sweep_in_flight_expire(slot, GetCurrentTimestamp());
 		put_state(result, slot);
 	}
 	sweep_queue_unlock();
@@ -128,16 +133,16 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	{
 		bool		counted;
 
-		sweep_queue_note_prepared_transactions(relation);
+		sweep_prepared_note_all(relation);
 		/* One at a time; whoever has waited finds it done. */
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
 		sweep_queue_lock(LW_EXCLUSIVE);
-		counted = sweep_queue_is_counted(relation);
+		counted = is_counted(relation);
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
 		/* Not what this very transaction has done: that is added when it commits. */
 		snapshot->curcid = FirstCommandId;
 		if (!counted)
-			sweep_queue_begin_count(relation, snapshot);
+			begin_count(relation, snapshot);
 		sweep_queue_unlock();
 		if (counted)
 		{
@@ -156,11 +161,13 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < counts->count; i++)
 	{
-		SweepQueueSlot *slot = sweep_queue_get_slot_of_nobody(relation, counts->of[i].queue_id);
+		SweepQueueSlot *slot = sweep_queue_find_slot(relation, counts->of[i].queue_id);
 
 		if (slot == NULL)
+			slot = sweep_queue_allot_slot(relation, counts->of[i].queue_id, InvalidOid);
+		if (slot == NULL)
 		{
-			sweep_queue_forget_count(relation);
+			sweep_queue_spoil_counts(MyDatabaseId);
 			break;
 		}
 		slot->used_at = GetCurrentTimestamp();
@@ -168,9 +175,60 @@ count_queues(Oid relation, Counts *counts, bool shared)
 		slot->rows[1] += counts->of[i].rows[1];
 		slot->dead += counts->of[i].dead;
 	}
-	sweep_queue_end_count(relation);
+	end_count(relation);
 	sweep_queue_unlock();
 	LockRelease(&tag, ExclusiveLock, false);
+}
+
+/* The lock of memory.h is held for all three, exclusively for the others. */
+static bool
+is_counted(Oid relation)
+{
+	SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
+
+	return entry != NULL && entry->counted;
+}
+
+/*
+ * Publishes a snapshot, which must see nothing of the transaction itself: commits visible in it are counted by whoever
+ * counts, all others when they are applied (change.c).
+ */
+static void
+begin_count(Oid relation, Snapshot snapshot)
+{
+	SweepQueueDatabase *entry = sweep_queue_find_database(relation, true);
+	FullTransactionId next = ReadNextFullTransactionId();
+	TransactionId own = GetTopTransactionIdIfAny();
+
+	/* These are 32 bits of the same counter, a moment before. */
+	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
+	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
+	entry->running_count = snapshot->xcnt;
+	/* Without any there may be no array, and memcpy wants one even to copy nothing. */
+	if (snapshot->xcnt > 0)
+		memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
+	/* A snapshot does not list the transaction that took it. */
+	if (TransactionIdIsValid(own))
+		sweep_queue_running(entry)[entry->running_count++] = own;
+	entry->counting = true;
+	entry->counted = false;
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation)
+			slot->rows[0] = slot->rows[1] = slot->dead = 0;
+	}
+}
+
+static void
+end_count(Oid relation)
+{
+	SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
+
+	/* Not when a slot was lost or the table was written to by others in the meantime. */
+	if (entry != NULL && entry->counting)
+		entry->counted = true;
 }
 
 static void
@@ -247,7 +305,7 @@ put_state(ReturnSetInfo *result, const SweepQueueSlot *slot)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
-/* Without counters, for lack of shared memory or of room in it; what is held is known all the same. */
+/* Without counters, for lack of shared memory or of room in it; what is in flight is known all the same. */
 static void
 put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 {
@@ -269,7 +327,7 @@ put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 	values[5] = Int32GetDatum(slot != NULL ? slot->held[1] : 0);
 	values[6] = TimestampTzGetDatum(PG_INT64_MIN);
 	values[7] = Int32GetDatum(0);
-	/* Those that are held were due. */
+	/* Those that are claimed were due. */
 	values[8] = values[5];
 	values[9] = PointerGetDatum(construct_array(lanes, SWEEP_LANES, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, SWEEP_LANES, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
@@ -279,16 +337,16 @@ put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 
 /*
  * Delayed messages that were due and can be claimed: known are those that a search has found or that
- * were given back; inside are those, and held ones, which are not before due_from all the same, so that
+ * were given back; inside are those, and claimed ones, which are not before due_from all the same, so that
  * counting from there would count them twice.
  */
 static void
 look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 {
 	*known = *inside = 0;
-	for (int i = 0; i < slot->found_count; i++)
+	for (int i = 0; i < slot->prefetched_count; i++)
 	{
-		const SweepFound *message = &slot->found[slot->found_first + i];
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
 
 		if (!SWEEP_LANE_IS_DELAYED(message->lane))
 			continue;
@@ -297,9 +355,9 @@ look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 	}
 	for (int i = 0; i < 2; i++)
 	{
-		for (int hold = i == 0 ? slot->returned_first : slot->blocked_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		for (int entry = i == 0 ? slot->returned.first : slot->blocked.first; entry >= 0; entry = sweep_in_flight(entry)->next)
 		{
-			const SweepFound *message = &sweep_queue_holds()[hold].message;
+			const SweepMessageRef *message = &sweep_in_flight(entry)->message;
 
 			if (!SWEEP_LANE_IS_DELAYED(message->lane))
 				continue;
@@ -307,11 +365,11 @@ look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 			*inside += message->due_at >= slot->due_from;
 		}
 	}
-	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_leases()[lease].next)
+	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_lease(lease)->next)
 	{
-		for (int hold = sweep_queue_leases()[lease].hold_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
+		for (int entry = sweep_queue_lease(lease)->messages.first; entry >= 0; entry = sweep_in_flight(entry)->next)
 		{
-			const SweepFound *message = &sweep_queue_holds()[hold].message;
+			const SweepMessageRef *message = &sweep_in_flight(entry)->message;
 
 			*inside += SWEEP_LANE_IS_DELAYED(message->lane) && message->due_at >= slot->due_from;
 		}
@@ -327,10 +385,10 @@ first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
 
 	for (int i = 0; i < SWEEP_LANES; i++)
 		first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
-	for (int i = 0; i < slot->found_count; i++)
-		look_at_message(&slot->found[slot->found_first + i], first);
-	for (int hold = slot->returned_first; hold >= 0; hold = sweep_queue_holds()[hold].next)
-		look_at_message(&sweep_queue_holds()[hold].message, first);
+	for (int i = 0; i < slot->prefetched_count; i++)
+		look_at_message(&slot->prefetched[slot->prefetched_first + i], first);
+	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
+		look_at_message(&sweep_in_flight(entry)->message, first);
 	for (int i = 0; i < SWEEP_LANES; i++)
 	{
 		if (first[i] == PG_INT64_MAX)
@@ -342,7 +400,7 @@ first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
 }
 
 static void
-look_at_message(const SweepFound *message, int64 *first)
+look_at_message(const SweepMessageRef *message, int64 *first)
 {
 	int			lane = SWEEP_LANE_INDEX(message->lane);
 

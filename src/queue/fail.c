@@ -1,0 +1,203 @@
+/*
+ * fail.c
+ *		sweep.fail: a message comes again after a pause, or is dead.
+ *
+ * Called by consumers, and by claims for what was delivered too often. Like an acknowledgement it is part of the
+ * caller's transaction. The row is updated with SQL, unless its claim gave its key free: then it is written anew, so
+ * that it takes the key back (key.c).
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "common/pg_prng.h"
+#include "fmgr.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/sql.h"
+#include "queue/ack.h"
+#include "queue/fail.h"
+#include "queue/in_flight.h"
+#include "queue/key.h"
+#include "queue/queue.h"
+#include "queue/transaction.h"
+
+static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
+static bool retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error);
+static bool put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
+static int64 backoff_us(const SweepQueue *queue, int attempts);
+
+PG_FUNCTION_INFO_V1(sweep_queue_fail);
+
+/* SQL: sweep.fail(lease uuid, error text, message_ids bigint[]) RETURNS int */
+Datum
+sweep_queue_fail(PG_FUNCTION_ARGS)
+{
+	return fail(fcinfo, PG_ARGISNULL(1) ? NULL : sweep_queue_error(text_to_cstring(PG_GETARG_TEXT_PP(1))));
+}
+
+int
+sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids)
+{
+	LOCAL_FCINFO(fcinfo, 3);
+
+	InitFunctionCallInfoData(*fcinfo, NULL, 3, InvalidOid, NULL, NULL);
+	fcinfo->args[0] = (NullableDatum) {.value = UUIDPGetDatum(lease)};
+	fcinfo->args[1] = (NullableDatum) {.isnull = true};
+	fcinfo->args[2] = (NullableDatum) {.value = message_ids};
+	return DatumGetInt32(fail(fcinfo, error));
+}
+
+void
+sweep_queue_fail_for_good(const pg_uuid_t *id, int32 queue_id, int64 message_id, Jsonb *error)
+{
+	Relation	messages = sweep_queue_open();
+	const SweepQueue *queue = sweep_queue_find_by_id(queue_id, RIGHT_CONSUME);
+	SweepQueueLease *lease;
+	SweepInFlight found;
+	int			number = -1;
+
+	sweep_queue_lock(LW_SHARED);
+	lease = sweep_in_flight_find_lease(id);
+	if (lease != NULL)
+		number = lease->messages.first;
+	while (number >= 0 && sweep_in_flight(number)->message.message_id != message_id)
+		number = sweep_in_flight(number)->next;
+	if (number >= 0)
+		found = *sweep_in_flight(number);
+	sweep_queue_unlock();
+	if (queue != NULL && number >= 0 && sweep_queue_begin_ending(id, number))
+		(void) sweep_queue_move_to_dead(messages, queue, &found.message, found.attempts, error);
+	sweep_queue_close(messages);
+}
+
+bool
+sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const SweepMessageRef *message, int attempts, Jsonb *error)
+{
+	SweepQueueChange *change = sweep_transaction_change(RelationGetRelid(messages), queue->queue_id);
+	Datum		values[] = {
+		Int32GetDatum(queue->queue_id), Int16GetDatum(message->lane), Int64GetDatum(message->message_id),
+		Int16GetDatum((int16) SWEEP_LANE_PRIORITY(message->lane)), Int16GetDatum((int16) Min(attempts, PG_INT16_MAX)),
+		PointerGetDatum(error)
+	};
+	uint64		moved;
+
+	sweep_sql_begin_call();
+	sweep_transaction_begin_statement();
+	moved = sweep_sql_execute(SWEEP_SQL_BURY_MESSAGE, values, error != NULL ? "      " : "     n");
+	sweep_transaction_end_statement();
+	sweep_sql_end_call();
+	if (moved > 0)
+	{
+		change->rows[SWEEP_LANE_IS_DELAYED(message->lane)]--;
+		change->dead++;
+	}
+	return moved > 0;
+}
+
+Jsonb *
+sweep_queue_error(char *message)
+{
+	JsonbInState state = {0};
+	JsonbValue	key = {.type = jbvString, .val.string = {.val = "message", .len = strlen("message")}};
+	JsonbValue	value = {.type = jbvString, .val.string = {.val = message, .len = strlen(message)}};
+
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_KEY, &key);
+	sweep_push_jsonb_value(&state, WJB_VALUE, &value);
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	return JsonbValueToJsonb(state.result);
+}
+
+/* The arguments are those of sweep.fail, but for the error. */
+static Datum
+fail(FunctionCallInfo fcinfo, Jsonb *error)
+{
+	SweepEnding		ending = {0};
+	int			failed = 0;
+
+	if (sweep_ending_open(&ending, fcinfo, 2, "sweep.fail()"))
+	{
+		int			count = sweep_ending_begin(&ending);
+
+		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
+		for (int i = 0; i < count; i++)
+		{
+			const SweepInFlight *entry = &ending.held[i];
+
+			if (entry->attempts >= ending.queue.max_attempts
+				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
+				: retry_message(&ending, entry, error))
+				failed++;
+		}
+	}
+	sweep_queue_close(ending.messages);
+	PG_RETURN_INT32(sweep_ending_report(&ending, failed));
+}
+
+/* Puts the message off; false when its row is gone. */
+static bool
+retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error)
+{
+	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
+	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
+	Datum		values[] = {
+		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
+		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
+		PointerGetDatum(error)
+	};
+	bool		updated;
+
+	if (entry->message.key_hash != 0)
+		updated = put_back(ending, entry, lane, due_at, error);
+	else
+	{
+		sweep_sql_begin_call();
+		sweep_transaction_begin_statement();
+		updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n") > 0;
+		sweep_transaction_end_statement();
+		sweep_sql_end_call();
+	}
+	if (updated)
+	{
+		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
+		ending->change->rows[1]++;
+		ending->change->first_due = Min(ending->change->first_due, due_at);
+	}
+	return updated;
+}
+
+/* The same for a message whose claim gave its key free: it takes the key back. */
+static bool
+put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
+{
+	SweepSendRequest request = {
+		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
+	};
+	SweepMessageRef	message = entry->message;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
+	bool		removed = sweep_ending_remove_row(ending, &message, snapshot, slot);
+
+	if (removed)
+		sweep_key_put_back(&request, slot, entry->attempts, error);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return removed;
+}
+
+/* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */
+static int64
+backoff_us(const SweepQueue *queue, int attempts)
+{
+	double		retries = attempts - 1;
+	double		seconds = retries * retries * retries * retries + 15 + pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1);
+
+	if (queue->backoff_us != SWEEP_BACKOFF_SIDEKIQ)
+		return queue->backoff_us;
+	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
+}

@@ -1,0 +1,63 @@
+/*
+ * queue.h
+ *		The queues, for other rooms: the only header of this room that they include.
+ *
+ * Each part is implemented by the file that it names.
+ */
+#ifndef SWEEP_QUEUE_H
+#define SWEEP_QUEUE_H
+
+#include "fmgr.h"
+#include "port/atomics.h"
+#include "utils/jsonb.h"
+#include "utils/uuid.h"
+
+/* memory.c: requests the shared memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
+extern void sweep_queue_request_memory(void);
+extern void sweep_queue_initialize_memory(void);
+
+/* send.c: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
+extern PGDLLEXPORT Datum sweep_queue_send(PG_FUNCTION_ARGS);
+
+/*
+ * table.c: the id of the queue of that name, which is not dropped until the transaction has ended; raises an error
+ * when there is none or the current user may not claim from it.
+ */
+extern int32 sweep_queue_lock_to_consume(const char *name);
+
+/*
+ * wait.c: waits, without a transaction, until the queue may have something to claim, or for so many milliseconds, or
+ * until there is an interrupt to be served: in a session also the end of its client. "relation" is sweep.queue_message.
+ * In a worker, also until "stop_requested" is set or the configuration is to be read; else it is NULL.
+ */
+extern void sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *stop_requested);
+
+/* For whoever was woken and does not look: wakes another one if there is something to claim. */
+extern void sweep_queue_pass_on(Oid relation, int32 queue_id);
+
+/*
+ * fail.c: sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. Returns
+ * how many messages.
+ */
+extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids);
+
+/* Moves a message of the lease to the dead ones, whatever its attempts, as the current user; nothing when it is not of it. */
+extern void sweep_queue_fail_for_good(const pg_uuid_t *lease, int32 queue_id, int64 message_id, Jsonb *error);
+
+/*
+ * ack.c: gives back all that the lease holds and nobody is just ending, at once and whatever becomes of the transaction, if
+ * there is one: for the exit of a process. Returns how many messages.
+ */
+extern int	sweep_queue_release_lease(const pg_uuid_t *lease);
+
+/*
+ * slot.c: the queues of this database that messages have come to since they were last cleared. Fills an array of
+ * pg_sweep.max_queues: a queue, or 0, per slot.
+ */
+extern void sweep_queue_read_pending_work(int32 *queue_ids);
+extern void sweep_queue_clear_pending_work(int slot, int32 queue_id);
+
+/* statement.c: a database was dropped just now; this transaction may have dropped sweep.queue_message. InvalidOid = none. */
+extern void sweep_queue_note_dropped(Oid database, Oid relation);
+
+#endif							/* SWEEP_QUEUE_H */

@@ -1,0 +1,226 @@
+/*
+ * slot.c
+ *		What is known of each queue: where its messages are to be found next, how many there are, who waits.
+ *
+ * Messages are rows of sweep.queue_message; nothing here is needed to keep them. What is kept here is
+ * where the next claim begins to look, so that no claim walks over what others have claimed or removed,
+ * and which messages are claimed (in_flight.c), so that a claim writes nothing. It is lost when the
+ * server restarts: then every queue is looked at from its start, once, and what was claimed comes again.
+ *
+ * The rule that loses no message: a transaction that has sent lowers the position of its lane to the
+ * lowest id that it wrote, after it has become visible (change.c). Whoever searched with an older
+ * snapshot, and could not see it, takes over the lowest position that was set while it searched.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "base/shared.h"
+#include "queue/queue.h"
+#include "queue/slot.h"
+
+/* While there are others, messages that fall due are looked for this often. */
+#define DUE_SEARCH_US (10 * INT64CONST(1000))
+
+#define RATE_PERIOD_US (10 * USECS_PER_SEC)
+
+static void wake_all(const SweepQueueSlot *slot);
+
+SweepQueueSlot *
+sweep_queue_find_slot(Oid relation, int32 queue_id)
+{
+	/* Where a queue was the last time: the slots are too large to walk over them in every commit. */
+	static int	hints[256];
+	int		   *hint = &hints[(uint32) queue_id % lengthof(hints)];
+
+	for (int i = -1; i < sweep_max_queues; i++)
+	{
+		int			number = i < 0 ? *hint : i;
+		SweepQueueSlot *slot = sweep_queue_slot(number);
+
+		if (slot->queue_id == queue_id && slot->relation == relation && slot->database == MyDatabaseId && slot->generation != 0)
+		{
+			*hint = number;
+			return slot;
+		}
+	}
+	return NULL;
+}
+
+void
+sweep_queue_reset_slot(SweepQueueSlot *slot)
+{
+	slot->pending = (1 << SWEEP_LANES) - 1;
+	for (int i = 0; i < SWEEP_LANES; i++)
+		slot->position[i] = slot->low[i] = PG_INT64_MIN;
+	slot->due_from = slot->due_low = slot->next_due = PG_INT64_MIN;
+	slot->prefetched_count = 0;
+	wake_all(slot);
+}
+
+void
+sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
+{
+	bool		earlier = due_at < Min(slot->next_due, slot->next_expiry);
+
+	slot->due_from = Min(slot->due_from, due_at);
+	slot->due_low = Min(slot->due_low, due_at);
+	slot->next_due = Min(slot->next_due, due_at);
+	if (earlier)
+		wake_all(slot);
+}
+
+void
+sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at)
+{
+	bool		earlier = expires_at < Min(slot->next_due, slot->next_expiry);
+
+	slot->next_expiry = Min(slot->next_expiry, expires_at);
+	if (earlier)
+		wake_all(slot);
+}
+
+/* They stay in the list: they look, and sleep on until there is something. */
+static void
+wake_all(const SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+		sweep_shared_wake(slot->waiting[i]);
+}
+
+bool
+sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now)
+{
+	if (slot->prefetched_count <= few)
+		return slot->pending != 0 || slot->next_due <= now;
+	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->prefetched_count < SWEEP_QUEUE_PREFETCH - 1;
+}
+
+void
+sweep_queue_wake(SweepQueueSlot *slot, int64 count)
+{
+	int			woken = (int) Min(count, slot->waiters);
+
+	for (int i = 0; i < woken; i++)
+		sweep_shared_wake(slot->waiting[i]);
+	slot->waiters -= woken;
+	memmove(slot->waiting, slot->waiting + woken, sizeof(ProcNumber) * slot->waiters);
+}
+
+void
+sweep_queue_add_to_rate(SweepRate *rate, int64 count, TimestampTz now)
+{
+	TimestampTz elapsed = now - rate->since;
+
+	if (elapsed >= 2 * RATE_PERIOD_US)
+	{
+		rate->since = now;
+		rate->count = rate->count_before = 0;
+	}
+	else if (elapsed >= RATE_PERIOD_US)
+	{
+		rate->since += RATE_PERIOD_US;
+		rate->count_before = rate->count;
+		rate->count = 0;
+	}
+	rate->count += count;
+}
+
+double
+sweep_queue_rate(const SweepRate *rate, TimestampTz now)
+{
+	double		periods = (double) (now - rate->since) / RATE_PERIOD_US;
+	double		count = 0;
+
+	/* What remains of a period within the last ten seconds, as if it had been spread evenly. */
+	if (periods < 1)
+		count = (double) rate->count + (double) rate->count_before * (1 - Max(periods, 0));
+	else if (periods < 2)
+		count = (double) rate->count * (2 - periods);
+	return count * USECS_PER_SEC / RATE_PERIOD_US;
+}
+
+SweepQueueDatabase *
+sweep_queue_find_database(Oid relation, bool create)
+{
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+	SweepQueueDatabase *entry = NULL;
+
+	for (int i = 0; i < SWEEP_COUNTED_DATABASES; i++)
+	{
+		SweepQueueDatabase *candidate = &shared->databases[i];
+
+		if (candidate->database == MyDatabaseId && candidate->relation == relation)
+			return candidate;
+		if (candidate->database == MyDatabaseId || (candidate->database == InvalidOid && entry == NULL))
+			entry = candidate;
+	}
+	if (!create)
+		return NULL;
+	if (entry == NULL)
+		entry = &shared->databases[shared->victim++ % SWEEP_COUNTED_DATABASES];
+	memset(entry, 0, sizeof(*entry));
+	entry->database = MyDatabaseId;
+	entry->relation = relation;
+	return entry;
+}
+
+TransactionId *
+sweep_queue_running(const SweepQueueDatabase *entry)
+{
+	return sweep_queue_memory.running + (entry - sweep_queue_memory.shared->databases) * sweep_queue_memory.running_limit;
+}
+
+bool
+sweep_queue_counts(Oid relation, FullTransactionId xid)
+{
+	const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
+
+	if (entry == NULL || !entry->counting)
+		return false;
+	if (FullTransactionIdFollowsOrEquals(xid, entry->xmax))
+		return true;
+	if (FullTransactionIdPrecedes(xid, entry->xmin))
+		return false;
+	for (uint32 i = 0; i < entry->running_count; i++)
+		if (sweep_queue_running(entry)[i] == XidFromFullTransactionId(xid))
+			return true;
+	return false;
+}
+
+void
+sweep_queue_spoil_counts(Oid database)
+{
+	for (int i = 0; i < SWEEP_COUNTED_DATABASES; i++)
+	{
+		SweepQueueDatabase *entry = &sweep_queue_memory.shared->databases[i];
+
+		if (entry->database == database)
+			entry->counted = entry->counting = false;
+	}
+}
+
+void
+sweep_queue_read_pending_work(int32 *queue_ids)
+{
+	sweep_queue_lock(LW_SHARED);
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		const SweepQueueSlot *slot = sweep_queue_slot(i);
+		bool		pending = slot->generation != 0 && slot->database == MyDatabaseId && slot->pending_work;
+
+		queue_ids[i] = pending ? slot->queue_id : 0;
+	}
+	sweep_queue_unlock();
+}
+
+void
+sweep_queue_clear_pending_work(int number, int32 queue_id)
+{
+	SweepQueueSlot *slot = sweep_queue_slot(number);
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	if (slot->queue_id == queue_id && slot->database == MyDatabaseId)
+		slot->pending_work = false;
+	sweep_queue_unlock();
+}

@@ -1,0 +1,118 @@
+/*
+ * statement.c
+ *		Statements on the table of messages: those of the extension that are SQL, and those of others.
+ *
+ * Functions in SQL that write to the table say what they have done, between a begin and an end, and a purge names each
+ * row that it deletes. Any other statement, of a superuser or of a restore, is noted by a trigger; then nothing is
+ * known of any queue of the database, as when the table or the database is dropped.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "base/lock.h"
+#include "queue/in_flight.h"
+#include "queue/prepared.h"
+#include "queue/queue.h"
+#include "queue/transaction.h"
+
+PG_FUNCTION_INFO_V1(sweep_statement_begin);
+PG_FUNCTION_INFO_V1(sweep_statement_end);
+PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
+PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
+
+/* SQL: sweep._begin_queue_statement(queue_id) */
+Datum
+sweep_statement_begin(PG_FUNCTION_ARGS)
+{
+	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED);
+	sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
+	sweep_transaction_begin_statement();
+	PG_RETURN_VOID();
+}
+
+/* SQL: sweep._note_purged(queue_id, lane, message_id), for each row that a purge deletes */
+Datum
+sweep_statement_note_purged(PG_FUNCTION_ARGS)
+{
+	Oid			relation = get_relname_relid("queue_message", get_namespace_oid("sweep", false));
+	TransactionId xid = GetTopTransactionId();
+	SweepQueueSlot *slot;
+
+	if (!sweep_queue_memory_exists())
+		PG_RETURN_VOID();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, PG_GETARG_INT32(0));
+	if (slot != NULL)
+		sweep_in_flight_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
+	sweep_queue_unlock();
+	PG_RETURN_VOID();
+}
+
+/* SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped) */
+Datum
+sweep_statement_end(PG_FUNCTION_ARGS)
+{
+	SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
+
+	sweep_transaction_end_statement();
+	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
+	sweep_prepared_settle();
+	change->rows[0] += PG_GETARG_INT64(1);
+	change->rows[1] += PG_GETARG_INT64(2);
+	change->dead += PG_GETARG_INT64(3);
+	if (!PG_ARGISNULL(4))
+		change->first_due = Min(change->first_due, PG_GETARG_TIMESTAMPTZ(4));
+	change->purged |= PG_GETARG_BOOL(5);
+	change->reset |= PG_GETARG_BOOL(5);
+	change->dropped |= PG_GETARG_BOOL(6);
+	PG_RETURN_VOID();
+}
+
+/* SQL: a trigger before every statement that writes to sweep.queue_message */
+Datum
+sweep_statement_note_foreign(PG_FUNCTION_ARGS)
+{
+	TriggerData *trigger = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
+	/* A prepared transaction that has worked with the table has ended: it was locked until then. */
+	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
+		sweep_prepared_settle();
+	if (!sweep_transaction_in_statement())
+	{
+		SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
+
+		change->reset = true;
+		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))
+			change->emptied = true;
+	}
+	PG_RETURN_POINTER(NULL);
+}
+
+void
+sweep_queue_note_dropped(Oid database, Oid relation)
+{
+	if (!sweep_queue_memory_exists())
+		return;
+	if (OidIsValid(database))
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		sweep_change_forget_database(database);
+		sweep_prepared_forget_database(database);
+		sweep_queue_unlock();
+	}
+	if (OidIsValid(relation) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+		sweep_transaction_change(relation, 0)->dropped = true;
+}

@@ -1,0 +1,35 @@
+--
+-- The database of test/bin/check-cost: jobs that do nothing, and those of
+-- GitLab with rows to work on.
+--
+SET client_min_messages = warning;
+\ir ../demo/gitlab_schema.sql
+CREATE EXTENSION pg_sweep;
+SELECT sweep.create_queue('environments_auto_stop'), sweep.create_queue('plain'), sweep.create_queue('keyed') \g /dev/null
+CREATE SCHEMA cost;
+CREATE FUNCTION cost.nothing(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ROW(1::bigint, NULL::jsonb, NULL::jsonb);
+END
+$$;
+CREATE FUNCTION cost.drained(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ROW(0::bigint, NULL::jsonb, NULL::jsonb);
+END
+$$;
+SELECT sweep.create_job('empty', step => 'cost.nothing'), sweep.create_job('drained', step => 'cost.drained'),
+	sweep.create_job('purge', step => 'sweep.gitlab_ci_runners_stale_machines_cleanup', batch_size => 100,
+		args => '{"schema": "public", "stale_after": "7 days"}'),
+	sweep.create_job('fan_out', step => 'sweep.gitlab_environments_auto_stop', batch_size => 100, args => '{"schema": "public"}') \g /dev/null
+\set rows 40000
+\set every 2
+\set last 40000
+\set scattered false
+\ir ../bench/rows_of_ci_runner_machines.sql
+\ir ../bench/rows_of_environments.sql
+SELECT sweep.send('plain', jsonb_build_object('n', n)) FROM generate_series(1, 5000) AS n \g /dev/null
+VACUUM (ANALYZE);
