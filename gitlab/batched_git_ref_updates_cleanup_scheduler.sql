@@ -112,7 +112,7 @@ AS $$
 		step => 'sweep_gitlab.batched_git_ref_updates_cleanup_scheduler', args => args,
 		schedule => '* * * * *', timezone => 'UTC',
 		batch_size => 100, max_rows => 10000, cursor => 'drain',
-		lease_key => 'BatchedGitRefUpdates::CleanupSchedulerService', lease_ttl => '10 min', lock_retries => 0,
+		lock_key => 'BatchedGitRefUpdates::CleanupSchedulerService', timeout => '10 min', lock_retries => 0,
 		description => 'GitLab: hands on projects with pending deletions of git refs')
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_batched_git_ref_updates_cleanup_scheduler(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

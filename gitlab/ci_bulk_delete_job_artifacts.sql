@@ -297,7 +297,7 @@ AS $$
 	SELECT sweep.create_job('ci_bulk_delete_expired_job_artifacts',
 		step => sweep_gitlab.artifacts_step(args ->> 'table'),
 		args => '{"buckets": 5, "buckets_high": 10, "refresh_states": [2, 3, 4]}' || args,
-		batch_size => 100, max_batches => 500, timeout => '5 min',
+		batch_size => 100, max_batches => 500, stop_after => '5 min',
 		buckets => 10, buckets_function => 'sweep_gitlab.artifact_buckets', bucket_recovery => '10 min',
 		bucket_key => 'bulk_delete_expired_job_artifacts',
 		description => 'GitLab: deletes job artifacts that have expired')
@@ -309,7 +309,7 @@ CREATE FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(args j
 AS $$
 	SELECT sweep.create_job('ci_schedule_bulk_delete_job_artifacts',
 		step => 'sweep_gitlab.ci_schedule_bulk_delete_job_artifacts', args => args,
-		schedule => '*/5 * * * *', timezone => 'UTC', children => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
+		schedule => '*/5 * * * *', timezone => 'UTC', on_start => '{"ci_bulk_delete_expired_job_artifacts": "0"}',
 		description => 'GitLab: keeps the buckets of ci_bulk_delete_expired_job_artifacts and starts its shares')
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_ci_schedule_bulk_delete_job_artifacts(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

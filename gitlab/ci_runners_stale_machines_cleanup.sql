@@ -92,7 +92,7 @@ AS $$
 	SELECT sweep.create_job('ci_runners_stale_machines_cleanup',
 		step => 'sweep_gitlab.ci_runners_stale_machines_cleanup', args => '{"stale_after": "7 days"}' || args,
 		schedule => '36 * * * *', timezone => 'UTC',
-		batch_size => 100, max_rows => 1000, lease_ttl => '30 min',
+		batch_size => 100, max_rows => 1000, timeout => '30 min',
 		description => 'GitLab: deletes runner machines that are silent for too long')
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_ci_runners_stale_machines_cleanup(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

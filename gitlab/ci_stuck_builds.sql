@@ -5,7 +5,7 @@
 --            and its pipeline never ends; one that is scheduled may miss its
 --            moment.  ci_stuck_jobs, once an hour, queues a run of each
 --            ci_stuck_builds_drop_* job, 15 minutes apart, whether it gets its
---            own lease or not, and drops the pending builds itself.
+--            own lock or not, and drops the pending builds itself.
 -- Predicate  type = 'Ci::Build', the status, and for each bound in the args that
 --            the timestamp is older: created_at, updated_at, scheduled_at <
 --            as_of - bound.  Strict; NULL is never older.
@@ -342,14 +342,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep_gitlab.stuck_builds_functions(text) IS 'pick, step and rescue functions for the table with builds; sweep_gitlab.install uses it';
 
-CREATE FUNCTION sweep_gitlab.create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, schedule text, children jsonb) RETURNS void
+CREATE FUNCTION sweep_gitlab.create_stuck_builds_job(name text, description text, defaults jsonb, args jsonb, schedule text, on_start jsonb) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
 			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args,
-		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, children => children,
-		transaction => 'row', row_retries => 3, batch_size => 100, lease_ttl => '30 min', description => description)
+		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, on_start => on_start,
+		transaction => 'row', row_retries => 3, batch_size => 100, timeout => '30 min', description => description)
 	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_stuck_builds_job(text, text, jsonb, jsonb, text, jsonb) IS 'what the jobs for stuck builds have in common; the functions below call it';

@@ -110,8 +110,8 @@ AS $$
 	SELECT sweep.create_job('environments_auto_stop',
 		step => 'sweep_gitlab.environments_auto_stop', args => args,
 		schedule => '24 * * * *', timezone => 'UTC',
-		batch_size => 100, max_batches => 1000, timeout => '45 min',
-		lease_key => 'environments:auto_stop:lock', lease_ttl => '50 min', lock_retries => 1,
+		batch_size => 100, max_batches => 1000, stop_after => '45 min',
+		lock_key => 'environments:auto_stop:lock', timeout => '50 min', lock_retries => 1,
 		description => 'GitLab: hands on environments that are due to be stopped')
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';

@@ -46,17 +46,17 @@ BEGIN
 	FOREACH definition IN ARRAY ARRAY['buckets => 0', 'buckets => 1025', 'buckets => 5, bucket_store => ''file''', 'buckets => 5, bucket_store => NULL',
 		'buckets => 5, bucket_recovery => ''0''', 'buckets => 5, bucket_key => ''a{b''', 'buckets_function => ''buckets.some''',
 		'buckets => 5, buckets_function => ''buckets.wrong''', 'buckets => 5, buckets_function => ''buckets.none''',
-		'buckets => 5, timeout => ''10 min''', 'buckets => 5, timeout => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, cursor => ''drain'''] LOOP
+		'buckets => 5, stop_after => ''10 min''', 'buckets => 5, stop_after => ''5 min'', bucket_recovery => ''4 min''', 'buckets => 5, cursor => ''drain'''] LOOP
 		CALL buckets.fails(format('SELECT sweep.create_job(''buckets wrong'', step => ''buckets.step'', %s)', definition));
 	END LOOP;
 END
 $$;
-SELECT sweep.create_job('buckets', step => 'buckets.step', buckets => 1024, timeout => '9 min');
-SELECT sweep.alter_job('buckets', '{"buckets": 3, "timeout": null, "bucket_key": "other", "bucket_recovery": "1 min"}');
-SELECT buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, timeout FROM sweep.job WHERE name = 'buckets';
+SELECT sweep.create_job('buckets', step => 'buckets.step', buckets => 1024, stop_after => '9 min');
+SELECT sweep.alter_job('buckets', '{"buckets": 3, "stop_after": null, "bucket_key": "other", "bucket_recovery": "1 min"}');
+SELECT buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, stop_after FROM sweep.job WHERE name = 'buckets';
 SELECT sweep.alter_job('buckets', '{"bucket_key": null}');
 SELECT bucket_key FROM sweep.job WHERE name = 'buckets';
-CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"timeout": "1 min"}')$$);
+CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"stop_after": "1 min"}')$$);
 CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"bucket_store": "elsewhere"}')$$);
 
 -- ------------------------------------------------------------------ the store in a table
@@ -143,7 +143,7 @@ ROLLBACK TO s;
 SELECT shares_left FROM sweep._queue_shares(5000000, 'buckets', '0', 0, 10, 3);
 SELECT count(*) FROM buckets.queued;
 -- a parent is no share, and its worker is free in a moment
-SELECT sweep.create_job('buckets parent', step => 'buckets.step', children => '{"buckets": "5 min"}');
+SELECT sweep.create_job('buckets parent', step => 'buckets.step', on_start => '{"buckets": "5 min"}');
 UPDATE sweep.run_live SET job = 'buckets parent' WHERE run_id = 5000000;
 SELECT name, bucket_store, bucket_recovery, bucket_key, args, delay FROM sweep._divided_children(5000000, current_user::regrole);
 -- of the same role only, whatever role the jobs have been given meanwhile
@@ -175,7 +175,7 @@ END
 $$;
 SELECT reason, buckets.follows(reason, 10, 0, 1, 3) AS alone, buckets.follows(reason, 0, 0, 1, 3) AS without_rows, buckets.follows(reason, 10, 2, 1, 3) AS of_many,
 	buckets.follows(reason, 10, 0, 3, 3) AS beyond, buckets.follows(reason, 10, 2, 0, 0) AS switched_off
-	FROM unnest(ARRAY['drained', 'max_batches', 'timeout', 'max_rows', 'rescaled', 'error', 'lease_expired', 'cancelled']) AS reason;
+	FROM unnest(ARRAY['drained', 'max_batches', 'stop_after', 'max_rows', 'rescaled', 'error', 'timeout', 'cancelled']) AS reason;
 -- the next one that is free; its own was the last of them
 UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets' AND bucket IN (0, 2, 3);
 SELECT bucket, buckets.follows('drained', 10, 2, bucket, 6) FROM generate_series(0, 5) AS bucket;
@@ -191,7 +191,7 @@ INSERT INTO buckets.todo SELECT n FROM generate_series(1, 30) AS n;
 SELECT sweep.pause('buckets');
 SELECT sweep.alter_job('buckets', '{"batch_size": 4}');
 CALL sweep.run('buckets');
-SELECT bucket IS NOT NULL AS bucket, shares_left, status, stop_reason, rows, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket IS NOT NULL AS bucket, shares_left, status, stop_reason, rows, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 CALL sweep.run('buckets');
 CALL sweep.run('buckets');
 -- each took the bucket that was free for longest: all rows are done, once
@@ -200,19 +200,19 @@ SELECT job, bucket, state, holder, pid, since > now() - interval '1 min' AS now 
 -- none free
 UPDATE sweep.bucket SET state = 'occupied', run_id = 1, since = clock_timestamp() WHERE job = 'buckets';
 CALL sweep.run('buckets');
-SELECT status, stop_reason, bucket, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, bucket, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- recovered
 UPDATE buckets.todo SET done = 0;
 UPDATE sweep.bucket SET since = clock_timestamp() - interval '1 min' WHERE job = 'buckets' AND bucket = 2;
 CALL sweep.run('buckets');
-SELECT bucket, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 -- a share that has lost its bucket commits nothing, and leaves the bucket to its new owner
 UPDATE buckets.todo SET done = 0;
 SELECT sweep.alter_job('buckets', '{"buckets": 1}');
 \set VERBOSITY terse
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets''"}');
-SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, batches, sqlstate FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- what took it away was rolled back with the batch, so that it was given back
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets';
 SELECT sum(done) FROM buckets.todo;
@@ -222,12 +222,12 @@ SELECT state, holder FROM sweep.buckets WHERE job = 'buckets';
 -- the number changes while it runs: it ends before the next batch; a bucket beyond is dropped
 SELECT sweep.alter_job('buckets', '{"buckets": 2}');
 CALL sweep.run('buckets', '{"then": "SELECT sweep.alter_job(''buckets'', ''{\"buckets\": 4}'')"}');
-SELECT status, stop_reason, batches, rows, detail ->> 'buckets' AS buckets FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, batches, rows, detail ->> 'buckets' AS buckets FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets' ORDER BY bucket;
 DELETE FROM sweep.bucket WHERE job = 'buckets' AND bucket < 3;
 INSERT INTO sweep.bucket (job, bucket, state, run_id, since) SELECT 'buckets', n, 'occupied', 1, clock_timestamp() FROM generate_series(0, 2) AS n;
 CALL sweep.run('buckets', '{"then": "SELECT sweep.alter_job(''buckets'', ''{\"buckets\": 3}'')"}');
-SELECT bucket, stop_reason FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT bucket, stop_reason FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT bucket, state FROM sweep.buckets WHERE job = 'buckets' ORDER BY bucket;
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 
@@ -235,21 +235,21 @@ DELETE FROM sweep.bucket WHERE job = 'buckets';
 SELECT sweep.alter_job('buckets', '{"buckets": 3, "buckets_function": "buckets.some"}');
 UPDATE buckets.todo SET done = 0;
 CALL sweep.run('buckets', '{"some": 2}');
-SELECT detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 UPDATE buckets.todo SET done = 0;
 -- at most those of the job
 CALL sweep.run('buckets', '{"some": 100}');
-SELECT detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 -- none: nothing is touched
 DELETE FROM sweep.bucket WHERE job = 'buckets';
 CALL sweep.run('buckets', '{"some": 0}');
-SELECT status, stop_reason, detail FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, detail FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 -- an error fails the run
 CALL sweep.run('buckets', '{"some": -1}');
 CALL sweep.run('buckets');
 CALL sweep.run('buckets', '{"some": "many"}');
-SELECT status, stop_reason, sqlstate, bucket FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, sqlstate, bucket FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 -- it is asked once before the run begins and once before each batch
 CREATE SEQUENCE buckets.calls;
@@ -282,7 +282,7 @@ ALTER FUNCTION buckets.some(sweep.batch) RENAME TO others;
 SELECT state FROM sweep.jobs WHERE name = 'buckets';
 SELECT sweep.alter_job('buckets', '{"buckets_function": null}');
 
--- ------------------------------------------------------------------ preview, item jobs, leases
+-- ------------------------------------------------------------------ preview, item jobs, locks
 UPDATE buckets.todo SET done = 0;
 SELECT rows, cursor FROM sweep.preview('buckets', '{"then": "SELECT 1"}');
 CREATE FUNCTION buckets.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$
@@ -308,13 +308,13 @@ SELECT done, count(*) FROM buckets.todo GROUP BY done ORDER BY done;
 SELECT item FROM sweep.quarantine WHERE job = 'buckets';
 -- a bucket that is lost is the fault of no item
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets'' AND state = ''occupied''"}');
-SELECT stop_reason, rescued, quarantined FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.alter_job('buckets', '{"transaction": "row"}');
 CALL sweep.run('buckets', '{"then": "UPDATE sweep.bucket SET run_id = 1 WHERE job = ''buckets'' AND state = ''occupied''"}');
-SELECT stop_reason, rescued, quarantined FROM sweep.run WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
--- a lease taken by hand keeps shares out; one that a share has is shared
-SELECT sweep.try_lease('buckets');
-SELECT sweep.release_lease('buckets');
+SELECT stop_reason, rescued, quarantined FROM sweep.runs WHERE job = 'buckets' ORDER BY run_id DESC LIMIT 1;
+-- a lock taken by hand keeps shares out; one that a share has is shared
+SELECT sweep.try_lock('buckets');
+SELECT sweep.release_lock('buckets');
 UPDATE buckets.todo SET done = 0;
 SELECT sweep.alter_job('buckets', '{"pick": null, "step": "buckets.step", "transaction": "batch"}');
 CALL sweep.run('buckets', '{"then": "DO $$BEGIN RAISE NOTICE ''%'', (SELECT array_agg(mode) FROM pg_locks WHERE locktype = ''advisory'' AND objsubid = 21335); END$$"}');
@@ -356,6 +356,6 @@ SELECT count(*) FROM sweep.bucket WHERE job = 'buckets';
 DELETE FROM sweep.run_live WHERE job LIKE 'buckets%';
 DELETE FROM sweep.run_history WHERE job LIKE 'buckets%';
 SET client_min_messages = warning;
-DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.run)); END$$;
+DO $$BEGIN PERFORM setval('sweep.run_live_run_id_seq', 1 + (SELECT coalesce(max(run_id), 0) FROM sweep.runs)); END$$;
 DROP SCHEMA buckets CASCADE;
 DROP ROLE buckets_one, buckets_two;

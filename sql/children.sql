@@ -1,5 +1,5 @@
 -- room: engine
--- Children: which runs a run of a parent queues, when, and which it does not. Leases are in test/t/item_jobs.pl.
+-- Children: which runs a run of a parent queues, when, and which it does not. Locks are in test/t/item_jobs.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
@@ -16,15 +16,15 @@ BEGIN
 	IF b.args ? 'fail' THEN
 		RAISE EXCEPTION 'as asked';
 	END IF;
-	RETURN ROW(0, NULL, jsonb_build_object('children', (SELECT count(*) FROM sweep.run
+	RETURN ROW(0, NULL, jsonb_build_object('children', (SELECT count(*) FROM sweep.runs
 		WHERE trigger = 'parent' AND status = 'waiting' AND job LIKE 'children%')))::sweep.progress;
 END
 $$;
 -- The children queued, as minutes behind the start of their parent.
 CREATE VIEW children.queued AS
 	SELECT job, trigger, status, stop_reason, attempt, args,
-		round(extract(epoch FROM due_at - (SELECT max(started_at) FROM sweep.run WHERE job = 'children parent')) / 60) AS minutes
-	FROM sweep.run WHERE job LIKE 'children%' AND trigger = 'parent' ORDER BY run_id;
+		round(extract(epoch FROM due_at - (SELECT max(started_at) FROM sweep.runs WHERE job = 'children parent')) / 60) AS minutes
+	FROM sweep.runs WHERE job LIKE 'children%' AND trigger = 'parent' ORDER BY run_id;
 CREATE PROCEDURE children.forget() LANGUAGE sql AS $$
 	DELETE FROM sweep.run_live WHERE job LIKE 'children%' AND trigger = 'parent';
 	DELETE FROM sweep.run_history WHERE job LIKE 'children%' AND trigger = 'parent';
@@ -33,13 +33,13 @@ RESET client_min_messages;
 
 SELECT sweep.create_job('children ' || j, step => 'children.step') FROM unnest(ARRAY['a', 'b', 'c']) AS j;
 SELECT sweep.create_job('children parent', step => 'children.step',
-	children => '{"children a": "15 min", "children b": "30 min", "children c": "01:00:00"}');
-SELECT children FROM sweep.job WHERE name = 'children parent';
+	on_start => '{"children a": "15 min", "children b": "30 min", "children c": "01:00:00"}');
+SELECT on_start FROM sweep.job WHERE name = 'children parent';
 
 -- ------------------------------------------------------------------ queued before the step, each with its delay
 CALL sweep.run('children parent', '{"x": 1}');
 SELECT job, trigger, status, attempt, args, minutes FROM children.queued;
-SELECT trigger, status, detail FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+SELECT trigger, status, detail FROM sweep.runs WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
 -- one that waits is not queued a second time
 CALL sweep.run('children parent');
 SELECT job, minutes FROM children.queued;
@@ -50,7 +50,7 @@ SELECT job FROM children.queued;
 CALL children.forget();
 SELECT count(sweep.start('children a', delay => '1 hour'));
 CALL sweep.run('children parent');
-SELECT job, trigger, status FROM sweep.run WHERE job = 'children a' ORDER BY run_id;
+SELECT job, trigger, status FROM sweep.runs WHERE job = 'children a' ORDER BY run_id;
 DELETE FROM sweep.run_live WHERE job = 'children a';
 -- whatever becomes of the parent
 CALL children.forget();
@@ -60,11 +60,11 @@ SELECT job, status FROM children.queued;
 -- ------------------------------------------------------------------ not queued: paused, unknown
 CALL children.forget();
 SELECT sweep.pause('children a'), sweep.alter_job('children b', '{"paused": true}');
-SELECT sweep.alter_job('children parent', '{"children": {"children a": "1 hour", "children b": "1 hour", "children c": "1 hour", "children no": "1 hour"}}');
+SELECT sweep.alter_job('children parent', '{"on_start": {"children a": "1 hour", "children b": "1 hour", "children c": "1 hour", "children no": "1 hour"}}');
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
 -- which the run says as well
-SELECT status, detail -> 'not_started' AS not_started FROM sweep.run WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
+SELECT status, detail -> 'not_started' AS not_started FROM sweep.runs WHERE job = 'children parent' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.resume('children a'), sweep.alter_job('children b', '{"paused": false}');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
@@ -76,14 +76,14 @@ CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
 -- the child can be started by hand meanwhile
 CALL sweep.run('children c');
-SELECT status FROM sweep.run WHERE job = 'children c' AND trigger = 'manual';
+SELECT status FROM sweep.runs WHERE job = 'children c' AND trigger = 'manual';
 
 -- ------------------------------------------------------------------ no children any more
 CALL children.forget();
-SELECT sweep.alter_job('children parent', '{"children": null}');
+SELECT sweep.alter_job('children parent', '{"on_start": null}');
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
-SELECT sweep.alter_job('children parent', '{"children": {}}');
+SELECT sweep.alter_job('children parent', '{"on_start": {}}');
 CALL sweep.run('children parent');
 SELECT job FROM children.queued;
 
@@ -97,7 +97,7 @@ RESET client_min_messages;
 SELECT sweep.create_job('children own', step => 'children.step', run_as => 'children_one');
 SELECT sweep.create_job('children foreign', step => 'children.step', run_as => 'children_two');
 SELECT sweep.create_job('children parent one', step => 'children.step', run_as => 'children_one',
-	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
+	on_start => '{"children own": "1 hour", "children foreign": "1 hour"}');
 SELECT current_user AS superuser \gset
 \c - children_one
 CALL sweep.run('children parent one');
@@ -115,7 +115,7 @@ SELECT job FROM children.queued;
 REVOKE children_two FROM children_one;
 CALL children.forget();
 SELECT sweep.create_job('children parent operator', step => 'children.step', run_as => 'children_operator',
-	children => '{"children own": "1 hour", "children foreign": "1 hour"}');
+	on_start => '{"children own": "1 hour", "children foreign": "1 hour"}');
 \c - children_operator
 CALL sweep.run('children parent operator');
 \c - :superuser
@@ -124,36 +124,36 @@ SET intervalstyle = 'postgres';
 SELECT job FROM children.queued ORDER BY job;
 -- an operator who is no member does not change whom a job starts
 \c - children_operator
-SELECT sweep.alter_job('children parent one', '{"children": {"children foreign": "0"}}');
+SELECT sweep.alter_job('children parent one', '{"on_start": {"children foreign": "0"}}');
 \c - :superuser
 SET timezone = 'UTC';
 SET intervalstyle = 'postgres';
 
 -- ------------------------------------------------------------------ a job may be its own child: one run waits at most
 CALL children.forget();
-SELECT sweep.alter_job('children parent', '{"children": {"children parent": "1 hour"}}');
+SELECT sweep.alter_job('children parent', '{"on_start": {"children parent": "1 hour"}}');
 CALL sweep.run('children parent');
 CALL sweep.run('children parent');
 SELECT job, status FROM children.queued;
 
 -- ------------------------------------------------------------------ a child runs, at once
 CALL children.forget();
-SELECT sweep.alter_job('children parent', '{"children": {"children c": "0"}}');
+SELECT sweep.alter_job('children parent', '{"on_start": {"children c": "0"}}');
 CALL sweep.run('children parent');
-SELECT run_id AS child FROM sweep.run WHERE job = 'children c' AND trigger = 'parent' \gset
+SELECT run_id AS child FROM sweep.runs WHERE job = 'children c' AND trigger = 'parent' \gset
 CALL sweep.wait(:child);
 SELECT job, trigger, status, stop_reason FROM children.queued;
 
 -- ------------------------------------------------------------------ what is no set of children
-CREATE PROCEDURE children.try(children jsonb) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE children.try(on_start jsonb) LANGUAGE plpgsql AS $$
 DECLARE
 	hint text;
 BEGIN
-	PERFORM sweep.alter_job('children parent', jsonb_build_object('children', children));
-	RAISE INFO '% is accepted', children;
+	PERFORM sweep.alter_job('children parent', jsonb_build_object('on_start', on_start));
+	RAISE INFO '% is accepted', on_start;
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
-	RAISE INFO '%: % (%) %', children, SQLERRM, SQLSTATE, hint;
+	RAISE INFO '%: % (%) %', on_start, SQLERRM, SQLSTATE, hint;
 END
 $$;
 CALL children.try('[]');
@@ -169,8 +169,8 @@ CALL children.try('{"children a": "9999999999999 hours"}');
 CALL children.try('{"children a": 5}');
 CALL children.try('{"children a": "0"}');
 CALL children.try('{"": "1 day"}');
-SELECT sweep.create_job('children x', step => 'children.step', children => '[1]');
-SELECT sweep.create_job('children x', step => 'children.step', children => 'null');
+SELECT sweep.create_job('children x', step => 'children.step', on_start => '[1]');
+SELECT sweep.create_job('children x', step => 'children.step', on_start => 'null');
 
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'children%' ORDER BY name;

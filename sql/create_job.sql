@@ -56,10 +56,10 @@ ROLLBACK;
 -- every argument arrives in its column
 BEGIN;
 SELECT sweep.create_job(name => 'create_job', step => 'create_job.step', schedule => '0 0 29 2 *', timezone => 'Europe/Berlin',
-	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, timeout => '0',
-	lease_key => 'shared', lease_ttl => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
+	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, stop_after => '0',
+	lock_key => 'shared', timeout => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
 	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', cursor => 'drain', paused => true,
-	run_as => 'regress_sweep_create_job', description => 'all of it', children => '{"another": "15 min"}');
+	run_as => 'regress_sweep_create_job', description => 'all of it', on_start => '{"another": "15 min"}');
 SELECT * FROM sweep.job WHERE name = 'create_job' \gx
 -- paused: not due
 SELECT next_due, next_start FROM sweep.job_state WHERE job = 'create_job';
@@ -93,9 +93,9 @@ ROLLBACK;
 
 -- each NULL is the default or refused, none is taken silently for something else
 BEGIN;
-SELECT sweep.create_job('create_job', step => 'create_job.step', lease_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
-	timeout => NULL, lease_ttl => NULL, description => NULL);
-SELECT lease_key, run_as = current_user AS as_caller FROM sweep.job WHERE name = 'create_job';
+SELECT sweep.create_job('create_job', step => 'create_job.step', lock_key => NULL, run_as => NULL, max_batches => NULL, max_rows => NULL,
+	stop_after => NULL, timeout => NULL, description => NULL);
+SELECT lock_key, run_as = current_user AS as_caller FROM sweep.job WHERE name = 'create_job';
 ROLLBACK;
 
 -- what else is a step or a batch_sql
@@ -193,10 +193,10 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', batch_size => 1000001$$),
 	($$'refused', step => 'create_job.step', max_batches => 0$$),
 	($$'refused', step => 'create_job.step', max_rows => 0$$),
-	($$'refused', step => 'create_job.step', timeout => '-1 ms'$$),
-	($$'refused', step => 'create_job.step', lease_key => ''$$),
-	($$'refused', step => 'create_job.step', lease_ttl => '0'$$),
-	($$'refused', step => 'create_job.step', timeout => '1 h', lease_ttl => '59 min'$$),
+	($$'refused', step => 'create_job.step', stop_after => '-1 ms'$$),
+	($$'refused', step => 'create_job.step', lock_key => ''$$),
+	($$'refused', step => 'create_job.step', timeout => '0'$$),
+	($$'refused', step => 'create_job.step', stop_after => '1 h', timeout => '59 min'$$),
 	($$'refused', step => 'create_job.step', lock_retries => -1$$),
 	($$'refused', step => 'create_job.step', lock_retries => 10001$$),
 	($$'refused', step => 'create_job.step', lock_retry_delay => '999 us'$$),
@@ -204,10 +204,10 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', row_retries => -1$$),
 	($$'refused', step => 'create_job.step', row_retries => 101$$),
 	($$'refused', step => 'create_job.step', transaction => 'item'$$),
-	($$'refused', step => 'create_job.step', children => '[]'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": "-1 s"}'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": "soon"}'$$),
-	($$'refused', step => 'create_job.step', children => '{"another": null}'$$),
+	($$'refused', step => 'create_job.step', on_start => '[]'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": "-1 s"}'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": "soon"}'$$),
+	($$'refused', step => 'create_job.step', on_start => '{"another": null}'$$),
 	($$'refused', step => 'create_job.step', max_attempts => 0$$),
 	($$'refused', step => 'create_job.step', max_attempts => 26$$),
 	($$'refused', step => 'create_job.step', overlap => 'Skip'$$),

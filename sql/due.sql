@@ -19,7 +19,7 @@ CREATE FUNCTION due.create_job(name text, overlap text DEFAULT 'skip', catch_up 
 	UPDATE sweep.job_state SET next_due = '2026-03-01 12:00:00Z', next_start = '2026-03-01 12:00:00Z' WHERE job = name;
 $$;
 CREATE VIEW due.runs AS
-	SELECT run_id, job, trigger, attempt, due_at, status, stop_reason AS stop, detail FROM sweep.run WHERE run_id BETWEEN 1200000 AND 1200200 ORDER BY run_id;
+	SELECT run_id, job, trigger, attempt, due_at, status, stop_reason AS stop, detail FROM sweep.runs WHERE run_id BETWEEN 1200000 AND 1200200 ORDER BY run_id;
 CREATE VIEW due.state AS
 	SELECT job, next_due, next_start, broken FROM sweep.job_state WHERE job LIKE 'due%' ORDER BY job;
 
@@ -184,13 +184,13 @@ SELECT run_id, job, l.trigger FROM sweep._startable_runs('2026-03-01 12:00:00Z')
 ROLLBACK TO running;
 -- a worker that never came up ends the run; not one that has begun
 SELECT sweep._fail_start(1200000, 'error', '08006', 'no worker'), sweep._fail_start(1200001, 'error', '08006', 'no worker');
-SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
+SELECT run_id, status, stop_reason, sqlstate, error, finished_at IS NOT NULL AS finished FROM sweep.runs WHERE run_id IN (1200000, 1200001) ORDER BY run_id;
 ROLLBACK;
 
--- many runs that were started wait for one lease: one of them is listed, and they hide no other job of their role; shares run side by side
+-- many runs that were started wait for one lock: one of them is listed, and they hide no other job of their role; shares run side by side
 BEGIN;
 SELECT due.create_job('due'), due.create_job('due other'), due.create_job('due later'), due.create_job('due divided');
-UPDATE sweep.job SET lease_key = 'due' WHERE name = 'due other';
+UPDATE sweep.job SET lock_key = 'due' WHERE name = 'due other';
 UPDATE sweep.job SET buckets = 4 WHERE name = 'due divided';
 INSERT INTO sweep.run_live (job, trigger, due_at) SELECT 'due', 'manual', timestamptz '2026-03-01 11:00:00Z' + interval '1 ms' * n
 	FROM generate_series(1, current_setting('pg_sweep.max_running_jobs')::int + 20) AS n;
@@ -376,7 +376,7 @@ CALL sweep.run('due queue_one');
 SELECT run_id, job, trigger, due_at > now() AS ahead, status, stop, detail FROM due.runs;
 SELECT sweep.drop_job('due ' || o) FROM unnest(ARRAY['skip', 'queue_one']) AS o;
 -- what waited went with the job
-SELECT job, status, stop_reason, finished_at IS NOT NULL AS finished FROM sweep.run WHERE run_id BETWEEN 1200100 AND 1200200 AND due_at > now() ORDER BY run_id;
+SELECT job, status, stop_reason, finished_at IS NOT NULL AS finished FROM sweep.runs WHERE run_id BETWEEN 1200100 AND 1200200 AND due_at > now() ORDER BY run_id;
 
 DELETE FROM sweep.run_live WHERE job LIKE 'due%';
 DELETE FROM sweep.run_history WHERE job LIKE 'due%';

@@ -10,7 +10,7 @@ CREATE SCHEMA error_context;
 SELECT sweep.create_job('error_context', step => 'error_context.missing');
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', batch_size => 0);
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', schedule => 'never');
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', children => '{"x": "soon"}');
+SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', on_start => '{"x": "soon"}');
 SELECT sweep.alter_job('error context', '{"batch_size": "many"}');
 SELECT sweep.start('error context');
 SELECT sweep.create_queue('error-context');
@@ -114,7 +114,7 @@ CALL sweep.run('error_context_items', '{"fail_pick": true}');
 SELECT rows FROM sweep.preview('error_context_items', '{"fail_pick": true}');
 CALL sweep.run('error_context_shares', '{"fail": true}');
 CALL sweep.run('error_context_shares', '{"fail_count": true}');
-SELECT r.job, r.args, r.error FROM sweep.run r WHERE r.job LIKE 'error_context%' AND r.error IS NOT NULL ORDER BY r.run_id;
+SELECT r.job, r.args, r.error FROM sweep.runs r WHERE r.job LIKE 'error_context%' AND r.error IS NOT NULL ORDER BY r.run_id;
 SET client_min_messages = warning;
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'error_context%';
 -- (other tests look for the last runs, by their numbers)

@@ -52,7 +52,7 @@ SELECT format('SELECT %s(ROW(100, NULL, %L, ''2026-01-01T00:00:00Z'', 0, 1, NULL
 	FROM attempt a JOIN sweep.job j ON j.name = a.job,
 		LATERAL (SELECT CASE WHEN a.arg ? 'buckets' THEN j.buckets_function ELSE j.step END) AS f (f)
 	WHERE job LIKE '%artifacts' ORDER BY nth \gexec
-SELECT status, count(*), min(rows), max(rows), sum(rescued + quarantined) AS doomed FROM sweep.run WHERE started_at >= :'began' GROUP BY 1;
+SELECT status, count(*), min(rows), max(rows), sum(rescued + quarantined) AS doomed FROM sweep.runs WHERE started_at >= :'began' GROUP BY 1;
 -- nothing was written
 SELECT status, failure_reason, lock_version FROM gitlab.p_ci_builds;
 SELECT (SELECT count(*) FROM gitlab.ci_runner_machines) AS machines, (SELECT count(*) FROM gitlab.p_ci_job_artifacts) AS artifacts,

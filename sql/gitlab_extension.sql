@@ -76,12 +76,12 @@ SELECT name, state FROM sweep.jobs WHERE name IN ('ci_runners_stale_machines_cle
 CALL sweep.run('ci_runners_stale_machines_cleanup');
 SELECT sweep.alter_job('ci_runners_stale_machines_cleanup', '{"description": "of a GitLab"}');
 CALL sweep.run('gitlab_extension other');
-SELECT status, stop_reason FROM sweep.run WHERE job = 'gitlab_extension other';
+SELECT status, stop_reason FROM sweep.runs WHERE job = 'gitlab_extension other';
 -- with it again they go on; flags and what was remembered are as in the beginning
 CREATE EXTENSION pg_sweep_gitlab;
 SELECT name, state FROM sweep.jobs WHERE name IN ('ci_runners_stale_machines_cleanup', 'ci_stuck_jobs') ORDER BY name;
 CALL sweep.run('ci_runners_stale_machines_cleanup');
-SELECT status, stop_reason FROM sweep.run WHERE job = 'ci_runners_stale_machines_cleanup' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason FROM sweep.runs WHERE job = 'ci_runners_stale_machines_cleanup' ORDER BY run_id DESC LIMIT 1;
 SELECT (SELECT count(*) FROM sweep_gitlab.feature_flag WHERE enabled) AS switched_on, (SELECT count(*) FROM sweep_gitlab.kept_environment) AS kept;
 -- a session that has dropped builds finds what is new after the extension was created again
 CALL sweep.run('ci_stuck_jobs', '{"as_of": "2026-01-01T00:00:00Z", "final_status": "canceled"}');

@@ -20,19 +20,19 @@ SET search_path = "Git Lab", public;
 RESET search_path;
 SELECT * FROM sweep_gitlab.install('Git Lab', paused => true);
 \x on
-SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, timeout, lease_key, lease_ttl, lock_retries,
+SELECT name, step, schedule, timezone, args, flush, batch_size, max_batches, max_rows, stop_after, lock_key, timeout, lock_retries,
 		max_attempts, overlap, catch_up, cursor, run_as = current_user AS runs_as_installer, description IS NOT NULL AS described
 	FROM sweep.job ORDER BY name;
 \x off
 SELECT paused, count(*) FROM sweep.jobs GROUP BY paused;
-SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, children FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
+SELECT name, buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, on_start FROM sweep.job WHERE name LIKE '%artifacts' ORDER BY name;
 SELECT queue, depth FROM sweep.queues ORDER BY queue;
 
 -- a parent whose child is paused does not look as if it worked
 SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 CALL sweep.run('ci_schedule_bulk_delete_job_artifacts');
 CALL sweep.run('ci_stuck_jobs');
-SELECT job, status, detail -> 'not_started' AS not_started FROM sweep.run ORDER BY started_at DESC LIMIT 2;
+SELECT job, status, detail -> 'not_started' AS not_started FROM sweep.runs ORDER BY started_at DESC LIMIT 2;
 SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts');
 
 -- what each run finds again must not pile up in its queue

@@ -5,7 +5,7 @@
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
 SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job LIKE 'ci\_stuck%';
 \x on
-SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lease_key, lease_ttl, schedule, timezone, children
+SELECT name, pick, step, rescue, args, transaction, row_retries, batch_size, max_batches, max_rows, lock_key, timeout, schedule, timezone, on_start
 	FROM sweep.job WHERE name LIKE 'ci\_stuck%' ORDER BY name;
 \x off
 
@@ -23,7 +23,7 @@ BEGIN
 END
 $$;
 CREATE VIEW pg_temp.last_run AS
-	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.run ORDER BY run_id DESC LIMIT 1;
+	SELECT status, stop_reason, rows, batches, rescued, quarantined, detail, error FROM sweep.runs ORDER BY run_id DESC LIMIT 1;
 CREATE VIEW pg_temp.pipeline AS
 	SELECT m.* FROM sweep.queue_message m JOIN sweep.queue q USING (queue_id) WHERE q.name = 'ci_pipeline_process';
 CREATE VIEW pg_temp.finished AS

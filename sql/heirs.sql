@@ -13,7 +13,7 @@ CREATE ROLE regress_heirs_new LOGIN IN ROLE sweep_user;
 SET ROLE regress_heirs_new;
 CREATE FUNCTION heirs.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 SELECT sweep.create_job('heirs child', step => 'heirs.step');
-SELECT sweep.create_job('heirs', step => 'heirs.step', schedule => '@yearly', timezone => 'UTC', overlap => 'cancel_previous', children => '{"heirs child": "1 h"}');
+SELECT sweep.create_job('heirs', step => 'heirs.step', schedule => '@yearly', timezone => 'UTC', overlap => 'cancel_previous', on_start => '{"heirs child": "1 h"}');
 RESET ROLE;
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, stop_reason, finished_at, sqlstate, error)
 	VALUES (1700000, 'heirs', 'regress_heirs_old', 'manual', '2000-01-01 00:00:00Z', 'failed', 'error', now(), '42P01', 'a secret');

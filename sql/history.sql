@@ -25,11 +25,11 @@ SELECT :per_job AS history_per_job, :minutes AS history_max_age_in_minutes;
 SELECT pg_temp.end_runs('history', 'succeeded', 'drained', 1);
 INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('history', 'schedule', '2100-01-01 00:00:00Z');
 INSERT INTO sweep.run_live (job, trigger, due_at, status, pid) VALUES ('history', 'schedule', '2000-01-01 00:00:00Z', 'running', 1);
-CREATE TEMP TABLE before AS SELECT * FROM sweep.run WHERE job = 'history';
+CREATE TEMP TABLE before AS SELECT * FROM sweep.runs WHERE job = 'history';
 SELECT sweep._archive_runs(true), sweep._archive_runs(true);
 SELECT run_id, status FROM sweep.run_live WHERE job = 'history' ORDER BY run_id;
 SELECT * FROM pg_temp.history;
-(TABLE before EXCEPT SELECT * FROM sweep.run WHERE job = 'history') UNION ALL (SELECT * FROM sweep.run WHERE job = 'history' EXCEPT TABLE before);
+(TABLE before EXCEPT SELECT * FROM sweep.runs WHERE job = 'history') UNION ALL (SELECT * FROM sweep.runs WHERE job = 'history' EXCEPT TABLE before);
 
 -- per job and outcome: the oldest go first
 SELECT pg_temp.end_runs('history', 'succeeded', 'drained', :per_job), pg_temp.end_runs('history', 'failed', 'error', 3),
@@ -93,5 +93,5 @@ SELECT * FROM pg_temp.remember('error', 1, 40, '4');
 SELECT * FROM pg_temp.remember('error', 0, 0, '5');
 SELECT * FROM pg_temp.remember('skipped', 0, 0, NULL);
 SELECT * FROM pg_temp.remember('drained', 1, 0, '6');
-SELECT * FROM pg_temp.remember('timeout', 1, 70, NULL);
+SELECT * FROM pg_temp.remember('stop_after', 1, 70, NULL);
 ROLLBACK;

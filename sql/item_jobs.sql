@@ -66,7 +66,7 @@ CREATE PROCEDURE item_jobs.refill(n int) LANGUAGE sql AS $$
 $$;
 CREATE VIEW item_jobs.last_run AS
 	SELECT status, stop_reason AS stop, batches, rows, rescued, quarantined, cursor, detail, sqlstate, split_part(error, E'\n', 1) AS error
-	FROM sweep.run WHERE job LIKE 'item\_jobs%' ORDER BY run_id DESC LIMIT 1;
+	FROM sweep.runs WHERE job LIKE 'item\_jobs%' ORDER BY run_id DESC LIMIT 1;
 CREATE VIEW item_jobs.calls AS
 	SELECT nth, (batch).size, (batch).cursor, (batch).items, error ->> 'sqlstate' AS rescue FROM item_jobs.call ORDER BY nth;
 -- How often each thing was handled and rescued, and which are in quarantine.
@@ -274,10 +274,10 @@ SELECT sweep.alter_job('item_jobs', '{"max_rows": null, "max_batches": 1}');
 CALL item_jobs.refill(10);
 CALL sweep.run('item_jobs', '{"bad": [2]}');
 SELECT * FROM item_jobs.last_run;
-SELECT sweep.alter_job('item_jobs', '{"max_batches": null, "timeout": "0"}');
+SELECT sweep.alter_job('item_jobs', '{"max_batches": null, "stop_after": "0"}');
 CALL sweep.run('item_jobs', '{"bad": [3]}');
 SELECT * FROM item_jobs.last_run;
-SELECT sweep.alter_job('item_jobs', '{"timeout": null}');
+SELECT sweep.alter_job('item_jobs', '{"stop_after": null}');
 -- a step that handles none of its items ends nothing: only an empty pick does
 CREATE FUNCTION item_jobs.idle(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT ROW(0, NULL, NULL)::sweep.progress $$;
 SELECT sweep.create_job('item_jobs idle', step => 'item_jobs.idle', pick => 'item_jobs.pick', batch_size => 4);
@@ -350,7 +350,7 @@ SELECT status, stop, batches, rows, cursor, sqlstate, error FROM item_jobs.last_
 CALL sweep.run('item_jobs wrong', '{"wrong": "many"}');
 SELECT * FROM item_jobs.outcome;
 
--- ------------------------------------------------------------------ a step that gives up the lease is no error of an item
+-- ------------------------------------------------------------------ a step that gives up the lock is no error of an item
 CREATE FUNCTION item_jobs.careless(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_advisory_unlock_all();

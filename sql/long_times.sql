@@ -57,13 +57,13 @@ SELECT sweep.create_queue('long_times_2', keep_done => :'before');
 SELECT sweep.drop_queue('long_times');
 
 -- jobs: all of them are limited
+SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', stop_after => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', timeout => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', lease_ttl => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', lock_retry_delay => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', jitter => :'forever');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', buckets => 2, bucket_recovery => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', children => jsonb_build_object('x', :'forever'));
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', timeout => :'before');
+SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', on_start => jsonb_build_object('x', :'forever'));
+SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', stop_after => :'before');
 SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false');
 SELECT sweep.start('long_times', delay => :'forever');
 SELECT sweep.start('long_times', delay => :'before');

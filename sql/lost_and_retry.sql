@@ -32,9 +32,9 @@ INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, statu
 	('lost', 'schedule', '2026-03-01 12:00:00Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:01Z', 'succeeded', 'drained', 1);
 SELECT sweep._mark_lost();
 SELECT run_id, job, trigger, attempt, status, stop_reason, finished_at IS NOT NULL AS finished, batches, rows, args, pid
-	FROM sweep.run WHERE run_id BETWEEN 1300000 AND 1300005 ORDER BY run_id;
+	FROM sweep.runs WHERE run_id BETWEEN 1300000 AND 1300005 ORDER BY run_id;
 -- the retry of each that has one left, and none of a job that is gone
-SELECT job, trigger, attempt, status, stop_reason, batches, rows, args, pid FROM sweep.run WHERE run_id > 1300005 AND job LIKE 'lost%' ORDER BY args;
+SELECT job, trigger, attempt, status, stop_reason, batches, rows, args, pid FROM sweep.runs WHERE run_id > 1300005 AND job LIKE 'lost%' ORDER BY args;
 SELECT sweep._mark_lost();
 ROLLBACK;
 
@@ -42,17 +42,17 @@ ROLLBACK;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1300100, false);
 SELECT sweep.create_job('lost', step => 'lost.step');
 CALL sweep.run('lost');
-SELECT run_id, status, detail, sweep._run_is_alive(run_id) FROM sweep.run WHERE job = 'lost';
+SELECT run_id, status, detail, sweep._run_is_alive(run_id) FROM sweep.runs WHERE job = 'lost';
 
 -- a run that failed is tried again while it may
 CALL sweep.run('lost', '{"fail": true}');
-SELECT count(*) FROM sweep.run WHERE job = 'lost' AND trigger = 'retry';
+SELECT count(*) FROM sweep.runs WHERE job = 'lost' AND trigger = 'retry';
 SELECT sweep.alter_job('lost', '{"max_attempts": 2}');
 CALL sweep.run('lost', '{"fail": true}');
-SELECT trigger, attempt, status, args, due_at - now() BETWEEN interval '10 s' AND interval '1 min' AS later, pid FROM sweep.run WHERE job = 'lost' AND trigger = 'retry';
+SELECT trigger, attempt, status, args, due_at - now() BETWEEN interval '10 s' AND interval '1 min' AS later, pid FROM sweep.runs WHERE job = 'lost' AND trigger = 'retry';
 -- not one that was cancelled: pausing takes back what is scheduled
 SELECT sweep.pause('lost');
-SELECT trigger, attempt, status, stop_reason FROM sweep.run WHERE job = 'lost' AND trigger = 'retry';
+SELECT trigger, attempt, status, stop_reason FROM sweep.runs WHERE job = 'lost' AND trigger = 'retry';
 SELECT sweep.drop_job('lost');
 DELETE FROM sweep.run_live WHERE job = 'lost';
 DELETE FROM sweep.run_history WHERE job = 'lost';

@@ -12,7 +12,7 @@ CREATE FUNCTION pause.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $
 CREATE VIEW pause.state AS SELECT job, to_char(next_due, 'MM-DD HH24:MI') AS next_due, next_start IS NOT NULL AS starts, paused_at IS NOT NULL AS paused
 	FROM sweep.job_state WHERE job LIKE 'pause%' ORDER BY job;
 CREATE VIEW pause.runs AS SELECT job, trigger, status, stop_reason, finished_at IS NOT NULL AS finished
-	FROM sweep.run WHERE job LIKE 'pause%' ORDER BY run_id;
+	FROM sweep.runs WHERE job LIKE 'pause%' ORDER BY run_id;
 CREATE FUNCTION pause.setup() RETURNS void LANGUAGE sql AS $$
 	SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1500000, false);
 	SELECT sweep.create_job('pause', step => 'pause.step', schedule => '@yearly', timezone => 'UTC'), sweep.create_job('pause other', step => 'pause.step', schedule => '@yearly', timezone => 'UTC'),
@@ -94,7 +94,7 @@ END
 $$;
 SELECT sweep.create_job('pause act', step => 'pause.act');
 CALL sweep.run('pause act');
-SELECT status, stop_reason, batches FROM sweep.run WHERE job = 'pause act';
+SELECT status, stop_reason, batches FROM sweep.runs WHERE job = 'pause act';
 SELECT paused FROM pause.state WHERE job = 'pause act';
 SELECT sweep.drop_job('pause act');
 DELETE FROM sweep.run_live WHERE job = 'pause act';

@@ -81,7 +81,7 @@ SELECT s.statement, r.role, replace(privileges.try('regress_sweep_' || r.role, r
 		(12, $$SELECT sweep.pause_all()$$),
 		(13, $$SELECT sweep.resume_all()$$),
 		(14, $$SELECT sweep.preview('privileges user')$$),
-		(15, $$SELECT sweep.try_lease('privileges'), sweep.release_lease('privileges')$$)
+		(15, $$SELECT sweep.try_lock('privileges'), sweep.release_lock('privileges')$$)
 	) AS s (nr, statement), unnest(ARRAY['admin', 'operator', 'user', 'member', 'other', 'monitor', 'nobody']) WITH ORDINALITY AS r (role, nr)
 	ORDER BY s.nr, r.nr;
 
@@ -95,7 +95,7 @@ SELECT r.role, a.run_as, privileges.try('regress_sweep_' || r.role, format($$SEL
 SELECT privileges.try('regress_sweep_admin', format('SELECT sweep._drop_job(%L::oid, %L)', 'regress_sweep_user'::regrole::oid, 'privileges user')) AS outcome;
 SELECT privileges.try('regress_sweep_admin', 'SELECT sweep._enqueue_due(now(), 100)') AS outcome;
 SELECT privileges.try('regress_sweep_admin', $$INSERT INTO sweep.job (name) VALUES ('x')$$) AS outcome;
-SELECT privileges.try('regress_sweep_admin', $$UPDATE sweep.run SET rows = 1$$) AS outcome;
+SELECT privileges.try('regress_sweep_admin', $$UPDATE sweep.runs SET rows = 1$$) AS outcome;
 SELECT privileges.try('regress_sweep_monitor', $$SELECT * FROM sweep.run_live$$) AS outcome;
 
 -- what each of them sees
@@ -103,7 +103,7 @@ CREATE FUNCTION privileges.sees(role text) RETURNS TABLE (jobs bigint, job_table
 BEGIN
 	EXECUTE format('SET LOCAL ROLE %I', role);
 	RETURN QUERY SELECT (SELECT count(*) FROM sweep.jobs WHERE name LIKE 'privileges%'), (SELECT count(*) FROM sweep.job WHERE name LIKE 'privileges%'),
-		(SELECT count(*) FROM sweep.run WHERE job = 'privileges user'), (SELECT count(*) FROM sweep.run WHERE job = 'privileges dropped');
+		(SELECT count(*) FROM sweep.runs WHERE job = 'privileges user'), (SELECT count(*) FROM sweep.runs WHERE job = 'privileges dropped');
 	RESET ROLE;
 END
 $$;
@@ -120,7 +120,7 @@ RESET ROLE;
 SET ROLE regress_sweep_other;
 CREATE FUNCTION privileges.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$ BEGIN RAISE WARNING 'leaked %', $1; RETURN true; END $$;
 SELECT name FROM sweep.job WHERE privileges.leak(description);
-SELECT job FROM sweep.run WHERE privileges.leak(job);
+SELECT job FROM sweep.runs WHERE privileges.leak(job);
 SELECT name FROM sweep.jobs WHERE privileges.leak(name);
 RESET ROLE;
 
@@ -142,7 +142,7 @@ SELECT * FROM sweep.preview('privileges user');
 SET client_min_messages = warning;
 CALL sweep.run('privileges user');
 SELECT rows FROM sweep.preview('privileges user');
-SELECT status, detail FROM sweep.run WHERE job = 'privileges user' AND status <> 'waiting';
+SELECT status, detail FROM sweep.runs WHERE job = 'privileges user' AND status <> 'waiting';
 
 -- a step runs as its role and can become nobody else, and leaves nobody else behind
 CREATE OR REPLACE FUNCTION privileges.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
@@ -155,7 +155,7 @@ CALL sweep.run('privileges user', '{"do": "RESET ROLE"}');
 CALL sweep.run('privileges user', '{"do": "RESET SESSION AUTHORIZATION"}');
 CALL sweep.run('privileges user', '{"do": "SET ROLE NONE"}');
 CALL sweep.run('privileges user', '{"do": "SET search_path = privileges"}');
-SELECT status, detail FROM sweep.run WHERE job = 'privileges user' AND status <> 'waiting' ORDER BY run_id OFFSET 1;
+SELECT status, detail FROM sweep.runs WHERE job = 'privileges user' AND status <> 'waiting' ORDER BY run_id OFFSET 1;
 -- (the number of a run is not that of another test's)
 \set VERBOSITY sqlstate
 CALL sweep.run('privileges user', '{"do": "SET ROLE regress_sweep_other"}');
@@ -163,7 +163,7 @@ CALL sweep.run('privileges user', '{"do": "SET SESSION AUTHORIZATION regress_swe
 CALL sweep.run('privileges user', '{"do": "DELETE FROM sweep.run_live"}');
 CALL sweep.run('privileges user', '{"do": "SELECT sweep._mark_lost()"}');
 \set VERBOSITY default
-SELECT sqlstate, regexp_replace(split_part(error, E'\n', 1), 'permission denied .*', 'permission denied') AS error FROM sweep.run WHERE job = 'privileges user' AND status = 'failed' ORDER BY run_id;
+SELECT sqlstate, regexp_replace(split_part(error, E'\n', 1), 'permission denied .*', 'permission denied') AS error FROM sweep.runs WHERE job = 'privileges user' AND status = 'failed' ORDER BY run_id;
 SELECT current_user, session_user, current_setting('search_path') = 'privileges' AS still_its_path;
 
 -- functions of a hostile path or temporary schema are not called by ours
@@ -176,7 +176,7 @@ SELECT sweep.pause('privileges user');
 \set VERBOSITY sqlstate
 SELECT sweep.cancel(:run_id);
 \set VERBOSITY default
-SELECT count(*) FROM sweep.run WHERE job LIKE 'privileges%';
+SELECT count(*) FROM sweep.runs WHERE job LIKE 'privileges%';
 \c - :superuser
 SET client_min_messages = warning;
 
@@ -195,7 +195,7 @@ INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, fin
 	VALUES (1900001, 'privileges heir', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
 SET ROLE regress_sweep_other;
 SELECT sweep.create_job('privileges heir', batch_sql => 'SELECT 1');
-SELECT count(*) FROM sweep.run WHERE job = 'privileges heir';
+SELECT count(*) FROM sweep.runs WHERE job = 'privileges heir';
 SELECT sweep.drop_job('privileges heir');
 RESET ROLE;
 

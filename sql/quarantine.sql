@@ -66,7 +66,7 @@ CALL sweep.run('quarantine', '{"bad": [3, 4]}');
 SELECT * FROM quarantine.outcome;
 -- the step was not even given them; a batch of which all are in quarantine is none
 SELECT items FROM quarantine.call ORDER BY nth;
-SELECT batches, rows, quarantined, stop_reason FROM sweep.run WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
+SELECT batches, rows, quarantined, stop_reason FROM sweep.runs WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
 -- nor does a preview give it to the step
 SELECT sweep.alter_job('quarantine', '{"batch_size": 4}');
 SELECT rows, cursor FROM sweep.preview('quarantine', '{"bad": [3, 4]}');
@@ -76,7 +76,7 @@ SELECT sweep.alter_job('quarantine', '{"transaction": "row"}');
 CALL quarantine.rewind();
 CALL sweep.run('quarantine', '{"bad": [3, 4]}');
 SELECT * FROM quarantine.outcome;
-SELECT batches, rows, quarantined, stop_reason FROM sweep.run WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
+SELECT batches, rows, quarantined, stop_reason FROM sweep.runs WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
 SELECT * FROM quarantine.kept;
 -- where no item of the whole run is left
 SELECT sweep.alter_job('quarantine', '{"batch_size": 6}');
@@ -97,7 +97,7 @@ CALL quarantine.rewind();
 CALL sweep.run('quarantine', '{"bad": [3], "message": "still refused"}');
 SELECT * FROM quarantine.outcome;
 SELECT * FROM quarantine.kept;
-SELECT rows, quarantined FROM sweep.run WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
+SELECT rows, quarantined FROM sweep.runs WHERE job = 'quarantine' ORDER BY run_id DESC LIMIT 1;
 -- 10 min, doubled with each attempt up to a cap of 10240
 CREATE TABLE quarantine.pauses (attempts int, pause interval);
 SET client_min_messages = warning;
@@ -182,7 +182,7 @@ SELECT sweep.create_job('quarantine large', step => 'quarantine.large', pick => 
 CALL sweep.run('quarantine large');
 CALL sweep.run('quarantine large');
 SELECT item -> 'id' AS id, length(item ->> 'text'), octet_length(message) FROM sweep.quarantine WHERE job = 'quarantine large' ORDER BY item -> 'id';
-SELECT quarantined, stop_reason FROM sweep.run WHERE job = 'quarantine large' ORDER BY run_id;
+SELECT quarantined, stop_reason FROM sweep.runs WHERE job = 'quarantine large' ORDER BY run_id;
 SELECT sweep.drop_job('quarantine large');
 
 -- an item that is no longer picked is forgotten, with the age at which runs are

@@ -92,10 +92,10 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON sweep.job FROM regress_sweep_r_noinherit;
 -- a parent whose role may not act for that of the child queues no run of it
-SELECT sweep.create_job('roles parent', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_noinherit', children => '{"roles owned": "1 day"}');
+SELECT sweep.create_job('roles parent', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_noinherit', on_start => '{"roles owned": "1 day"}');
 INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at) OVERRIDING SYSTEM VALUE VALUES (-8, 'roles parent', 'regress_sweep_r_noinherit', 'manual', '2100-01-01');
 SELECT sweep._start_children(-8);
-SELECT count(*) FROM sweep.run WHERE job = 'roles owned';
+SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 ALTER ROLE regress_sweep_r_noinherit INHERIT;
 SELECT current_setting('server_version_num')::int >= 160000 AS has_options \gset
 \if :has_options
@@ -103,12 +103,12 @@ SELECT current_setting('server_version_num')::int >= 160000 AS has_options \gset
 	GRANT regress_sweep_r_owner TO regress_sweep_r_noinherit WITH INHERIT TRUE;
 \endif
 SELECT sweep._start_children(-8);
-SELECT count(*) FROM sweep.run WHERE job = 'roles owned';
+SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 -- the run of a job that has got another role since queues nothing
 DELETE FROM sweep.run_live WHERE job = 'roles owned';
 UPDATE sweep.run_live SET run_as = 'regress_sweep_r_caller' WHERE run_id = -8;
 SELECT sweep._start_children(-8);
-SELECT count(*) FROM sweep.run WHERE job = 'roles owned';
+SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 DELETE FROM sweep.run_live WHERE run_id = -8;
 
 -- ------------------------------------------------------------------ whose function it is
@@ -125,7 +125,7 @@ SELECT roles.try('regress_sweep_r_caller', s) FROM unnest(ARRAY[$$SELECT sweep.c
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step')$$,
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.pick')$$,
 	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', pick => 'roles.safe_pick', rescue => 'roles.rescue')$$,
-	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', timeout => '1 min')$$]) AS s;
+	$$SELECT sweep.create_job('roles x', step => 'roles.safe_step', buckets => 2, buckets_function => 'roles.count', stop_after => '1 min')$$]) AS s;
 SELECT roles.try('regress_sweep_r_caller', $$SELECT sweep.create_queue('roles_c'), sweep.create_consumer('roles_c', 'roles.handler')$$);
 -- its own, and one whose owner could become the role
 SELECT roles.try('regress_sweep_r_author', $$SELECT sweep.create_job('roles x', step => 'roles.step')$$);

@@ -25,7 +25,7 @@ END
 $$;
 CREATE VIEW run_cursor.cursors AS SELECT array_agg(cursor -> 'at' ORDER BY nth) AS cursors FROM run_cursor.call;
 CREATE VIEW run_cursor.last_run AS
-	SELECT status, stop_reason AS stop, batches, cursor FROM sweep.run WHERE job = 'run_cursor' ORDER BY run_id DESC LIMIT 1;
+	SELECT status, stop_reason AS stop, batches, cursor FROM sweep.runs WHERE job = 'run_cursor' ORDER BY run_id DESC LIMIT 1;
 \set run 'TRUNCATE run_cursor.call; CALL sweep.run(\'run_cursor\', :\'args\'); SELECT * FROM run_cursor.last_run; SELECT * FROM run_cursor.cursors;'
 
 -- cursor 'run': each run begins without one; 'drain': each begins where the last one stopped

@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 SELECT sweep.create_job('run_detail', step => 'run_detail.step');
-\set run 'CALL sweep.run(\'run_detail\', jsonb_build_object(\'parts\', :\'parts\'::jsonb)); SELECT batches, detail FROM sweep.run WHERE job = \'run_detail\' ORDER BY run_id DESC LIMIT 1;'
+\set run 'CALL sweep.run(\'run_detail\', jsonb_build_object(\'parts\', :\'parts\'::jsonb)); SELECT batches, detail FROM sweep.runs WHERE job = \'run_detail\' ORDER BY run_id DESC LIMIT 1;'
 
 -- none at all, none in some batches
 \set parts '[null, null]'
@@ -48,7 +48,7 @@ SELECT jsonb_agg(jsonb_build_object('ids', ids)) AS parts FROM (
 	SELECT jsonb_agg(i ORDER BY i) AS ids FROM generate_series(0, 79) AS i GROUP BY i / 20 ORDER BY min(i)) AS part \gset
 CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
 SELECT batches, jsonb_array_length(detail -> 'ids') AS elements, detail -> 'ids' -> 0 AS first, detail -> 'ids' -> -1 AS last
-	FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
+	FROM sweep.runs WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
 
 -- as long as nothing but numbers of the same length changes it is added to in place: numbers that become longer and
 -- shorter, change their sign and scale, next to an array that is full
@@ -59,7 +59,7 @@ SELECT jsonb_agg(jsonb_build_object('n', part -> 'n') ORDER BY nth) AS alone, su
 	FROM jsonb_array_elements(:'parts') WITH ORDINALITY AS u (part, nth) \gset
 CALL sweep.run('run_detail', jsonb_build_object('parts', :'parts'::jsonb));
 SELECT detail ->> 'n' = :'right_sum' AS is_right, detail ->> 'n' AS n, detail - 'ids' - 'n' AS others, jsonb_array_length(detail -> 'ids') AS elements,
-	jsonb_path_query_array(detail, '$.ids[30 to 31]') AS last_elements FROM sweep.run WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
+	jsonb_path_query_array(detail, '$.ids[30 to 31]') AS last_elements FROM sweep.runs WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
 \set parts :alone
 :run
 -- a batch that is rolled back leaves it as it was
@@ -75,7 +75,7 @@ END
 $$;
 SELECT sweep.create_job('run_detail fails', step => 'run_detail.fails');
 CALL sweep.run('run_detail fails');
-SELECT batches, detail FROM sweep.run WHERE job = 'run_detail fails';
+SELECT batches, detail FROM sweep.runs WHERE job = 'run_detail fails';
 -- a text of the same length is another text
 \set parts '[{"s": "one", "n": 1}, {"s": "two", "n": 2}, {"s": "two", "n": 3}]'
 :run
@@ -86,7 +86,7 @@ CREATE FUNCTION run_detail.many(b sweep.batch) RETURNS sweep.progress LANGUAGE s
 $$;
 SELECT sweep.create_job('run_detail many', step => 'run_detail.many', max_batches => 3000);
 CALL sweep.run('run_detail many');
-SELECT batches, rows, cursor, detail FROM sweep.run WHERE job = 'run_detail many';
+SELECT batches, rows, cursor, detail FROM sweep.runs WHERE job = 'run_detail many';
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_detail%';
 DELETE FROM sweep.run_live WHERE job LIKE 'run\_detail%';

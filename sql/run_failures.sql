@@ -12,7 +12,7 @@ CREATE TABLE run_failures.done (batch int);
 CREATE VIEW run_failures.last_run AS
 	SELECT status, stop_reason AS stop, batches, rows, cursor, detail, sqlstate, split_part(error, E'\nCONTEXT', 1) AS error,
 		error ~ '\nCONTEXT: ' AS with_context
-	FROM sweep.run WHERE job = 'run_failures' ORDER BY run_id DESC LIMIT 1;
+	FROM sweep.runs WHERE job = 'run_failures' ORDER BY run_id DESC LIMIT 1;
 
 -- Writes down each batch; the third one does what the args say.
 CREATE FUNCTION run_failures.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
@@ -112,7 +112,7 @@ SELECT sweep.create_job('run_failures', step => 'run_failures.step');
 
 -- nothing is left behind by any of these
 SELECT count(*) AS locks FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory';
-SELECT count(*) AS unfinished FROM sweep.run WHERE job = 'run_failures' AND (finished_at IS NULL OR status = 'running');
+SELECT count(*) AS unfinished FROM sweep.runs WHERE job = 'run_failures' AND (finished_at IS NULL OR status = 'running');
 SELECT count(*) AS running FROM sweep.running WHERE pid = pg_backend_pid();
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_transaction;
 
@@ -138,8 +138,8 @@ RESET statement_timeout;
 SELECT array_agg(batch ORDER BY batch) AS committed FROM run_failures.done;
 SELECT status, stop, batches, rows FROM run_failures.last_run;
 
--- lease_ttl is the hard limit: the batch in flight is rolled back, the others stay; the hint depends on whether there are any
-SELECT sweep.alter_job('run_failures', '{"lease_ttl": "2 s"}');
+-- timeout is the hard limit: the batch in flight is rolled back, the others stay; the hint depends on whether there are any
+SELECT sweep.alter_job('run_failures', '{"timeout": "2 s"}');
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 \echo :LAST_ERROR_SQLSTATE
@@ -155,7 +155,7 @@ $$;
 CALL sweep.run('run_failures');
 SELECT status, stop, batches, rows FROM run_failures.last_run;
 -- and is over with the run
-SELECT sweep.alter_job('run_failures', '{"step": "run_failures.step", "lease_ttl": "1 hour"}');
+SELECT sweep.alter_job('run_failures', '{"step": "run_failures.step", "timeout": "1 hour"}');
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 
@@ -163,14 +163,14 @@ CALL sweep.run('run_failures');
 SELECT sweep.create_job('run_failures gone', step => 'run_failures.spin');
 DROP FUNCTION run_failures.spin(sweep.batch);
 CALL sweep.run('run_failures gone');
-SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'run_failures gone';
+SELECT status, stop_reason, batches, sqlstate FROM sweep.runs WHERE job = 'run_failures gone';
 
 -- a batch_sql whose table is gone
 CREATE TABLE run_failures.short (id int);
 SELECT sweep.create_job('run_failures table', batch_sql => 'DELETE FROM run_failures.short WHERE $1 > 0');
 DROP TABLE run_failures.short;
 CALL sweep.run('run_failures table');
-SELECT status, stop_reason, batches, sqlstate FROM sweep.run WHERE job = 'run_failures table';
+SELECT status, stop_reason, batches, sqlstate FROM sweep.runs WHERE job = 'run_failures table';
 
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_failures%';

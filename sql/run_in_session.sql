@@ -39,7 +39,7 @@ $$;
 CREATE VIEW run_in_session.last_run AS
 	SELECT trigger, attempt, status, stop_reason AS stop, batches, rows, cursor, detail, sqlstate, error IS NOT NULL AS error,
 		pid = pg_backend_pid() AS own_pid
-	FROM sweep.run WHERE job LIKE 'run\_in\_session%' ORDER BY run_id DESC LIMIT 1;
+	FROM sweep.runs WHERE job LIKE 'run\_in\_session%' ORDER BY run_id DESC LIMIT 1;
 CREATE VIEW run_in_session.sizes AS
 	SELECT array_agg((batch).size ORDER BY nth) AS sizes, count(DISTINCT xid) AS transactions FROM run_in_session.call;
 
@@ -59,7 +59,7 @@ SELECT nth, (batch).cursor, (batch).args, (batch).bucket, (batch).buckets, (batc
 SELECT bool_and((batch).as_of <= at) AS before_its_work, bool_and((batch).as_of >= previous) AS after_the_last_one
 	FROM (SELECT *, lag(at) OVER (ORDER BY nth) AS previous FROM run_in_session.call) AS c;
 SELECT count(*) AS runs, bool_and(due_at <= started_at AND started_at <= finished_at) AS in_order
-	FROM sweep.run WHERE job = 'run_in_session';
+	FROM sweep.runs WHERE job = 'run_in_session';
 -- the session is as it was
 SELECT current_setting('search_path') = :'path' AND current_setting('synchronous_commit') = :'flush'
 	AND current_setting('jit') = :'jit' AND current_setting('max_parallel_workers_per_gather') = :'workers' AS same;
@@ -76,14 +76,14 @@ CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.last_run;
 SELECT count(*), min(id) FROM run_in_session.item;
--- of limits met by the same batch the first of drained, max_batches, max_rows, timeout is told
-SELECT sweep.alter_job('run_in_session', '{"max_rows": 6, "timeout": "0", "max_batches": 1}');
+-- of limits met by the same batch the first of drained, max_batches, max_rows, stop_after is told
+SELECT sweep.alter_job('run_in_session', '{"max_rows": 6, "stop_after": "0", "max_batches": 1}');
 CALL sweep.run('run_in_session');
 CALL run_in_session.refill(0);
 CALL sweep.run('run_in_session');
 
 -- max_rows: the last batch is cut to what is left
-SELECT sweep.alter_job('run_in_session', '{"max_rows": 8, "timeout": null, "max_batches": null}');
+SELECT sweep.alter_job('run_in_session', '{"max_rows": 8, "stop_after": null, "max_batches": null}');
 CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.sizes;
@@ -103,20 +103,20 @@ CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.sizes;
 
--- timeout 0 is exactly one batch, a long one is no limit here
-SELECT sweep.alter_job('run_in_session', '{"max_rows": null, "timeout": "0"}');
+-- stop_after 0 is exactly one batch, a long one is no limit here
+SELECT sweep.alter_job('run_in_session', '{"max_rows": null, "stop_after": "0"}');
 CALL run_in_session.refill(10);
 CALL sweep.run('run_in_session');
 SELECT * FROM run_in_session.last_run;
-SELECT sweep.alter_job('run_in_session', '{"timeout": "1 hour"}');
+SELECT sweep.alter_job('run_in_session', '{"stop_after": "1 hour"}');
 CALL sweep.run('run_in_session');
-SELECT sweep.alter_job('run_in_session', '{"timeout": null}');
+SELECT sweep.alter_job('run_in_session', '{"stop_after": null}');
 
 -- the args of the run over those of the job, at the first level; the job's own stay
 CALL run_in_session.refill(0);
 CALL sweep.run('run_in_session', '{"b": {"d": 3}, "e": null}');
 SELECT (batch).args FROM run_in_session.call;
-SELECT args FROM sweep.run WHERE job = 'run_in_session' ORDER BY run_id DESC LIMIT 1;
+SELECT args FROM sweep.runs WHERE job = 'run_in_session' ORDER BY run_id DESC LIMIT 1;
 SELECT args FROM sweep.job WHERE name = 'run_in_session';
 
 -- as_of can be fixed by the run, or by the job; the run's stands
@@ -148,7 +148,7 @@ SELECT sweep.resume('run_in_session');
 CREATE TABLE run_in_session.seen (LIKE sweep.run_live);
 CREATE FUNCTION run_in_session.look(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
-	INSERT INTO run_in_session.seen SELECT * FROM sweep.run WHERE run_id = b.run_id;
+	INSERT INTO run_in_session.seen SELECT * FROM sweep.runs WHERE run_id = b.run_id;
 	RETURN ROW(CASE WHEN b.cursor IS NULL THEN 5 ELSE 0 END, '1', '{"n": 1}')::sweep.progress;
 END
 $$;
@@ -158,7 +158,7 @@ SELECT run_id, trigger, attempt, args, status, stop_reason, batches, rows, curso
 	finished_at, pid = pg_backend_pid() AS own_pid FROM run_in_session.seen ORDER BY batches;
 
 -- refused, and no run is recorded
-SELECT count(*) AS runs FROM sweep.run WHERE job LIKE 'run\_in\_session%' \gset before_
+SELECT count(*) AS runs FROM sweep.runs WHERE job LIKE 'run\_in\_session%' \gset before_
 CALL sweep.run('no such job');
 \echo :LAST_ERROR_SQLSTATE
 CALL sweep.run(NULL);
@@ -182,7 +182,7 @@ CALL run_in_session.with_path();
 CREATE PROCEDURE run_in_session.as_definer() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL sweep.run('run_in_session'); END $$;
 CALL run_in_session.as_definer();
 \echo :LAST_ERROR_SQLSTATE
-SELECT count(*) - :before_runs AS new_runs FROM sweep.run WHERE job LIKE 'run\_in\_session%';
+SELECT count(*) - :before_runs AS new_runs FROM sweep.runs WHERE job LIKE 'run\_in\_session%';
 
 -- a block or a procedure that may commit is none of these
 DO $$ BEGIN FOR i IN 1..2 LOOP CALL sweep.run('run_in_session'); END LOOP; END $$;

@@ -7,7 +7,7 @@ DROP SCHEMA IF EXISTS run_row CASCADE;
 CREATE SCHEMA run_row;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 3100000, false);
 CREATE VIEW run_row.last_run AS
-	SELECT * FROM sweep.run WHERE job LIKE 'run\_row%' ORDER BY run_id DESC LIMIT 1;
+	SELECT * FROM sweep.runs WHERE job LIKE 'run\_row%' ORDER BY run_id DESC LIMIT 1;
 
 -- Counts in its cursor, next to a text that does not fit into a page, however well compressed.
 CREATE FUNCTION run_row.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$

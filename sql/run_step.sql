@@ -8,7 +8,7 @@ CREATE SCHEMA run_step;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 3200000, false);
 CREATE VIEW run_step.last_run AS
 	SELECT status, stop_reason AS stop, batches, rows, detail, sqlstate, split_part(error, E'\n', 1) AS error
-		FROM sweep.run WHERE job LIKE 'run\_step%' ORDER BY run_id DESC LIMIT 1;
+		FROM sweep.runs WHERE job LIKE 'run\_step%' ORDER BY run_id DESC LIMIT 1;
 
 -- languages and attributes
 CREATE FUNCTION run_step.in_sql(b sweep.batch) RETURNS sweep.progress LANGUAGE sql STABLE STRICT AS $$

@@ -13,7 +13,7 @@ RESET client_min_messages;
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 3300000, false);
 SELECT sweep.create_job('run_tree', step => 'run_tree.step', buckets => 4, max_attempts => 2), sweep.create_job('run_tree child', step => 'run_tree.step'),
-	sweep.create_job('run_tree parent', step => 'run_tree.step', children => '{"run_tree": "0", "run_tree child": "0"}', max_attempts => 2);
+	sweep.create_job('run_tree parent', step => 'run_tree.step', on_start => '{"run_tree": "0", "run_tree child": "0"}', max_attempts => 2);
 INSERT INTO sweep.bucket (job, bucket, since) SELECT 'run_tree', n, now() FROM generate_series(0, 3) AS n;
 CREATE VIEW run_tree.runs AS SELECT run_id, job, trigger, attempt, shares_left, parent_run_id FROM sweep.run_live WHERE run_id >= 3300000 ORDER BY run_id;
 

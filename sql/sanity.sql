@@ -78,12 +78,19 @@ SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regcla
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
 	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
 
--- a public function that dispatches has its implementation: the caller first, then the same arguments, result and owner; in PL/pgSQL when it returns a set
+-- a public function that dispatches has its implementation: the caller first, then the same arguments, less those that are columns of a row that
+-- it takes; the same result and owner; in PL/pgSQL when it returns a set
+CREATE TEMP VIEW argument AS
+	SELECT p.oid AS function, a.n, a.type, p.proargnames[a.n] AS name FROM function p, unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (type, n);
 SELECT f.signature FROM function f WHERE f.prosrc = 'sweep_caller_dispatch' AND NOT EXISTS (SELECT FROM function i
-	WHERE i.proname = '_' || f.proname AND i.home = f.home AND i.proargtypes::oid[] = ('oid'::regtype::oid || f.proargtypes::oid[]) AND i.prorettype = f.prorettype
+	LEFT JOIN argument AS r ON r.function = i.oid AND r.n = 2 AND i.pronargs <= f.pronargs
+	WHERE i.proname = '_' || f.proname AND i.home = f.home AND i.proargtypes[0] = 'oid'::regtype AND i.prorettype = f.prorettype
 		AND i.proretset = f.proretset AND i.proowner = f.proowner AND i.provolatile = f.provolatile AND i.proisstrict <= f.proisstrict
 		AND (NOT i.proretset OR i.language = 'plpgsql')
-		AND coalesce(i.proargnames[2:], '{}') = coalesce(f.proargnames, '{}'));
+		AND ARRAY(SELECT (a.name, a.type)::text FROM argument a WHERE a.function = i.oid AND a.n > 1 AND a.n IS DISTINCT FROM r.n ORDER BY a.n)
+			= ARRAY(SELECT (a.name, a.type)::text FROM argument a WHERE a.function = f.oid
+				AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid
+					WHERE c.reltype = r.type AND t.attname = a.name AND t.atttypid = a.type) ORDER BY a.n));
 -- only the C ones have defaults: the others are called with all arguments
 SELECT signature FROM function WHERE proname LIKE '\_%' AND pronargdefaults > 0;
 -- no overloads: arguments are called by name
@@ -100,7 +107,7 @@ SELECT signature FROM function WHERE prosrc ~ '\mEXCEPTION\s+WHEN\M' AND propara
 SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.proparallel = 'u' AND strpos(f.prosrc, g.home || '.' || g.proname || '(') > 0
 	WHERE f.proparallel <> 'u';
 -- C functions that look at the state of processes or take locks are volatile
-SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lease_try', 'sweep_lease_release', 'sweep_lease_run_is_alive', 'sweep_shared_running',
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lock_try', 'sweep_lock_release', 'sweep_lock_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
 -- those that depend on the time zone of the session, or the catalogue, are not immutable
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_definition_check_batch_sql', 'sweep_worker_available', 'sweep_worker_require')

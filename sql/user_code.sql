@@ -220,7 +220,7 @@ SELECT pg_catalog.current_setting('search_path') AS path_of_the_run, pg_catalog.
 CALL sweep.run('intruder shares');
 RESET ALL;
 SET client_min_messages = warning;
-SELECT job, status, stop_reason, batches, rows, quarantined, detail - 'max_buckets' - 'available_count' AS detail FROM sweep.run WHERE job LIKE 'intruder%' AND trigger = 'manual' ORDER BY run_id;
+SELECT job, status, stop_reason, batches, rows, quarantined, detail - 'max_buckets' - 'available_count' AS detail FROM sweep.runs WHERE job LIKE 'intruder%' AND trigger = 'manual' ORDER BY run_id;
 SELECT item, attempts FROM sweep.quarantine;
 
 -- ---------------------------------------------------------------- a session with settings and temporary objects that get in the way
@@ -230,13 +230,13 @@ DEALLOCATE ALL;
 SELECT intruder.mislead('pg_temp, intruder, pg_catalog');
 SELECT intruder.settings() AS settings, pg_catalog.current_setting('search_path') AS path \gset
 \set unchanged 'SELECT pg_catalog.md5(intruder.settings()) OPERATOR(pg_catalog.=) pg_catalog.md5(:\'settings\') AND pg_catalog.current_setting(\'search_path\') OPERATOR(pg_catalog.=) :\'path\' AS unchanged'
-SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT LIMIT 0 * $1', schedule => '@daily', timeout => pg_catalog.interval '1 day -2 hours',
-	children => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
+SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT LIMIT 0 * $1', schedule => '@daily', stop_after => pg_catalog.interval '1 day -2 hours',
+	on_start => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
 :unchanged;
-SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "lease_ttl": "1 day -1 hours"}');
+SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "timeout": "1 day -1 hours"}');
 SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT');
 SELECT sweep.create_job('intruder wrong', step => 'a.b.no_such_step');
-SELECT sweep.alter_job('intruder settings', '{"timeout": "-1 hour"}');
+SELECT sweep.alter_job('intruder settings', '{"stop_after": "-1 hour"}');
 SELECT sweep.alter_job('intruder settings', '{"no_such_key": 1}');
 SELECT rows FROM sweep.preview('intruder settings');
 CALL sweep.run('intruder settings');
@@ -258,8 +258,8 @@ SELECT FROM pg_database LIMIT 1;
 SELECT intruder.now() IS NULL AS trapped;
 RESET ALL;
 SET client_min_messages = warning;
-SELECT timezone, timeout, lease_ttl, jitter, children, args FROM sweep.job WHERE name = 'intruder settings';
-SELECT job, status, stop_reason FROM sweep.run WHERE job = 'intruder settings';
+SELECT timezone, stop_after, timeout, jitter, on_start, args FROM sweep.job WHERE name = 'intruder settings';
+SELECT job, status, stop_reason FROM sweep.runs WHERE job = 'intruder settings';
 
 -- ---------------------------------------------------------------- a superuser's session lends its rights to no job
 \c - :superuser

@@ -1,5 +1,5 @@
 -- room: api
--- sweep.jobs, sweep.run and sweep.running: each state that a job can be in, as an operator reads it.
+-- sweep.jobs, sweep.runs and sweep.running: each state that a job can be in, as an operator reads it.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
@@ -13,7 +13,7 @@ CREATE FUNCTION views.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $
 -- the columns that others rely on
 SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ' ORDER BY a.attnum) AS columns
 	FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-	WHERE c.relnamespace = 'sweep'::regnamespace AND c.relname IN ('run', 'running', 'jobs') GROUP BY c.relname ORDER BY c.relname \gx
+	WHERE c.relnamespace = 'sweep'::regnamespace AND c.relname IN ('runs', 'running', 'jobs') GROUP BY c.relname ORDER BY c.relname \gx
 
 BEGIN;
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1600000, false);
@@ -138,7 +138,7 @@ BEGIN
 END
 $$;
 CALL sweep.run('views look');
-SELECT sweep.alter_job('views look', '{"max_rows": 15, "timeout": "1 h"}');
+SELECT sweep.alter_job('views look', '{"max_rows": 15, "stop_after": "1 h"}');
 CALL sweep.run('views look');
 TABLE views.seen;
 SELECT * FROM sweep.running WHERE job = 'views look';

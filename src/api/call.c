@@ -2,7 +2,7 @@
  * call.c
  *		CALL sweep.run and CALL sweep.wait: what a session does itself.
  *
- * A run in a session is the same as one in a worker, with the same row in sweep.run; only the
+ * A run in a session is the same as one in a worker, with the same row in sweep.runs; only the
  * transactions are ended through SPI. It shows its progress in a slot of shared memory when there is
  * shared memory and a free slot; else the slot is a variable of this process.
  */
@@ -20,7 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/primary.h"
 #include "base/procedure.h"
 #include "base/shared.h"
@@ -100,7 +100,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 
 	memset(&local_slot, 0, sizeof(local_slot));
 	pg_atomic_init_u32(&local_slot.stop_request, 0);
-	pg_atomic_init_u64(&local_slot.lease_deadline_us, 0);
+	pg_atomic_init_u64(&local_slot.timeout_deadline_us, 0);
 	SpinLockInit(&local_slot.mutex);
 	request.run = sweep_run_create(PortalContext, &local_slot);
 
@@ -140,7 +140,7 @@ prepare_work(void *arg)
 	sweep_run_check_role(run);
 	request->unlimited = sweep_quota_is_unlimited(run->run_as);
 	request->expected_rows = sweep_run_row_insert(run, request->args);
-	(void) sweep_lease_acquire_run(run->run_id);
+	(void) sweep_lock_acquire_run(run->run_id);
 }
 
 static SweepSlot *
@@ -184,7 +184,7 @@ report_outcome(SweepRun *run)
 {
 	const char *reason = sweep_loop_stop_name(run->reason);
 
-	if (run->reason == SWEEP_STOP_SKIPPED && run->buckets != NULL && run->lease_holder == NULL)
+	if (run->reason == SWEEP_STOP_SKIPPED && run->buckets != NULL && run->lock_holder == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("job \"%s\" was skipped: %s", run->job,
@@ -194,8 +194,8 @@ report_outcome(SweepRun *run)
 	if (run->reason == SWEEP_STOP_SKIPPED)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("job \"%s\" was skipped: its lease \"%s\" is held", run->job, run->lease_key),
-				 run->lease_holder ? errdetail("Process %s holds it.", run->lease_holder) : 0,
+				 errmsg("job \"%s\" was skipped: its lock \"%s\" is held", run->job, run->lock_key),
+				 run->lock_holder ? errdetail("Process %s holds it.", run->lock_holder) : 0,
 				 errhint("sweep.start() runs it in the background when its turn has come; lock_retries has this call try for longer.")));
 	if (run->error != NULL)
 		ereport(ERROR,
@@ -310,26 +310,26 @@ raise_outcome(const WaitRequest *request)
 
 	if (strcmp(request->status, "skipped") == 0)
 	{
-		bool		lease = request->reason != NULL && strcmp(request->reason, "lease_held") == 0;
+		bool		lock = request->reason != NULL && strcmp(request->reason, "lock_held") == 0;
 		bool		bucket = request->reason != NULL && strcmp(request->reason, "no_bucket") == 0;
 
 		ereport(ERROR,
-				(errcode(lease ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
+				(errcode(lock ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
 				 errmsg("run %lld of job \"%s\" was skipped: %s", (long long) request->run_id, request->job,
-						lease ? "its lease was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
-				 errhint("The detail of its row in sweep.run says by whom; sweep.start() runs the job when its turn has come.")));
+						lock ? "its lock was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
+				 errhint("The detail of its row in sweep.runs says by whom; sweep.start() runs the job when its turn has come.")));
 	}
 	if (strcmp(request->status, "cancelled") == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("run %lld of job \"%s\" was cancelled", (long long) request->decisive, request->job),
 				 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-				 errhint("What was committed before stays: see sweep.run.")));
+				 errhint("What was committed before stays: see sweep.runs.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 			 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->decisive, request->job,
 					strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
 					request->error ? request->error : "its process ended"),
 			 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-			 errhint("What was committed before stays: see sweep.run. With max_attempts a job is tried again by itself.")));
+			 errhint("What was committed before stays: see sweep.runs. With max_attempts a job is tried again by itself.")));
 }

@@ -7,7 +7,9 @@
  * owner, and session-level identities can be those of somebody whom a view, a trigger or an index
  * expression of the real caller happens to act for. So the public function is this one. It finds its
  * namesake with a leading underscore in the same schema, switches to the owner of that, and passes the
- * role that called, truly known only here, as the first argument.
+ * role that called, truly known only here, as the first argument. The others follow as they are. When the
+ * implementation takes a row next, those that are columns of it, by name and type, arrive in the row: so the
+ * settings of a job are named in the table and in the public function only.
  *
  * What goes wrong is told in the words of the implementation, without the lines of CONTEXT that would say
  * where in it: they are of use to nobody who has not written it.
@@ -22,6 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "base/door.h"
 #include "base/primary.h"
@@ -32,6 +35,8 @@ typedef struct Implementation
 {
 	FmgrInfo	function;
 	Oid			owner;
+	TupleDesc	row;			/* that it takes; NULL = it takes none */
+	int		   *columns;		/* of the row: which argument each is; -1 = none */
 } Implementation;
 
 /* A call, while an error of it is without context. */
@@ -44,7 +49,9 @@ typedef struct Call
 } Call;
 
 static Implementation *find_implementation(FmgrInfo *dispatcher);
+static void match_row(Implementation *found, Oid row_type, HeapTuple function, MemoryContext context);
 static void call_implementation(void *arg);
+static Datum row_of_arguments(const Implementation *implementation, FunctionCallInfo fcinfo, bool *taken);
 
 PG_FUNCTION_INFO_V1(sweep_caller_dispatch);
 
@@ -73,6 +80,8 @@ find_implementation(FmgrInfo *dispatcher)
 	List	   *name;
 	Implementation *found = MemoryContextAllocZero(dispatcher->fn_mcxt, sizeof(Implementation));
 	Oid			function;
+	HeapTuple	inner;
+	Form_pg_proc inner_form;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", dispatcher->fn_oid);
@@ -86,16 +95,46 @@ find_implementation(FmgrInfo *dispatcher)
 	memcpy(&types[1], form->proargtypes.values, form->pronargs * sizeof(Oid));
 	name = list_make2(makeString(get_namespace_name(form->pronamespace)),
 					  makeString(psprintf("_%s", NameStr(form->proname))));
-	function = LookupFuncName(name, form->pronargs + 1, types, false);
-	ReleaseSysCache(tuple);
+	function = LookupFuncName(name, form->pronargs + 1, types, true);
+	if (!OidIsValid(function))
+		function = LookupFuncName(name, -1, NULL, false);
 
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (!HeapTupleIsValid(tuple))
+	inner = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(inner))
 		elog(ERROR, "cache lookup failed for function %u", function);
-	found->owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
+	inner_form = (Form_pg_proc) GETSTRUCT(inner);
+	found->owner = inner_form->proowner;
+	if (inner_form->pronargs >= 2 && inner_form->pronargs <= form->pronargs)
+		match_row(found, inner_form->proargtypes.values[1], tuple, dispatcher->fn_mcxt);
+	ReleaseSysCache(inner);
 	ReleaseSysCache(tuple);
 	fmgr_info_cxt(function, &found->function, dispatcher->fn_mcxt);
 	return found;
+}
+
+static void
+match_row(Implementation *found, Oid row_type, HeapTuple function, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Oid		   *types;
+	char	  **names;
+	char	   *modes;
+	int			count = get_func_arg_info(function, &types, &names, &modes);
+
+	found->row = lookup_rowtype_tupdesc_copy(row_type, -1);
+	found->columns = palloc(sizeof(int) * found->row->natts);
+	for (int column = 0; column < found->row->natts; column++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(found->row, column);
+
+		found->columns[column] = -1;
+		for (int i = 0; i < count && !attribute->attisdropped; i++)
+		{
+			if (types[i] == attribute->atttypid && strcmp(names[i], NameStr(attribute->attname)) == 0)
+				found->columns[column] = i;
+		}
+	}
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -103,14 +142,42 @@ call_implementation(void *arg)
 {
 	Call	   *call = arg;
 	FunctionCallInfo fcinfo = call->fcinfo;
+	bool		taken[FUNC_MAX_ARGS] = {false};
+	int			count = 0;
 
 	LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
 
-	InitFunctionCallInfoData(*inner, &call->implementation->function, fcinfo->nargs + 1, fcinfo->fncollation,
-							 NULL, fcinfo->resultinfo);
-	inner->args[0].value = ObjectIdGetDatum(call->caller);
-	inner->args[0].isnull = false;
-	memcpy(&inner->args[1], fcinfo->args, fcinfo->nargs * sizeof(NullableDatum));
+	inner->args[count++] = (NullableDatum) {.value = ObjectIdGetDatum(call->caller)};
+	if (call->implementation->row != NULL)
+		inner->args[count++] = (NullableDatum) {.value = row_of_arguments(call->implementation, fcinfo, taken)};
+	for (int i = 0; i < fcinfo->nargs; i++)
+	{
+		if (!taken[i])
+			inner->args[count++] = fcinfo->args[i];
+	}
+	if (count != call->implementation->function.fn_nargs)
+		elog(ERROR, "function %u has other arguments than its implementation", fcinfo->flinfo->fn_oid);
+	InitFunctionCallInfoData(*inner, &call->implementation->function, count, fcinfo->fncollation, NULL, fcinfo->resultinfo);
 	call->result = FunctionCallInvoke(inner);
 	fcinfo->isnull = inner->isnull;
+}
+
+static Datum
+row_of_arguments(const Implementation *implementation, FunctionCallInfo fcinfo, bool *taken)
+{
+	int			width = implementation->row->natts;
+	Datum	   *values = palloc0(sizeof(Datum) * width);
+	bool	   *nulls = palloc(sizeof(bool) * width);
+
+	for (int column = 0; column < width; column++)
+	{
+		int			i = implementation->columns[column];
+
+		nulls[column] = i < 0 || fcinfo->args[i].isnull;
+		if (i < 0)
+			continue;
+		values[column] = fcinfo->args[i].value;
+		taken[i] = true;
+	}
+	return HeapTupleGetDatum(heap_form_tuple(implementation->row, values, nulls));
 }

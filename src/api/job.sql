@@ -19,9 +19,9 @@ CREATE TABLE sweep.job (
 	batch_size       int NOT NULL,
 	max_batches      int,
 	max_rows         bigint,
+	stop_after       interval,
 	timeout          interval,
-	lease_ttl        interval,
-	lease_key        text NOT NULL,
+	lock_key         text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
 	max_attempts     int NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE sweep.job (
 	catch_up         text NOT NULL,
 	jitter           interval NOT NULL,
 	cursor           text NOT NULL,
-	children         jsonb,
+	on_start         jsonb,
 	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
@@ -45,8 +45,8 @@ CREATE TABLE sweep.job (
 	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis'))
 );
-CREATE INDEX job_lease_key_idx ON sweep.job (lease_key);
-COMMENT ON INDEX sweep.job_lease_key_idx IS 'for sweep.try_lease';
+CREATE INDEX job_lock_key_idx ON sweep.job (lock_key);
+COMMENT ON INDEX sweep.job_lock_key_idx IS 'for sweep.try_lock';
 COMMENT ON TABLE sweep.job IS 'jobs: what runs, when, within which limits, as whom';
 COMMENT ON COLUMN sweep.job.name IS 'name of the job';
 COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when batch_sql is set';
@@ -62,18 +62,18 @@ COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for th
 COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
 COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
 COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit';
-COMMENT ON COLUMN sweep.job.timeout IS 'no new batch begins after this time; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lease_key IS 'name of the lease that a run holds; jobs of a role that share it exclude each other';
-COMMENT ON COLUMN sweep.job.lease_ttl IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lease';
-COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lease';
+COMMENT ON COLUMN sweep.job.stop_after IS 'no new batch begins after this time; NULL: no limit';
+COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
+COMMENT ON COLUMN sweep.job.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
+COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
+COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
 COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';
 COMMENT ON COLUMN sweep.job.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
 COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
-COMMENT ON COLUMN sweep.job.children IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
 COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
@@ -82,7 +82,7 @@ COMMENT ON COLUMN sweep.job.buckets_function IS 'function(sweep.batch) RETURNS i
 COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
 
 -- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
--- scheduler while the scheduler waits for him.
+-- scheduler while the scheduler waits for them.
 CREATE TABLE sweep.job_state (
 	job          text PRIMARY KEY,
 	next_due     timestamptz,

@@ -13,50 +13,54 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
 
-CREATE FUNCTION sweep._create_job(caller oid, name text, schedule text, batch_sql text, step text, timezone text, args jsonb,
-	pick text, rescue text, transaction text, row_retries int, batch_size int, max_batches int, max_rows bigint, timeout interval, lease_ttl interval,
-	lease_key text, lock_retries int, lock_retry_delay interval, max_attempts int, overlap text, catch_up text, jitter interval,
-	cursor text, children jsonb, flush text, buckets int, bucket_store text, bucket_recovery interval, bucket_key text, buckets_function text,
-	run_as regrole, description text, paused boolean) RETURNS void
+CREATE FUNCTION sweep._complete_job(job sweep.job) RETURNS sweep.job
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	job.lock_key := coalesce(job.lock_key, job.name);
+	job.bucket_key := coalesce(job.bucket_key, job.name);
+	IF job.schedule IS NOT NULL THEN
+		job.timezone := coalesce(job.timezone, pg_catalog.current_setting('TimeZone'));
+	END IF;
+	RETURN job;
+END
+$$;
+COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out';
+
+-- The arguments of sweep.create_job that are columns of sweep.job arrive in the row, see caller.c: none of them is named here.
+CREATE FUNCTION sweep._create_job(caller oid, job sweep.job, run_as regrole, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	job sweep.job;
 BEGIN
-	job := ROW(name, schedule, batch_sql, step,
-		CASE WHEN schedule IS NOT NULL THEN coalesce(timezone, pg_catalog.current_setting('TimeZone')) ELSE timezone END, args,
-		pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows, timeout, lease_ttl, coalesce(lease_key, name),
-		lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
-		buckets, bucket_store, bucket_recovery, coalesce(bucket_key, name), buckets_function,
-		sweep._role_name(coalesce(run_as::pg_catalog.oid, caller)), description);
+	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
+	job := sweep._complete_job(job);
 	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_sizes(job, NULL),
 		sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
-		RAISE EXCEPTION 'job "%" already exists', name
+		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it.';
 	END;
 	INSERT INTO sweep.job_state (job, boot, paused_at, system_identifier, database)
-		SELECT name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
-	PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
+		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid
+			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
+	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp()), sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._create_job(oid, text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
-	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean) IS 'implements sweep.create_job';
+COMMENT ON FUNCTION sweep._create_job IS 'implements sweep.create_job';
 
 CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sql text DEFAULT NULL, step text DEFAULT NULL,
 	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
-	max_rows bigint DEFAULT NULL, timeout interval DEFAULT NULL, lease_ttl interval DEFAULT NULL, lease_key text DEFAULT NULL,
+	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
-	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', children jsonb DEFAULT NULL,
+	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL,
 	flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
 	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
 	paused boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
-	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean) IS 'creates a job';
+COMMENT ON FUNCTION sweep.create_job IS 'creates a job';
 
 CREATE FUNCTION sweep._set_paused(name text, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -85,6 +89,7 @@ DECLARE
 	old sweep.job := sweep._lock_job(caller, name, false, false);
 	job sweep.job;
 	paused boolean;
+	columns pg_catalog.text[];
 	known pg_catalog.text[];
 	word pg_catalog.text;
 BEGIN
@@ -92,8 +97,9 @@ BEGIN
 		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
 	END IF;
-	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) || ARRAY['paused'] INTO known FROM pg_catalog.pg_attribute a
-		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attnum > 1 AND NOT a.attisdropped;
+	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) INTO columns FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped;
+	known := columns || ARRAY['paused'];
 	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
@@ -114,18 +120,15 @@ BEGIN
 				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_job would take for the argument of that name.';
 		END;
 	END LOOP;
-	job.lease_key := coalesce(job.lease_key, job.name);
-	job.bucket_key := coalesce(job.bucket_key, job.name);
-	IF job.schedule IS NOT NULL THEN
-		job.timezone := coalesce(job.timezone, pg_catalog.current_setting('TimeZone'));
-	ELSIF NOT changes ? 'timezone' THEN
+	job := sweep._complete_job(job);
+	IF job.schedule IS NULL AND NOT changes ? 'timezone' THEN
 		job.timezone := NULL;
 	END IF;
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.children, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.children, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.buckets_function, old.run_as) THEN
 		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
@@ -138,14 +141,9 @@ BEGIN
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
-	UPDATE sweep.job AS j SET (schedule, batch_sql, step, timezone, args, pick, rescue, transaction, row_retries, batch_size, max_batches, max_rows,
-			timeout, lease_ttl, lease_key, lock_retries, lock_retry_delay, max_attempts, overlap, catch_up, jitter, cursor, children, flush,
-			buckets, bucket_store, bucket_recovery, bucket_key, buckets_function, run_as, description)
-		= ROW(job.schedule, job.batch_sql, job.step, job.timezone, job.args, job.pick, job.rescue, job.transaction, job.row_retries, job.batch_size,
-			job.max_batches, job.max_rows, job.timeout, job.lease_ttl, job.lease_key, job.lock_retries, job.lock_retry_delay, job.max_attempts,
-			job.overlap, job.catch_up, job.jitter, job.cursor, job.children, job.flush, job.buckets, job.bucket_store, job.bucket_recovery,
-			job.bucket_key, job.buckets_function, job.run_as, job.description)
-		WHERE j.name = _alter_job.name;
+	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',
+		(SELECT pg_catalog.string_agg(pg_catalog.format('%I', c), ', ') FROM pg_catalog.unnest(columns) AS c),
+		(SELECT pg_catalog.string_agg(pg_catalog.format('($1).%I', c), ', ') FROM pg_catalog.unnest(columns) AS c)) USING job, name;
 	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
 		DELETE FROM sweep.bucket b WHERE b.job = _alter_job.name AND b.state = 'available';
 	END IF;

@@ -262,9 +262,9 @@ BEGIN
 	SELECT c.* INTO wrong FROM (VALUES
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
-		('children', pg_catalog.octet_length(job.children::pg_catalog.text), 64 * 1024, job.children IS DISTINCT FROM old.children),
+		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
 		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
-		('lease_key', pg_catalog.octet_length(job.lease_key), 1024, job.lease_key IS DISTINCT FROM old.lease_key)
+		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION '% of job "%" is too large: % bytes', wrong.what, job.name, wrong.size
@@ -277,17 +277,17 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
 
-CREATE FUNCTION sweep._check_children(children jsonb) RETURNS void
+CREATE FUNCTION sweep._check_on_start(on_start jsonb) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	child pg_catalog.record;
 BEGIN
-	IF pg_catalog.jsonb_typeof(children) <> 'object' THEN
-		RAISE EXCEPTION 'invalid children %', children USING ERRCODE = 'invalid_parameter_value',
+	IF pg_catalog.jsonb_typeof(on_start) <> 'object' THEN
+		RAISE EXCEPTION 'invalid on_start %', on_start USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 	END IF;
-	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(children) AS c LOOP
+	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(on_start) AS c LOOP
 		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
 			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
 				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
@@ -298,7 +298,7 @@ EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_fi
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_children(jsonb) IS 'raises unless the children are names with delays';
+COMMENT ON FUNCTION sweep._check_on_start(jsonb) IS 'raises unless on_start has names with delays';
 
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -319,12 +319,12 @@ BEGIN
 		(job.batch_size < 1 OR job.batch_size > 1000000, 'batch_size ' || job.batch_size, 'It must be between 1 and 1000000.'),
 		(job.max_batches < 1, 'max_batches ' || job.max_batches, 'It must be greater than zero, or NULL for no limit.'),
 		(job.max_rows < 1, 'max_rows ' || job.max_rows, 'It must be greater than zero, or NULL for no limit.'),
-		(job.timeout < interval '0' OR job.timeout > interval '100 years', 'timeout ' || job.timeout,
+		(job.stop_after < interval '0' OR job.stop_after > interval '100 years', 'stop_after ' || job.stop_after,
 			'It must be between zero and 100 years, or NULL for no limit.'),
-		(job.lease_key = '', 'lease_key ""', 'Leave it out to use the name of the job.'),
-		(job.lease_ttl <= interval '0' OR job.lease_ttl > interval '100 years', 'lease_ttl ' || job.lease_ttl,
+		(job.lock_key = '', 'lock_key ""', 'Leave it out to use the name of the job.'),
+		(job.timeout <= interval '0' OR job.timeout > interval '100 years', 'timeout ' || job.timeout,
 			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
-		(job.timeout > job.lease_ttl, pg_catalog.format('timeout %s, which is later than lease_ttl %s', job.timeout, job.lease_ttl),
+		(job.stop_after > job.timeout, pg_catalog.format('stop_after %s, which is later than timeout %s', job.stop_after, job.timeout),
 			'A run is to stop between batches before it is stopped within one.'),
 		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
@@ -343,7 +343,7 @@ BEGIN
 			'It must be between one second and one year.'),
 		(job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
-		(job.buckets IS NOT NULL AND job.timeout >= job.bucket_recovery, 'timeout ' || job.timeout || ' of a divided job',
+		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
 		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
@@ -353,7 +353,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_children(job.children);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

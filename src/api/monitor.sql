@@ -33,27 +33,27 @@ DECLARE
 	added bigint[];
 	tried_again bigint[];
 BEGIN
-	-- One look after the other, each by a key: the view sweep.run cannot be joined by one.
+	-- One look after the other, each by a key: the view sweep.runs cannot be joined by one.
 	LOOP
-		parent := (SELECT r.parent_run_id FROM sweep.run r WHERE r.run_id = first);
-		EXIT WHEN NOT EXISTS (SELECT FROM sweep.run r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
+		parent := (SELECT r.parent_run_id FROM sweep.runs r WHERE r.run_id = first);
+		EXIT WHEN NOT EXISTS (SELECT FROM sweep.runs r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
 		first := parent;
 	END LOOP;
 	-- What has divided it is a run of it, or the run of a parent.
-	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
+	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
 	added := shares;
 	WHILE pg_catalog.cardinality(added) > 0 LOOP
-		added := ARRAY(SELECT r.run_id FROM sweep.run r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
+		added := ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
 		shares := shares || added;
 	END LOOP;
-	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.run r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
+	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
 	RETURN QUERY SELECT pg_catalog.min(a.run_id), (pg_catalog.array_agg(a.status ORDER BY a.rank, a.finished_at DESC, a.run_id))[1],
 			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at), pg_catalog.sum(a.rows)::bigint,
 			(pg_catalog.array_agg(a.sqlstate ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], (pg_catalog.array_agg(a.error ORDER BY a.rank, a.finished_at DESC, a.run_id))[1]
 		-- What was skipped, has not ended or was tried again does not count; its rows do.
 		FROM (SELECT r.*, CASE WHEN r.finished_at IS NOT NULL AND r.run_id <> ALL (tried_again)
 				THEN pg_catalog.array_position('{failed,lost,cancelled,succeeded}'::pg_catalog.text[], r.status::pg_catalog.text) END AS rank
-			FROM sweep.run r WHERE r.run_id = ANY (shares)) AS a;
+			FROM sweep.runs r WHERE r.run_id = ANY (shares)) AS a;
 END
 $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
@@ -105,20 +105,20 @@ DECLARE
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
-		['running', 'phase', 'starting, lease (trying to take it), step, commit or ending'],
+		['running', 'phase', 'starting, lock (trying to take it), step, commit or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second since the run began'], ['running', 'last_batch_ms', 'how long the last batch took'],
 		['running', 'batch_size', 'rows of one batch at most'],
 		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
-		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lease'],
-		['running', 'deadline', 'when its timeout or its lease ends, whichever is first'],
+		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lock'],
+		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
 		['jobs', 'paused', 'whether it is paused by its name; that all are paused, or are a copy, is in state'],
 		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],
 		['jobs', 'last_run_id', 'the last run that ended and was not skipped; of a divided job its last dispatch, by the run that made it: all of its shares are meant in what follows'],
 		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
-		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lease'],
+		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lock'],
 		['jobs', 'last_rows', 'rows it handled, all shares together'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
 		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'a word to the reader']] LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);

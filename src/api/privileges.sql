@@ -22,7 +22,7 @@ GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;
 GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 
 -- Views, and the functions that they call with the rights of whoever reads them.
-GRANT SELECT ON sweep.jobs, sweep.run, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT SELECT ON sweep.jobs, sweep.runs, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._missing_worker(oid), sweep._has_workers(), sweep._seen_queues(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._is_home(bigint, oid), sweep._last_dispatch(text, bigint), sweep._job_problem(sweep.job), sweep._has_redis_url(), sweep._role_problem(text), sweep._role_oid(text), sweep._is_trusted(regprocedure, text), sweep._acts_for(oid, text), sweep._owner_problem(text, regprocedure), sweep._execute_problem(text, regprocedure),
 	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(text, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
@@ -34,12 +34,10 @@ CREATE POLICY job_select ON sweep.job FOR SELECT USING (sweep._may_see(run_as));
 COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one is a member of, or all of them as sweep_monitor, sweep_operator or sweep_admin';
 
 -- Jobs: what a function does for whom is checked by the function.
-GRANT EXECUTE ON FUNCTION sweep.create_job(text, text, text, text, text, jsonb, text, text, text, int, int, int, bigint,
-	interval, interval, text, int, interval, int, text, text, interval, text, jsonb, text, int, text, interval, text, text, regrole, text, boolean), sweep.alter_job(text, jsonb), sweep.drop_job(text)
-	TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
-GRANT EXECUTE ON FUNCTION sweep.try_lease(text), sweep.release_lease(text) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause(text), sweep.resume(text), sweep.start(text, jsonb, interval), sweep.cancel(bigint)
 	TO sweep_admin, sweep_operator, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause_all(), sweep.resume_all() TO sweep_admin, sweep_operator;

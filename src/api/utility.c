@@ -35,7 +35,7 @@
 #include "api/utility.h"
 #include "base/clock.h"
 #include "base/consumer_shared.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/shared.h"
 #include "base/worker.h"
 #include "queue/queue.h"
@@ -195,7 +195,7 @@ clear_database(Oid database, const char *name, bool force)
 				 errmsg("database \"%s\" is being used by pg_sweep", name),
 				 errdetail_plural("There is %d run in progress in it.", "There are %d runs in progress in it.", runs, runs),
 				 errhint("Wait for it to end, or stop it with sweep.cancel() in that database.")));
-	sweep_lease_hold_database(database);
+	sweep_lock_hold_database(database);
 	sweep_shared_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{

@@ -22,7 +22,7 @@ int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_args_size = 64;
 int			sweep_max_consumers = 4;
-int			sweep_max_leases = 65536;
+int			sweep_max_in_flight = 65536;
 int			sweep_max_queues = 256;
 int			sweep_max_running_jobs = 4;
 double		sweep_max_share_per_database = 1;
@@ -125,10 +125,10 @@ define_capacities(void)
 							"Each takes one of max_worker_processes.",
 							&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable("pg_sweep.max_leases",
+	DefineCustomIntVariable("pg_sweep.max_in_flight",
 							"Sets how many messages of queues may be claimed at a time.",
 							"Each takes about 150 bytes of shared memory.",
-							&sweep_max_leases, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
+							&sweep_max_in_flight, 65536, 64, 16 * 1024 * 1024, PGC_POSTMASTER, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_queues",
 							"Sets how many queues may be in use at a time, in all databases.",

@@ -18,7 +18,7 @@ extern int	sweep_history_per_job;
 extern int	sweep_log_batches;	/* SweepLogBatches */
 extern int	sweep_max_args_size;	/* kB */
 extern int	sweep_max_consumers;
-extern int	sweep_max_leases;	/* messages claimed at a time */
+extern int	sweep_max_in_flight;	/* messages claimed at a time */
 extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
 extern double sweep_max_share_per_database;

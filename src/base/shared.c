@@ -32,7 +32,7 @@
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
 
-const char *const sweep_phase_names[] = {"starting", "lease", "step", "commit", "ending"};
+const char *const sweep_phase_names[] = {"starting", "lock", "step", "commit", "ending"};
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
@@ -83,7 +83,7 @@ sweep_shared_initialize(void)
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		pg_atomic_init_u32(&shared->slots[i].stop_request, 0);
-		pg_atomic_init_u64(&shared->slots[i].lease_deadline_us, 0);
+		pg_atomic_init_u64(&shared->slots[i].timeout_deadline_us, 0);
 		SpinLockInit(&shared->slots[i].mutex);
 	}
 }
@@ -143,7 +143,7 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		slot->claimed_at = GetCurrentTimestamp();
 		strlcpy(slot->job, claimant->job, sizeof(slot->job));
 		pg_atomic_write_u32(&slot->stop_request, 0);
-		pg_atomic_write_u64(&slot->lease_deadline_us, 0);
+		pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
 		memset(&slot->live, 0, sizeof(slot->live));
 	}
 	sweep_shared_unlock();

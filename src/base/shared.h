@@ -22,7 +22,7 @@
 
 /* Reasons for which another process asks a run to stop. */
 #define SWEEP_STOP_REQUEST_CANCEL	0x01
-#define SWEEP_STOP_REQUEST_LEASE	0x02
+#define SWEEP_STOP_REQUEST_TIMEOUT	0x02
 
 typedef enum SweepSlotState
 {
@@ -35,7 +35,7 @@ typedef enum SweepSlotState
 typedef enum SweepPhase
 {
 	PHASE_STARTING,
-	PHASE_LEASE,				/* trying to take the lease */
+	PHASE_LOCK,				/* trying to take the lock */
 	PHASE_STEP,					/* in a batch */
 	PHASE_COMMIT,				/* committing it */
 	PHASE_ENDING,
@@ -51,7 +51,7 @@ typedef struct SweepLiveProgress
 	int32		batch_size;
 	int64		estimated_rows; /* 0 = not known */
 	TimestampTz started_at;
-	TimestampTz deadline;		/* of the timeout or the lease, whichever is first; 0 = none */
+	TimestampTz deadline;		/* of stop_after or timeout, whichever is first; 0 = none */
 } SweepLiveProgress;
 
 typedef struct SweepSlot
@@ -69,8 +69,8 @@ typedef struct SweepSlot
 	char		job[SWEEP_JOB_NAME_SIZE];
 	/* Set by anybody, read by the run. */
 	pg_atomic_uint32 stop_request;
-	/* CLOCK_MONOTONIC in microseconds at which the lease ends; 0 = never. */
-	pg_atomic_uint64 lease_deadline_us;
+	/* CLOCK_MONOTONIC in microseconds at which the timeout has passed; 0 = never. */
+	pg_atomic_uint64 timeout_deadline_us;
 	slock_t		mutex;
 	SweepLiveProgress live;
 	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */
@@ -160,7 +160,7 @@ extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);
 
-/* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when leases have changed. */
+/* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when locks have changed. */
 extern bool sweep_shared_ask_scheduler(Oid database);
 extern void sweep_shared_wake_scheduler(Oid database);
 

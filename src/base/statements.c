@@ -64,7 +64,7 @@ static const SweepStatementText statements[] = {
 	3, {TEXTOID, JSONBARRAYOID, OIDOID}},
 	[SWEEP_SQL_SKIP_RUN] = {
 		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
-		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lease_held', 'holder_pid', "
+		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lock_held', 'holder_pid', "
 		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
 		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 AND status = 'waiting' RETURNING detail ->> 'holder_pid'",
 	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
@@ -144,8 +144,8 @@ static const SweepStatementText statements[] = {
 	3, {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID}},
 	[SWEEP_SQL_PREPARED_XIDS] = {
 		"SELECT p.transaction::pg_catalog.text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()", 0, {0}},
-	[SWEEP_SQL_LEASE_ROLES] = {
-		"SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job j WHERE j.lease_key = $1 "
+	[SWEEP_SQL_LOCK_ROLES] = {
+		"SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job j WHERE j.lock_key = $1 "
 		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
 	2, {TEXTOID, OIDOID}},
 	[SWEEP_SQL_READ_CONSUMER] = {

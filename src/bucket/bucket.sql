@@ -99,7 +99,7 @@ AS $$
 	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
 			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name
@@ -175,7 +175,7 @@ BEGIN
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
-	goes_on := stop_reason IN ('max_batches', 'timeout') AND share.handled > 0
+	goes_on := stop_reason IN ('max_batches', 'stop_after') AND share.handled > 0
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;

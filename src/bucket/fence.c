@@ -43,7 +43,7 @@ sweep_fence_hold(SweepFence *fence)
 				 errmsg("run %lld of job \"%s\" has lost bucket %d", (long long) fence->request.run_id, fence->request.job,
 						fence->claim.bucket),
 				 errdetail("It was claimed %.1f s ago; the recovery time is %.1f s.", age_us / 1e6, fence->request.recovery_us / 1e6),
-				 errhint("Lower batch_size or timeout, or raise bucket_recovery.")));
+				 errhint("Lower batch_size or stop_after, or raise bucket_recovery.")));
 }
 
 /* In the table the row stays ours until the commit: recovery passes over it. */

@@ -6,7 +6,7 @@
  * run->next and counts only once it is committed, so that one which fails leaves the run as it was.
  *
  * How a transaction is begun, tried again and ended is in txn.c; here is what is particular about those of a
- * run: its settings, its timers, its lease.
+ * run: its settings, its timers, its lock.
  */
 #include "postgres.h"
 
@@ -162,13 +162,13 @@ static void
 leave_job_code(SweepRun *run)
 {
 	sweep_timers_disarm_statement(run);
-	if (sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
+	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 		return;
 	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
-	(void) sweep_lease_acquire_run(run->run_id);
+	(void) sweep_lock_acquire_run(run->run_id);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("job \"%s\" has released its own lease", run->job),
+			 errmsg("job \"%s\" has released its own lock", run->job),
 			 errhint("A step must not call pg_advisory_unlock_all().")));
 }
 
@@ -266,10 +266,10 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 	QueryCancelPending = false;
 	run->status = "failed";
 	run->reason = SWEEP_STOP_ERROR;
-	if (cancelled && (request & SWEEP_STOP_REQUEST_LEASE) != 0)
+	if (cancelled && (request & SWEEP_STOP_REQUEST_TIMEOUT) != 0)
 	{
-		run->reason = SWEEP_STOP_LEASE_EXPIRED;
-		run->error = sweep_report_lease_error(run);
+		run->reason = SWEEP_STOP_TIMEOUT;
+		run->error = sweep_report_timeout_error(run);
 	}
 	else if (cancelled && !timed_out)
 	{

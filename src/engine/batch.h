@@ -20,7 +20,7 @@ extern SweepBatch sweep_batch_request(SweepRun *run);
 
 /*
  * Calls the step, or the rescue function with the error of an item, guarded by the timers of the run, and
- * checks that the lease, and the bucket of a share, are still held after it.
+ * checks that the lock, and the bucket of a share, are still held after it.
  */
 extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress);
 

@@ -34,12 +34,12 @@ sweep_bucket_run_open(SweepRun *run, ErrorData **error)
 {
 	bool		opened;
 
-	if (!run->has_children && run->bucket_count == 0)
+	if (!run->has_on_start && run->bucket_count == 0)
 		return true;
 	/* The buckets_function is code of the job: it can be cancelled like a step. */
 	if (!sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
-	opened = (!run->has_children || sweep_plan_children(run, error)) && (run->bucket_count == 0 || open_buckets(run, error));
+	opened = (!run->has_on_start || sweep_plan_children(run, error)) && (run->bucket_count == 0 || open_buckets(run, error));
 	if (!sweep_sql_in_call())
 		sweep_worker_allow_cancel(false);
 	return opened;

@@ -152,8 +152,8 @@ read_columns(SweepRun *run, int first_column)
 	SWEEP_JOB_SETTINGS(READ)
 	SWEEP_RUN_SETTINGS(READ)
 	/* A share must end before its bucket is recovered. */
-	if (run->bucket_count > 0 && run->timeout_us < 0)
-		run->timeout_us = run->bucket_recovery_us / 2;
+	if (run->bucket_count > 0 && run->stop_after_us < 0)
+		run->stop_after_us = run->bucket_recovery_us / 2;
 }
 
 static bool

@@ -25,7 +25,7 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -418,7 +418,7 @@ fail_run(ItemBatch *batch, ErrorData *error)
 static bool
 is_interruption(SweepRun *run, const ErrorData *error)
 {
-	if (run->no_progress || !sweep_lease_is_held(run->run_as, run->lease_key, sweep_run_lease_mode(run)) ||
+	if (run->no_progress || !sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)) ||
 		(run->buckets != NULL && run->buckets->fence.lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;

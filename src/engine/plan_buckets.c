@@ -16,7 +16,7 @@
 
 #include "base/compat.h"
 #include "base/detail.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "engine/batch.h"
 #include "engine/plan_buckets.h"
 #include "engine/report.h"
@@ -155,7 +155,7 @@ queue_work(void *arg)
 	Datum		values[6];
 
 	/* Somebody else is just queueing what there is to be queued. */
-	if (!sweep_lease_acquire_dispatch(request->job))
+	if (!sweep_lock_acquire_dispatch(request->job))
 		return;
 	values[0] = Int64GetDatum(work->run->run_id);
 	values[1] = CStringGetTextDatum(request->job);
@@ -230,10 +230,10 @@ note_stop(SweepRun *run, ErrorData **error)
 {
 	*error = NULL;
 	run->reason = SWEEP_STOP_CANCELLED;
-	if ((pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_LEASE) != 0)
+	if ((pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_TIMEOUT) != 0)
 	{
-		run->reason = SWEEP_STOP_LEASE_EXPIRED;
-		*error = sweep_report_lease_error(run);
+		run->reason = SWEEP_STOP_TIMEOUT;
+		*error = sweep_report_timeout_error(run);
 	}
 	else if (QueryCancelPending && sweep_sql_in_call() && sweep_timers_statement_fired(run))
 		*error = sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",

@@ -18,7 +18,7 @@
 #include "base/settings.h"
 #include "engine/report.h"
 
-/* Each text of an error that a rescue function or a message gets, and all that sweep.run keeps of one. */
+/* Each text of an error that a rescue function or a message gets, and all that sweep.runs keeps of one. */
 #define ERROR_TEXT_LIMIT 8192
 
 static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);
@@ -156,20 +156,20 @@ sweep_report_error(SweepRun *run, int sqlstate, const char *message, const char 
 }
 
 ErrorData *
-sweep_report_lease_error(SweepRun *run)
+sweep_report_timeout_error(SweepRun *run)
 {
 	int64		batches = run->state.loop.batches;
-	const char *message = psprintf("lease_ttl of %lld ms has passed", (long long) run->lease_ttl_us / 1000);
+	const char *message = psprintf("timeout of %lld ms has passed", (long long) run->timeout_us / 1000);
 
 	if (!run->begun)
 		return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 								  "The run had not begun: it was still busy with its buckets, or those of its children.",
-								  "Raise lease_ttl, or see what keeps the store of buckets or the buckets_function.");
+								  "Raise timeout, or see what keeps the store of buckets or the buckets_function.");
 	return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 							  psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(batches),
 									   batches == 1 ? "was" : "were"),
-							  batches == 0 ? "Not one batch fits into the lease: lower batch_size, or raise lease_ttl." :
-							  "Set a timeout below lease_ttl, so that a run ends between batches.");
+							  batches == 0 ? "Not one batch fits into it: lower batch_size, or raise timeout." :
+							  "Set a stop_after below timeout, so that a run ends between batches.");
 }
 
 /* The last run that drained says how many rows to expect, the limits how many at most. */
@@ -189,9 +189,9 @@ estimate_rows(const SweepRun *run, int64 rows_of_last_run)
 static TimestampTz
 first_deadline(const SweepRun *run, TimestampTz started_at)
 {
-	int64		first = run->timeout_us;
+	int64		first = run->stop_after_us;
 
-	if (run->lease_ttl_us > 0 && (first < 0 || first > run->lease_ttl_us))
-		first = run->lease_ttl_us;
+	if (run->timeout_us > 0 && (first < 0 || first > run->timeout_us))
+		first = run->timeout_us;
 	return first < 0 ? 0 : started_at + first;
 }

@@ -28,7 +28,7 @@ extern Jsonb *sweep_report_error_jsonb(const ErrorData *error);
 /* An error of our own, in the run's memory context; detail and hint may be NULL or empty. */
 extern ErrorData *sweep_report_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
 
-/* That of a run whose lease_ttl has passed. */
-extern ErrorData *sweep_report_lease_error(SweepRun *run);
+/* That of a run whose timeout has passed. */
+extern ErrorData *sweep_report_timeout_error(SweepRun *run);
 
 #endif							/* SWEEP_REPORT_H */

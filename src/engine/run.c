@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/detail.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -35,7 +35,7 @@
 static bool begin_run(SweepRun *run);
 static void queue_children(SweepRun *run);
 static void children_work(void *arg);
-static bool take_lease(SweepRun *run);
+static bool take_lock(SweepRun *run);
 static bool is_stopped(const SweepRun *run);
 static void pause_run(SweepRun *run, long timeout_ms);
 static void start_work(void *arg);
@@ -64,17 +64,17 @@ sweep_run_perform(SweepRun *run)
 		if (!run->ended)
 			end_run(run);
 	}
-	sweep_timers_disarm_lease(run);
+	sweep_timers_disarm_lock(run);
 	sweep_bucket_run_close(run);
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
-	sweep_lease_give_back(run->run_as, run->lease_key, sweep_run_lease_mode(run));
-	sweep_lease_give_back_run(run->run_id);
+	sweep_lock_give_back(run->run_as, run->lock_key, sweep_run_lock_mode(run));
+	sweep_lock_give_back_run(run->run_id);
 	sweep_worker_watch_postmaster(false);
 }
 
-/* The lease, a bucket, then the row that says that the run is in progress, in a commit of its own. */
+/* The lock, a bucket, then the row that says that the run is in progress, in a commit of its own. */
 static bool
 begin_run(SweepRun *run)
 {
@@ -82,19 +82,19 @@ begin_run(SweepRun *run)
 	SweepLimits limits;
 
 	/* Children of what is due do not depend on what becomes of it. What waits for its turn has them when that comes. */
-	if (!run->waits_for_lease)
+	if (!run->waits_for_lock)
 		queue_children(run);
-	if (!take_lease(run))
+	if (!take_lock(run))
 	{
 		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
-		run->put_back = run->waits_for_lease && run->reason == SWEEP_STOP_SKIPPED;
+		run->put_back = run->waits_for_lock && run->reason == SWEEP_STOP_SKIPPED;
 		if (!run->put_back)
 			end_unbegun(run);
 		return false;
 	}
-	if (run->waits_for_lease)
+	if (run->waits_for_lock)
 		queue_children(run);
-	sweep_timers_arm_lease(run);
+	sweep_timers_arm_lock(run);
 	end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
 	if (end == TXN_FAILED)
 	{
@@ -117,7 +117,7 @@ queue_children(SweepRun *run)
 	ErrorData  *error = NULL;
 	SweepTxnEnd end;
 
-	if (!run->has_children)
+	if (!run->has_on_start)
 		return;
 	end = sweep_batch_transact(run, children_work, run, &error);
 	if (end == TXN_COMMITTED)
@@ -148,15 +148,15 @@ children_work(void *arg)
 }
 
 static bool
-take_lease(SweepRun *run)
+take_lock(SweepRun *run)
 {
-	sweep_report_phase(run, PHASE_LEASE);
+	sweep_report_phase(run, PHASE_LOCK);
 	for (int tries = 0;; tries++)
 	{
-		if (sweep_lease_acquire(run->run_as, run->lease_key, sweep_run_lease_mode(run)))
+		if (sweep_lock_acquire(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 			return true;
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
-		if (tries >= run->lock_retries || run->waits_for_lease || is_stopped(run))
+		if (tries >= run->lock_retries || run->waits_for_lock || is_stopped(run))
 			return false;
 		pause_run(run, (long) (run->lock_retry_delay_us / 1000));
 	}
@@ -227,7 +227,7 @@ end_unbegun(SweepRun *run)
 	if (run->error != NULL)
 	{
 		run->status = "failed";
-		if (run->reason != SWEEP_STOP_LEASE_EXPIRED)
+		if (run->reason != SWEEP_STOP_TIMEOUT)
 			run->reason = SWEEP_STOP_ERROR;
 		if (!sweep_sql_in_call())
 			ereport(WARNING,

@@ -8,8 +8,8 @@
 #include "engine/run_state.h"
 
 /*
- * Performs the run, whose lock the process holds: takes the lease, executes its batches, records the
- * outcome and gives lease and lock back. Does not raise for what the job does.
+ * Performs the run, whose lock the process holds: takes the lock, executes its batches, records the
+ * outcome and gives lock and lock back. Does not raise for what the job does.
  */
 extern void sweep_run_perform(SweepRun *run);
 

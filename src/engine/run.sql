@@ -3,7 +3,7 @@
 --
 -- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches.
 -- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
--- history delays the history and nothing else. The view sweep.run shows both.
+-- history delays the history and nothing else. The view sweep.runs shows both.
 --
 -- Domains rather than constraints of the table: those would be planned anew by every update of a batch.
 CREATE DOMAIN sweep.run_trigger AS text
@@ -15,7 +15,7 @@ CREATE DOMAIN sweep.run_status AS text
 COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
 
 CREATE DOMAIN sweep.run_stop_reason AS text
-	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'timeout', 'cancelled', 'lease_expired',
+	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'stop_after', 'cancelled', 'timeout',
 		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
@@ -56,40 +56,40 @@ CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_
 COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
-COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.run';
+COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, run_as, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
-COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.run';
+COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.runs';
 
 CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
 COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
 
 -- A barrier: no function of the reader sees a row that the reader may not see.
-CREATE VIEW sweep.run WITH (security_barrier) AS
+CREATE VIEW sweep.runs WITH (security_barrier) AS
 	WITH roles AS MATERIALIZED (SELECT r.rolname::pg_catalog.text AS name FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.rolname)),
 		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
 	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m)
 	UNION ALL
 	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
-COMMENT ON VIEW sweep.run IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
+COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
 DECLARE
 	target pg_catalog.text;
 	note pg_catalog.text[];
 BEGIN
-	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'run'] LOOP
+	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'runs'] LOOP
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
 			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
-			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lease'], ['finished_at', 'when it ended'],
+			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lock'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
-			['stop_reason', 'why it ended: drained, max_batches, max_rows, timeout, cancelled, lease_expired, no_progress, error, skipped, lost or rescaled'],
+			['stop_reason', 'why it ended: drained, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
@@ -106,21 +106,21 @@ $$;
 
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_run_is_alive';
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_run_is_alive';
 COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the lock of the run';
 
 -- As costly as it is so that it is asked last: the scheduler looks again soon when it has said yes.
-CREATE FUNCTION sweep._lease_is_held(role oid, key text, shared boolean) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lease_probe';
-COMMENT ON FUNCTION sweep._lease_is_held(oid, text, boolean) IS 'whether a run of the role with this lease_key could not take its lease now, alone or (a share of a divided job) together with others';
+CREATE FUNCTION sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lock_probe';
+COMMENT ON FUNCTION sweep._lock_is_held(oid, text, boolean) IS 'whether a run of the role with this lock_key could not take its lock now, alone or (a share of a divided job) together with others';
 
-CREATE FUNCTION sweep.try_lease(key text) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_try';
-COMMENT ON FUNCTION sweep.try_lease(text) IS 'takes the lease of that key for this session, if it is free; runs with this lease_key, of the roles one may act for, then wait or are skipped';
+CREATE FUNCTION sweep.try_lock(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_try';
+COMMENT ON FUNCTION sweep.try_lock(text) IS 'takes the lock of that key for this session, if it is free; runs with this lock_key, of the roles one may act for, then wait or are skipped';
 
-CREATE FUNCTION sweep.release_lease(key text) RETURNS boolean
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lease_release';
-COMMENT ON FUNCTION sweep.release_lease(text) IS 'gives back a lease that this session took with sweep.try_lease; false when it had none';
+CREATE FUNCTION sweep.release_lock(key text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_release';
+COMMENT ON FUNCTION sweep.release_lock(text) IS 'gives back a lock that this session took with sweep.try_lock; false when it had none';
 
 -- ------------------------------------------------------------------ rows that somebody has locked
 -- The scheduler and the processes of runs wait for no row that a session may have locked: one open transaction would
@@ -144,12 +144,12 @@ AS $$
 DECLARE
 	most int := pg_catalog.current_setting('pg_sweep.max_running_jobs', true);
 BEGIN
-	-- A run started by hand ignores pauses, and leaves it to the lease whether it overlaps. Scheduled runs
+	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lease_key, j.buckets IS NOT NULL AS divided,
-			-- What was started waits for its turn; what is due tries to take the lease at its moment.
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lock_key, j.buckets IS NOT NULL AS divided,
+			-- What was started waits for its turn; what is due tries to take the lock at its moment.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
-			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lease_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
+			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
 				ORDER BY r.due_at, r.run_id) AS turn
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
@@ -158,18 +158,18 @@ BEGIN
 					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
 						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
 							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
-			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for him. Hardly any row
+			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lease one, however many there are, and no more of a role than could start, and one
+	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
 	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
 			FROM ready f WHERE NOT f.takes_turns
-				OR (f.turn = 1 OR f.divided) AND sweep._lease_is_held(sweep._role_oid(f.run_as), f.lease_key, f.divided) IS NOT TRUE) AS w
+				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
 		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lease and each role the oldest ones';
+COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lock and each role the oldest ones';
 
 CREATE FUNCTION sweep._next_wake(listed_at timestamptz) RETURNS timestamptz
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -177,7 +177,7 @@ AS $$
 	SELECT least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
-		-- Whoever has locked a run says nothing when he rolls back.
+		-- Whoever has locked a run says nothing on rollback.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
 			AND r.xmax <> 0 LIMIT 1))
 $$;
@@ -201,7 +201,7 @@ BEGIN
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id)
 		SELECT child.name, child.run_as, sweep._parent_args(r.job, r.run_id), 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job AND parent.run_as = r.run_as
-			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		-- A child queues no children: a circle of definitions would go round for ever.
 		-- The shares of a divided one are queued by sweep._queue_shares.
@@ -212,7 +212,7 @@ BEGIN
 	-- A run that succeeds while the work is left to nobody has to say so.
 	FOR idle IN SELECT parent.name AS parent, c.key AS name, n.reason
 			FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.children) AS c
+				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 				LEFT JOIN sweep.job child ON child.name = c.key LEFT JOIN sweep.job_state s ON s.job = child.name
 				CROSS JOIN LATERAL (SELECT CASE
 					WHEN child.name IS NULL THEN 'it does not exist'
@@ -251,7 +251,7 @@ BEGIN
 	PERFORM sweep._retry(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, lease_expired, or cancelled';
+COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, timeout, or cancelled';
 
 CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -283,7 +283,7 @@ BEGIN
 	END IF;
 	IF found_run.run_id IS NULL THEN
 		RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
-			HINT = 'The view sweep.run lists the runs of this database.';
+			HINT = 'The view sweep.runs lists the runs of this database.';
 	END IF;
 	IF NOT (sweep._may_act_on(caller, found_run.run_as, true) OR sweep._acts_for(caller, 'sweep_monitor')) THEN
 		RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',
@@ -350,7 +350,7 @@ BEGIN
 				RETURN false;
 			END IF;
 			RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
-				HINT = 'The view sweep.run lists the runs of this database.';
+				HINT = 'The view sweep.runs lists the runs of this database.';
 		END IF;
 		IF NOT sweep._may_act_on(caller, target.run_as, true) THEN
 			RAISE EXCEPTION 'permission denied for run %', run_id USING ERRCODE = 'insufficient_privilege',

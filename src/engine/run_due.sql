@@ -80,12 +80,12 @@ BEGIN
 	SELECT * INTO j FROM sweep.job t WHERE t.name = _job_frame.name;
 	j.batch_sql := NULL;
 	j.args := '{}';
-	j.children := NULL;
+	j.on_start := NULL;
 	j.description := NULL;
 	RETURN j;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, children, description';
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, on_start, description';
 
 -- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
 -- then the second ones: thousands of jobs of one role delay no other role's.

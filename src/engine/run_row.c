@@ -214,7 +214,7 @@ sweep_run_row_skip(SweepRun *run)
 	LOCKTAG		tag;
 	Datum		values[6];
 
-	sweep_lease_tag(&tag, run->run_as, run->lease_key);
+	sweep_lock_tag(&tag, run->run_as, run->lock_key);
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = Int32GetDatum(MyProcPid);
 	values[2] = ObjectIdGetDatum(tag.locktag_field1);
@@ -222,7 +222,7 @@ sweep_run_row_skip(SweepRun *run)
 	values[4] = ObjectIdGetDatum(tag.locktag_field3);
 	values[5] = Int16GetDatum((int16) tag.locktag_field4);
 	if (!is_locked(run) && sweep_sql_execute(SWEEP_SQL_SKIP_RUN, values, NULL) == 1)
-		run->lease_holder = sweep_sql_text(1, run->context);
+		run->lock_holder = sweep_sql_text(1, run->context);
 }
 
 void

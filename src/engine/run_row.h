@@ -21,7 +21,7 @@ extern bool sweep_run_row_start(SweepRun *run);
 /* What run->next has come to, and the outcome when there is one. */
 extern void sweep_run_row_save(SweepRun *run);
 
-/* It was skipped: the lease is held, by run->lease_holder then; or there is no bucket for it. */
+/* It was skipped: the lock is held, by run->lock_holder then; or there is no bucket for it. */
 extern void sweep_run_row_skip(SweepRun *run);
 extern void sweep_run_row_skip_share(SweepRun *run);
 

@@ -101,10 +101,10 @@ sweep_run_read_clock(SweepRun *run)
 				 errhint("Write a timestamp with its zone: \"2026-01-01T00:00:00Z\".")));
 }
 
-SweepLeaseMode
-sweep_run_lease_mode(const SweepRun *run)
+SweepLockMode
+sweep_run_lock_mode(const SweepRun *run)
 {
-	return run->bucket_count > 0 ? LEASE_SHARED : LEASE_ALONE;
+	return run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE;
 }
 
 SweepLimits
@@ -114,7 +114,7 @@ sweep_run_limits(const SweepRun *run)
 		.batch_size = run->batch_size,
 		.max_batches = run->max_batches,
 		.max_rows = run->max_rows,
-		.timeout_us = run->timeout_us,
+		.stop_after_us = run->stop_after_us,
 	};
 }
 

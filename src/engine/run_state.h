@@ -6,7 +6,7 @@
 #define SWEEP_RUN_STATE_H
 
 #include "base/job_settings.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/shared.h"
 #include "base/sql.h"
 #include "bucket/fence.h"
@@ -65,7 +65,7 @@ typedef struct SweepRun
 	SweepRunState state;
 	SweepRunState next;
 	bool		begun;
-	bool		put_back;		/* somebody else has its lease: it waits on, without this process */
+	bool		put_back;		/* somebody else has its lock: it waits on, without this process */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	int64		batch_started_us;
 	int64		last_batch_us;
@@ -76,7 +76,7 @@ typedef struct SweepRun
 	const char *status;
 	SweepStopReason reason;
 	ErrorData  *error;
-	char	   *lease_holder;	/* pid of who held the lease, when the run was skipped */
+	char	   *lock_holder;	/* pid of who held the lock, when the run was skipped */
 
 	/* Support */
 	SweepStep  *step;
@@ -104,8 +104,8 @@ extern void sweep_run_check_args(Jsonb *args, const char *job);
 /* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
 extern void sweep_run_read_clock(SweepRun *run);
 
-/* How the run holds its lease: alone, or together with the other shares of its job. */
-extern SweepLeaseMode sweep_run_lease_mode(const SweepRun *run);
+/* How the run holds its lock: alone, or together with the other shares of its job. */
+extern SweepLockMode sweep_run_lock_mode(const SweepRun *run);
 
 /* What its loop is limited by. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);

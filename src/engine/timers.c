@@ -18,36 +18,36 @@
 #include "base/clock.h"
 #include "engine/timers.h"
 
-static void lease_timer_fired(void);
+static void hard_timer_fired(void);
 
-/* The run whose lease is timed, for the signal handler. */
+/* The run whose lock is timed, for the signal handler. */
 static SweepRun *timed_run = NULL;
-static TimeoutId lease_timer;
+static TimeoutId hard_timer;
 
 void
-sweep_timers_arm_lease(SweepRun *run)
+sweep_timers_arm_lock(SweepRun *run)
 {
 	static bool registered = false;
 
-	if (run->lease_ttl_us <= 0)
+	if (run->timeout_us <= 0)
 		return;
 	if (!registered)
-		lease_timer = RegisterTimeout(USER_TIMEOUT, lease_timer_fired);
+		hard_timer = RegisterTimeout(USER_TIMEOUT, hard_timer_fired);
 	registered = true;
 	timed_run = run;
-	pg_atomic_write_u64(&run->slot->lease_deadline_us, (uint64) (sweep_monotonic_us() + run->lease_ttl_us));
-	enable_timeout_after(lease_timer, (int) Min(run->lease_ttl_us / 1000 + 1, PG_INT32_MAX));
+	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
+	enable_timeout_after(hard_timer, (int) Min(run->timeout_us / 1000 + 1, PG_INT32_MAX));
 	if (sweep_shared_exists())
 		sweep_shared_wake_scheduler(MyDatabaseId);
 }
 
 void
-sweep_timers_disarm_lease(SweepRun *run)
+sweep_timers_disarm_lock(SweepRun *run)
 {
 	if (timed_run == NULL)
 		return;
-	disable_timeout(lease_timer, false);
-	pg_atomic_write_u64(&run->slot->lease_deadline_us, 0);
+	disable_timeout(hard_timer, false);
+	pg_atomic_write_u64(&run->slot->timeout_deadline_us, 0);
 	timed_run = NULL;
 }
 
@@ -83,11 +83,11 @@ sweep_timers_statement_fired(const SweepRun *run)
 
 /* In a signal handler. */
 static void
-lease_timer_fired(void)
+hard_timer_fired(void)
 {
 	if (timed_run != NULL)
 	{
-		pg_atomic_fetch_or_u32(&timed_run->slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
+		pg_atomic_fetch_or_u32(&timed_run->slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
 		kill(MyProcPid, SIGINT);
 	}
 }

@@ -1,6 +1,6 @@
 /*
  * timers.h
- *		The timers of a run: the hard limit of its lease, and the statement timeout of its role.
+ *		The timers of a run: the hard limit of its lock, and the statement timeout of its role.
  */
 #ifndef SWEEP_TIMERS_H
 #define SWEEP_TIMERS_H
@@ -8,11 +8,11 @@
 #include "engine/run_state.h"
 
 /*
- * From now on the run is interrupted when its lease_ttl has passed: its slot then carries
- * SWEEP_STOP_REQUEST_LEASE. The scheduler watches the same deadline from outside.
+ * From now on the run is interrupted when its timeout has passed: its slot then carries
+ * SWEEP_STOP_REQUEST_TIMEOUT. The scheduler watches the same deadline from outside.
  */
-extern void sweep_timers_arm_lease(SweepRun *run);
-extern void sweep_timers_disarm_lease(SweepRun *run);
+extern void sweep_timers_arm_lock(SweepRun *run);
+extern void sweep_timers_disarm_lock(SweepRun *run);
 
 /*
  * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that

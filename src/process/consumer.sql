@@ -48,7 +48,7 @@ CREATE TABLE sweep.consumer_crash (
 COMMENT ON TABLE sweep.consumer_crash IS 'messages that were being handled by a consumer in the database when the server went down';
 COMMENT ON COLUMN sweep.consumer_crash.queue_id IS 'the queue it is in';
 COMMENT ON COLUMN sweep.consumer_crash.message_id IS 'the message';
-COMMENT ON COLUMN sweep.consumer_crash.crashes IS 'how often; with the third it is put among the dead';
+COMMENT ON COLUMN sweep.consumer_crash.crashes IS 'how often; with the third it is moved to the dead-letter table';
 COMMENT ON COLUMN sweep.consumer_crash.last_at IS 'the last time';
 
 SELECT pg_catalog.pg_extension_config_dump('sweep.consumer', '');

@@ -9,7 +9,7 @@
  *
  * Messages in whose handling the server went down before are suspects: each is handled alone, and only
  * one in a database at a time, so that the innocent ones among them get done and the guilty one is known.
- * With the third crash a message is put among the dead. See consumer_note.c for how that is counted.
+ * With the third crash a message is moved to the dead-letter table. See consumer_note.c for how that is counted.
  *
  * Nothing is waited for with a transaction open.
  */
@@ -25,7 +25,7 @@
 #include "utils/timeout.h"
 
 #include "base/elsewhere.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/worker.h"
 #include "engine/report.h"
 #include "process/consumer_note.h"
@@ -218,14 +218,14 @@ handle_suspect(SweepConsumer *consumer, int index)
 		if (!sweep_consumer_transact(consumer, bury_work, &error))
 			ereport(FATAL,
 					(errcode(error->sqlerrcode),
-					 errmsg("message %lld of queue \"%s\" could not be put among the dead: %s",
+					 errmsg("message %lld of queue \"%s\" could not be moved to the dead-letter table: %s",
 							(long long) message->message_id, consumer->queue, error->message)));
 		ereport(WARNING,
-				(errmsg("message %lld of queue \"%s\" was put among the dead: %s",
+				(errmsg("message %lld of queue \"%s\" was moved to the dead-letter table: %s",
 						(long long) message->message_id, consumer->queue, crash.message)));
 		return;
 	}
-	while (!sweep_lease_acquire_suspects())
+	while (!sweep_lock_acquire_suspects())
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
@@ -233,7 +233,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			return;
 	}
 	handle_messages(consumer, index, 1);
-	sweep_lease_give_back_suspects();
+	sweep_lock_give_back_suspects();
 }
 
 static bool

@@ -25,7 +25,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "base/worker.h"
 #include "process/launcher.h"
@@ -281,7 +281,7 @@ find_entry(Oid database, int *starting)
 static bool
 start_scheduler(KnownDatabase *database, TimestampTz now)
 {
-	bool		held = sweep_lease_database_is_held(database->database);
+	bool		held = sweep_lock_database_is_held(database->database);
 	bool		started = !held && sweep_scheduler_start(database->database, database->name);
 
 	/* One that ran for long before it ended is started again at once, one that fails ever more slowly. */

@@ -12,7 +12,7 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "engine/batch.h"
@@ -88,7 +88,7 @@ sweep_runner_main(Datum arg)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
 		sweep_sql_assume_extension(&runner.run->extension);
-		runner.found = sweep_lease_acquire_run(args.run_id);
+		runner.found = sweep_lock_acquire_run(args.run_id);
 	}
 	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)
 		ereport(FATAL,
@@ -114,7 +114,7 @@ read_work(void *arg)
 	if (sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
-	context->found = sweep_lease_acquire_run(context->run->run_id);
+	context->found = sweep_lock_acquire_run(context->run->run_id);
 }
 
 static void

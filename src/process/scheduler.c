@@ -24,7 +24,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "base/txn.h"
 #include "base/worker.h"
@@ -42,8 +42,8 @@
 /* So long the rest of a tick waits when runs were started. */
 #define START_PAUSE_MS 5
 
-/* So often runs that wait for a lease are looked at: a session that gives it back by ending tells nobody. */
-#define LEASE_PAUSE_MS 1000
+/* So often runs that wait for a lock are looked at: a session that gives it back by ending tells nobody. */
+#define LOCK_PAUSE_MS 1000
 
 /* Pauses between tries to get a worker, and after a tick that failed. */
 #define FIRST_PAUSE_MS 1000
@@ -74,7 +74,7 @@ typedef struct Scheduler
 	SweepDue	due;			/* what was queued in this tick */
 	TimestampTz now;			/* the one clock of the tick */
 	List	   *startable;		/* of StartableRun */
-	bool		lease_held;		/* a run waits for the lease that somebody has */
+	bool		lock_held;		/* a run waits for the lock that somebody has */
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
@@ -189,7 +189,7 @@ static void
 scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
-	scheduler.lease_held = false;
+	scheduler.lock_held = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
 	sweep_shared_lock(LW_EXCLUSIVE);
 	scheduler.entry->asked = false;
@@ -265,7 +265,7 @@ startable_work(void *arg)
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
-	scheduler.lease_held |= sweep_lease_has_seen_held();
+	scheduler.lock_held |= sweep_lock_has_seen_held();
 }
 
 /* A role that has its share keeps none of those behind it from being started. */
@@ -365,7 +365,7 @@ end_work(void *arg)
 		due_in_us = sweep_sql_int64(1);
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
-	/* What waits for the lease of a run that has not begun comes next. */
+	/* What waits for the lock of a run that has not begun comes next. */
 	if (more || unopened != NIL || scheduler.due.more)
 		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
@@ -406,8 +406,8 @@ time_to_wait(void)
 
 	if (scheduler.wake_in_us < (int64) HEARTBEAT_MS * 1000)
 		wait_ms = Max((long) (scheduler.wake_in_us / 1000 + 1), scheduler.behind_ms);
-	if (scheduler.lease_held)
-		wait_ms = Min(wait_ms, LEASE_PAUSE_MS);
+	if (scheduler.lock_held)
+		wait_ms = Min(wait_ms, LOCK_PAUSE_MS);
 	if (scheduler.pause_ms > 0)
 		wait_ms = Min(wait_ms, scheduler.pause_ms);
 	if (scheduler.tick_failed)
@@ -421,7 +421,7 @@ time_to_wait(void)
 
 /*
  * Waits so long, or until there is something to do. That the latch is set does not mean that: the
- * postmaster sets it for each worker that has started or ended, and a run whose lease has an end does. Only
+ * postmaster sets it for each worker that has started or ended, and a run that has a timeout does. Only
  * what waits for a worker does when any has ended.
  */
 static void

@@ -1,8 +1,8 @@
 /*
  * watchdog.c
- *		Runs that are past their lease.
+ *		Runs that are past their timeout.
  *
- * Called by scheduler.c, each time before it sleeps. A run stops itself when its lease ends, unless its own
+ * Called by scheduler.c, each time before it sleeps. A run stops itself when its timeout has passed, unless its own
  * timer or its SQL fails to. It is asked again each second and at last its process is ended, never killed.
  */
 #include "postgres.h"
@@ -16,7 +16,7 @@
 #include "base/shared.h"
 #include "process/watchdog.h"
 
-/* A run that is past its lease is asked again after this, and its process ended after so many times. */
+/* A run that is past its timeout is asked again after this, and its process ended after so many times. */
 #define WATCHDOG_STEP_MS 1000
 #define WATCHDOG_PATIENCE 5
 
@@ -45,7 +45,7 @@ sweep_watchdog_look(long *wait_ms)
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		SweepSlot  *slot = &shared->slots[i];
-		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->lease_deadline_us);
+		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->timeout_deadline_us);
 
 		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
 			continue;
@@ -53,7 +53,7 @@ sweep_watchdog_look(long *wait_ms)
 		if (now_us >= deadline_us && slot->pid != 0)
 		{
 			reminders[i]++;
-			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_LEASE);
+			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
 			kill(slot->pid, slot->worker && reminders[i] > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
 			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
 		}

@@ -1,6 +1,6 @@
 /*
  * watchdog.h
- *		Runs that are past their lease.
+ *		Runs that are past their timeout.
  */
 #ifndef SWEEP_WATCHDOG_H
 #define SWEEP_WATCHDOG_H
@@ -11,7 +11,7 @@ extern void sweep_watchdog_begin(void);
 /* Another run has that slot now. */
 extern void sweep_watchdog_forget(int slot_index);
 
-/* Asks those of this database to stop that are past their lease; shortens *wait_ms to when it is to look again. */
+/* Asks those of this database to stop that are past their timeout; shortens *wait_ms to when it is to look again. */
 extern void sweep_watchdog_look(long *wait_ms);
 
 #endif							/* SWEEP_WATCHDOG_H */

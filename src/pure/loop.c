@@ -4,7 +4,7 @@
  *	  When a run stops: the limits of its batch loop and its stop reasons.
  *
  * Called by run.c around every batch. All checks come after a batch: a run
- * always does at least one, timeout 0 means exactly one, and max_rows 1000 with
+ * always does at least one, stop_after 0 means exactly one, and max_rows 1000 with
  * batches of 100 is ten batches and no eleventh. Fewer rows than asked for do
  * not end a run, only none do, because a step may return fewer for reasons of
  * its own.
@@ -23,9 +23,9 @@ static const char *const stop_names[] = {
 	[SWEEP_STOP_DRAINED] = "drained",
 	[SWEEP_STOP_MAX_BATCHES] = "max_batches",
 	[SWEEP_STOP_MAX_ROWS] = "max_rows",
-	[SWEEP_STOP_TIMEOUT] = "timeout",
+	[SWEEP_STOP_STOP_AFTER] = "stop_after",
 	[SWEEP_STOP_CANCELLED] = "cancelled",
-	[SWEEP_STOP_LEASE_EXPIRED] = "lease_expired",
+	[SWEEP_STOP_TIMEOUT] = "timeout",
 	[SWEEP_STOP_NO_PROGRESS] = "no_progress",
 	[SWEEP_STOP_ERROR] = "error",
 	[SWEEP_STOP_SKIPPED] = "skipped",
@@ -86,9 +86,9 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 	if (limits->max_rows > 0 && loop->rows >= limits->max_rows)
 		return SWEEP_STOP_MAX_ROWS;
 	/* at 0 a clock must not matter: not even one that ran backwards */
-	if (limits->timeout_us == 0 ||
-		(limits->timeout_us > 0 && elapsed_us(loop, now_us) >= limits->timeout_us))
-		return SWEEP_STOP_TIMEOUT;
+	if (limits->stop_after_us == 0 ||
+		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us))
+		return SWEEP_STOP_STOP_AFTER;
 	return SWEEP_STOP_NONE;
 }
 

@@ -17,7 +17,7 @@
 
 /*
  * Why a run ended. The words are those of sweep.run.stop_reason, see
- * sweep_loop_stop_name(). The loop itself answers NONE to TIMEOUT; the others
+ * sweep_loop_stop_name(). The loop itself answers NONE to STOP_AFTER; the others
  * are found out by whoever executes the run.
  */
 typedef enum SweepStopReason
@@ -26,12 +26,12 @@ typedef enum SweepStopReason
 	SWEEP_STOP_DRAINED,			/* the last batch found nothing */
 	SWEEP_STOP_MAX_BATCHES,
 	SWEEP_STOP_MAX_ROWS,
-	SWEEP_STOP_TIMEOUT,			/* the soft limit, between batches */
+	SWEEP_STOP_STOP_AFTER,			/* the soft limit, between batches */
 	SWEEP_STOP_CANCELLED,
-	SWEEP_STOP_LEASE_EXPIRED,	/* the hard limit, within a batch */
+	SWEEP_STOP_TIMEOUT,	/* the hard limit, within a batch */
 	SWEEP_STOP_NO_PROGRESS,
 	SWEEP_STOP_ERROR,
-	SWEEP_STOP_SKIPPED,			/* never began: somebody else holds the lease */
+	SWEEP_STOP_SKIPPED,			/* never began: somebody else holds the lock */
 	SWEEP_STOP_LOST,			/* its process vanished */
 	SWEEP_STOP_RESCALED			/* a share: the number of buckets is another now */
 } SweepStopReason;
@@ -44,7 +44,7 @@ typedef struct SweepLimits
 	int32_t		batch_size;		/* rows per batch, at least 1 */
 	int32_t		max_batches;	/* 0: none */
 	int64_t		max_rows;		/* 0: none */
-	int64_t		timeout_us;		/* -1: none; 0: exactly one batch */
+	int64_t		stop_after_us;		/* -1: none; 0: exactly one batch */
 } SweepLimits;
 
 /* What a loop has done so far. Callers may read it, only loop.c writes it. */
@@ -73,7 +73,7 @@ extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
 
 /*
  * Counts a committed batch and says whether the run stops now: drained, which the
- * caller knows, before max_batches before max_rows before timeout, and NONE to go
+ * caller knows, before max_batches before max_rows before stop_after, and NONE to go
  * on.
  */
 extern SweepStopReason sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us);

@@ -79,7 +79,7 @@ sweep_holder_room(int holder, bool unlimited)
 {
 	SweepUse	use = use_of(holder);
 
-	return sweep_quota_room(&use, sweep_max_leases, unlimited);
+	return sweep_quota_room(&use, sweep_max_in_flight, unlimited);
 }
 
 SweepRefusal
@@ -87,7 +87,7 @@ sweep_holder_check(int holder, bool unlimited)
 {
 	SweepUse	use = use_of(holder);
 
-	return sweep_quota_check(&use, sweep_max_leases, unlimited);
+	return sweep_quota_check(&use, sweep_max_in_flight, unlimited);
 }
 
 /* Without that of all: that nothing at all is left the claim finds out by itself. */
@@ -134,8 +134,8 @@ sweep_holder_refuse(Oid role, SweepRefusal refusal)
 			 refusal == REFUSED_DATABASE ? errmsg("too many messages are claimed in this database") :
 			 errmsg("too many messages are claimed"),
 			 errdetail("Role \"%s\" holds %d and this database %d of %d; %d are in use in all, most of them, %d, by role \"%s\".",
-					   name ? name : "", use.of_role, use.of_database, sweep_max_leases, use.all, most.messages,
+					   name ? name : "", use.of_role, use.of_database, sweep_max_in_flight, use.all, most.messages,
 					   most_name ? most_name : ""),
-			 refusal == REFUSED_ALL ? errhint("Acknowledge some, or increase pg_sweep.max_leases and restart the server.") :
+			 refusal == REFUSED_ALL ? errhint("Acknowledge some, or increase pg_sweep.max_in_flight and restart the server.") :
 			 errhint("Acknowledge some, or raise %s.", sweep_quota_setting(refusal, NULL))));
 }

@@ -66,7 +66,7 @@ sweep_in_flight_find_lease(const pg_uuid_t *id)
 	SweepQueueLease *lease;
 
 	memcpy(&number, id->data, sizeof(number));
-	if (number < 0 || number >= sweep_max_leases)
+	if (number < 0 || number >= sweep_max_in_flight)
 		return NULL;
 	lease = sweep_queue_lease(number);
 	if (lease->slot < 0 || memcmp(&lease->id, id, sizeof(*id)) != 0 || sweep_queue_slot(lease->slot)->database != MyDatabaseId)
@@ -328,7 +328,7 @@ sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool comm
 
 	if (slot->lease_first < 0 && slot->returned.first < 0 && slot->blocked.first < 0)
 		return;
-	for (int i = 0; i < sweep_max_leases; i++)
+	for (int i = 0; i < sweep_max_in_flight; i++)
 	{
 		SweepInFlight *entry = sweep_in_flight(i);
 
@@ -381,14 +381,14 @@ sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool co
 static uint32
 bucket_of(int slot, int16 lane, int64 message_id)
 {
-	return murmurhash32((uint32) message_id ^ ((uint32) slot << 20) ^ (uint32) lane) % (uint32) sweep_max_leases;
+	return murmurhash32((uint32) message_id ^ ((uint32) slot << 20) ^ (uint32) lane) % (uint32) sweep_max_in_flight;
 }
 
 /* Not only of this queue, and of this key. */
 static int *
 key_bucket_of(int slot, uint32 key_hash)
 {
-	return &sweep_queue_memory.key_buckets[murmurhash32(key_hash ^ ((uint32) slot << 20)) % (uint32) sweep_max_leases];
+	return &sweep_queue_memory.key_buckets[murmurhash32(key_hash ^ ((uint32) slot << 20)) % (uint32) sweep_max_in_flight];
 }
 
 static void

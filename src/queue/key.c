@@ -48,7 +48,7 @@
 #include "utils/snapmgr.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"

@@ -20,7 +20,7 @@
 
 /* As the settings say. */
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
-StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_leases says what a message takes");
+StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_in_flight says what a message takes");
 
 SweepQueueMemory sweep_queue_memory;
 
@@ -48,10 +48,10 @@ lay_out(char *base)
 	memory->shared = take_part(base, &size, sizeof(SweepQueueShared));
 	memory->slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
 	memory->searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
-	memory->in_flight = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_leases));
-	memory->leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_leases));
-	memory->buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
-	memory->key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_leases));
+	memory->in_flight = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_in_flight));
+	memory->leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_in_flight));
+	memory->buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
+	memory->key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
 	memory->prepared = take_part(base, &size, mul_size(sizeof(SweepPreparedChange), memory->prepared_limit));
 	memory->running = take_part(base, &size, mul_size(sizeof(TransactionId) * SWEEP_COUNTED_DATABASES, memory->running_limit));
 	return size;
@@ -87,10 +87,10 @@ sweep_queue_initialize_memory(void)
 static void
 make_free_lists(void)
 {
-	for (int i = 0; i < sweep_max_leases; i++)
+	for (int i = 0; i < sweep_max_in_flight; i++)
 	{
 		sweep_queue_memory.buckets[i] = sweep_queue_memory.key_buckets[i] = -1;
-		sweep_in_flight(i)->next = sweep_queue_lease(i)->next = i + 1 < sweep_max_leases ? i + 1 : -1;
+		sweep_in_flight(i)->next = sweep_queue_lease(i)->next = i + 1 < sweep_max_in_flight ? i + 1 : -1;
 		sweep_queue_lease(i)->slot = -1;
 	}
 	sweep_queue_memory.shared->free_in_flight = sweep_queue_memory.shared->free_lease = 0;

@@ -233,7 +233,7 @@ typedef struct SweepQueueMemory
 	SweepQueueShared *shared;
 	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
 	ConditionVariable *searched;
-	SweepInFlight *in_flight;	/* pg_sweep.max_leases, as the next three */
+	SweepInFlight *in_flight;	/* pg_sweep.max_in_flight, as the next three */
 	SweepQueueLease *leases;
 	int		   *buckets;		/* heads of the hash chains of messages in flight */
 	int		   *key_buckets;	/* the same by key, of those that have one */

@@ -45,7 +45,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/sql.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"

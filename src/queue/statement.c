@@ -17,7 +17,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "base/lease.h"
+#include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/prepared.h"
 #include "queue/queue.h"
@@ -33,7 +33,7 @@ Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
-	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_SHARED);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED);
 	sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_transaction_begin_statement();
 	PG_RETURN_VOID();

@@ -28,7 +28,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/prepared.h"
 #include "queue/slot_pool.h"

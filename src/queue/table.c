@@ -36,7 +36,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/quota.h"
 #include "base/role.h"
 #include "base/sql.h"
@@ -163,7 +163,7 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 static bool
 keep_queue(int32 queue_id)
 {
-	if (sweep_lease_acquire_queue(queue_id, LEASE_SHARED))
+	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED))
 		AcceptInvalidationMessages();
 	return queues_valid;
 }
@@ -172,7 +172,7 @@ keep_queue(int32 queue_id)
 Datum
 sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
 {
-	(void) sweep_lease_acquire_queue(PG_GETARG_INT32(0), LEASE_ALONE);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_ALONE);
 	PG_RETURN_VOID();
 }
 

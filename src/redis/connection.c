@@ -48,17 +48,17 @@ static SweepRedisOutcome authenticate(const SweepRedisStop *stop);
 static SweepRedisOutcome read_clock(const SweepRedisStop *stop);
 static bool create_reader(void);
 static void *create_limited_array(const redisReadTask *task, SweepRedisElements elements);
-static SweepRedisOutcome converse(const SweepRedisCommand *command, const SweepRedisStop *stop);
-static SweepRedisProgress send_command(const SweepRedisCommand *command, const SweepRedisPatience *patience);
-static SweepRedisProgress receive_reply(const SweepRedisPatience *patience);
-static SweepRedisPatience patience_of(const SweepRedisStop *stop);
+static SweepRedisOutcome roundtrip(const SweepRedisCommand *command, const SweepRedisStop *stop);
+static SweepRedisProgress send_command(const SweepRedisCommand *command, const SweepRedisDeadline *deadline);
+static SweepRedisProgress receive_reply(const SweepRedisDeadline *deadline);
+static SweepRedisDeadline deadline_of(const SweepRedisStop *stop);
 static SweepRedisOutcome fail_to_connect(SweepRedisProgress progress);
 static SweepRedisOutcome refused(const char *what, const char *reply);
 
 SweepRedisOutcome
 sweep_redis_connect(const SweepRedisStop *stop)
 {
-	SweepRedisPatience patience;
+	SweepRedisDeadline deadline;
 	SweepRedisProgress progress;
 	SweepRedisOutcome outcome;
 
@@ -72,8 +72,8 @@ sweep_redis_connect(const SweepRedisStop *stop)
 		sweep_redis_disconnect();
 		return sweep_redis_fail(REDIS_CLASS_RETRY, NULL, NULL, "out of memory");
 	}
-	patience = patience_of(stop);
-	progress = sweep_redis_socket_open(&connection.target, &patience);
+	deadline = deadline_of(stop);
+	progress = sweep_redis_socket_open(&connection.target, &deadline);
 	if (progress != PROGRESS_DONE)
 		return fail_to_connect(progress);
 	outcome = log_in(stop);
@@ -92,7 +92,7 @@ sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop
 	*reply = NULL;
 	if (outcome != REDIS_REPLIED)
 		return outcome;
-	outcome = converse(command, stop);
+	outcome = roundtrip(command, stop);
 	if (outcome != REDIS_REPLIED)
 		return outcome;
 	if (connection.reply->type == REDIS_REPLY_ERROR)
@@ -140,7 +140,7 @@ log_in(const SweepRedisStop *stop)
 		SweepRedisCommand command = {2, {"SELECT", number}};
 
 		snprintf(number, sizeof(number), "%d", connection.target.url.database);
-		outcome = converse(&command, stop);
+		outcome = roundtrip(&command, stop);
 		if (outcome == REDIS_REPLIED && connection.reply->type == REDIS_REPLY_ERROR)
 			outcome = refused("to select the database", connection.reply->str);
 	}
@@ -159,7 +159,7 @@ authenticate(const SweepRedisStop *stop)
 
 	if (connection.target.user[0])
 		command = (SweepRedisCommand) {3, {"AUTH", connection.target.user, connection.target.password}};
-	outcome = converse(&command, stop);
+	outcome = roundtrip(&command, stop);
 	if (outcome != REDIS_REPLIED || connection.reply->type != REDIS_REPLY_ERROR)
 		return outcome;
 	reply = connection.reply->str;
@@ -172,7 +172,7 @@ static SweepRedisOutcome
 read_clock(const SweepRedisStop *stop)
 {
 	static const SweepRedisCommand command = {1, {"TIME"}};
-	SweepRedisOutcome outcome = converse(&command, stop);
+	SweepRedisOutcome outcome = roundtrip(&command, stop);
 	const redisReply *reply = connection.reply;
 	int64		seconds;
 	int64		microseconds;
@@ -217,20 +217,20 @@ create_limited_array(const redisReadTask *task, SweepRedisElements elements)
 
 /* One command, one reply; anything else and the connection is closed. */
 static SweepRedisOutcome
-converse(const SweepRedisCommand *command, const SweepRedisStop *stop)
+roundtrip(const SweepRedisCommand *command, const SweepRedisStop *stop)
 {
-	SweepRedisPatience patience = patience_of(stop);
+	SweepRedisDeadline deadline = deadline_of(stop);
 	SweepRedisProgress progress;
 
 	if (connection.reply != NULL)
 		freeReplyObject(connection.reply);
 	connection.reply = NULL;
 	connection.busy = true;
-	progress = send_command(command, &patience);
+	progress = send_command(command, &deadline);
 	if (progress == PROGRESS_DONE)
 	{
-		patience = patience_of(stop);
-		progress = receive_reply(&patience);
+		deadline = deadline_of(stop);
+		progress = receive_reply(&deadline);
 	}
 	if (progress == PROGRESS_DONE)
 	{
@@ -244,7 +244,7 @@ converse(const SweepRedisCommand *command, const SweepRedisStop *stop)
 }
 
 static SweepRedisProgress
-send_command(const SweepRedisCommand *command, const SweepRedisPatience *patience)
+send_command(const SweepRedisCommand *command, const SweepRedisDeadline *deadline)
 {
 	size_t		lengths[SWEEP_REDIS_MOST_ARGUMENTS];
 	const char *arguments[SWEEP_REDIS_MOST_ARGUMENTS];
@@ -259,7 +259,7 @@ send_command(const SweepRedisCommand *command, const SweepRedisPatience *patienc
 	size = redisFormatCommandArgv(&connection.request, command->count, arguments, lengths);
 	if (size < 0)
 		return PROGRESS_BROKEN;
-	progress = sweep_redis_socket_write(connection.request, (size_t) size, patience);
+	progress = sweep_redis_socket_write(connection.request, (size_t) size, deadline);
 	explicit_bzero(connection.request, (size_t) size);
 	redisFreeCommand(connection.request);
 	connection.request = NULL;
@@ -267,7 +267,7 @@ send_command(const SweepRedisCommand *command, const SweepRedisPatience *patienc
 }
 
 static SweepRedisProgress
-receive_reply(const SweepRedisPatience *patience)
+receive_reply(const SweepRedisDeadline *deadline)
 {
 	size_t		total = 0;
 
@@ -278,7 +278,7 @@ receive_reply(const SweepRedisPatience *patience)
 		SweepRedisProgress progress;
 		void	   *reply = NULL;
 
-		progress = sweep_redis_socket_read(buffer, sizeof(buffer), &length, patience);
+		progress = sweep_redis_socket_read(buffer, sizeof(buffer), &length, deadline);
 		if (progress != PROGRESS_DONE)
 			return progress;
 		total += length;
@@ -295,10 +295,10 @@ receive_reply(const SweepRedisPatience *patience)
 	}
 }
 
-static SweepRedisPatience
-patience_of(const SweepRedisStop *stop)
+static SweepRedisDeadline
+deadline_of(const SweepRedisStop *stop)
 {
-	return (SweepRedisPatience)
+	return (SweepRedisDeadline)
 	{
 		sweep_redis_now() + (int64) connection.target.timeout_ms * 1000, stop->is_stopped, stop->arg
 	};

@@ -38,12 +38,12 @@ static pgsocket fd = PGINVALID_SOCKET;
 static struct addrinfo *addresses = NULL;
 static char reason[256];
 
-static SweepRedisProgress open_unix(const char *path, const SweepRedisPatience *patience);
-static SweepRedisProgress open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience);
-static SweepRedisProgress open_address(const struct sockaddr *address, socklen_t size, int family, const SweepRedisPatience *patience);
+static SweepRedisProgress open_unix(const char *path, const SweepRedisDeadline *deadline);
+static SweepRedisProgress open_tcp(const SweepRedisUrl *url, const SweepRedisDeadline *deadline);
+static SweepRedisProgress open_address(const struct sockaddr *address, socklen_t size, int family, const SweepRedisDeadline *deadline);
 static bool create_socket(int family);
-static SweepRedisProgress begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience);
-static SweepRedisProgress wait_for(uint32 event, const SweepRedisPatience *patience);
+static SweepRedisProgress begin_tls(const SweepRedisTarget *target, const SweepRedisDeadline *deadline);
+static SweepRedisProgress wait_for(uint32 event, const SweepRedisDeadline *deadline);
 static SweepRedisProgress broken(const char *text);
 static void close_descriptor(void);
 
@@ -63,16 +63,16 @@ sweep_redis_socket_reason(void)
 }
 
 SweepRedisProgress
-sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisPatience *patience)
+sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisDeadline *deadline)
 {
 	const SweepRedisUrl *url = &target->url;
 	SweepRedisProgress progress;
 
 	sweep_redis_socket_close();
 	reason[0] = '\0';
-	progress = url->path[0] ? open_unix(url->path, patience) : open_tcp(url, patience);
+	progress = url->path[0] ? open_unix(url->path, deadline) : open_tcp(url, deadline);
 	if (progress == PROGRESS_DONE && url->tls)
-		progress = begin_tls(target, patience);
+		progress = begin_tls(target, deadline);
 	if (progress != PROGRESS_DONE)
 		sweep_redis_socket_close();
 	return progress;
@@ -92,7 +92,7 @@ sweep_redis_socket_is_usable(void)
 }
 
 SweepRedisProgress
-sweep_redis_socket_write(const char *data, size_t size, const SweepRedisPatience *patience)
+sweep_redis_socket_write(const char *data, size_t size, const SweepRedisDeadline *deadline)
 {
 	while (size > 0)
 	{
@@ -118,7 +118,7 @@ sweep_redis_socket_write(const char *data, size_t size, const SweepRedisPatience
 			return broken("the connection was lost");
 		else
 		{
-			SweepRedisProgress progress = wait_for(wants, patience);
+			SweepRedisProgress progress = wait_for(wants, deadline);
 
 			if (progress != PROGRESS_DONE)
 				return progress;
@@ -128,7 +128,7 @@ sweep_redis_socket_write(const char *data, size_t size, const SweepRedisPatience
 }
 
 SweepRedisProgress
-sweep_redis_socket_read(char *data, size_t size, size_t *length, const SweepRedisPatience *patience)
+sweep_redis_socket_read(char *data, size_t size, size_t *length, const SweepRedisDeadline *deadline)
 {
 	for (;;)
 	{
@@ -153,7 +153,7 @@ sweep_redis_socket_read(char *data, size_t size, size_t *length, const SweepRedi
 		}
 		if (wants == 0)
 			return broken(done == 0 ? "it closed the connection" : "the connection was lost");
-		progress = wait_for(wants, patience);
+		progress = wait_for(wants, deadline);
 		if (progress != PROGRESS_DONE)
 			return progress;
 	}
@@ -170,17 +170,17 @@ sweep_redis_socket_close(void)
 }
 
 static SweepRedisProgress
-open_unix(const char *path, const SweepRedisPatience *patience)
+open_unix(const char *path, const SweepRedisDeadline *deadline)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
 	strlcpy(address.sun_path, path, sizeof(address.sun_path));
-	return open_address((struct sockaddr *) &address, sizeof(address), AF_UNIX, patience);
+	return open_address((struct sockaddr *) &address, sizeof(address), AF_UNIX, deadline);
 }
 
 /* Each address gets its share of the time that is left. */
 static SweepRedisProgress
-open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience)
+open_tcp(const SweepRedisUrl *url, const SweepRedisDeadline *deadline)
 {
 	struct addrinfo hint = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	SweepRedisProgress progress = PROGRESS_BROKEN;
@@ -199,10 +199,10 @@ open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience)
 		left++;
 	for (const struct addrinfo *address = addresses; address; address = address->ai_next)
 	{
-		SweepRedisPatience share = *patience;
+		SweepRedisDeadline share = *deadline;
 		int64		now = sweep_redis_now();
 
-		share.deadline_us = now + Max(patience->deadline_us - now, 0) / Max(left, 1);
+		share.deadline_us = now + Max(deadline->deadline_us - now, 0) / Max(left, 1);
 		left--;
 		progress = open_address(address->ai_addr, address->ai_addrlen, address->ai_family, &share);
 		if (progress == PROGRESS_DONE || progress == PROGRESS_STOPPED)
@@ -212,7 +212,7 @@ open_tcp(const SweepRedisUrl *url, const SweepRedisPatience *patience)
 }
 
 static SweepRedisProgress
-open_address(const struct sockaddr *address, socklen_t size, int family, const SweepRedisPatience *patience)
+open_address(const struct sockaddr *address, socklen_t size, int family, const SweepRedisDeadline *deadline)
 {
 	SweepRedisProgress progress = PROGRESS_DONE;
 	int			error = 0;
@@ -225,7 +225,7 @@ open_address(const struct sockaddr *address, socklen_t size, int family, const S
 		error = errno;
 		if (error == EINPROGRESS || error == EINTR)
 		{
-			progress = wait_for(WL_SOCKET_CONNECTED, patience);
+			progress = wait_for(WL_SOCKET_CONNECTED, deadline);
 			if (progress == PROGRESS_DONE && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size) != 0)
 				error = errno;
 		}
@@ -274,7 +274,7 @@ create_socket(int family)
 }
 
 static SweepRedisProgress
-begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience)
+begin_tls(const SweepRedisTarget *target, const SweepRedisDeadline *deadline)
 {
 	const char *error = sweep_redis_tls_begin(target, fd);
 	SweepRedisProgress progress = PROGRESS_DONE;
@@ -288,14 +288,14 @@ begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience)
 	{
 		uint32		wants = 0;
 
-		if (sweep_redis_tls_shake_hands(&wants) == 1)
+		if (sweep_redis_tls_handshake(&wants) == 1)
 			return PROGRESS_DONE;
 		if (wants == 0)
 		{
 			progress = broken(sweep_redis_tls_reason());
-			return sweep_redis_tls_is_distrusted() ? PROGRESS_REFUSED : progress;
+			return sweep_redis_tls_is_cert_rejected() ? PROGRESS_REFUSED : progress;
 		}
-		progress = wait_for(wants, patience);
+		progress = wait_for(wants, deadline);
 	}
 	return progress;
 }
@@ -305,14 +305,14 @@ begin_tls(const SweepRedisTarget *target, const SweepRedisPatience *patience)
  * of all this decides. What else interrupts a process is served here.
  */
 static SweepRedisProgress
-wait_for(uint32 event, const SweepRedisPatience *patience)
+wait_for(uint32 event, const SweepRedisDeadline *deadline)
 {
 	for (;;)
 	{
-		int64		left = patience->deadline_us - sweep_redis_now();
+		int64		left = deadline->deadline_us - sweep_redis_now();
 		int			happened;
 
-		if (patience->is_stopped(patience->arg))
+		if (deadline->is_stopped(deadline->arg))
 			return PROGRESS_STOPPED;
 		if (left <= 0)
 		{
@@ -323,7 +323,7 @@ wait_for(uint32 event, const SweepRedisPatience *patience)
 									 fd, Min(left, SLICE_US) / 1000 + 1, sweep_wait_event());
 		if (happened & WL_LATCH_SET)
 			ResetLatch(MyLatch);
-		if (patience->is_stopped(patience->arg))
+		if (deadline->is_stopped(deadline->arg))
 			return PROGRESS_STOPPED;
 		HOLD_CANCEL_INTERRUPTS();
 		CHECK_FOR_INTERRUPTS();

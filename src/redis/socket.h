@@ -18,12 +18,12 @@ typedef enum SweepRedisProgress
 } SweepRedisProgress;
 
 /* How long to wait, and whom to ask whether to go on. */
-typedef struct SweepRedisPatience
+typedef struct SweepRedisDeadline
 {
 	int64		deadline_us;	/* monotonic */
 	bool		(*is_stopped) (const void *arg);	/* asked at each wake-up and five times a second */
 	const void *arg;
-} SweepRedisPatience;
+} SweepRedisDeadline;
 
 /* Microseconds of a clock that nobody sets. */
 extern int64 sweep_redis_now(void);
@@ -32,15 +32,15 @@ extern int64 sweep_redis_now(void);
 extern const char *sweep_redis_socket_reason(void);
 
 /* Connects, trying each address of the host, and speaks TLS when the URL says so. One socket per process. */
-extern SweepRedisProgress sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisPatience *patience);
+extern SweepRedisProgress sweep_redis_socket_open(const SweepRedisTarget *target, const SweepRedisDeadline *deadline);
 
 /* Whether there is a socket, and the other side has neither closed it nor said something unasked. */
 extern bool sweep_redis_socket_is_usable(void);
 
-extern SweepRedisProgress sweep_redis_socket_write(const char *data, size_t size, const SweepRedisPatience *patience);
+extern SweepRedisProgress sweep_redis_socket_write(const char *data, size_t size, const SweepRedisDeadline *deadline);
 
 /* Reads what there is, at least one byte. */
-extern SweepRedisProgress sweep_redis_socket_read(char *data, size_t size, size_t *length, const SweepRedisPatience *patience);
+extern SweepRedisProgress sweep_redis_socket_read(char *data, size_t size, size_t *length, const SweepRedisDeadline *deadline);
 
 extern void sweep_redis_socket_close(void);
 

@@ -102,7 +102,7 @@ expect_host(const char *host)
 }
 
 int
-sweep_redis_tls_shake_hands(uint32 *wants)
+sweep_redis_tls_handshake(uint32 *wants)
 {
 	int			result;
 
@@ -116,7 +116,7 @@ sweep_redis_tls_reason(void)
 {
 	unsigned long code = ERR_peek_last_error();
 
-	if (sweep_redis_tls_is_distrusted())
+	if (sweep_redis_tls_is_cert_rejected())
 		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s",
 				 X509_verify_cert_error_string(SSL_get_verify_result(session)));
 	else if (code != 0 && ERR_reason_error_string(code) != NULL)
@@ -127,7 +127,7 @@ sweep_redis_tls_reason(void)
 }
 
 bool
-sweep_redis_tls_is_distrusted(void)
+sweep_redis_tls_is_cert_rejected(void)
 {
 	return session != NULL && SSL_get_verify_result(session) != X509_V_OK;
 }
@@ -201,7 +201,7 @@ sweep_redis_tls_begin(const SweepRedisTarget *target, int fd)
 }
 
 int
-sweep_redis_tls_shake_hands(uint32 *wants)
+sweep_redis_tls_handshake(uint32 *wants)
 {
 	*wants = 0;
 	return -1;
@@ -214,7 +214,7 @@ sweep_redis_tls_reason(void)
 }
 
 bool
-sweep_redis_tls_is_distrusted(void)
+sweep_redis_tls_is_cert_rejected(void)
 {
 	return false;
 }

@@ -14,11 +14,11 @@
 extern const char *sweep_redis_tls_begin(const SweepRedisTarget *target, int fd);
 
 /* One step of the handshake: 1 when it is complete. */
-extern int	sweep_redis_tls_shake_hands(uint32 *wants);
+extern int	sweep_redis_tls_handshake(uint32 *wants);
 
 /* Why the handshake failed; and whether because of the certificate, which no other try will mend. */
 extern const char *sweep_redis_tls_reason(void);
-extern bool sweep_redis_tls_is_distrusted(void);
+extern bool sweep_redis_tls_is_cert_rejected(void);
 
 extern bool sweep_redis_tls_is_active(void);
 

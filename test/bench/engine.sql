@@ -8,4 +8,4 @@ SELECT clock_timestamp() AS began, sweep.start('bench') AS run_id \gset
 CALL sweep.wait(:run_id, '1 hour');
 SELECT clock_timestamp() AS ended \gset
 SELECT extract(epoch FROM finished_at - started_at) * 1000, extract(epoch FROM :'ended'::timestamptz - :'began'::timestamptz) * 1000
-	FROM sweep.run WHERE run_id = :run_id;
+	FROM sweep.runs WHERE run_id = :run_id;

@@ -438,11 +438,11 @@ case_scheduler()
 
 	sweep_say "  a job that is due every second, for $seconds seconds"
 	psql_in bench_run -c "SELECT sweep.create_job('each_second', step => 'bench.nothing', schedule => '* * * * * *')" >/dev/null
-	until test "$(psql_in bench_run -c "SELECT count(*) FROM sweep.run WHERE job = 'each_second' AND finished_at IS NOT NULL")" -ge "$seconds"
+	until test "$(psql_in bench_run -c "SELECT count(*) FROM sweep.runs WHERE job = 'each_second' AND finished_at IS NOT NULL")" -ge "$seconds"
 	do
 		sleep 1 # the sleep is the work: runs start meanwhile
 	done
-	psql_in bench_run -c "SELECT extract(epoch FROM started_at - due_at) * 1000 FROM sweep.run
+	psql_in bench_run -c "SELECT extract(epoch FROM started_at - due_at) * 1000 FROM sweep.runs
 		WHERE job = 'each_second' AND started_at IS NOT NULL ORDER BY run_id LIMIT $seconds" |
 		while read -r lateness
 		do

@@ -8,6 +8,6 @@ SELECT sweep.alter_job('bench', jsonb_build_object('buckets', :shares, 'step', :
 SELECT pg_stat_reset() \g /dev/null
 SELECT sweep.start('bench') AS run_id \gset
 CALL sweep.wait(:run_id, '1 hour');
-SELECT format('CALL sweep.wait(%s, ''1 hour'')', run_id) FROM sweep.run ORDER BY run_id \gexec
+SELECT format('CALL sweep.wait(%s, ''1 hour'')', run_id) FROM sweep.runs ORDER BY run_id \gexec
 SELECT extract(epoch FROM max(finished_at) - min(started_at)) * 1000, (SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database())
-	FROM sweep.run;
+	FROM sweep.runs;

@@ -85,7 +85,7 @@ sub three_counts
 	return $coordinator->safe_psql('postgres', qq{
 		SELECT $rows - (SELECT count(*) FROM t.$table),
 			(SELECT coalesce(sum((payload ->> 'deleted')::bigint), 0) FROM sweep.queue_message AS m JOIN sweep.queue AS q USING (queue_id) WHERE q.name = '$table'),
-			(SELECT coalesce(sum(rows), 0) FROM sweep.run WHERE job = '$table')});
+			(SELECT coalesce(sum(rows), 0) FROM sweep.runs WHERE job = '$table')});
 }
 
 # Kills it in the middle of a run, and waits until all of it is back.
@@ -107,7 +107,7 @@ sub kill_one
 		# it may be one that the batches do not write on
 		$coordinator->safe_psql('postgres', "SELECT sweep.cancel($run)");
 	}
-	$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run") or return 'the run did not end';
+	$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.runs WHERE run_id = $run") or return 'the run did not end';
 	# What was prepared on a worker follows what the coordinator has recorded.
 	$coordinator->poll_query_until('postgres', 'SELECT recover_prepared_transactions() >= 0') or return 'nothing was recovered';
 	my @counts = split /\|/, three_counts($table);
@@ -131,7 +131,7 @@ sub kill_often
 		my $run = $coordinator->safe_psql('postgres', "SELECT sweep.start('$table')");
 		$coordinator->poll_query_until('postgres', "SELECT batches >= 3 FROM sweep.running WHERE run_id = $run");
 		$coordinator->safe_psql('postgres', "SELECT sweep.cancel($run)");
-		$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.run WHERE run_id = $run") or die 'the run did not end';
+		$coordinator->poll_query_until('postgres', "SELECT finished_at IS NOT NULL FROM sweep.runs WHERE run_id = $run") or die 'the run did not end';
 	}
 }
 

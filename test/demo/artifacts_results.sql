@@ -3,11 +3,11 @@
 --
 \set QUIET on
 \pset footer off
-\echo :bold'What the shares did, side by side (view sweep.run)':normal
+\echo :bold'What the shares did, side by side (view sweep.runs)':normal
 SELECT bucket, lpad(to_char(rows, 'FM999,990'), 7) AS rows, batches, stop_reason AS "ended by",
 	to_char(extract(epoch FROM started_at - min(started_at) OVER ()), 'FM990.00 "s"') AS began,
 	to_char(extract(epoch FROM finished_at - min(started_at) OVER ()), 'FM990.00 "s"') AS ended
-FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'
+FROM sweep.runs WHERE job = 'ci_bulk_delete_expired_job_artifacts'
 ORDER BY bucket, run_id;
 
 \echo :bold'What became of the 200,000 artifacts':normal

@@ -10,4 +10,4 @@ SELECT sweep.resume('ci_bulk_delete_expired_job_artifacts') \g /dev/null
 SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts') \g /dev/null
 SELECT sweep.start('ci_schedule_bulk_delete_job_artifacts') AS run_id \gset
 CALL sweep.wait(:run_id);
-SELECT ' detail of its run: ' || detail::text FROM sweep.run WHERE run_id = :run_id;
+SELECT ' detail of its run: ' || detail::text FROM sweep.runs WHERE run_id = :run_id;

@@ -3,12 +3,12 @@
 -- that is not as expected.
 --
 WITH done AS (
-	SELECT * FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'
+	SELECT * FROM sweep.runs WHERE job = 'ci_bulk_delete_expired_job_artifacts'
 ), checks (what, expected, found) AS (
 	VALUES ('shares', '50000 rows, 5 buckets, all succeeded, drained', (SELECT format('%s rows, %s buckets, all %s, %s', sum(rows),
 			count(DISTINCT bucket), string_agg(DISTINCT status, ' or '), string_agg(DISTINCT stop_reason, ' or ')) FROM done)),
 		('runs of the scheduler', '{"max_buckets": 5, "stale_count": 0, "missing_count": 5, "occupied_count": 0, "available_count": 0}',
-			(SELECT string_agg(detail::text, '; ') FROM sweep.run WHERE job = 'ci_schedule_bulk_delete_job_artifacts')),
+			(SELECT string_agg(detail::text, '; ') FROM sweep.runs WHERE job = 'ci_schedule_bulk_delete_job_artifacts')),
 		('buckets that are occupied', '0', (SELECT count(*) FROM sweep.buckets WHERE state = 'occupied')::text),
 		('artifacts', '150000 left, 0 to delete', (SELECT format('%s left, %s to delete', count(*),
 			count(*) FILTER (WHERE expire_at < now() AND file_type <> 3 AND locked = 0)) FROM p_ci_job_artifacts)),

@@ -3,7 +3,7 @@
 -- is not as expected.
 --
 WITH done AS (
-	SELECT * FROM sweep.run WHERE run_id IN (:runs)
+	SELECT * FROM sweep.runs WHERE run_id IN (:runs)
 ), expected_run (job, outcome) AS (
 	VALUES ('environments_auto_stop', '100000 rows, 1000 batches, succeeded, max_batches'),
 		('batched_git_ref_updates_cleanup_scheduler', '10000 rows, 100 batches, succeeded, max_rows'),
@@ -19,7 +19,7 @@ WITH done AS (
 	SELECT e.job, e.outcome, (SELECT string_agg(format('%s rows, %s batches, %s, %s', d.rows, d.batches, d.status,
 			d.stop_reason) || coalesce(': ' || d.error, ''), '; ') FROM done d WHERE d.job = e.job)
 		FROM expected_run e
-	UNION ALL SELECT 'all runs so far', '4', (SELECT count(*) FROM sweep.run)::text
+	UNION ALL SELECT 'all runs so far', '4', (SELECT count(*) FROM sweep.runs)::text
 	UNION ALL SELECT 'runs still in progress', '0', (SELECT count(*) FROM sweep.running)::text
 	UNION ALL SELECT 'depth of ' || q.queue, q.depth, (SELECT format('%s, %s ready', d.depth, d.ready)
 			FROM sweep.queues d WHERE d.queue = q.queue)

@@ -70,7 +70,7 @@ demo_start()
 	heading "SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');  -- expired artifacts, by five shares side by side"
 	demo_psql -v redis=$redis -f $here/artifacts_start.sql
 	show_buckets
-	runs=$(demo_psql -At -c "SELECT string_agg(run_id::text, ',') FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'")
+	runs=$(demo_psql -At -c "SELECT string_agg(run_id::text, ',') FROM sweep.runs WHERE job = 'ci_bulk_delete_expired_job_artifacts'")
 	show_progress
 	echo
 	demo_psql -v bold="$bold" -v normal="$normal" -f $here/artifacts_results.sql
@@ -228,7 +228,7 @@ show_buckets()
 {
 	give_up=$(($(milliseconds) + 10000))
 	until test "$(demo_psql -At -c "SELECT count(*) FILTER (WHERE status = 'running' AND rows > 0) = 5
-		OR bool_and(finished_at IS NOT NULL) FROM sweep.run WHERE job = 'ci_bulk_delete_expired_job_artifacts'")" = t
+		OR bool_and(finished_at IS NOT NULL) FROM sweep.runs WHERE job = 'ci_bulk_delete_expired_job_artifacts'")" = t
 	do
 		test "$(milliseconds)" -lt "$give_up" || fail 'no shares have begun'
 	done
@@ -297,7 +297,7 @@ what_now()
 	cat <<-END
 
 	${bold}What now${normal}   The server runs on and the jobs follow their schedules. Look at it with ${bold}make demo-shell${normal}:
-	  SELECT run_id, job, trigger, rows, stop_reason FROM sweep.run ORDER BY run_id;
+	  SELECT run_id, job, trigger, rows, stop_reason FROM sweep.runs ORDER BY run_id;
 	      -- the next minute sends the other projects
 	  CALL sweep.run('ci_runners_stale_machines_cleanup');
 	      -- runs a job in your session: deletes the other 500

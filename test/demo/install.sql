@@ -13,7 +13,7 @@ RESET client_min_messages;
 SELECT count(*) FROM sweep_gitlab.install() \g /dev/null
 SELECT v.name AS job, v.schedule, to_char(v.next_run AT TIME ZONE 'UTC', 'HH24:MI "UTC"') AS "next run", j.batch_size AS batch,
 	concat_ws(', ', j.max_batches || ' batches', j.max_rows || ' rows',
-		to_char(extract(epoch FROM j.timeout) / 60, 'FM999 "min"')) AS "a run ends after"
+		to_char(extract(epoch FROM j.stop_after) / 60, 'FM999 "min"')) AS "a run ends after"
 FROM sweep.jobs v JOIN sweep.job j USING (name)
 ORDER BY name;
 SELECT sweep.pause(name) FROM sweep.job \g /dev/null

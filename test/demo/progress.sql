@@ -2,7 +2,7 @@
 -- The state of the runs :runs, one line each: its number, how far it is in
 -- fifths (or "ended"), and the same for a reader, at most 100 characters wide.
 -- Counters come from sweep.running, that is from shared memory, while the run
--- is in progress, and from its row in sweep.run once it has ended.
+-- is in progress, and from its row in sweep.runs once it has ended.
 --
 SELECT run_id,
 	CASE WHEN ended THEN 'ended' ELSE floor(fraction * 5)::text END,
@@ -24,7 +24,7 @@ FROM (
 			WHEN l.run_id IS NULL AND r.batches > 0 THEN 0.99 -- is just being closed
 			ELSE coalesce(l.fraction, 0)
 		END AS fraction
-	FROM sweep.run r LEFT JOIN sweep.running l USING (run_id)
+	FROM sweep.runs r LEFT JOIN sweep.running l USING (run_id)
 	WHERE r.run_id IN (:runs)
 ) AS run
 ORDER BY run_id;

@@ -4,11 +4,11 @@
 \set QUIET on
 \pset footer off
 
-\echo :bold'What the runs did (view sweep.run)':normal
+\echo :bold'What the runs did (view sweep.runs)':normal
 SELECT job, lpad(to_char(rows, 'FM999,990'), 7) AS rows, lpad(to_char(batches, 'FM9,990'), 5) AS batches, stop_reason AS "ended by",
 	lpad(to_char(extract(epoch FROM finished_at - started_at), 'FM990.00 "s"'), 7) AS "time",
 	lpad(to_char(rows / nullif(extract(epoch FROM finished_at - started_at), 0), 'FM999,990'), 7) AS "rows/s"
-FROM sweep.run WHERE run_id IN (:runs)
+FROM sweep.runs WHERE run_id IN (:runs)
 ORDER BY job;
 
 \echo :bold'What now waits for consumers (view sweep.queues)':normal
@@ -26,7 +26,7 @@ WITH sent AS (
 				WHERE d.status = 1 GROUP BY d.project_id) AS p
 			WHERE NOT EXISTS (SELECT FROM sent WHERE queue = 'batched_git_ref_updates_project_cleanup' AND sent.id = p.id)),
 		ARRAY['a run sends 10000 at most (max_rows);',
-			format('the next goes on behind project %s', (SELECT max(cursor ->> 'project_id') FROM sweep.run
+			format('the next goes on behind project %s', (SELECT max(cursor ->> 'project_id') FROM sweep.runs
 				WHERE run_id IN (:runs) AND job = 'batched_git_ref_updates_cleanup_scheduler'))]),
 	('ci_runners_stale_machines_cleanup', 'stale runner machines', 1500,
 		(SELECT count(*) FROM ci_runner_machines WHERE created_at <= now() - interval '7 days'
@@ -45,7 +45,7 @@ SELECT CASE line WHEN 1 THEN what END AS "what was to do", CASE line WHEN 1 THEN
 	CASE line WHEN 1 THEN lpad(to_char(handled, 'FM999,990'), 7) END AS handled,
 	CASE line WHEN 1 THEN lpad(to_char(remaining, 'FM999,990'), 7) END AS left, reason AS why
 FROM work
-	JOIN (SELECT job, sum(rows) AS handled FROM sweep.run WHERE run_id IN (:runs) GROUP BY job) AS run USING (job),
+	JOIN (SELECT job, sum(rows) AS handled FROM sweep.runs WHERE run_id IN (:runs) GROUP BY job) AS run USING (job),
 	unnest(why) WITH ORDINALITY AS reason (reason, line)
 ORDER BY job, line;
 

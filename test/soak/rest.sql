@@ -11,7 +11,7 @@ WITH rest AS (
 	UNION ALL SELECT 'count of dead', format('%s: %s', q.queue, q.dead)
 		FROM sweep.queues AS q WHERE dead <> (SELECT count(*) FROM sweep.queue_dead JOIN sweep.queue AS n USING (queue_id) WHERE n.name = q.queue)
 	UNION ALL SELECT 'bucket', job || ' ' || bucket || ' since ' || since FROM sweep.buckets WHERE state <> 'available'
-	UNION ALL SELECT 'run', format('%s #%s is %s, due %s, pid %s', job, run_id, status, due_at, pid) FROM sweep.run WHERE finished_at IS NULL
+	UNION ALL SELECT 'run', format('%s #%s is %s, due %s, pid %s', job, run_id, status, due_at, pid) FROM sweep.runs WHERE finished_at IS NULL
 	UNION ALL SELECT 'running', format('%s #%s', job, run_id) FROM sweep.running
 	UNION ALL SELECT 'job', name || ' is ' || state FROM sweep.jobs WHERE state NOT IN ('idle', 'paused')
 	UNION ALL SELECT 'consumer', format('%s is %s with %s', queue, state, workers) FROM sweep.consumers WHERE state <> 'running' OR workers <> concurrency

@@ -47,7 +47,7 @@ BEGIN
 END
 $$;
 
--- No lock, and the update does not look again: only the lease keeps others away.
+-- No lock, and the update does not look again: only the lock keeps others away.
 CREATE FUNCTION soak.handle_some(job text, b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 DECLARE
 	last_id bigint := coalesce((b.cursor #>> '{}')::bigint, 0);
@@ -284,15 +284,15 @@ SELECT sweep.create_job('sql', batch_sql => $$
 		(SELECT id FROM soak.todo WHERE kind = 'sql' AND NOT handled ORDER BY id LIMIT $1) RETURNING id)
 	INSERT INTO soak.done SELECT 'sql', id, ($2).run_id FROM gone $$,
 	schedule => '* * * * * *', timezone => 'UTC', batch_size => 7, overlap => 'queue_one', catch_up => 'all', max_attempts => 3);
-SELECT sweep.create_job('step', step => 'soak.step', schedule => 'every 1 second', batch_size => 5, flush => 'batch', lease_ttl => '10 s',
+SELECT sweep.create_job('step', step => 'soak.step', schedule => 'every 1 second', batch_size => 5, flush => 'batch', timeout => '10 s',
 	lock_retries => 3, lock_retry_delay => '100 ms');
 SELECT sweep.create_job('call', step => 'soak.by_call', batch_size => 10);
-SELECT sweep.create_job('divided', step => 'soak.divided', schedule => 'every 1 second', batch_size => 5, buckets => 3, bucket_recovery => '6 s', timeout => '2 s');
+SELECT sweep.create_job('divided', step => 'soak.divided', schedule => 'every 1 second', batch_size => 5, buckets => 3, bucket_recovery => '6 s', stop_after => '2 s');
 SELECT sweep.create_job('walk', step => 'soak.walk', schedule => 'every 1 second', batch_size => 10, max_batches => 5, cursor => 'drain', overlap => 'cancel_previous');
 SELECT sweep.create_job('items', pick => 'soak.pick', step => 'soak.items', rescue => 'soak.rescue', schedule => 'every 2 seconds', batch_size => 20, max_batches => 3, cursor => 'drain');
 SELECT sweep.create_job('rows', pick => 'soak.pick', step => 'soak.rows', transaction => 'row', schedule => 'every 2 seconds', batch_size => 20, max_batches => 1, cursor => 'drain');
 SELECT sweep.create_job('send', step => 'soak.send_step', schedule => 'every 1 second', batch_size => 10, max_batches => 2);
 SELECT sweep.create_job('consume', step => 'soak.consume_step', schedule => 'every 1 second', batch_size => 10);
-SELECT sweep.create_job('parent', step => 'soak.only_note', schedule => 'every 3 seconds', args => '{"job": "parent"}', children => '{"child": "500 ms"}');
+SELECT sweep.create_job('parent', step => 'soak.only_note', schedule => 'every 3 seconds', args => '{"job": "parent"}', on_start => '{"child": "500 ms"}');
 SELECT sweep.create_job('child', step => 'soak.only_note', args => '{"job": "child"}');
 SELECT sweep.create_job('dropped', step => 'soak.only_note', schedule => 'every 1 second', args => '{"job": "dropped"}');

@@ -360,7 +360,7 @@ my %fault = (
 			"SELECT sweep.create_consumer('gone', 'soak.nothing')", "SELECT count(*) FROM sweep.claim('gone', 5)", "SELECT sweep.drop_queue('gone')"), 'soaker');
 		later_sql(5, "SELECT sweep.drop_queue(name) FROM sweep.queue WHERE name = 'gone'");
 		'gone' },
-	cancel_run => sub { in_background('SELECT sweep.cancel(run_id) FROM sweep.run WHERE finished_at IS NULL ORDER BY random() LIMIT 1'); 'one' },
+	cancel_run => sub { in_background('SELECT sweep.cancel(run_id) FROM sweep.runs WHERE finished_at IS NULL ORDER BY random() LIMIT 1'); 'one' },
 	start_runs => sub { in_background("SELECT sweep.start('$_', delay => random() * interval '2 s')") for my @some = map { pick(@jobs) } 1 .. 3; "@some" },
 	extension_locked => sub { fault_hold('CREATE FUNCTION soak.more() RETURNS int LANGUAGE sql RETURN 1; ALTER EXTENSION pg_sweep ADD FUNCTION soak.more()', 0.5 + rand(2)) },
 	table_locked => sub { fault_hold('LOCK TABLE sweep.' . pick(@tables) . ' IN ACCESS EXCLUSIVE MODE', 0.5 + rand(2)) },
@@ -419,7 +419,7 @@ my %progress;    # job or queue => [ last seen, since when ]
 sub check_progress
 {
 	my $seen = sure_query('-c', q{
-		SELECT 'job ' || j.name, max(r.run_id) FROM sweep.job AS j LEFT JOIN sweep.run AS r ON r.job = j.name AND r.status = 'succeeded' GROUP BY j.name
+		SELECT 'job ' || j.name, max(r.run_id) FROM sweep.job AS j LEFT JOIN sweep.runs AS r ON r.job = j.name AND r.status = 'succeeded' GROUP BY j.name
 		UNION ALL SELECT 'queue ' || name, CASE WHEN EXISTS (SELECT FROM sweep.queue_message AS m WHERE m.queue_id = q.queue_id)
 				THEN (SELECT max(at)::text FROM soak.handled WHERE queue = q.name) ELSE clock_timestamp()::text END
 			FROM sweep.queue AS q WHERE name <> 'gone'} =~ s/max\(r\.run_id\)/max(r.run_id)::text/r);
@@ -586,7 +586,7 @@ my $run_ids = sure_query('-c', "SELECT sweep.pause(name) FROM sweep.job", '-c',
 $stopping = 2;
 kill('TERM', keys %client);
 wait_for_rest('everything comes to rest', '.');
-my $failures = sure_query('-c', "SELECT format('%s #%s %s %s %s', job, run_id, status, stop_reason, error) FROM sweep.run WHERE run_id IN ($run_ids) AND status <> 'succeeded'");
+my $failures = sure_query('-c', "SELECT format('%s #%s %s %s %s', job, run_id, status, stop_reason, error) FROM sweep.runs WHERE run_id IN ($run_ids) AND status <> 'succeeded'");
 wrong('each job runs at the end', $_) for split /\n/, $failures;
 $passed{'each job runs at the end'}++ if $failures eq '';
 check_wrong();
@@ -596,7 +596,7 @@ check_wrong();
 check_log();
 
 print "\nWork:\n", sure_query('-c', q{
-	SELECT format('%6s  runs of %s', count(*), job) FROM sweep.run GROUP BY job
+	SELECT format('%6s  runs of %s', count(*), job) FROM sweep.runs GROUP BY job
 	UNION ALL SELECT format('%6s  messages sent to %s', count(*), queue) FROM soak.sent GROUP BY queue
 	UNION ALL SELECT format('%6s  effects of %s', count(*), queue) FROM soak.handled GROUP BY queue
 	UNION ALL SELECT format('%6s  messages are dead', count(*)) FROM sweep.queue_dead}), "\n";

@@ -32,9 +32,9 @@ wrong AS (
 	UNION ALL SELECT 'item is in quarantine and good', job || ' ' || item FROM sweep.quarantine
 		WHERE mod(item::bigint, CASE job WHEN 'items' THEN 74 ELSE 37 END) <> 0
 	UNION ALL SELECT 'run counts other rows than it did', format('%s #%s (%s): %s, did %s', r.job, r.run_id, r.status, r.rows, coalesce(e.rows, 0))
-		FROM sweep.run AS r LEFT JOIN effect AS e USING (run_id)
+		FROM sweep.runs AS r LEFT JOIN effect AS e USING (run_id)
 		WHERE r.job IN ('sql', 'step', 'call', 'divided', 'walk', 'items') AND r.rows <> coalesce(e.rows, 0)
-	UNION ALL SELECT 'run is not recorded', e.run_id::text FROM effect AS e WHERE NOT EXISTS (SELECT FROM sweep.run AS r WHERE r.run_id = e.run_id)
-	UNION ALL SELECT 'run is recorded twice', run_id::text FROM sweep.run GROUP BY run_id HAVING count(*) > 1
+	UNION ALL SELECT 'run is not recorded', e.run_id::text FROM effect AS e WHERE NOT EXISTS (SELECT FROM sweep.runs AS r WHERE r.run_id = e.run_id)
+	UNION ALL SELECT 'run is recorded twice', run_id::text FROM sweep.runs GROUP BY run_id HAVING count(*) > 1
 	UNION ALL SELECT 'two runs at a time', job || ' ' || run_id FROM soak.overlap)
 SELECT what || ': ' || count(*) || ', first ' || array_to_string((array_agg(example ORDER BY example))[1 : 3], ', ') FROM wrong GROUP BY what ORDER BY what;

@@ -267,13 +267,13 @@ sub ended_run
 
 	$database //= 'postgres';
 	$node->poll_query_until($database, "SELECT finished_at IS NOT NULL AND NOT EXISTS (SELECT FROM sweep.running WHERE run_id = $run_id)
-		FROM sweep.run WHERE run_id = $run_id")
+		FROM sweep.runs WHERE run_id = $run_id")
 	  or return 'not ended';
 	return $node->safe_psql($database,
-		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.run WHERE run_id = $run_id");
+		"SELECT concat_ws(' ', status, stop_reason, batches, rows) FROM sweep.runs WHERE run_id = $run_id");
 }
 
-# A run of a job whose moment has come; returns its run_id. What is started waits for its lease instead.
+# A run of a job whose moment has come; returns its run_id. What is started waits for its lock instead.
 sub due_run
 {
 	my ($node, $job) = @_;

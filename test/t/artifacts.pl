@@ -47,7 +47,7 @@ sub finish
 	{
 		die 'artifacts are left' if time > $deadline;
 		sql("CALL sweep.wait(sweep.start('$scheduler'))");
-		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL") or die 'runs go on';
+		$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL") or die 'runs go on';
 	}
 }
 
@@ -67,7 +67,7 @@ sub shares_at_gate
 	my ($number, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	soon($node, "SELECT count(*) FROM pg_locks l JOIN sweep.run r USING (pid) WHERE locktype = 'advisory' AND objid = 77 AND NOT granted AND r.job = '$child'",
+	soon($node, "SELECT count(*) FROM pg_locks l JOIN sweep.runs r USING (pid) WHERE locktype = 'advisory' AND objid = 77 AND NOT granted AND r.job = '$child'",
 		$number, $name);
 }
 
@@ -81,7 +81,7 @@ is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $expired, 'nor an artifact');
 # ---------------------------------------------------------------- nobody can say whether it is on
 sql('ALTER TABLE sweep_gitlab.feature_flag RENAME TO elsewhere');
 my $failed = sql("SELECT sweep.start('$scheduler')");
-soon($node, "SELECT status || ' ' || sqlstate FROM sweep.run WHERE run_id = $failed", 'failed 42P01', 'a flag that cannot be asked for fails the run');
+soon($node, "SELECT status || ' ' || sqlstate FROM sweep.runs WHERE run_id = $failed", 'failed 42P01', 'a flag that cannot be asked for fails the run');
 is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'which touches no bucket');
 sql('ALTER TABLE sweep_gitlab.elsewhere RENAME TO feature_flag');
 
@@ -93,7 +93,7 @@ sql("SELECT sweep.start('$scheduler') FROM generate_series(1, 2)");
 shares_at_gate(5, 'five shares work side by side');
 is(sql(q{SELECT string_agg(bucket::text, ' ' ORDER BY bucket) FROM sweep.buckets WHERE state = 'occupied' AND holder IS NOT NULL}), '0 1 2 3 4',
 	'each has a bucket of its own');
-soon($node, qq{SELECT sum((detail -> 'missing_count')::int), max((detail -> 'max_buckets')::int) FROM sweep.run WHERE job = '$scheduler' AND run_id > $failed}, '5|5',
+soon($node, qq{SELECT sum((detail -> 'missing_count')::int), max((detail -> 'max_buckets')::int) FROM sweep.runs WHERE job = '$scheduler' AND run_id > $failed}, '5|5',
 	'the five missing buckets were added once');
 
 # one of them is cancelled: its batch is rolled back, and its bucket is free again
@@ -107,17 +107,17 @@ is(sql(q{SELECT count(*) FROM sweep.buckets WHERE state = 'occupied'}), 0, 'no b
 # ---------------------------------------------------------------- the first ones are locked by somebody
 my $locked = 300;
 my $step = sql("SELECT pg_get_functiondef('sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch)'::regprocedure)");
-my $before = sql("SELECT sum(rows) FROM sweep.run WHERE job = '$child'");
+my $before = sql("SELECT sum(rows) FROM sweep.runs WHERE job = '$child'");
 fill();
 # with no patience, so that each list of which all are locked is a batch
 sql($step =~ s/'10 s'/'0'/r);
 $gate->query("BEGIN; SELECT count(*) FROM (SELECT FROM p_ci_job_artifacts ORDER BY expire_at LIMIT $locked FOR UPDATE) AS a");
-my $last = sql('SELECT max(run_id) FROM sweep.run');
+my $last = sql('SELECT max(run_id) FROM sweep.runs');
 sql("CALL sweep.wait(sweep.start('$scheduler'))");
-$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) or die 'runs go on';
 is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $locked, 'shares pass by artifacts that are locked');
-cmp_ok(sql("SELECT sum((detail -> 'locked')::int) FROM sweep.run WHERE job = '$child' AND run_id > $last"), '>=', $locked, 'and count them');
-cmp_ok(sql("SELECT sum(rows) - $before FROM sweep.run WHERE job = '$child'"), '>', $expired - $locked,
+cmp_ok(sql("SELECT sum((detail -> 'locked')::int) FROM sweep.runs WHERE job = '$child' AND run_id > $last"), '>=', $locked, 'and count them');
+cmp_ok(sql("SELECT sum(rows) - $before FROM sweep.runs WHERE job = '$child'"), '>', $expired - $locked,
 	'a batch that has found no others for long is committed, and is not the last one');
 sql($step);
 $gate->query('ROLLBACK');
@@ -134,7 +134,7 @@ sql("CALL sweep.wait(sweep.start('$scheduler'))");
 shares_at_gate(10, 'ten while the five are in the middle of their batches');
 sql("SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts_high_concurrency')");
 $gate->query('SELECT pg_advisory_unlock_all()');
-$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) or die 'runs go on';
 finish();
 all_once('five, ten and five again');
 soon($node, "SELECT string_agg(bucket::text, ' ' ORDER BY bucket) FROM sweep.buckets", '0 1 2 3 4', 'buckets beyond the fifth are dropped');
@@ -145,7 +145,7 @@ sql("SELECT sweep.start('$scheduler')");
 shares_at_gate(5, 'five once more');
 sql("SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts')");
 $gate->query('SELECT pg_advisory_unlock_all()');
-$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) or die 'runs go on';
+$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) or die 'runs go on';
 is(sql('SELECT count(*) FROM ci_deleted_objects'), 100, 'switched off, each share ends with the batch it is in');
 sql("SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')");
 finish();
@@ -158,7 +158,7 @@ sql("SELECT sweep.start('$scheduler')");
 shares_at_gate(5, 'five before a crash');
 $node->stop('immediate');
 $node->start;
-sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"timeout\": \"1 s\"}')");
+sql("SELECT sweep.alter_job('$child', '{\"bucket_recovery\": \"2 s\", \"stop_after\": \"1 s\"}')");
 is(sql('SELECT count(*) FROM sweep_gitlab.artifact_list'), 0, 'after a crash there are no lists');
 finish();
 all_once('a crash');
@@ -173,7 +173,7 @@ SKIP:
 	$node->append_conf('postgresql.conf', "pg_sweep.redis_url = '" . $redis->url . "'");
 	$node->reload;
 	fill();
-	sql("SELECT sweep.alter_job('$child', '{\"bucket_store\": \"redis\", \"bucket_recovery\": \"10 min\", \"timeout\": \"5 min\"}')");
+	sql("SELECT sweep.alter_job('$child', '{\"bucket_store\": \"redis\", \"bucket_recovery\": \"10 min\", \"stop_after\": \"5 min\"}')");
 	$gate = session($node);
 	$gate->query('SELECT pg_advisory_lock(77)');
 	sql("SELECT sweep.start('$scheduler')");

@@ -25,7 +25,7 @@ for my $length (10, 10000)
 
 	$node->safe_psql('postgres', qq{
 		SELECT sweep.create_job('$job', step => 't.look', args => jsonb_build_object('padding', repeat('x', $length), 'a', 1, 'b', 2),
-			batch_size => 7, max_rows => 16, cursor => 'drain', lease_key => 'key of $length', lease_ttl => '1 h', timeout => '1 min');
+			batch_size => 7, max_rows => 16, cursor => 'drain', lock_key => 'key of $length', timeout => '1 h', stop_after => '1 min');
 		CALL sweep.run('$job', '{"b": 3, "as_of": "2026-01-02T03:04:05Z"}');
 		TRUNCATE t.seen;
 	});
@@ -37,7 +37,7 @@ for my $length (10, 10000)
 		$length . '|{"a": 1, "b": 3, "as_of": "2026-01-02T03:04:05Z"}|2026-01-02 03:04:05', "$job: its args");
 	is($node->safe_psql('postgres', "SELECT bool_or(cursor = to_jsonb($id)), bool_or(cursor < to_jsonb($id)) FROM t.seen"), 't|t',
 		"$job: the cursor it kept");
-	is($node->safe_psql('postgres', "SELECT rows, batches, stop_reason FROM sweep.run WHERE run_id = $id"), '16|3|max_rows',
+	is($node->safe_psql('postgres', "SELECT rows, batches, stop_reason FROM sweep.runs WHERE run_id = $id"), '16|3|max_rows',
 		"$job: what came of it");
 }
 

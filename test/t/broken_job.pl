@@ -34,10 +34,10 @@ sub others_go_on
 sub runs_again
 {
 	my ($job, $name) = @_;
-	my $last = $node->safe_psql('postgres', qq{SELECT coalesce(max(run_id), 0) FROM sweep.run WHERE job = '$job'});
+	my $last = $node->safe_psql('postgres', qq{SELECT coalesce(max(run_id), 0) FROM sweep.runs WHERE job = '$job'});
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	soon($node, qq{SELECT count(*) > 0 FROM sweep.run WHERE job = '$job' AND run_id > $last AND status = 'succeeded'}, 't', $name);
+	soon($node, qq{SELECT count(*) > 0 FROM sweep.runs WHERE job = '$job' AND run_id > $last AND status = 'succeeded'}, 't', $name);
 	state_is($job, '^(idle|running)$', "$name: it is no longer broken");
 }
 
@@ -102,7 +102,7 @@ runs_again('function', 'step is back');
 $node->safe_psql('postgres', 'DROP TABLE t.fragile');
 state_is('table', '^broken: relation "t.fragile" does not exist$', 'table dropped: the job is broken');
 others_go_on('table dropped', 'table');
-is($node->safe_psql('postgres', q{SELECT DISTINCT sqlstate FROM sweep.run WHERE job = 'table' AND status = 'failed'}),
+is($node->safe_psql('postgres', q{SELECT DISTINCT sqlstate FROM sweep.runs WHERE job = 'table' AND status = 'failed'}),
 	'42P01', 'table dropped: its runs say why they failed');
 $node->safe_psql('postgres', 'CREATE TABLE t.fragile (id int)');
 runs_again('table', 'table is back');

@@ -72,7 +72,7 @@ sub quiet
 	my ($job) = @_;
 
 	$node->poll_query_until('postgres', "SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running WHERE job = '$job')
-		FROM sweep.run WHERE job = '$job' AND finished_at IS NULL")
+		FROM sweep.runs WHERE job = '$job' AND finished_at IS NULL")
 	  or die "runs of $job go on";
 }
 
@@ -103,7 +103,7 @@ sub last_run
 {
 	my ($job) = @_;
 
-	return sql("SELECT concat_ws(' ', status, stop_reason, detail ->> 'reason', detail ->> 'stale_count') FROM sweep.run WHERE job = '$job' ORDER BY run_id DESC LIMIT 1");
+	return sql("SELECT concat_ws(' ', status, stop_reason, detail ->> 'reason', detail ->> 'stale_count') FROM sweep.runs WHERE job = '$job' ORDER BY run_id DESC LIMIT 1");
 }
 
 sub at_bucket_gate
@@ -119,7 +119,7 @@ sub pid_of_run
 {
 	my ($run) = @_;
 
-	return sql("SELECT pid FROM sweep.run WHERE run_id = $run");
+	return sql("SELECT pid FROM sweep.runs WHERE run_id = $run");
 }
 
 # Waits until a claim that was made before now is as old as that; the second more is what Redis rounds.
@@ -127,7 +127,7 @@ sub until_recovered
 {
 	my ($run, $recovery) = @_;
 
-	$node->poll_query_until('postgres', "SELECT clock_timestamp() > started_at + interval '$recovery' + interval '2 s' FROM sweep.run WHERE run_id = $run")
+	$node->poll_query_until('postgres', "SELECT clock_timestamp() > started_at + interval '$recovery' + interval '2 s' FROM sweep.runs WHERE run_id = $run")
 	  or die "run $run never gets so old";
 }
 
@@ -172,7 +172,7 @@ sub side_by_side
 	is(buckets_of($job, $store), '5 0', "$name: all buckets are occupied");
 	is(sql("SELECT count(DISTINCT bucket), count(DISTINCT holder), count(DISTINCT pid), count(*) FROM sweep.buckets WHERE job = '$job' AND state = 'occupied'"),
 		'5|5|5|5', "$name: sweep.buckets shows who has which");
-	is(sql("SELECT string_agg(trigger || ' ' || c, ', ' ORDER BY trigger) FROM (SELECT trigger, count(*) AS c FROM sweep.run WHERE job = '$job' GROUP BY 1) AS x"),
+	is(sql("SELECT string_agg(trigger || ' ' || c, ', ' ORDER BY trigger) FROM (SELECT trigger, count(*) AS c FROM sweep.runs WHERE job = '$job' GROUP BY 1) AS x"),
 		'manual 1, parent 4', "$name: one run was started, four were queued by it");
 	# no room for more
 	is(ended_run($node, start($job)), 'skipped skipped 0 0', "$name: a sixth share is skipped");
@@ -180,7 +180,7 @@ sub side_by_side
 	open_gate($gate);
 	finish($job);
 	exactly_once("$name: side by side");
-	is(sql("SELECT detail FROM sweep.run WHERE run_id = $run"),
+	is(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 5, "stale_count": 0, "missing_count": 5, "occupied_count": 0, "available_count": 0}', "$name: what the dispatcher found");
 	is(buckets_of($job, $store), '0 5', "$name: all buckets are given back");
 
@@ -190,7 +190,7 @@ sub side_by_side
 	finish($job);
 	exactly_once("$name: three dispatchers");
 	is(buckets_of($job, $store), '0 5', "$name: three dispatchers: all buckets are given back");
-	is(sql("SELECT count(*) FROM sweep.run WHERE job = '$job' AND status NOT IN ('succeeded', 'skipped')"), 0, "$name: no run failed");
+	is(sql("SELECT count(*) FROM sweep.runs WHERE job = '$job' AND status NOT IN ('succeeded', 'skipped')"), 0, "$name: no run failed");
 }
 
 sub more_buckets_than_workers
@@ -202,7 +202,7 @@ sub more_buckets_than_workers
 	start($job);
 	quiet($job);
 	is(sql('SELECT count(*) FROM t.artifact'), 0, "$name: shares follow each other until every bucket had its turn");
-	cmp_ok(sql("SELECT count(*) FROM sweep.run WHERE job = '$job' AND status = 'succeeded'"), '>=', 20, "$name: one share per bucket");
+	cmp_ok(sql("SELECT count(*) FROM sweep.runs WHERE job = '$job' AND status = 'succeeded'"), '>=', 20, "$name: one share per bucket");
 	finish($job);
 	exactly_once("$name: more buckets than workers");
 
@@ -213,7 +213,7 @@ sub more_buckets_than_workers
 	start($job);
 	quiet($job);
 	is(sql('SELECT count(*) FROM t.artifact'), 0, "$name: limited: shares follow each other until nothing is left");
-	cmp_ok(sql("SELECT count(*) FROM sweep.run WHERE job = '$job' AND stop_reason = 'max_batches' AND bucket = 0"), '>=', 9,
+	cmp_ok(sql("SELECT count(*) FROM sweep.runs WHERE job = '$job' AND stop_reason = 'max_batches' AND bucket = 0"), '>=', 9,
 		"$name: limited: a share that reached its limit is followed by another one of its bucket");
 	exactly_once("$name: limited");
 }
@@ -245,14 +245,14 @@ sub stopped_process
 	my $gate = hold_gate($node, 42);
 	my $other_gate = hold_gate($node, 43);
 
-	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', timeout => '5 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', stop_after => '5 s'});
 	my $slow = start($job, '{"gate": 42}');
 	at_bucket_gate(42, 1, "$name: a share is at work");
 	my $pid = pid_of_run($slow);
 	ok(kill_process('STOP', $pid), "$name: it stands still");
 	my $early = start($job);
 	ended_run($node, $early);
-	is(sql("SELECT status FROM sweep.run WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.run WHERE run_id = $slow) + interval '6 s'"),
+	is(sql("SELECT status FROM sweep.runs WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.runs WHERE run_id = $slow) + interval '6 s'"),
 		'skipped', "$name: its bucket is not free before the recovery time");
 	until_recovered($slow, '6 s');
 	my $next = start($job, '{"gate": 43}');
@@ -260,7 +260,7 @@ sub stopped_process
 	open_gate($gate);
 	ok(kill_process('CONT', $pid), "$name: the first goes on");
 	is(ended_run($node, $slow), 'failed error 0 0', "$name: and fails");
-	like(sql("SELECT error FROM sweep.run WHERE run_id = $slow"), qr/^run $slow of job "$job" has lost bucket 0/, "$name: because it has lost its bucket");
+	like(sql("SELECT error FROM sweep.runs WHERE run_id = $slow"), qr/^run $slow of job "$job" has lost bucket 0/, "$name: because it has lost its bucket");
 	is(sql("SELECT count(*) FROM t.deleted"), 0, "$name: it deleted nothing");
 	is(buckets_of($job, $store), '1 0', "$name: and did not free the bucket of the other");
 	open_gate($other_gate);
@@ -280,13 +280,13 @@ sub late_commit
 		BEGIN PERFORM pg_advisory_xact_lock(48, 1); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON t.deleted DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION t.wait_at_commit()});
-	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', timeout => '3 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', stop_after => '3 s'});
 	my $run = start($job);
 	at_bucket_gate(48, 1, "$name: a share is about to commit");
 	until_recovered($run, '4 s');
 	open_gate($gate);
 	is(ended_run($node, $run), 'failed error 0 0', "$name: too late, it fails");
-	like(sql("SELECT error FROM sweep.run WHERE run_id = $run"), qr/^share of job "$job" has lost bucket 0 while it committed/, "$name: and says why");
+	like(sql("SELECT error FROM sweep.runs WHERE run_id = $run"), qr/^share of job "$job" has lost bucket 0 while it committed/, "$name: and says why");
 	is(sql('SELECT count(*) FROM t.deleted'), 0, "$name: it deleted nothing");
 	sql('DROP TRIGGER wait_at_commit ON t.deleted');
 	finish($job);
@@ -307,7 +307,7 @@ sub rescaled
 	sql('UPDATE t.flag SET buckets = 3');
 	open_gate($gate);
 	quiet($job);
-	is(sql("SELECT count(*) FROM sweep.run WHERE job = '$job' AND stop_reason = 'rescaled' AND bucket >= 3 AND batches = 1"), 5,
+	is(sql("SELECT count(*) FROM sweep.runs WHERE job = '$job' AND stop_reason = 'rescaled' AND bucket >= 3 AND batches = 1"), 5,
 		"$name: those beyond have stopped before their next batch");
 	is(buckets_of($job, $store), '0 3', "$name: their buckets are gone");
 	sql('UPDATE t.flag SET buckets = 10');
@@ -327,7 +327,7 @@ sub rescaled
 	quiet($job);
 	is(sql('SELECT count(*) FROM t.deleted'), 80, "$name: switched off: each ended after its batch");
 	is(ended_run($node, start($job)), 'skipped skipped 0 0', "$name: switched off: nothing is done");
-	is(sql("SELECT detail FROM sweep.run WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), '{"reason": "no_bucket", "max_buckets": 0}',
+	is(sql("SELECT detail FROM sweep.runs WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), '{"reason": "no_bucket", "max_buckets": 0}',
 		"$name: switched off: nothing is touched");
 	sql('UPDATE t.flag SET buckets = 1000');
 	finish($job);
@@ -345,7 +345,7 @@ sub never_the_same
 	create($job, $store, q{buckets => 5, buckets_function => 't.moody'});
 	start($job);
 	quiet($job);
-	cmp_ok(sql("SELECT count(*) FROM sweep.run WHERE job = '$job'"), '<', 100, "$name: shares do not follow each other for ever");
+	cmp_ok(sql("SELECT count(*) FROM sweep.runs WHERE job = '$job'"), '<', 100, "$name: shares do not follow each other for ever");
 	sql("SELECT sweep.drop_job('$job')");
 }
 
@@ -359,7 +359,7 @@ sub locked_state
 	my $session = session($node);
 	$session->query_safe("BEGIN; SELECT FROM sweep.job_state WHERE job = '$job' FOR UPDATE");
 	start($job);
-	soon($node, "SELECT count(*) = 3 FROM sweep.run WHERE job = '$job' AND bucket IS NOT NULL", 't', "$name: all shares are queued, though the state of the job is locked");
+	soon($node, "SELECT count(*) = 3 FROM sweep.runs WHERE job = '$job' AND bucket IS NOT NULL", 't', "$name: all shares are queued, though the state of the job is locked");
 	$session->query_safe('COMMIT');
 	$session->quit;
 	quiet($job);
@@ -390,7 +390,7 @@ sub hanging_store
 		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', $way eq 'cancelled' ? 10 : 20, "$name: it is $way while Redis hangs, and ends");
 		like($message, $way eq 'cancelled' ? qr/ERROR:  run \d+ of job "$job" was cancelled after 1 batch/ : qr/ERROR:  run \d+ of job "$job" failed: canceling statement due to statement timeout/,
 			"$name: it is told that it was $way");
-		is(sql("SELECT status FROM sweep.run WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), $way eq 'cancelled' ? 'cancelled' : 'failed', "$name: as the run is");
+		is(sql("SELECT status FROM sweep.runs WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), $way eq 'cancelled' ? 'cancelled' : 'failed', "$name: as the run is");
 		$redis->resume;
 		$redis->cli('FLUSHALL');
 	}
@@ -409,7 +409,7 @@ sub slow_function
 	sql(q{CREATE OR REPLACE FUNCTION t.asking(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
 		BEGIN PERFORM pg_advisory_xact_lock(47, 1); RETURN 1; END $$});
 	create($job, $store, q{buckets => 1, buckets_function => 't.asking'});
-	sql(qq{SELECT sweep.create_job('$job parent', step => 't.nothing', children => '{"$job": "0"}')});
+	sql(qq{SELECT sweep.create_job('$job parent', step => 't.nothing', on_start => '{"$job": "0"}')});
 	for my $start ($job, "$job parent")
 	{
 		my $run = start($start);
@@ -431,13 +431,13 @@ sub parent
 	my $job = "$name child";
 
 	create($job, $store, q{buckets => 3});
-	sql(qq{SELECT sweep.create_job('$name parent', step => 't.nothing', children => '{"$job": "0"}')});
+	sql(qq{SELECT sweep.create_job('$name parent', step => 't.nothing', on_start => '{"$job": "0"}')});
 	my $run = start("$name parent");
 	is(ended_run($node, $run), 'succeeded drained 1 0', "$name: the parent has ended");
-	is(sql("SELECT detail FROM sweep.run WHERE run_id = $run"),
+	is(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 3, "stale_count": 0, "missing_count": 3, "occupied_count": 0, "available_count": 0}', "$name: and says what it found");
 	quiet($job);
-	is(sql("SELECT count(*), min(trigger), max(trigger) FROM sweep.run WHERE job = '$job' AND status = 'succeeded'"), '3|parent|parent',
+	is(sql("SELECT count(*), min(trigger), max(trigger) FROM sweep.runs WHERE job = '$job' AND status = 'succeeded'"), '3|parent|parent',
 		"$name: its child ran as three shares");
 	finish($job);
 	exactly_once("$name: parent and child");
@@ -467,7 +467,7 @@ sub killed
 	until_recovered($run, '15 s');
 	my $next = start($job);
 	is(ended_run($node, $next), "succeeded drained 31 $rows", "$name: after it the next run has the bucket");
-	is(sql("SELECT detail ->> 'stale_count' FROM sweep.run WHERE run_id = $next"), 1, "$name: recovered");
+	is(sql("SELECT detail ->> 'stale_count' FROM sweep.runs WHERE run_id = $next"), 1, "$name: recovered");
 	exactly_once("$name: killed");
 }
 

@@ -83,7 +83,7 @@ sub at_rest
 	my ($job) = @_;
 
 	return $node->poll_query_until('postgres',
-		q{SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running) FROM sweep.run WHERE finished_at IS NULL});
+		q{SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running) FROM sweep.runs WHERE finished_at IS NULL});
 }
 
 sub all_deleted_once
@@ -115,7 +115,7 @@ sub outcome
 	my ($run) = @_;
 
 	ended_run($node, $run);
-	return psql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.run WHERE run_id = $run");
+	return psql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.runs WHERE run_id = $run");
 }
 
 sub start { return psql("SELECT sweep.start('" . ($_[0] // 'j') . "'" . ($_[1] ? ", '$_[1]'" : '') . ')'); }
@@ -150,7 +150,7 @@ sub test_without_module
 	$without->safe_psql('postgres', q{SELECT sweep.create_job('j', step => 't.work', buckets => 2, bucket_store => 'redis')});
 	my $run = $without->safe_psql('postgres', q{SELECT sweep.start('j')});
 	is(ended_run($without, $run), 'failed error 0 0', 'a job with its buckets in Redis fails');
-	like($without->safe_psql('postgres', "SELECT error FROM sweep.run WHERE run_id = $run"),
+	like($without->safe_psql('postgres', "SELECT error FROM sweep.runs WHERE run_id = $run"),
 		qr/^bucket store "redis" is not installed\n.*HINT: Build pg_sweep with libhiredis/s, 'and says what is missing');
 	like($without->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'j'}), qr/^broken: /, 'its state says so');
 	$without->safe_psql('postgres', q{SELECT sweep.alter_job('j', '{"bucket_store": "table"}')});
@@ -192,7 +192,7 @@ sub test_keys
 	is($redis->cli('EXISTS', $occupied), '0', 'none is occupied');
 	is($redis->cli('TTL', $available), '-1', 'the key does not expire');
 	is($redis->cli('DBSIZE'), '1', 'there is no other key');
-	is(psql("SELECT detail - 'x' FROM sweep.run WHERE run_id = $run"),
+	is(psql("SELECT detail - 'x' FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 5, "stale_count": 0, "missing_count": 5, "occupied_count": 0, "available_count": 0}', 'what the dispatcher found');
 
 	# another name, another prefix
@@ -263,7 +263,7 @@ sub test_gitlab
 	@claimed = (gitlab_claim(), gitlab_claim());
 	my $run = start();
 	like(outcome($run), qr/^succeeded drained/, 'our run takes what GitLab has left');
-	like(psql("SELECT detail FROM sweep.run WHERE run_id = $run"), qr/"missing_count": 0, "occupied_count": 2, "available_count": 3/, 'and counts as GitLab does');
+	like(psql("SELECT detail FROM sweep.runs WHERE run_id = $run"), qr/"missing_count": 0, "occupied_count": 2, "available_count": 3/, 'and counts as GitLab does');
 	at_rest();
 	work_off(200);
 	is($redis->scored($occupied), join(' ', sort @claimed), 'what GitLab has claimed stays its own');
@@ -280,7 +280,7 @@ sub test_gitlab
 	{
 		my $bucket = gitlab_claim();
 
-		start() if psql(q{SELECT count(*) = 0 FROM sweep.run WHERE finished_at IS NULL}) eq 't';
+		start() if psql(q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) eq 't';
 		next unless defined $bucket && $bucket ne '';
 		gitlab_work($session, $bucket, 3);
 		gitlab_release($bucket, 5);
@@ -304,7 +304,7 @@ sub test_recovery
 	$redis->cli('ZADD', $occupied, $now - 600, 0, $now - 570, 1, $now - 700, 7);
 	$run = start();
 	like(outcome($run), qr/^succeeded drained/, 'a run among remains');
-	is(psql("SELECT detail FROM sweep.run WHERE run_id = $run"),
+	is(psql("SELECT detail FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 5, "stale_count": 2, "missing_count": 1, "occupied_count": 1, "available_count": 4}', 'it counts them');
 	at_rest();
 	work_off(10);
@@ -325,7 +325,7 @@ sub test_recovery
 	$run = start('j', '{"gate": 32}');
 	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 32}, '5', 'five shares are in a batch');
 	$claimed = (sort map { $redis->cli('ZSCORE', $occupied, $_) } 0 .. 4)[0];
-	crash_of($node, psql("SELECT pid FROM sweep.run WHERE run_id = $run"));
+	crash_of($node, psql("SELECT pid FROM sweep.runs WHERE run_id = $run"));
 	forget_session($gate);
 	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');
 	while ($redis->members($available) eq '')
@@ -333,10 +333,10 @@ sub test_recovery
 		my $recovery = start();
 
 		last unless outcome($recovery) =~ /^skipped/;
-		is(psql("SELECT detail ->> 'reason' FROM sweep.run WHERE run_id = $recovery"), 'no_bucket', 'a run finds no bucket')
+		is(psql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $recovery"), 'no_bucket', 'a run finds no bucket')
 		  unless $pid++;
 	}
-	cmp_ok(psql("SELECT min(extract(epoch FROM started_at)) FROM sweep.run WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
+	cmp_ok(psql("SELECT min(extract(epoch FROM started_at)) FROM sweep.runs WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
 		'the buckets are not back before their time');
 	ok($pid, 'there was such a run');
 	at_rest();
@@ -350,18 +350,18 @@ sub test_recovery
 	my $gate2 = hold_gate($node, 34);
 	$run = start('j', '{"gate": 33}');
 	at_gate($node, 33, 'a share is in its batch');
-	$pid = psql("SELECT pid FROM sweep.run WHERE run_id = $run");
+	$pid = psql("SELECT pid FROM sweep.runs WHERE run_id = $run");
 	kill_process('STOP', $pid);
 	$claimed = $redis->cli('ZSCORE', $occupied, 0);
 	open_gate($gate);
 	my $second;
 	do { $second = start('j', '{"gate": 34}') }
-	  until $node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.run WHERE run_id = $second")
-	  && psql("SELECT status FROM sweep.run WHERE run_id = $second") eq 'running'
+	  until $node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.runs WHERE run_id = $second")
+	  && psql("SELECT status FROM sweep.runs WHERE run_id = $second") eq 'running'
 	  && $redis->cli('ZSCORE', $occupied, 0) != $claimed;
 	kill_process('CONT', $pid);
 	like(outcome($run), qr/^failed error 55000 run $run of job "j" has lost bucket 0/, 'the share that was stopped commits nothing more');
-	is(psql("SELECT batches, rows FROM sweep.run WHERE run_id = $run"), '0|0', 'not one batch');
+	is(psql("SELECT batches, rows FROM sweep.runs WHERE run_id = $run"), '0|0', 'not one batch');
 	at_gate($node, 34, 'the second one is in its batch');
 	is($redis->scored($occupied), '0', 'its bucket was not given back by the first one');
 	is($redis->members($available), '', 'nor can anybody take it');
@@ -394,7 +394,7 @@ sub outcomes
 
 	at_rest();
 	return psql("SELECT DISTINCT concat_ws(' ', status, stop_reason, sqlstate, regexp_replace(split_part(error, E'\\n', 1), '\\d+', 'N', 'g'))
-		FROM sweep.run WHERE run_id >= $run ORDER BY 1");
+		FROM sweep.runs WHERE run_id >= $run ORDER BY 1");
 }
 
 # ---------------------------------------------------------------- Redis dies
@@ -428,7 +428,7 @@ sub test_killed
 	$redis->kill;
 	open_gate($gate);
 	like(outcomes($run), qr/\A(failed error 08000 (could not connect to|no reply from) Redis at [^\n]*\n?)+\z/, 'killed during a batch: the shares fail');
-	is(psql("SELECT count(*) FROM sweep.run WHERE run_id >= $run AND batches = 1 AND rows = 10"), 5, 'after the batch that they were in');
+	is(psql("SELECT count(*) FROM sweep.runs WHERE run_id >= $run AND batches = 1 AND rows = 10"), 5, 'after the batch that they were in');
 	like(slurp_file($node->logfile, $log), qr/WARNING:  bucket \d of job "j" could not be given back: could not connect to Redis/,
 		'that a bucket is not given back is in the log');
 	is(psql('SELECT count(*) FROM t.deleted'), 50, 'what they have deleted is deleted');
@@ -453,7 +453,7 @@ sub test_killed
 	for my $round (1 .. 8)
 	{
 		$run = start();
-		$node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.run WHERE run_id = $run");
+		$node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.runs WHERE run_id = $run");
 		$redis->kill;
 		$redis->start;
 		at_rest();
@@ -471,7 +471,7 @@ sub cancelled_after
 
 	# ends with an error: the run was cancelled
 	$node->psql('postgres', "SELECT sweep.cancel($run); CALL sweep.wait($run)");
-	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.run WHERE run_id = $run");
+	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.runs WHERE run_id = $run");
 }
 
 sub test_hanging
@@ -499,7 +499,7 @@ sub test_hanging
 	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
 		SELECT 'j', 'postgres', '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
 	at_rest();
-	is(psql(q{SELECT count(*) FROM (SELECT * FROM sweep.run ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
+	is(psql(q{SELECT count(*) FROM (SELECT * FROM sweep.runs ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
 	$redis->resume;
 	is($redis->cli('PING'), 'PONG', 'Redis goes on');
 	is($redis->scored($occupied), '', 'and gives no bucket to those who have left');
@@ -575,7 +575,7 @@ sub claim_too_late
 	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 'postgres', '{}', 'parent', 0, now(); SELECT sweep._wake()});
 	$process->pump until $output =~ /held/;
 	at_rest();
-	like(psql('SELECT error FROM sweep.run ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
+	like(psql('SELECT error FROM sweep.runs ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
 	$input = "go on\n";
 	$process->pump until $output =~ /reply: (.*)/;
 	like($output, qr/reply: -TRYAGAIN /, 'the claim arrives too late');
@@ -616,10 +616,10 @@ sub test_refusing
 	like($error, qr/ERROR:  run \d+ of job "j" failed: pg_sweep.redis_url is not set\n.*HINT:  Set it/s, 'no URL: a call fails');
 	psql(q{SELECT sweep.create_job('unset', step => 't.share', buckets => 5, bucket_store => 'redis', schedule => '* * * * * *')});
 	$node->poll_query_until('postgres', q{SELECT broken = 'pg_sweep.redis_url is not set' FROM sweep.job_state WHERE job = 'unset'});
-	is(psql(q{SELECT count(*) FROM sweep.run WHERE job = 'unset'}), 0, 'no URL: a job can be created, and is not started by its schedule');
+	is(psql(q{SELECT count(*) FROM sweep.runs WHERE job = 'unset'}), 0, 'no URL: a job can be created, and is not started by its schedule');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'with a URL it is no longer broken');
-	soon($node, q{SELECT count(*) > 0 FROM sweep.run WHERE job = 'unset' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
+	soon($node, q{SELECT count(*) > 0 FROM sweep.runs WHERE job = 'unset' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
 	psql(q{SELECT sweep.drop_job('unset')});
 	at_rest();
 	configure("pg_sweep.redis_url = 'unix:" . $node->host . '/.s.PGSQL.' . $node->port . "'");
@@ -731,7 +731,7 @@ sub test_strange
 	like(outcome(start()), qr/^failed error 08000 could not connect to Redis at "\?\?.invalid", port 6379: /, 'a host that is no text');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_password_file = '/none/\xff\xc3'");
 	like(outcome(start()), qr{^failed error 55000 could not use pg_sweep.redis_password_file "/none/\?\?": No such file or directory\n}, 'a file that is no text');
-	is(psql(q{SELECT count(*) FROM sweep.run WHERE error IS DISTINCT FROM convert_from(convert_to(error, 'UTF8'), 'UTF8')}), 0, 'what is stored is text');
+	is(psql(q{SELECT count(*) FROM sweep.runs WHERE error IS DISTINCT FROM convert_from(convert_to(error, 'UTF8'), 'UTF8')}), 0, 'what is stored is text');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
@@ -784,7 +784,7 @@ sub test_password
 	like(outcome(start()), qr/^succeeded drained/, 'user and password');
 	at_rest();
 	unlike(slurp_file($node->logfile, $log), qr/geh(#eim|neu)|falsch/, 'the log has no password');
-	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geh(#eim|neu)|falsch'}), 0, 'nor has any run');
+	is(psql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geh(#eim|neu)|falsch'}), 0, 'nor has any run');
 	$redis->cli('CONFIG', 'SET', 'requirepass', '');
 	$redis->{password} = undef;
 	configure($url);
@@ -844,7 +844,7 @@ sub test_password_file
 	}
 	at_rest();
 	unlike(slurp_file($node->logfile, $log), qr/geheim|geh\\?.eim/, 'the log has nothing of what is in a file');
-	is(psql(q{SELECT count(*) FROM sweep.run r WHERE r::text ~ 'geheim'}), 0, 'nor has any run');
+	is(psql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geheim'}), 0, 'nor has any run');
 	configure($url);
 }
 

@@ -28,7 +28,7 @@ sub handled_as_counted
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( $node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"),
-		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run"), "$name: it counts what it did");
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run"), "$name: it counts what it did");
 }
 
 sub one_is_free
@@ -36,7 +36,7 @@ sub one_is_free
 	my ($name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (21335, 21336)}, 0, "$name: its lease is free");
+	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid IN (21335, 21336)}, 0, "$name: its lock is free");
 }
 
 # ---------------------------------------------------------------- in a statement
@@ -53,7 +53,7 @@ is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 'f', 'in a stateme
 # PostgreSQL's own way, with the same outcome.
 $run = $node->safe_psql('postgres', q{SELECT sweep.start('gated')});
 at_gate($node, 40, 'pg_cancel_backend: the third batch is in progress');
-$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.run WHERE run_id = $run");
+$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $run");
 is(ended_run($node, $run), 'cancelled cancelled 2 20', 'pg_cancel_backend: the run is cancelled');
 
 # A run in a session, by another session.
@@ -81,11 +81,11 @@ handled_as_counted($run, 'between batches');
 
 # ---------------------------------------------------------------- one that waits
 $run = $node->safe_psql('postgres', q{SELECT sweep.start('work', delay => '1 hour')});
-is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'waiting', 'waiting: due in an hour');
+is($node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'waiting: due in an hour');
 is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'waiting: cancelled');
 is(ended_run($node, $run), 'cancelled cancelled 0 0', 'waiting: it will not run');
 my ($status, $output, $message) = $node->psql('postgres', 'SELECT sweep.cancel(999999)');
-like($message, qr/ERROR:  run 999999 does not exist\nHINT:  The view sweep.run/, 'unknown: an error says so');
+like($message, qr/ERROR:  run 999999 does not exist\nHINT:  The view sweep.runs/, 'unknown: an error says so');
 
 # ---------------------------------------------------------------- at any moment of its start
 my @runs;
@@ -100,7 +100,7 @@ is(scalar(grep { ended_run($node, $_) =~ /^(cancelled cancelled|skipped skipped)
 for my $new (@runs)
 {
 	is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $new"),
-		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $new"), "at any moment: run $new counts what it did");
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $new"), "at any moment: run $new counts what it did");
 }
 soon($node, 'SELECT count(*) FROM sweep.running', 0, 'at any moment: no slot is left behind');
 one_is_free('at any moment');
@@ -133,21 +133,21 @@ is($node->safe_psql('postgres', q{SELECT next_run IS NULL FROM sweep.jobs WHERE 
 open_gate($gate);
 is(ended_run($node, $run), 'succeeded drained 1 0', 'pause: it ends as usual');
 soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'often'}, 'paused', 'pause: then the job is paused');
-my $count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run});
+my $count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.runs});
 my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 soon($node, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', 'pause: two due moments pass');
-is($node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run}), $count, 'pause: nothing has started');
+is($node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.runs}), $count, 'pause: nothing has started');
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('often')})), 'succeeded drained 1 0', 'pause: it can be started by hand');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('often')});
 like($message, qr/NOTICE:  job "often" run \d+: 0 rows in 1 batch, drained/, 'pause: and called');
 $node->safe_psql('postgres', q{SELECT sweep.resume('often')});
-soon($node, "SELECT count(*) > 0 FROM sweep.run WHERE job = 'often' AND trigger = 'schedule' AND run_id > $count AND status = 'succeeded'",
+soon($node, "SELECT count(*) > 0 FROM sweep.runs WHERE job = 'often' AND trigger = 'schedule' AND run_id > $count AND status = 'succeeded'",
 	't', 'resume: its schedule applies again');
 $node->safe_psql('postgres', 'SELECT sweep.pause_all()');
 soon($node, 'SELECT count(*) FROM sweep.running', 0, 'pause_all: nothing runs any more');
 is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT state, ' ') FROM sweep.jobs}), 'paused', 'pause_all: every job is paused');
-$count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run});
+$count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.runs});
 $node->safe_psql('postgres', 'SELECT sweep.resume_all()');
-soon($node, "SELECT count(*) > 0 FROM sweep.run WHERE run_id > $count AND status = 'succeeded'", 't', 'resume_all: schedules apply again');
+soon($node, "SELECT count(*) > 0 FROM sweep.runs WHERE run_id > $count AND status = 'succeeded'", 't', 'resume_all: schedules apply again');
 $node->stop;
 done_testing();

@@ -1,7 +1,7 @@
 # room: process
 # Consumers in the database: effect and acknowledgement are one commit, what
 # fails is retried alone, what a process held is free when it ends, and a
-# message that brings the server down is put among the dead.
+# message that brings the server down is moved to the dead-letter table.
 use strict;
 use warnings;
 
@@ -87,7 +87,7 @@ psql(q{
 	SELECT sweep.create_consumer('work', 't.handle', batch => 10);
 	SELECT sweep.send_many('work', '{"{\"n\": 1, \"fail_until\": 99}", "{\"n\": 2}"}');
 });
-soon($node, q{SELECT count(*) FROM sweep.dead('work')}, 1, 'a message that always fails is put among the dead');
+soon($node, q{SELECT count(*) FROM sweep.dead('work')}, 1, 'a message that always fails is moved to the dead-letter table');
 is(psql(q{SELECT payload -> 'n', attempts, error ->> 'sqlstate', error ->> 'message', error ->> 'detail', error ->> 'context' ~ 't.handle' FROM sweep.dead('work')}),
 	'1|2|P0001|message 1 is no good|It is a test.|t', 'after max_attempts, with its error');
 is(psql(q{SELECT sweep.redrive('work', '{"error": {"message": "message 1 is no good"}}', dry_run => true),
@@ -239,7 +239,7 @@ soon($node, 'SELECT workers FROM sweep.consumers', 0, 'poison: paused');
 my $offset = -s $node->logfile;
 psql(q{SELECT sweep.send_many('work', ARRAY(SELECT jsonb_build_object('n', i) || CASE WHEN i = 7 THEN '{"kill": true}' ELSE '{}'::jsonb END
 	FROM generate_series(1, 20) AS i)); SELECT sweep.resume_consumer('work')});
-$node->wait_for_log(qr/was put among the dead: the server went down 3 times/, $offset);
+$node->wait_for_log(qr/was moved to the dead-letter table: the server went down 3 times/, $offset);
 wait_for_server($node);
 soon($node, 'SELECT count(DISTINCT n) FROM t.handled', 19, 'poison: all other messages are handled');
 is(psql('SELECT count(*) FROM t.handled'), 19, 'poison: once');
@@ -252,7 +252,7 @@ is(psql('SELECT count(*) FROM sweep.consumer_crash'), 0, 'poison: no suspects ar
 psql(q{SELECT sweep.pause_consumer('work')});
 soon($node, 'SELECT workers FROM sweep.consumers', 0, 'suspect: paused');
 my $taker = session($node, user => 'jobber');
-$taker->query_safe(q{SELECT sweep.try_lease('pg_sweep: suspected messages')});
+$taker->query_safe(q{SELECT sweep.try_lock('pg_sweep: suspected messages')});
 $gate = hold_gate($node, 5);
 psql(q{TRUNCATE t.handled;
 	INSERT INTO sweep.consumer_crash SELECT queue_id, sweep.send('work', '{"n": 30, "gate": 5}'), 1, now() FROM sweep.queue WHERE name = 'work';

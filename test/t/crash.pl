@@ -40,7 +40,7 @@ for my $flush ('run', 'batch')
 		# A commit that waits flushes all before it; what comes now is flushed by nobody else.
 		$node->safe_psql('postgres', q{INSERT INTO t.started VALUES ('flush')});
 		step_gate($node, $gate, 5) for 1 .. 3;
-		is($node->safe_psql('postgres', "SELECT batches, rows FROM sweep.run WHERE run_id = $run"),
+		is($node->safe_psql('postgres', "SELECT batches, rows FROM sweep.runs WHERE run_id = $run"),
 			'5|500', "$case: five batches are committed");
 
 		if ($way eq 'immediate stop')
@@ -62,17 +62,17 @@ for my $flush ('run', 'batch')
 		forget_session($gate);
 
 		like(ended_run($node, $run), qr/^lost lost /, "$case: the run is lost");
-		my $kept = $node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run");
+		my $kept = $node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run");
 		is($kept, 500, "$case: every commit waited for the disk") if $flush eq 'batch';
 		cmp_ok($kept, '<=', 500, "$case: the batch in flight is undone");
 		cmp_ok($kept, '>=', 200, "$case: what was flushed is kept");
 		is( $node->safe_psql('postgres', "SELECT count(*), count(*) / $size FROM t.todo WHERE run_id = $run"),
-			$node->safe_psql('postgres', "SELECT rows, batches FROM sweep.run WHERE run_id = $run"),
+			$node->safe_psql('postgres', "SELECT rows, batches FROM sweep.runs WHERE run_id = $run"),
 			"$case: counters are what was done ($kept rows)");
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.queue_message'),
 			$kept, "$case: as many messages as rows");
 		is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE objsubid IN (21335, 21336)}),
-			0, "$case: no lease is held");
+			0, "$case: no lock is held");
 
 		my $next = $node->safe_psql('postgres', q{SELECT sweep.start('work')});
 		my $left = $rows - $kept;
@@ -111,7 +111,7 @@ for my $flush ('run', 'batch')
 	forget_session($gate);
 	like(ended_run($node, $run), qr/^lost /, "environments, flush $flush: the run is lost");
 	is( $node->safe_psql('postgres', 'SELECT count(*) FROM sweep.queue_message'),
-		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run"),
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run"),
 		"environments, flush $flush: counters are what is in the queue");
 	$node->safe_psql('postgres', 'DROP INDEX sweep.wait_at_gate');
 	like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('environments_auto_stop')})),

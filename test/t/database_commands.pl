@@ -123,7 +123,7 @@ for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO five', 'AL
 	like($message, qr/ERROR:  database "two" is being used by pg_sweep\nDETAIL:  There is 1 run in progress in it/, "$statement: says why not");
 	cmp_ok(time - $begin, '<', 5, "$statement: at once");
 }
-is($node->safe_psql('two', "SELECT status FROM sweep.run WHERE run_id = $run"), 'running', 'the run has not been disturbed');
+is($node->safe_psql('two', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'running', 'the run has not been disturbed');
 is(pid_of($node, 'scheduler', 'two'), $scheduler, 'nor the scheduler');
 open_gate($gate);
 is(ended_run($node, $run, 'two'), 'succeeded drained 1 0', 'the run ends as usual');

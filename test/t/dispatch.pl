@@ -30,7 +30,7 @@ $node->safe_psql('postgres', q{
 	END $$;
 	INSERT INTO t.todo SELECT i FROM generate_series(1, 600) AS i;
 	SELECT sweep.create_job('shares', step => 't.share', buckets => 6, batch_size => 10);
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', children => '{"shares": "0"}');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', on_start => '{"shares": "0"}');
 });
 
 sub again
@@ -46,7 +46,7 @@ my $run = $node->safe_psql('postgres', q{SELECT sweep.start('shares')});
 ($status, $output, $message) = $node->psql('postgres', "CALL sweep.wait($run)");
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NULL'), 0, 'wait returns when all shares are done');
 like($message, qr/NOTICE:  job "shares" run $run: 600 rows in 66 batches, drained/, 'and says what they have done together');
-is($node->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE parent_run_id = $run) FROM sweep.run WHERE job = 'shares'"), '6|5',
+is($node->safe_psql('postgres', "SELECT count(*), count(*) FILTER (WHERE parent_run_id = $run) FROM sweep.runs WHERE job = 'shares'"), '6|5',
 	'every share knows the run that has divided the job, those that follow others, too');
 is($node->safe_psql('postgres', $last), "$run|succeeded|drained|600|-", 'sweep.jobs says what all of them have done');
 is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.running"), 0, 'and no process has anything to do with it any more');
@@ -58,7 +58,7 @@ $run = $node->safe_psql('postgres', q{SELECT sweep.start('shares', '{"fail": 2, 
 my $waiter = session($node);
 begin_query($waiter, "\\set VERBOSITY verbose\nCALL sweep.wait($run, '5 min')");
 at_gate($node, 30, 'a share waits');
-soon($node, "SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'failed') FROM sweep.run WHERE job = 'shares' AND run_id >= $run",
+soon($node, "SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'failed') FROM sweep.runs WHERE job = 'shares' AND run_id >= $run",
 	'1|1', 'all others that there are have ended, one has failed');
 is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'shares'}), 'running', 'the job runs');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL sweep.wait%' AND state = 'active'}), 1, 'who waits for it waits on');
@@ -72,8 +72,8 @@ again();
 $run = $node->safe_psql('postgres', q{SELECT sweep.start('parent')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'a parent');
 soon($node, q{SELECT count(*) FROM t.todo WHERE run_id IS NULL}, 0, 'has its child done, in shares');
-soon($node, "SELECT count(*) FROM sweep.run WHERE job = 'shares' AND parent_run_id = $run AND status = 'succeeded'", 6, 'that carry its run');
-is($node->safe_psql('postgres', $last), join('|', $node->safe_psql('postgres', "SELECT min(run_id) FROM sweep.run WHERE parent_run_id = $run"), 'succeeded|drained|600|-'),
+soon($node, "SELECT count(*) FROM sweep.runs WHERE job = 'shares' AND parent_run_id = $run AND status = 'succeeded'", 6, 'that carry its run');
+is($node->safe_psql('postgres', $last), join('|', $node->safe_psql('postgres', "SELECT min(run_id) FROM sweep.runs WHERE parent_run_id = $run"), 'succeeded|drained|600|-'),
 	'sweep.jobs says what they have done');
 
 # ---------------------------------------------------------------- nothing overlaps
@@ -81,21 +81,21 @@ is($node->safe_psql('postgres', $last), join('|', $node->safe_psql('postgres', "
 again();
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('shares', '{"lock_retries": 10000}')});
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('shares')});
+$holder->query_safe(q{SELECT sweep.try_lock('shares')});
 my $moment = q{SELECT sweep._insert_scheduled(j, clock_timestamp(), 'schedule', false) FROM sweep.job j WHERE name = 'shares'};
-my $count = q{SELECT string_agg(n || ' ' || status, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM sweep.run
+my $count = q{SELECT string_agg(n || ' ' || status, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM sweep.runs
 	WHERE job = 'shares' AND trigger = 'schedule' GROUP BY status) AS c};
 for my $nth (1 .. 4)
 {
 	$node->safe_psql('postgres', "$moment; SELECT sweep._wake()");
-	soon($node, q{SELECT count(*) FROM sweep.running WHERE job = 'shares' AND phase = 'lease'}, $nth, "moment $nth has a process that stands still");
+	soon($node, q{SELECT count(*) FROM sweep.running WHERE job = 'shares' AND phase = 'lock'}, $nth, "moment $nth has a process that stands still");
 }
 is($node->safe_psql('postgres', $count), '4 waiting', 'no moment is skipped for another one');
 $node->safe_psql('postgres', $moment) for 1 .. 3;
 is($node->safe_psql('postgres', $count), '2 skipped, 5 waiting', 'while there is no process left one waits for all');
-$holder->query_safe(q{SELECT sweep.release_lease('shares')});
+$holder->query_safe(q{SELECT sweep.release_lock('shares')});
 soon($node, q{SELECT count(*) FROM t.todo WHERE run_id IS NULL}, 0, 'they go on');
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'shares' AND finished_at IS NULL}, 0, 'to their end');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'shares' AND finished_at IS NULL}, 0, 'to their end');
 
 # Nor does a moment cancel the shares of the one before.
 again();

@@ -64,7 +64,7 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	$cluster->safe_psql('copy', 'SELECT sweep._wake()');
 	soon($cluster, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', "$where: two due moments pass");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM t.started'), $count, "$where: nothing starts");
-	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.run'), 0, "$where: no run is written down");
+	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.runs'), 0, "$where: no run is written down");
 	$cluster->safe_psql('copy', q{SELECT sweep.send('consumed', '1')});
 	is($cluster->safe_psql('copy', 'SELECT state, workers FROM sweep.consumers'), 'paused|0', "$where: the consumer is paused");
 	$cluster->safe_psql('copy', 'SELECT sweep.resume_all()');

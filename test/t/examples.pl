@@ -334,11 +334,11 @@ sub nothing_failed
 	my ($name) = @_;
 
 	return unless $node->safe_psql('app', q{SELECT count(*) FROM pg_extension WHERE extname = 'pg_sweep'});
-	soon($node, q{SELECT count(*) FROM sweep.run WHERE status IN ('waiting', 'running') AND due_at < now() AND trigger <> 'schedule'}, '0',
+	soon($node, q{SELECT count(*) FROM sweep.runs WHERE status IN ('waiting', 'running') AND due_at < now() AND trigger <> 'schedule'}, '0',
 		"$name: what was started has ended", 'app');
 	soon($node, 'SELECT count(*) FROM sweep.consumers JOIN sweep.queues USING (queue) WHERE ready + in_flight > 0', '0',
 		"$name: consumers have emptied their queues", 'app');
-	is($node->safe_psql('app', q{SELECT job, status, error FROM sweep.run WHERE status IN ('failed', 'lost')
+	is($node->safe_psql('app', q{SELECT job, status, error FROM sweep.runs WHERE status IN ('failed', 'lost')
 		UNION ALL SELECT queue, 'consumer', last_error FROM sweep.consumers WHERE last_error IS NOT NULL}), '', "$name: no run has failed");
 }
 

@@ -116,12 +116,12 @@ like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')}
 $node->safe_psql('postgres', q{SELECT sweep.resume('tick')});
 
 # ---------------------------------------------------------------- DROP and CREATE, before a run begins
-# It waits for its lease and has been told where everything is; all of that is another now.
+# It waits for its lock and has been told where everything is; all of that is another now.
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('held')});
-$node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lease_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
+$holder->query_safe(q{SELECT sweep.try_lock('held')});
+$node->safe_psql('postgres', q{SELECT sweep.create_job('patient', step => 't.note', lock_key => 'held', lock_retries => 10000, args => '{"job": "patient"}')});
 my $patient = due_run($node, 'patient');
-soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lease', 'DROP and CREATE: a run has not begun');
+soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lock', 'DROP and CREATE: a run has not begun');
 $node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
 again();
 my $offset = -s $node->logfile;
@@ -136,20 +136,20 @@ my $run = $node->safe_psql('postgres', q{SELECT sweep.start('many')});
 soon($node, q{SELECT count(*) > 0 FROM sweep.running WHERE job = 'many' AND batches > 10}, 't', 'rolled back: a run is in progress');
 $session->query('BEGIN; DROP EXTENSION pg_sweep CASCADE');
 $session->query('ROLLBACK');
-my $rows = $node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run");
-soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'rolled back: the run goes on');
+my $rows = $node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run");
+soon($node, "SELECT rows > $rows FROM sweep.runs WHERE run_id = $run", 't', 'rolled back: the run goes on');
 
 # ---------------------------------------------------------------- ALTER EXTENSION
 $session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND granted
 		AND classid = 'pg_extension'::regclass AND mode = 'AccessExclusiveLock'}), 1, 'ALTER: has the extension for itself');
-is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'running', 'ALTER: the run is still there');
+is($node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'running', 'ALTER: the run is still there');
 $rows = $node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL');
 soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND xact_start IS NULL AND wait_event_type = 'Extension'},
 	't', 'ALTER: the run waits outside of a transaction');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id IS NOT NULL'), $rows, 'ALTER: and does no batch');
 $session->query('COMMIT');
-soon($node, "SELECT rows > $rows FROM sweep.run WHERE run_id = $run", 't', 'ALTER: then the run goes on');
+soon($node, "SELECT rows > $rows FROM sweep.runs WHERE run_id = $run", 't', 'ALTER: then the run goes on');
 $session->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
 is($node->safe_psql('postgres', "SELECT sweep.cancel($run)"), 't', 'ALTER: it can be cancelled');
 soon($node, q{SELECT count(*) > 0 FROM sweep.running r JOIN pg_stat_activity a USING (pid) WHERE r.phase = 'ending' AND a.xact_start IS NULL

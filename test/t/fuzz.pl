@@ -132,7 +132,7 @@ sub json
 
 	return choose(qw(null true 0 -1 1.5 1e300 99999999999999999999999999 "" "x" "\u2603" "infinity" "2026-01-01" "15:min")) if $kind < 4;
 	return '[' . join(', ', map { json($depth + 1) } 1 .. int(rand(4))) . ']' if $kind == 4;
-	return '{' . join(', ', map { '"' . choose(qw(as_of schema table x gate fail lease_ttl a), '', '\u0001') . '": ' . json($depth + 1) } 1 .. int(rand(4))) . '}';
+	return '{' . join(', ', map { '"' . choose(qw(as_of schema table x gate fail timeout a), '', '\u0001') . '": ' . json($depth + 1) } 1 .. int(rand(4))) . '}';
 }
 
 sub random_json
@@ -213,7 +213,7 @@ my @good = (
 	q{SELECT sweep.create_job('f_2', batch_sql => 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', batch_size => 3, max_batches => 5)},
 	q{SELECT sweep.create_job('f_3', step => 'attacker.odd', pick => 'attacker.pick', rescue => 'attacker.rescue', max_batches => 20)},
 	q{SELECT sweep.create_job('f_4', step => 'attacker.step', buckets => 3, buckets_function => 'attacker.buckets', max_batches => 2)},
-	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, children => '{"f_1": "0", "f_4": "1 s"}')},
+	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, on_start => '{"f_1": "0", "f_4": "1 s"}')},
 	q{SELECT sweep.create_job('f "6"', step => 'attacker.fails', pick => 'attacker.pick', transaction => 'row')},
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),
 	q{CALL sweep.run('f "6"')},
@@ -257,7 +257,7 @@ sub random_statements
 		if ($way < 0.02)
 		{
 			push @statements, "SELECT lease, message_id AS message FROM sweep.claim('" . choose(qw(q_1 q_2 q_3)) . "', 2, '10 min') LIMIT 1 \\gset",
-			  'SELECT run_id AS run FROM sweep.run ORDER BY random() LIMIT 1 \\gset';
+			  'SELECT run_id AS run FROM sweep.runs ORDER BY random() LIMIT 1 \\gset';
 		}
 		elsif ($way < 0.04)
 		{
@@ -384,7 +384,7 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.resume_all();
 	SELECT sweep.drop_job(name) FROM sweep.job;
 	SELECT sweep.drop_consumer(queue) FROM sweep.consumers;
-	SELECT sweep.cancel(run_id) FROM sweep.run WHERE status IN ('waiting', 'running');
+	SELECT sweep.cancel(run_id) FROM sweep.runs WHERE status IN ('waiting', 'running');
 });
 forget_session($gate);
 soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'what ran has ended');

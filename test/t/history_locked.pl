@@ -30,7 +30,7 @@ unlike(slurp_file($node->logfile), qr/could not do its work|canceling statement/
 $locker->query_safe('COMMIT');
 $locker->quit;
 soon($node, qq{SELECT count(*) = 1 FROM sweep.run_history WHERE run_id = $ended}, 't', 'the history arrives');
-soon($node, q{SELECT count(*) = count(DISTINCT run_id) FROM sweep.run}, 't', 'no run is there twice');
+soon($node, q{SELECT count(*) = count(DISTINCT run_id) FROM sweep.runs}, 't', 'no run is there twice');
 
 # ---------------------------------------------------------------- it is bounded
 $node->append_conf('postgresql.conf', 'pg_sweep.history_per_job = 2');

@@ -87,7 +87,7 @@ for my $name (sort keys %attack)
 	is($node->safe_psql('postgres', q{SELECT rolname FROM pg_roles r JOIN sweep.job j ON j.run_as = r.rolname WHERE j.name = 'of_superuser'}),
 		'postgres', "$name: no job has changed");
 }
-is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'of_superuser'}), 0, 'the job of somebody else has not been started');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'of_superuser'}), 0, 'the job of somebody else has not been started');
 
 # the path a job starts with, in a worker and in a session
 $node->safe_psql('postgres', q{ALTER ROLE jobber SET search_path = evil, public; TRUNCATE t.seen});
@@ -131,7 +131,7 @@ as('jobber', q{
 });
 as('jobber', q{SELECT sweep.create_job('path', step => 'evil.path')});
 $node->safe_psql('postgres', 'TRUNCATE t.seen');
-my $rows_elsewhere = $node->safe_psql('postgres', q{SELECT md5(string_agg(r::text, ' ' ORDER BY run_id)) FROM sweep.run r WHERE job <> 'path'});
+my $rows_elsewhere = $node->safe_psql('postgres', q{SELECT md5(string_agg(r::text, ' ' ORDER BY run_id)) FROM sweep.runs r WHERE job <> 'path'});
 my $run = as('jobber', q{SELECT sweep.start('path')});
 is(ended_run($node, $run), 'succeeded drained 2 3', 'hostile path: the run ends as usual');
 my $said = as('jobber', q{CALL sweep.run('path')});
@@ -143,12 +143,12 @@ for my $act (q{sweep.create_job('more', step => 'evil.plain', run_as => 'postgre
 		"hostile path: $act is refused all the same");
 }
 $said = as('jobber', q{SET search_path = evil, pg_temp, public, pg_catalog;
-	SELECT sweep.pause('path'); SELECT sweep.resume('path'); SELECT pg_catalog.count(*) FROM sweep.jobs; SELECT pg_catalog.count(*) FROM sweep.run});
+	SELECT sweep.pause('path'); SELECT sweep.resume('path'); SELECT pg_catalog.count(*) FROM sweep.jobs; SELECT pg_catalog.count(*) FROM sweep.runs});
 unlike($said, qr/ERROR/, 'hostile path: what is allowed works');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.seen WHERE current_user_name <> 'jobber'}), 0,
 	'hostile path: nothing of it is ever called as somebody else');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.seen}), 0, 'hostile path: nothing of it is called at all');
-is($node->safe_psql('postgres', q{SELECT md5(string_agg(r::text, ' ' ORDER BY run_id)) FROM sweep.run r WHERE job <> 'path'}),
+is($node->safe_psql('postgres', q{SELECT md5(string_agg(r::text, ' ' ORDER BY run_id)) FROM sweep.runs r WHERE job <> 'path'}),
 	$rows_elsewhere, 'hostile path: the rows of other runs are as they were');
 
 # ---------------------------------------------------------------- code of a user in a worker, wherever the engine calls it
@@ -219,14 +219,14 @@ $node->safe_psql('postgres', 'TRUNCATE t.seen');
 is(as('jobber', q{
 	SELECT sweep.create_job('of_items', pick => 'evil.pick', step => 'evil.handle', rescue => 'evil.save', max_attempts => 2);
 	SELECT sweep.create_job('of_shares', step => 'evil.share', buckets => 2, buckets_function => 'evil.count');
-	SELECT sweep.create_job('of_composites', batch_sql => $$SELECT '(a)'::evil.composite LIMIT 0 * $1$$, children => '{"of_shares": "0"}');
+	SELECT sweep.create_job('of_composites', batch_sql => $$SELECT '(a)'::evil.composite LIMIT 0 * $1$$, on_start => '{"of_shares": "0"}');
 	SELECT sweep.create_queue('evil', backoff => 'none');
 	SELECT sweep.create_consumer('evil', 'evil.handler', batch => 4);
 	SELECT count(sweep.send('evil', to_jsonb(n))) FROM generate_series(1, 4) AS n}) =~ s/\s//gr, '4', 'user code: jobs and a consumer that leave settings behind');
 is(ended_run($node, as('jobber', q{SELECT sweep.start('of_items')})), 'succeeded drained 3 3', 'user code: pick, step and rescue');
 is($node->safe_psql('postgres', q{SELECT string_agg(item::text, ' ') FROM sweep.quarantine WHERE job = 'of_items'}), '3', 'user code: what none of them can handle is in quarantine');
 is(ended_run($node, as('jobber', q{SELECT sweep.start('of_composites')})), 'succeeded drained 1 0', 'user code: a domain in a batch_sql, and a divided child');
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'of_shares' AND status = 'succeeded' AND rows = 1}, '2', 'user code: buckets_function and shares');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'of_shares' AND status = 'succeeded' AND rows = 1}, '2', 'user code: buckets_function and shares');
 soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'evil'}, '0', 'user code: a handler');
 is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT what, ' ' ORDER BY what) FROM t.seen WHERE what NOT LIKE 'caught%'}),
 	'buckets_function handler pick rescue step', 'user code: all of it was called');
@@ -249,7 +249,7 @@ for my $setting ('default_transaction_read_only = on', q{default_transaction_iso
 	my $end = ended_run($node, $new);
 	# a timeout of a millisecond may end either batch, or none
 	like($end, qr/^(succeeded drained 2 1|failed error (0 0|1 1))$/, "$setting: the run has an end ($end)");
-	my $why = $node->safe_psql('postgres', "SELECT coalesce(error, '') FROM sweep.run WHERE run_id = $new");
+	my $why = $node->safe_psql('postgres', "SELECT coalesce(error, '') FROM sweep.runs WHERE run_id = $new");
 	like($why, qr/timeout|cannot execute \w+ in a read-only transaction/, "$setting: and says why")
 	  if $end =~ /failed/;
 	$node->safe_psql('postgres', 'ALTER ROLE jobber RESET ' . ($setting =~ /^(\w+)/)[0]);
@@ -288,7 +288,7 @@ like(as('admin', q{SELECT sweep.alter_job('plain', '{"batch_size": 7}')}), qr/^$
 like(as('other', q{SELECT sweep.start('plain')}), qr/ERROR:  permission denied for job "plain"/, 'sweep_user: not the job of another');
 like(as('other', qq{SELECT sweep.cancel($run)}), qr/^f$|permission denied/, 'sweep_user: cannot cancel the run of another');
 is(as('other', q{SELECT count(*) FROM sweep.jobs}), 0, 'sweep_user: does not see the jobs of another');
-is(as('other', q{SELECT count(*) FROM sweep.run}), 0, 'sweep_user: nor the runs');
+is(as('other', q{SELECT count(*) FROM sweep.runs}), 0, 'sweep_user: nor the runs');
 is(as('other', q{SELECT count(*) FROM sweep.job}), 0, 'sweep_user: nor the definitions');
 like(as('operator', q{SELECT sweep.start('plain')}), qr/^\d+$/, 'sweep_operator: starts any job');
 like(as('operator', q{SELECT sweep.start('plain', '{"as_of": "2026-01-01T00:00:00Z"}')}), qr/ERROR:  permission denied to pass args to job "plain"/,
@@ -297,10 +297,10 @@ like(as('operator', q{SELECT sweep.pause('plain'); SELECT sweep.resume('plain')}
 like(as('operator', q{SELECT sweep.alter_job('plain', '{"batch_size": 8}')}), qr/permission denied/, 'sweep_operator: changes no job');
 like(as('operator', q{SELECT sweep.drop_job('plain')}), qr/permission denied/, 'sweep_operator: drops none');
 like(as('watcher', q{SELECT count(*) > 3 FROM sweep.jobs}), qr/^t$/, 'sweep_monitor: sees all jobs');
-like(as('watcher', q{SELECT count(*) > 3 FROM sweep.run}), qr/^t$/, 'sweep_monitor: and all runs');
+like(as('watcher', q{SELECT count(*) > 3 FROM sweep.runs}), qr/^t$/, 'sweep_monitor: and all runs');
 like(as('watcher', q{SELECT count(*) FROM sweep.running}), qr/^\d+$/, 'sweep_monitor: and what runs');
 for my $act (q{SELECT sweep.start('plain')}, q{SELECT sweep.pause('plain')}, q{SELECT sweep.pause_all()}, q{SELECT sweep.cancel(1)},
-	q{SELECT sweep.drop_job('plain')}, q{CALL sweep.run('plain')}, q{SELECT sweep.try_lease('plain')},
+	q{SELECT sweep.drop_job('plain')}, q{CALL sweep.run('plain')}, q{SELECT sweep.try_lock('plain')},
 	q{SELECT sweep.create_job('x', step => 't.note')}, q{DELETE FROM sweep.run_history}, q{UPDATE sweep.job_state SET broken = 'x'})
 {
 	like(as('watcher', $act), qr/ERROR:  permission denied/, "sweep_monitor: may not $act");

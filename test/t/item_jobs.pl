@@ -1,6 +1,6 @@
 # room: engine
 # Item jobs in the background: what they cost in transactions, row versions and
-# memory; runs that end in the middle of a batch; the log; children and leases.
+# memory; runs that end in the middle of a batch; the log; children and locks.
 use strict;
 use warnings;
 
@@ -157,10 +157,10 @@ for my $round (1 .. 12)
 # run could still write its row; a killed one does its last batch again.
 my %ends = (
 	cancelled => sub { $node->safe_psql('postgres', "SELECT sweep.cancel($_[0])") },
-	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.run WHERE run_id = $_[0]") },
-	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.run WHERE run_id = $_[0]") },
-	lease_ttl => sub { },
-	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $_[0]")) });
+	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $_[0]") },
+	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $_[0]") },
+	timeout => sub { },
+	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
 
 for my $transaction ('batch', 'row')
 {
@@ -173,8 +173,8 @@ for my $transaction ('batch', 'row')
 
 			fill(20);
 			$node->safe_psql('postgres', q{DELETE FROM sweep.run_live WHERE job = 'items'; UPDATE sweep.job_state SET kept_cursor = NULL});
-			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "lease_ttl": )
-				. ($how eq 'lease_ttl' ? '"5 s"}' : 'null}'));
+			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "timeout": )
+				. ($how eq 'timeout' ? '"5 s"}' : 'null}'));
 			my $gate = hold_gate($node, 31);
 			my $run = start(qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
 			at_gate($node, 31, "$name: it is there");
@@ -182,7 +182,7 @@ for my $transaction ('batch', 'row')
 			if ($how eq 'kill -9') { forget_session($gate); }
 			unlike(ended_run($node, $run), qr/succeeded/, "$name: it has ended");
 			open_gate($gate) if $how ne 'kill -9';
-			alter('{"lease_ttl": null}');
+			alter('{"timeout": null}');
 			is(ended_run($node, start('{"bad": [2, 10]}')) =~ s/ \d+ \d+$//r, 'succeeded drained', "$name: the next run drains");
 			my $expected = '10' . '1' x 7 . '0' . '1' x 10;
 			# The row of the run is written once a second, which may have been just then.
@@ -201,12 +201,12 @@ $last_second->query_safe('BEGIN; SELECT FROM t.item WHERE id = 6 FOR UPDATE');
 my $third = hold_gate($node, 31);
 my $terminated = start('{"stop": 3, "gate": 31}');
 at_gate($node, 31, 'terminated: the third item takes more than a second');
-soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.run WHERE run_id = $terminated", 't', 'terminated: it has');
+soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.runs WHERE run_id = $terminated", 't', 'terminated: it has');
 open_gate($third);
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND wait_event IN ('transactionid', 'tuple')}, 1, 'terminated: the sixth waits');
 $ends{terminated}->($terminated);
 is(ended_run($node, $terminated) =~ s/ \d+$//r, 'lost lost 0', 'terminated: the run is lost');
-cmp_ok($node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $terminated"), '>=', 3, 'terminated: its rows are those of a second before');
+cmp_ok($node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $terminated"), '>=', 3, 'terminated: its rows are those of a second before');
 is(handled(), '11111000', 'terminated: five were committed');
 $last_second->query_safe('COMMIT');
 $last_second->quit;
@@ -292,7 +292,7 @@ soon($node, 'SHOW pg_sweep.log_batches', 'off', 'logging is off again');
 sub memory_at
 {
 	my ($run) = @_;
-	my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.run WHERE run_id = $run");
+	my $pid = $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $run");
 	my ($kb) = slurp_file("/proc/$pid/smaps_rollup") =~ /^Private_Dirty:\s+(\d+)/m;
 
 	return $kb;
@@ -350,20 +350,20 @@ ended_run($node, start('{"bad": [2]}'));
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
 like($dump, qr/COPY sweep\.quarantine [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump has the items in quarantine');
 
-# ---------------------------------------------------------------- children, and the lease of their parent
+# ---------------------------------------------------------------- children, and the lock of their parent
 $node->safe_psql('postgres', q{
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"gate": 33}', children => '{"child": "1 hour"}');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"gate": 33}', on_start => '{"child": "1 hour"}');
 	SELECT sweep.create_job('child', step => 't.note');
 });
 sub children
 {
-	return $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'child' AND trigger = 'parent' AND status = 'waiting'});
+	return $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status = 'waiting'});
 }
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('parent')});
-is(ended_run($node, due_run($node, 'parent')), 'skipped skipped 0 0', 'a parent whose lease is held is skipped');
+$holder->query_safe(q{SELECT sweep.try_lock('parent')});
+is(ended_run($node, due_run($node, 'parent')), 'skipped skipped 0 0', 'a parent whose lock is held is skipped');
 is(children(), 1, 'its child waits');
-$holder->query_safe(q{SELECT sweep.release_lease('parent')});
+$holder->query_safe(q{SELECT sweep.release_lock('parent')});
 $holder->quit;
 $node->safe_psql('postgres', q{SELECT sweep.pause('child'); SELECT sweep.resume('child')});
 is(children(), 0, 'a pause cancels it');
@@ -379,7 +379,7 @@ open_gate($gate);
 # Across a restart, and overdue when the server comes back.
 $node->safe_psql('postgres', q{UPDATE sweep.run_live SET due_at = now() - interval '10 min' WHERE job = 'child' AND status = 'waiting'});
 $node->restart;
-soon($node, q{SELECT string_agg(status || ' ' || stop_reason, ',') FROM sweep.run WHERE job = 'child' AND trigger = 'parent' AND status <> 'cancelled'},
+soon($node, q{SELECT string_agg(status || ' ' || stop_reason, ',') FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status <> 'cancelled'},
 	'succeeded drained', 'after a restart a late child runs once');
 $node->stop;
 done_testing();

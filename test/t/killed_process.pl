@@ -1,6 +1,6 @@
 # room: process
 # Launcher, scheduler or runner killed or terminated: everything comes back,
-# what is due starts, leases are free, and no job ever runs twice at a time.
+# what is due starts, locks are free, and no job ever runs twice at a time.
 use strict;
 use warnings;
 
@@ -49,7 +49,7 @@ for my $kind ('launcher', 'scheduler', 'runner')
 	  : pid_of($node, $kind);
 	crash_of($node, $pid);
 	forget_session($gate);
-	is($node->safe_psql('postgres', q{SELECT sweep.try_lease('long')}), 't', "$kind killed: the lease is free at once");
+	is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', "$kind killed: the lock is free at once");
 	is(ended_run($node, $run), 'lost lost 0 0', "$kind killed: the run is lost");
 	isnt(pid_of($node, $kind), $pid, "$kind killed: there is a new one") if $kind ne 'runner';
 	ticks("$kind killed");
@@ -72,7 +72,7 @@ for my $kind ('launcher', 'scheduler')
 	isnt(pid_of($node, $kind), $pid, "$kind terminated: there is a new one");
 	is(pid_of($node, 'scheduler'), $scheduler, 'launcher terminated: the scheduler stays') if $kind eq 'launcher';
 	ticks("$kind terminated");
-	is($node->safe_psql('postgres', "SELECT status, pid FROM sweep.run WHERE run_id = $run"),
+	is($node->safe_psql('postgres', "SELECT status, pid FROM sweep.runs WHERE run_id = $run"),
 		"running|$runner", "$kind terminated: the run goes on");
 	open_gate($gate);
 	is(ended_run($node, $run), 'succeeded drained 1 0', "$kind terminated: the run ends as usual");
@@ -90,7 +90,7 @@ soon($node, qq{SELECT count(*) = 1 FROM sweep.running WHERE job = 'again' AND ru
 	'runner terminated: the next due moment runs');
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"paused": true}')});
 open_gate($gate);
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'again' AND finished_at IS NULL}, 0, 'runner terminated: that run ends');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'again' AND finished_at IS NULL}, 0, 'runner terminated: that run ends');
 never_twice('runner terminated');
 
 # ---------------------------------------------------------------- at any moment of a run
@@ -102,10 +102,10 @@ for my $batches (1, 2, 3, 5, 10, 50)
 {
 	$run = $node->safe_psql('postgres', q{SELECT sweep.start('work')});
 	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM sweep.running WHERE run_id = $run AND batches >= $batches");
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.run WHERE run_id = $run");
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $run");
 	like(ended_run($node, $run), qr/^lost lost (\d+) \1$/, "terminated after $batches batches or more: the run is lost");
 	is( $node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"),
-		$node->safe_psql('postgres', "SELECT rows FROM sweep.run WHERE run_id = $run"), "terminated after $batches batches or more: it counts what it did");
+		$node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run"), "terminated after $batches batches or more: it counts what it did");
 }
 
 # ---------------------------------------------------------------- so is a session that runs a job
@@ -116,7 +116,7 @@ begin_query($session, q{CALL sweep.run('long')});
 at_gate($node, 7, 'session terminated: its run is in progress');
 $run = $node->safe_psql('postgres', "SELECT run_id FROM sweep.running WHERE pid = $pid");
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
-is($node->safe_psql('postgres', q{SELECT sweep.try_lease('long')}), 't', 'session terminated: the lease is free at once');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', 'session terminated: the lock is free at once');
 is(ended_run($node, $run), 'lost lost 0 0', 'session terminated: its run is lost');
 open_gate($gate);
 forget_session($session);

@@ -59,9 +59,9 @@ is(ended_run($node, answer_to(q{SELECT sweep.start('small')})), 'succeeded drain
 like(answer_to(qq{SELECT sweep.create_job('other', step => 't.note', $_->[0] => $_->[1])}), qr/^\Q$_->[0]\E of job "other" is too large: \d+ bytes\nHINT:  It may have \d+ bytes\./,
 	"$_->[0] has a limit") for (
 	[ 'description', q{repeat('x', 65537)} ],
-	[ 'children', q{(SELECT jsonb_object_agg('child' || i, '1 min') FROM generate_series(1, 10000) AS i)} ],
+	[ 'on_start', q{(SELECT jsonb_object_agg('child' || i, '1 min') FROM generate_series(1, 10000) AS i)} ],
 	[ 'schedule', q{'0' || repeat(',0', 600) || ' * * * *'} ],
-	[ 'lease_key', q{repeat('x', 1025)} ]);
+	[ 'lock_key', q{repeat('x', 1025)} ]);
 like(answer_to(q{SELECT sweep.create_job('other', batch_sql => 'SELECT 1 -- ' || repeat('x', 1024 * 1024))}),
 	qr/^batch_sql of job "other" is too large/, 'batch_sql has a limit');
 for my $what ('cursor', 'detail')
@@ -69,7 +69,7 @@ for my $what ('cursor', 'detail')
 	my $run = answer_to(qq{SELECT sweep.start('grow', '{"$what": 1}')});
 
 	is(ended_run($node, $run), 'failed error 0 0', "a run that returns a large $what fails");
-	like($node->safe_psql('postgres', "SELECT sqlstate || ' ' || error FROM sweep.run WHERE run_id = $run"),
+	like($node->safe_psql('postgres', "SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run"),
 		qr/^54000 $what of job "grow" is too large: 2000\d\d\d bytes/, "with an error that says so: $what");
 }
 
@@ -101,7 +101,7 @@ $node->safe_psql('postgres', q{
 	UPDATE sweep.job SET args = '{}', description = repeat('x', 300000000), schedule = '@hourly', timezone = 'UTC' WHERE name = 'large';
 	UPDATE sweep.job_state SET next_due = now(), next_start = now() WHERE job = 'large'});
 answer_to(q{SELECT sweep.start('other')});
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'large' AND trigger = 'schedule' AND status = 'succeeded'}, 1, 'a job with a large description is due and runs');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'large' AND trigger = 'schedule' AND status = 'succeeded'}, 1, 'a job with a large description is due and runs');
 is(pid_of($node, 'scheduler', 'postgres'), $pid, 'by the same scheduler');
 cmp_ok(peak_of($pid) - $before, '<', 60, 'which has not read that either');
 

@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{SELECT sweep.create_job('others', step => 't.note
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('mine', step => 't.note', args => '{"job": "mine"}'),
 		sweep.create_job('each second', step => 't.note', schedule => '* * * * * *', args => '{"job": "each second"}'),
-		sweep.create_job('parent', step => 't.note', children => '{"mine": "0 s"}');
+		sweep.create_job('parent', step => 't.note', on_start => '{"mine": "0 s"}');
 	SELECT sweep.create_queue('told');
 }, extra_params => [ '-U', 'jobber' ]);
 $node->safe_psql('postgres', 'CREATE DATABASE second');
@@ -66,11 +66,11 @@ for my $end ('ROLLBACK', 'COMMIT')
 {
 	my $run = cancel_soon($first);
 
-	soon($node, "SELECT due_at < clock_timestamp() FROM sweep.run WHERE run_id = $run", 't', "$end: a run is due and locked");
+	soon($node, "SELECT due_at < clock_timestamp() FROM sweep.runs WHERE run_id = $run", 't', "$end: a run is due and locked");
 	begin_query($second, q{BEGIN; SELECT sweep.drop_job('mine'); ROLLBACK});
 	goes_on("$end of a cancel, with drop_job behind it");
 	is($node->safe_psql('postgres', $locked), 0, "$end: no process of ours waits for the run");
-	is($node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $run"), 'waiting', "$end: it is not started");
+	is($node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', "$end: it is not started");
 	$first->query_safe($end);
 	end_query($second);
 	is(ended_run($node, $run), $end eq 'COMMIT' ? 'cancelled cancelled 0 0' : 'succeeded drained 1 0', "$end: it comes out as the session says");
@@ -89,7 +89,7 @@ for (1 .. 20)
 	last if $first->query_safe("SELECT sweep.cancel($orphan)") eq 't';
 	$first->query_safe('ROLLBACK');
 }
-soon($node, "SELECT due_at < clock_timestamp() FROM sweep.run WHERE run_id = $orphan", 't', 'a run without a job is due and locked');
+soon($node, "SELECT due_at < clock_timestamp() FROM sweep.runs WHERE run_id = $orphan", 't', 'a run without a job is due and locked');
 goes_on('a run without a job');
 $first->query_safe('ROLLBACK');
 is(ended_run($node, $orphan), 'cancelled cancelled 0 0', 'a run without a job is ended when it is free');
@@ -100,10 +100,10 @@ for my $change (q{sweep.pause('each second')}, q{sweep.alter_job('each second', 
 	as_jobber(q{SELECT sweep.cancel(sweep.start('each second', delay => '1 day')) FROM generate_series(1, 1100)}) if $change =~ /pause/;
 	$first->query_safe("BEGIN; SELECT $change");
 	goes_on($change);
-	my $last = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.run WHERE job = 'others'});
+	my $last = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.runs WHERE job = 'others'});
 	soon($node, qq{SELECT count(*) > 0 FROM sweep.run_history WHERE job = 'others' AND run_id > $last}, 't', "$change: the history of others goes on");
 	$first->query_safe('ROLLBACK');
-	soon($node, qq{SELECT count(*) > 0 FROM sweep.run WHERE job = 'each second' AND run_id > $last AND status = 'succeeded'}, 't', "$change, undone: the job goes on");
+	soon($node, qq{SELECT count(*) > 0 FROM sweep.runs WHERE job = 'each second' AND run_id > $last AND status = 'succeeded'}, 't', "$change, undone: the job goes on");
 }
 unlike(substr(slurp_file($node->logfile), $offset), qr/could not|canceling statement/, 'nothing had to be given up');
 
@@ -120,7 +120,7 @@ goes_on('sweep.run_live is free again');
 
 # Behind a lock that lets the scheduler read, a run waits: nothing of it is lost, its children are not either.
 as_jobber(q{ALTER ROLE jobber SET lock_timeout = '100 ms'});
-my $children = $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'mine' AND trigger = 'parent'});
+my $children = $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'mine' AND trigger = 'parent'});
 my $run = as_jobber(q{SELECT sweep.start('parent', delay => '2 s')});
 $locker->query_safe('BEGIN; LOCK TABLE sweep.run_live IN SHARE MODE');
 soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND usename = 'jobber' AND wait_event_type = 'Lock'}, 't', 'a run waits for the table');
@@ -128,7 +128,7 @@ my $soon = $node->safe_psql('postgres', q{SELECT clock_timestamp() + interval '1
 soon($node, "SELECT clock_timestamp() > '$soon'", 't', 'for longer than lock_timeout of its role');
 $locker->query_safe('COMMIT');
 is(ended_run($node, $run), 'succeeded drained 1 0', 'and is recorded');
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'mine' AND trigger = 'parent' AND status = 'succeeded'}, $children + 1, 'and so are its children');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'mine' AND trigger = 'parent' AND status = 'succeeded'}, $children + 1, 'and so are its children');
 as_jobber(q{ALTER ROLE jobber RESET lock_timeout});
 
 # ---------------------------------------------------------------- a run that is divided, and its buckets
@@ -137,7 +137,7 @@ is(ended_run($node, as_jobber(q{SELECT sweep.start('divided')})), 'succeeded dra
 $locker->query_safe('BEGIN; LOCK TABLE sweep.bucket');
 $run = as_jobber(q{SELECT sweep.start('divided')});
 is(ended_run($node, $run), 'failed error 0 0', 'sweep.bucket is locked: the run gives up');
-is($node->safe_psql('postgres', "SELECT sqlstate FROM sweep.run WHERE run_id = $run"), '55P03', 'by the timeout of the lock');
+is($node->safe_psql('postgres', "SELECT sqlstate FROM sweep.runs WHERE run_id = $run"), '55P03', 'by the timeout of the lock');
 $locker->query_safe('COMMIT');
 
 # ---------------------------------------------------------------- the notifier and a consumer

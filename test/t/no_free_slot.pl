@@ -22,7 +22,7 @@ sub check
 	at_gate($node, 9, "$setting: one run has the only slot");
 	my $second = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
 	soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, "waiting_for_slot: $setting", "$setting: the next job waits for a slot, and says for which");
-	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $second"),
+	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.runs WHERE run_id = $second"),
 		'waiting|t', "$setting: its run is waiting");
 	my $third = $node->safe_psql('postgres', q{SELECT sweep.start('another waiter')});
 

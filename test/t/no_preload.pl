@@ -32,14 +32,14 @@ like($node->safe_psql('postgres', q{SELECT notes FROM sweep.preview('work')}), q
 ($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.start('work')});
 like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The library was not loaded at server start.\nHINT:  Set shared_preload_libraries = 'pg_sweep' and restart the server/,
 	'start says exactly what to set');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.run'), 1, 'and queues nothing');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.runs'), 1, 'and queues nothing');
 
 # The module of GitLab's jobs needs nothing of the library; its functions load that when they are called.
 $node->safe_psql('postgres', q{LOAD 'pg_sweep_gitlab'});
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab');
 is($node->safe_psql('postgres', q{SELECT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts')}), 'f', 'the jobs of GitLab can be created');
 
-# The lease holds between sessions; it needs no memory of ours.
+# The lock holds between sessions; it needs no memory of ours.
 $node->safe_psql('postgres', q{INSERT INTO t.todo SELECT i FROM generate_series(101, 200) AS i;
 	SELECT sweep.alter_job('work', '{"args": {"gate": 60, "gate_at": 3}}')});
 my $gate = hold_gate($node, 60);
@@ -47,18 +47,18 @@ my $session = session($node);
 begin_query($session, q{CALL sweep.run('work')});
 at_gate($node, 60, 'a session runs the job');
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
-like($message, qr/job "work" was skipped: its lease "work" is held\nDETAIL:  Process \d+ holds it/, 'another one is skipped');
-$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.run WHERE status = 'running'});
+like($message, qr/job "work" was skipped: its lock "work" is held\nDETAIL:  Process \d+ holds it/, 'another one is skipped');
+$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE status = 'running'});
 like(end_query($session), qr/was cancelled after 2 batches, 20 rows/, 'pg_cancel_backend cancels the run');
 begin_query($session, q{CALL sweep.run('work')});
 at_gate($node, 60, 'again');
-$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 10000) FROM sweep.run WHERE status = 'running'});
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE status = 'running'});
 open_gate($gate);
 forget_session($session);
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});
 like($message, qr/60 rows in \d+ batches, drained/, 'after a session that was terminated the next run goes on');
-is($node->safe_psql('postgres', q{SELECT string_agg(status, ' ' ORDER BY run_id) FROM sweep.run}), 'succeeded cancelled skipped lost succeeded',
-	'and its run is known to be lost') or diag($node->safe_psql('postgres', 'TABLE sweep.run'));
+is($node->safe_psql('postgres', q{SELECT string_agg(status, ' ' ORDER BY run_id) FROM sweep.runs}), 'succeeded cancelled skipped lost succeeded',
+	'and its run is known to be lost') or diag($node->safe_psql('postgres', 'TABLE sweep.runs'));
 
 # What the server did not know when it read its configuration is checked when a session first uses pg_sweep.
 $node->append_conf('postgresql.conf', q{pg_sweep.redis_url = 'redis://:geheim@h'});

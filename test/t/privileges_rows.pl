@@ -23,7 +23,7 @@ sub ids
 
 # A message that the victim holds, and what may be guessed: numbers.
 my $lease = $node->safe_psql('postgres', q{SELECT lease FROM sweep.claim('vict_queue', 1, '1 hour')}, extra_params => [ '-U', 'victim' ]);
-my @runs = ids(q{SELECT max(run_id) FROM sweep.run WHERE run_as = 'victim' GROUP BY status});
+my @runs = ids(q{SELECT max(run_id) FROM sweep.runs WHERE run_as = 'victim' GROUP BY status});
 my @messages = ids(q{(SELECT max(message_id) FROM sweep.queue_message GROUP BY queue_id) UNION ALL SELECT max(message_id) FROM sweep.queue_dead});
 my @queues = ids(q{SELECT queue_id FROM sweep.queue});
 my $hidden = join('|', ids(q{SELECT queue_id FROM sweep.queue WHERE name LIKE 'vict%'}));
@@ -175,7 +175,7 @@ sub finds
 }
 
 finds($_)
-  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.run', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
+  for 'TABLE sweep.jobs', 'TABLE sweep.job', 'TABLE sweep.runs', 'TABLE sweep.quarantine', 'TABLE sweep.consumers', 'TABLE sweep_gitlab.kept_environment',
   'SELECT * FROM sweep._consumer_processes()', q{SELECT * FROM sweep.dead('vict_dead')},
   q{SELECT * FROM sweep.done('vict_queue')}, q{SELECT * FROM sweep.claim('vict_queue')};
 
@@ -196,7 +196,7 @@ at_gate($node, 78);
 $node->safe_psql('postgres', q{UPDATE sweep.job SET run_as = 'attacker'::regrole WHERE name = 'passed on'});
 open_gate($second);
 is(ended_run($node, $run), 'failed error 0 0', 'a run whose job was passed on ends before its first bad item');
-is($node->safe_psql('postgres', "SELECT quarantined, sqlstate, split_part(error, E'\\n', 1) FROM sweep.run WHERE run_id = $run"),
+is($node->safe_psql('postgres', "SELECT quarantined, sqlstate, split_part(error, E'\\n', 1) FROM sweep.runs WHERE run_id = $run"),
 	'0|55000|an item of job "passed on" cannot be put into quarantine', 'and says why');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.quarantine', extra_params => [ '-U', 'attacker' ]), 0, 'and no item of its is shown to the new role');
 

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use SweepTest;
 use Test::More;
 
-my $node = new_cluster('queue_limits', conf => [ 'pg_sweep.max_leases = 64', 'pg_sweep.max_queues = 2', 'max_prepared_transactions = 1' ]);
+my $node = new_cluster('queue_limits', conf => [ 'pg_sweep.max_in_flight = 64', 'pg_sweep.max_queues = 2', 'max_prepared_transactions = 1' ]);
 
 sub claim
 {

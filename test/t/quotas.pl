@@ -11,7 +11,7 @@ use Test::More;
 use SweepTest;
 
 my $node = new_cluster('quotas', conf => [
-	'pg_sweep.max_running_jobs = 4', 'pg_sweep.max_leases = 64', 'pg_sweep.max_queues = 8', 'pg_sweep.max_consumers = 4',
+	'pg_sweep.max_running_jobs = 4', 'pg_sweep.max_in_flight = 64', 'pg_sweep.max_queues = 8', 'pg_sweep.max_consumers = 4',
 	'max_connections = 120' ]);
 
 sub as_role
@@ -123,7 +123,7 @@ HINT:  Acknowledge some, or raise pg_sweep.max_share_per_role.}, 'claims: then n
 is(answer_to('b', q{SELECT count(*) FROM sweep.claim('bq', 100, '1 h')}), 16, 'claims: role b has the rest');
 is(answer_to('b', q{SELECT count(*) FROM sweep.claim('bq', 1, '1 h')}), q{too many messages are claimed
 DETAIL:  Role "b" holds 16 and this database 64 of 64; 64 are in use in all, most of them, 48, by role "a".
-HINT:  Acknowledge some, or increase pg_sweep.max_leases and restart the server.}, 'claims: when nothing is left the error says who has it');
+HINT:  Acknowledge some, or increase pg_sweep.max_in_flight and restart the server.}, 'claims: when nothing is left the error says who has it');
 like(answer_to('a', q{SELECT count(*) FROM sweep.claim('none', 1)}), qr/^queue "none" does not exist/, 'claims: other errors are what they were');
 as_role($_, "SELECT sweep.purge_queue('${_}q')") for ('a', 'b');
 as_role('a', q{SELECT sweep.send_many('aq', array_fill('1'::jsonb, ARRAY[100]))});
@@ -183,10 +183,10 @@ as_role('b', q{SELECT sweep.create_consumer('b1', 't.handle')});
 soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'b1'}, 'running|1', 'consumers: role b has the other one');
 ok($node->wait_for_log(qr/Role "a" has its share of pg_sweep\.max_consumers, 3 of 4\./), 'consumers: the log says so');
 
-# ---------------------------------------------------------------- leases of one session
-is(answer_to('a', q{SELECT count(*) FILTER (WHERE sweep.try_lease('k' || i)) FROM generate_series(1, 1000) AS i}), 1000, 'a session takes a thousand leases');
-is(answer_to('a', q{SELECT count(sweep.try_lease('k' || i)) FROM generate_series(1, 1001) AS i}), q{lease "k1001" cannot be taken: the session has 1000 already
-HINT:  sweep.release_lease() gives one back.}, 'and no more');
+# ---------------------------------------------------------------- locks of one session
+is(answer_to('a', q{SELECT count(*) FILTER (WHERE sweep.try_lock('k' || i)) FROM generate_series(1, 1000) AS i}), 1000, 'a session takes a thousand locks');
+is(answer_to('a', q{SELECT count(sweep.try_lock('k' || i)) FROM generate_series(1, 1001) AS i}), q{lock "k1001" cannot be taken: the session has 1000 already
+HINT:  sweep.release_lock() gives one back.}, 'and no more');
 
 $node->stop;
 

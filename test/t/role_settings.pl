@@ -21,7 +21,7 @@ sub end_of
 	my ($job) = @_;
 	my $run_id = as_jobber("SELECT sweep.start('$job')");
 
-	return ended_run($node, $run_id) . ': ' . $node->safe_psql('postgres', "SELECT split_part(coalesce(error, ''), E'\n', 1) FROM sweep.run WHERE run_id = $run_id");
+	return ended_run($node, $run_id) . ': ' . $node->safe_psql('postgres', "SELECT split_part(coalesce(error, ''), E'\n', 1) FROM sweep.runs WHERE run_id = $run_id");
 }
 
 $node->safe_psql('postgres', q{
@@ -60,7 +60,7 @@ as_jobber(q{
 # ---------------------------------------------------------------- exit_on_error: an error ends the batch and not the process
 $node->safe_psql('postgres', 'ALTER ROLE jobber SET exit_on_error = on');
 is(end_of('fail'), 'failed error 0 0: as asked', 'exit_on_error: a run that fails says so');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'fail' AND trigger = 'retry'}), 1, 'exit_on_error: and is tried again');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'fail' AND trigger = 'retry'}), 1, 'exit_on_error: and is tried again');
 is(end_of('catch'), 'succeeded drained 1 0: ', 'exit_on_error: a step can catch an error');
 is(end_of('items'), 'succeeded drained 2 5: ', 'exit_on_error: an item that fails is found');
 is($node->safe_psql('postgres', q{SELECT item FROM sweep.quarantine}), 3, 'exit_on_error: and put into quarantine');
@@ -70,7 +70,7 @@ soon($node, q{SELECT string_agg(payload::text, ' ' ORDER BY payload) FROM t.hand
 as_jobber(q{SELECT sweep.drop_consumer('work'); SELECT sweep.drop_queue('work')});
 my ($status, $output, $error) = $node->psql('postgres', q{CALL sweep.run('fail')}, extra_params => [ '-U', 'jobber' ]);
 like($error, qr/as asked/, 'exit_on_error: CALL raises the error');
-is($node->safe_psql('postgres', q{SELECT status, error LIKE 'as asked%' FROM sweep.run WHERE job = 'fail' AND trigger = 'manual' ORDER BY run_id DESC LIMIT 1}), 'failed|t',
+is($node->safe_psql('postgres', q{SELECT status, error LIKE 'as asked%' FROM sweep.runs WHERE job = 'fail' AND trigger = 'manual' ORDER BY run_id DESC LIMIT 1}), 'failed|t',
 	'exit_on_error: after it is recorded');
 $node->safe_psql('postgres', 'ALTER ROLE jobber RESET exit_on_error');
 
@@ -83,7 +83,7 @@ $node->safe_psql('postgres', q{
 	ALTER ROLE jobber SET default_transaction_deferrable = on;
 });
 is($node->safe_psql('postgres', q{SET ROLE jobber; SELECT sweep.start('catch')}) =~ /^\d+$/, 1, 'deferrable: a run is started');
-soon($node, q{SELECT status || ' ' || stop_reason FROM sweep.run WHERE job = 'catch' ORDER BY run_id DESC LIMIT 1}, 'succeeded drained', 'deferrable: it ends while the other one is open');
+soon($node, q{SELECT status || ' ' || stop_reason FROM sweep.runs WHERE job = 'catch' ORDER BY run_id DESC LIMIT 1}, 'succeeded drained', 'deferrable: it ends while the other one is open');
 $writer->query_safe('ROLLBACK');
 $writer->quit;
 $node->safe_psql('postgres', 'ALTER ROLE jobber RESET ALL');

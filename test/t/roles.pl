@@ -60,7 +60,7 @@ open_gate($gate);
 for my $job (sort keys %run)
 {
 	is(ended_run($node, $run{$job}), 'failed error 1 1', "$job: the run fails in the next batch");
-	like(psql("SELECT sqlstate || ' ' || error FROM sweep.run WHERE run_id = $run{$job}"),
+	like(psql("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run{$job}"),
 		qr/^42501 function lent\.$job belongs to role "author", which could not become role "jobber"/, "$job: and says why");
 	is(psql("SELECT state FROM sweep.jobs WHERE name = '$job'"),
 		qq{broken: function lent.$job(sweep.batch) belongs to role "author", which could not become role "jobber"}, "$job: sweep.jobs says so");
@@ -93,7 +93,7 @@ psql(q{
 	UPDATE sweep.run_live SET due_at = now() WHERE job = 'left';
 	SELECT sweep._wake();
 });
-soon($node, q{SELECT concat_ws(' ', status, sqlstate, error) FROM sweep.run WHERE job = 'left'}, 'failed 55000 role "leaver" does not exist',
+soon($node, q{SELECT concat_ws(' ', status, sqlstate, error) FROM sweep.runs WHERE job = 'left'}, 'failed 55000 role "leaver" does not exist',
 	'a run whose role is gone fails, and is nobody else');
 is(psql(q{SELECT count(*) FROM t.started}), 0, 'its step was not called');
 psql('ALTER ROLE returned RENAME TO leaver');

@@ -10,11 +10,11 @@ use SweepTest;
 
 my $node = new_cluster('run_row', conf => [ 'max_connections = 40', 'pg_sweep.max_running_jobs = 12', 'autovacuum = off' ]);
 
-# A run that waits for its lease has been told where its row is, and has not changed it yet.
+# A run that waits for its lock has been told where its row is, and has not changed it yet.
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('held')});
+$holder->query_safe(q{SELECT sweep.try_lock('held')});
 $node->safe_psql('postgres', q{
-	SELECT sweep.create_job('patient', step => 't.note', lease_key => 'held', lock_retries => 10000, args => '{"job": "patient", "gate": 60}');
+	SELECT sweep.create_job('patient', step => 't.note', lock_key => 'held', lock_retries => 10000, args => '{"job": "patient", "gate": 60}');
 	SELECT sweep.create_job('other', step => 't.note', args => '{"job": "other"}');
 });
 
@@ -22,7 +22,7 @@ sub start_patient
 {
 	my $run = due_run($node, 'patient');
 
-	soon($node, "SELECT phase FROM sweep.running WHERE run_id = $run", 'lease', 'a run waits for its lease');
+	soon($node, "SELECT phase FROM sweep.running WHERE run_id = $run", 'lock', 'a run waits for its lock');
 	return $run;
 }
 
@@ -42,7 +42,7 @@ sub end_patient
 
 	open_gate($gate);
 	is(ended_run($node, $run), 'succeeded drained 1 0', "$name: it ends as usual");
-	$holder->query_safe(q{DO $$BEGIN WHILE NOT sweep.try_lease('held') LOOP PERFORM pg_stat_clear_snapshot(); END LOOP; END$$});
+	$holder->query_safe(q{DO $$BEGIN WHILE NOT sweep.try_lock('held') LOOP PERFORM pg_stat_clear_snapshot(); END LOOP; END$$});
 }
 
 # ---------------------------------------------------------------- moved
@@ -53,7 +53,7 @@ my $run = start_patient();
 my $place = $node->safe_psql('postgres', "SELECT ctid FROM sweep.run_live WHERE run_id = $run");
 $node->safe_psql('postgres', 'VACUUM FULL sweep.run_live');
 isnt($node->safe_psql('postgres', "SELECT ctid FROM sweep.run_live WHERE run_id = $run"), $place, 'its row has moved');
-$holder->query_safe(q{SELECT sweep.release_lease('held')});
+$holder->query_safe(q{SELECT sweep.release_lock('held')});
 is_running($run, 'moved');
 end_patient($run, $gate, 'moved');
 
@@ -66,11 +66,11 @@ $node->safe_psql('postgres', 'VACUUM FULL sweep.run_live');
 $node->safe_psql('postgres', q{SELECT sweep.start('other', delay => '1 day') FROM generate_series(1, 20)});
 my $stranger = $node->safe_psql('postgres', "SELECT run_id FROM sweep.run_live WHERE ctid = '$place'");
 isnt($stranger, '', 'another run is where it was');
-$holder->query_safe(q{SELECT sweep.release_lease('held')});
+$holder->query_safe(q{SELECT sweep.release_lock('held')});
 is_running($run, 'replaced');
 is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run_live WHERE run_id = $stranger"), 'waiting|t', 'the other one is left alone');
 end_patient($run, $gate, 'replaced');
-$node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.run WHERE status = 'waiting'});
+$node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.runs WHERE status = 'waiting'});
 
 # ---------------------------------------------------------------- being changed
 for my $end ('COMMIT', 'ROLLBACK')
@@ -79,10 +79,10 @@ for my $end ('COMMIT', 'ROLLBACK')
 	$run = start_patient();
 	my $changer = session($node);
 	$changer->query_safe("BEGIN; UPDATE sweep.run_live SET due_at = due_at - interval '1 hour', attempt = 7 WHERE run_id = $run");
-	$holder->query_safe(q{SELECT sweep.release_lease('held')});
+	$holder->query_safe(q{SELECT sweep.release_lock('held')});
 	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'}, 0,
 		"$end: the run does not wait for who changes its row, its process ends");
-	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.run WHERE run_id = $run"), 'waiting|t', "$end: the run waits on");
+	is($node->safe_psql('postgres', "SELECT status, pid IS NULL FROM sweep.runs WHERE run_id = $run"), 'waiting|t', "$end: the run waits on");
 	$changer->query_safe($end);
 	is_running($run, $end);
 	is($node->safe_psql('postgres', "SELECT attempt FROM sweep.run_live WHERE run_id = $run"), $end eq 'COMMIT' ? 7 : 1,
@@ -94,7 +94,7 @@ for my $end ('COMMIT', 'ROLLBACK')
 # Cancelled by somebody who writes the table himself: it does not begin.
 $run = start_patient();
 $node->safe_psql('postgres', "UPDATE sweep.run_live SET status = 'cancelled', stop_reason = 'cancelled', finished_at = clock_timestamp() WHERE run_id = $run");
-$holder->query_safe(q{SELECT sweep.release_lease('held')});
+$holder->query_safe(q{SELECT sweep.release_lock('held')});
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'}, 0, 'its process ends');
 is(ended_run($node, $run), 'cancelled cancelled 0 0', 'a run whose row has ended does not begin');
 is($node->safe_psql('postgres', "SELECT count(*) FROM t.started WHERE run_id = $run"), 0, 'and does nothing');
@@ -127,7 +127,7 @@ is($node->safe_psql('postgres', q{SET enable_seqscan = off; SET enable_bitmapsca
 is($node->safe_psql('postgres', q{SELECT bt_index_check('sweep.run_live_pkey', heapallindexed => true)}), '', 'the index is right');
 open_gate($gate);
 $old->quit;
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job LIKE 'long%' AND status = 'succeeded'}, '10', 'all end as usual');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job LIKE 'long%' AND status = 'succeeded'}, '10', 'all end as usual');
 
 # ---------------------------------------------------------------- a role with an isolation level of its own
 $node->safe_psql('postgres', q{

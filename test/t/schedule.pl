@@ -28,7 +28,7 @@ sub next_is_ahead
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	soon($node, qq{SELECT next_due > now() AND next_start > now() FROM sweep.job_state WHERE job = '$job'}, 't', "$name: its next moment is ahead");
-	soon($node, qq{SELECT count(*) FROM sweep.run WHERE job = '$job' AND finished_at IS NULL}, 0, "$name: what has started ends");
+	soon($node, qq{SELECT count(*) FROM sweep.runs WHERE job = '$job' AND finished_at IS NULL}, 0, "$name: what has started ends");
 }
 
 not_before_the_hour($node);
@@ -47,44 +47,44 @@ query(q{
 });
 
 # ---------------------------------------------------------------- every second
-soon($node, q{SELECT count(*) >= 5 FROM sweep.run WHERE job = 'second' AND status = 'succeeded'}, 't', 'a job due every second starts');
-soon($node, q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.run WHERE job = 'interval' AND status = 'succeeded') g
+soon($node, q{SELECT count(*) >= 5 FROM sweep.runs WHERE job = 'second' AND status = 'succeeded'}, 't', 'a job due every second starts');
+soon($node, q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.runs WHERE job = 'interval' AND status = 'succeeded') g
 		WHERE gap = interval '2 s'}, 't', 'so does one with an interval');
 is(query(q{SELECT count(*) - count(DISTINCT due_at), bool_and(due_at = date_trunc('second', due_at)), bool_and(started_at >= due_at),
-		bool_and(trigger = 'schedule') FROM sweep.run WHERE job = 'second' AND status = 'succeeded'}), '0|t|t|t', 'each second once, not before its moment');
-is(query(q{SELECT count(DISTINCT r.run_id) - count(DISTINCT s.run_id) FROM sweep.run r LEFT JOIN t.started s USING (run_id)
+		bool_and(trigger = 'schedule') FROM sweep.runs WHERE job = 'second' AND status = 'succeeded'}), '0|t|t|t', 'each second once, not before its moment');
+is(query(q{SELECT count(DISTINCT r.run_id) - count(DISTINCT s.run_id) FROM sweep.runs r LEFT JOIN t.started s USING (run_id)
 		WHERE r.job = 'second' AND r.status = 'succeeded'}), 0, 'and each has done its work');
-is(query(q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.run WHERE job = 'second') g
+is(query(q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.runs WHERE job = 'second') g
 		WHERE gap = interval '1 s'}), 't', 'a second apart');
-is(query(q{SELECT min(due_at - lag) >= interval '2 s' FROM (SELECT due_at, lag(due_at) OVER (ORDER BY due_at) FROM sweep.run WHERE job = 'interval') g}),
+is(query(q{SELECT min(due_at - lag) >= interval '2 s' FROM (SELECT due_at, lag(due_at) OVER (ORDER BY due_at) FROM sweep.runs WHERE job = 'interval') g}),
 	't', 'and two seconds');
 query(q{SELECT sweep.drop_job('second'), sweep.drop_job('interval')});
 
 # ---------------------------------------------------------------- missed moments
 missed('catch_once', 5);
 next_is_ahead('catch_once', 'once');
-is(query(q{SELECT count(*), min(trigger), min(due_at) = date_trunc('hour', now()) - interval '5 hours', min(status) FROM sweep.run WHERE job = 'catch_once'}),
+is(query(q{SELECT count(*), min(trigger), min(due_at) = date_trunc('hour', now()) - interval '5 hours', min(status) FROM sweep.runs WHERE job = 'catch_once'}),
 	'1|catch_up|t|succeeded', 'once: six missed moments make one run');
 missed('catch_skip', 5);
 next_is_ahead('catch_skip', 'skip');
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'catch_skip'}), 0, 'skip: missed moments are left out');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'skip: missed moments are left out');
 missed('catch_all', 5);
 next_is_ahead('catch_all', 'all');
 is(query(q{SELECT count(*), count(DISTINCT due_at), min(due_at) = date_trunc('hour', now()) - interval '5 hours', max(due_at) = date_trunc('hour', now()),
-		bool_and(status = 'succeeded') FROM sweep.run WHERE job = 'catch_all'}), '6|6|t|t|t', 'all: each has its run');
-is(query(q{SELECT bool_and(later) FROM (SELECT started_at >= lag(finished_at) OVER (ORDER BY due_at) AS later FROM sweep.run WHERE job = 'catch_all') o}),
+		bool_and(status = 'succeeded') FROM sweep.runs WHERE job = 'catch_all'}), '6|6|t|t|t', 'all: each has its run');
+is(query(q{SELECT bool_and(later) FROM (SELECT started_at >= lag(finished_at) OVER (ORDER BY due_at) AS later FROM sweep.runs WHERE job = 'catch_all') o}),
 	't', 'all: one after the other, oldest first');
 missed('catch_all', 300);
 next_is_ahead('catch_all', 'all, very many');
-cmp_ok(query(q{SELECT count(*) FROM sweep.run WHERE job = 'catch_all'}), '<=', 106, 'all: up to a cap');
+cmp_ok(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_all'}), '<=', 106, 'all: up to a cap');
 
 # The same after a restart, without anybody who wakes the scheduler.
 query(q{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '3 hours', next_start = date_trunc('hour', now()) - interval '3 hours'
 	WHERE job IN ('catch_once', 'catch_skip')});
 $node->restart;
 next_is_ahead($_, "restart, $_") for ('catch_once', 'catch_skip');
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'catch_once'}), 2, 'restart, once: one run');
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'catch_skip'}), 0, 'restart, skip: none');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_once'}), 2, 'restart, once: one run');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'restart, skip: none');
 
 # ---------------------------------------------------------------- @reboot: the server has just been restarted once
 soon($node, q{SELECT count(*) FROM t.started WHERE job = 'boot'}, 1, '@reboot: once after a start of the server');
@@ -97,10 +97,10 @@ is(query(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not
 my $gate = hold_gate($node, 50);
 query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": false}')});
 at_gate($node, 50, 'skip: a run is in progress');
-soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_skip' AND status = 'skipped'}, 't', 'skip: due moments meanwhile are skipped and counted');
+soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_skip' AND status = 'skipped'}, 't', 'skip: due moments meanwhile are skipped and counted');
 is(query(q{SELECT bool_and(detail ->> 'reason' = 'overlap' AND (detail ->> 'run_id')::bigint = (SELECT run_id FROM sweep.running WHERE job = 'overlap_skip'))
-		FROM sweep.run WHERE job = 'overlap_skip' AND status = 'skipped'}), 't', 'skip: they name the run in the way');
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'overlap_skip' AND status IN ('running', 'waiting')}), 1, 'skip: nothing waits');
+		FROM sweep.runs WHERE job = 'overlap_skip' AND status = 'skipped'}), 't', 'skip: they name the run in the way');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'overlap_skip' AND status IN ('running', 'waiting')}), 1, 'skip: nothing waits');
 query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_skip');
@@ -108,19 +108,19 @@ next_is_done('overlap_skip');
 $gate = hold_gate($node, 50);
 query(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": false}')});
 at_gate($node, 50, 'queue_one: a run is in progress');
-soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_queue_one' AND status = 'skipped'}, 't', 'queue_one: moments are skipped');
-is(query(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
+soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_queue_one' AND status = 'skipped'}, 't', 'queue_one: moments are skipped');
+is(query(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
 	'running waiting', 'queue_one: but one waits');
 # no further moments; a pause would take back the one that waits
 query(q{SELECT sweep.alter_job('overlap_queue_one', '{"schedule": "@yearly"}')});
-my ($running, $waiting) = split /\n/, query(q{SELECT run_id FROM sweep.run WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
+my ($running, $waiting) = split /\n/, query(q{SELECT run_id FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
 open_gate($gate);
 is(ended_run($node, $_), 'succeeded drained 1 0', 'queue_one: both have their turn') for ($running, $waiting);
 
 $gate = hold_gate($node, 50);
 query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": false}')});
 at_gate($node, 50, 'cancel_previous: a run is in progress');
-soon($node, q{SELECT count(*) >= 2 FROM sweep.run WHERE job = 'overlap_cancel_previous' AND status = 'cancelled'}, 't', 'cancel_previous: each run ends for the next');
+soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_cancel_previous' AND status = 'cancelled'}, 't', 'cancel_previous: each run ends for the next');
 query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_cancel_previous');
@@ -130,30 +130,30 @@ sub next_is_done
 {
 	my ($job) = @_;
 
-	soon($node, qq{SELECT count(*) FROM sweep.run WHERE job = '$job' AND finished_at IS NULL}, 0, "$job: all runs end");
+	soon($node, qq{SELECT count(*) FROM sweep.runs WHERE job = '$job' AND finished_at IS NULL}, 0, "$job: all runs end");
 }
 
 # ---------------------------------------------------------------- attempts
 my $run = query(q{SELECT sweep.start('failing')});
 is(ended_run($node, $run), 'failed error 0 0', 'attempts: the first fails');
-like(query("SELECT sqlstate || ' ' || error FROM sweep.run WHERE run_id = $run"), qr/^P0001 it does not work\nDETAIL: Never\.\nCONTEXT: PL\/pgSQL function t.fail/,
+like(query("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run"), qr/^P0001 it does not work\nDETAIL: Never\.\nCONTEXT: PL\/pgSQL function t.fail/,
 	'attempts: with its error');
 for my $attempt (2, 3)
 {
-	my $next = query(qq{SELECT run_id FROM sweep.run WHERE job = 'failing' AND status = 'waiting'});
+	my $next = query(qq{SELECT run_id FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'});
 	my $backoff = 15 + ($attempt - 1) ** 4;
-	is(query("SELECT trigger, attempt, due_at - now() BETWEEN interval '1 s' * ($backoff - 10) AND interval '1 s' * ($backoff + 10 * $attempt) FROM sweep.run WHERE run_id = $next"),
+	is(query("SELECT trigger, attempt, due_at - now() BETWEEN interval '1 s' * ($backoff - 10) AND interval '1 s' * ($backoff + 10 * $attempt) FROM sweep.runs WHERE run_id = $next"),
 		"retry|$attempt|t", "attempts: number $attempt waits");
 	query("UPDATE sweep.run_live SET due_at = now() WHERE run_id = $next; SELECT sweep._wake()");
 	is(ended_run($node, $next), 'failed error 0 0', "attempts: number $attempt fails, too");
 }
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: there is no fourth');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: there is no fourth');
 query(q{SELECT sweep.start('failing')});
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'failing' AND trigger = 'retry' AND status = 'waiting'}, 1, 'attempts: one waits again');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND trigger = 'retry' AND status = 'waiting'}, 1, 'attempts: one waits again');
 query(q{CREATE OR REPLACE FUNCTION t.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT (0, NULL, NULL)::sweep.progress';
 	UPDATE sweep.run_live SET due_at = now() WHERE job = 'failing' AND status = 'waiting'; SELECT sweep._wake()});
-soon($node, q{SELECT count(*) FROM sweep.run WHERE job = 'failing' AND attempt = 2 AND status = 'succeeded'}, 1, 'attempts: one that succeeds');
-is(query(q{SELECT count(*) FROM sweep.run WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: is the last');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND attempt = 2 AND status = 'succeeded'}, 1, 'attempts: one that succeeds');
+is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: is the last');
 
 # ---------------------------------------------------------------- wait
 my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.wait(sweep.start('once'))});
@@ -191,14 +191,14 @@ is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 1, 'min_interv
 # ---------------------------------------------------------------- once, later
 $run = query(q{SELECT sweep.start('once', delay => '2 s')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: it runs');
-is(query("SELECT started_at >= due_at FROM sweep.run WHERE run_id = $run"), 't', 'delay: not before its time');
+is(query("SELECT started_at >= due_at FROM sweep.runs WHERE run_id = $run"), 't', 'delay: not before its time');
 $run = query(q{SELECT sweep.start('once', '{"word": "kept"}', delay => '1 hour')});
 $node->restart;
 pid_of($node, 'scheduler');
-is(query("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM sweep.run WHERE run_id = $run"), 'waiting|kept|t', 'delay: it survives a restart');
+is(query("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM sweep.runs WHERE run_id = $run"), 'waiting|kept|t', 'delay: it survives a restart');
 $node->stop('immediate');
 $node->start;
-is(query("SELECT status FROM sweep.run WHERE run_id = $run"), 'waiting', 'delay: and a crash');
+is(query("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'delay: and a crash');
 query("UPDATE sweep.run_live SET due_at = now() - interval '1 day' WHERE run_id = $run");
 $node->restart;
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: its time came while the server was down, it runs late');

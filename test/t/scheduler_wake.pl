@@ -59,9 +59,9 @@ soon($node, "SELECT state FROM pg_stat_activity WHERE pid = $scheduler", 'idle',
 hold_scheduler($postgres);
 my $run_id = psql(q{SELECT sweep.start('work', delay => '5 s')});
 is_held($postgres, '37: the scheduler has listed what may start');
-soon($node, "SELECT status, due_at < clock_timestamp() FROM sweep.run WHERE run_id = $run_id", 'waiting|t', '37: a run falls due that was not in its list');
+soon($node, "SELECT status, due_at < clock_timestamp() FROM sweep.runs WHERE run_id = $run_id", 'waiting|t', '37: a run falls due that was not in its list');
 let_go($postgres);
-soon_enough("SELECT status FROM sweep.run WHERE run_id = $run_id AND finished_at IS NOT NULL", 'succeeded', '37: and is started at once');
+soon_enough("SELECT status FROM sweep.runs WHERE run_id = $run_id AND finished_at IS NOT NULL", 'succeeded', '37: and is started at once');
 
 # ---------------------------------------------------------------- 38: the extension is created while the scheduler leaves that has not found it
 hold_scheduler(77777);

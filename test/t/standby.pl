@@ -31,7 +31,7 @@ $primary->wait_for_catchup($standby);
 
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_sweep%'}), 0, 'no process of ours on the standby');
 is($standby->safe_psql('postgres', q{SELECT name FROM sweep.jobs WHERE name = 'work'}), 'work', 'the views can be read there');
-is($standby->safe_psql('postgres', "SELECT status, batches, rows FROM sweep.run WHERE run_id = $run"), 'running|3|30', 'as the primary wrote it');
+is($standby->safe_psql('postgres', "SELECT status, batches, rows FROM sweep.runs WHERE run_id = $run"), 'running|3|30', 'as the primary wrote it');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'nothing is in progress there');
 # What writes says which server it is, in the same words.
 my %calls = (
@@ -61,7 +61,7 @@ my $count = $standby->safe_psql('postgres', 'SELECT count(*) FROM t.started');
 soon($standby, "SELECT count(*) >= $count + 2 FROM t.started", 't', 'schedules apply');
 $standby->safe_psql('postgres', q{SELECT sweep.alter_job('work', '{"args": {}}')});
 is(ended_run($standby, $standby->safe_psql('postgres', q{SELECT sweep.start('work')})), 'succeeded drained 8 70', 'the next run does the rest');
-is($standby->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $later"), 'waiting', 'what waits still waits');
+is($standby->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $later"), 'waiting', 'what waits still waits');
 $standby->safe_psql('postgres', "UPDATE sweep.run_live SET due_at = now() WHERE run_id = $later; SELECT sweep._wake()");
 is(ended_run($standby, $later), 'succeeded drained 1 0', 'and runs when its time has come');
 

@@ -28,7 +28,7 @@ $node->safe_psql('postgres', q{
 my $gate = hold_gate($node, 30);
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('slow')});
 is(ended_run($node, $run), 'failed error 2 20', 'statement_timeout of the role ends a batch, the ones before stay');
-is($node->safe_psql('postgres', "SELECT sqlstate, split_part(error, E'\\n', 1) FROM sweep.run WHERE run_id = $run"),
+is($node->safe_psql('postgres', "SELECT sqlstate, split_part(error, E'\\n', 1) FROM sweep.runs WHERE run_id = $run"),
 	'57014|canceling statement due to statement timeout', 'the run says what it was');
 is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 20, 'what it counts is what was done');
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('short')})), 'succeeded drained 10 9',
@@ -37,7 +37,7 @@ is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('short')})
 $node->safe_psql('postgres', q{ALTER ROLE jobber SET statement_timeout = 0; ALTER ROLE jobber SET lock_timeout = '200ms'});
 $run = $node->safe_psql('postgres', q{SELECT sweep.start('slow')});
 like(ended_run($node, $run), qr/^failed error 2 /, 'lock_timeout of the role ends a batch');
-like($node->safe_psql('postgres', "SELECT sqlstate || ' ' || error FROM sweep.run WHERE run_id = $run"),
+like($node->safe_psql('postgres', "SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run"),
 	qr/^55P03 canceling statement due to lock timeout/, 'the run says what it was');
 my $locker = session($node);
 $locker->query_safe('BEGIN; SELECT id FROM t.todo WHERE id = 50 FOR UPDATE');
@@ -52,7 +52,7 @@ my $session = session($node, user => 'jobber');
 $session->query_safe(q{SET lock_timeout = 0; SET statement_timeout = '5s'});
 $session->query(q{CALL sweep.run('slow')});
 like(end_query($session), qr/ERROR:  run \d+ of job "slow" failed: canceling statement due to statement timeout/, 'CALL: the session is told');
-is($node->safe_psql('postgres', q{SELECT status, stop_reason, sqlstate, split_part(error, E'\n', 1) FROM sweep.run WHERE job = 'slow' ORDER BY run_id DESC LIMIT 1}),
+is($node->safe_psql('postgres', q{SELECT status, stop_reason, sqlstate, split_part(error, E'\n', 1) FROM sweep.runs WHERE job = 'slow' ORDER BY run_id DESC LIMIT 1}),
 	'failed|error|57014|canceling statement due to statement timeout', 'CALL: so is everybody');
 is($session->query('SELECT 1'), 1, 'CALL: the session goes on');
 $session->quit;

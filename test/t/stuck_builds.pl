@@ -49,7 +49,7 @@ my $outcome = q{SELECT status, failure_reason, count(*), count(DISTINCT partitio
 my $run = $node->safe_psql('postgres', "SELECT sweep.start('$job')");
 is(ended_run($node, $run), 'succeeded drained 201 19980', 'one run, and it gets to the end');
 is($node->safe_psql('postgres', $outcome), "failed|3|19950|3|1\nfailed|12|30|3|1\ncanceling||20|3|0", '19,950 dropped, 30 doomed, 20 as they were');
-is($node->safe_psql('postgres', "SELECT rescued, quarantined, sqlstate, error FROM sweep.run WHERE run_id = $run"), '30|20||', 'the run counts them');
+is($node->safe_psql('postgres', "SELECT rescued, quarantined, sqlstate, error FROM sweep.runs WHERE run_id = $run"), '30|20||', 'the run counts them');
 is( $node->safe_psql('postgres', q{SELECT count(*), count(DISTINCT item -> 'id'), min(sqlstate), count(*) FILTER (WHERE message LIKE 'build % refuses' || chr(10) || '%'),
 		count(*) FILTER (WHERE (item ->> 'id')::int / 400 % 5 < 2) FROM sweep.quarantine}),
 	'20|20|P0001|20|20', 'the 20 are in quarantine with their errors');
@@ -95,15 +95,15 @@ like($log, qr/Dooming build: build_id 3, runner_id none, status canceling, failu
 not_before_the_hour($node);
 $node->safe_psql('postgres', q{SELECT sweep_gitlab.install(paused => false)});
 my $children = q{SELECT r.job, r.trigger, r.status, date_trunc('min', r.due_at - p.at + interval '1 s') AS after
-	FROM sweep.run r, t.parent p WHERE r.trigger = 'parent' ORDER BY r.due_at};
+	FROM sweep.runs r, t.parent p WHERE r.trigger = 'parent' ORDER BY r.due_at};
 my $expected = join("\n",
 	'ci_stuck_builds_drop_running|parent|waiting|00:15:00',
 	'ci_stuck_builds_drop_scheduled|parent|waiting|00:30:00',
 	'ci_stuck_builds_drop_canceling|parent|waiting|00:45:00');
 my $holder = session($node);
-$holder->query_safe("SELECT sweep.try_lease('ci_stuck_jobs')");
+$holder->query_safe("SELECT sweep.try_lock('ci_stuck_jobs')");
 $node->safe_psql('postgres', 'CREATE TABLE t.parent AS SELECT clock_timestamp() AS at');
-like(ended_run($node, due_run($node, 'ci_stuck_jobs')), qr/^skipped /, 'the parent does not get its lease');
+like(ended_run($node, due_run($node, 'ci_stuck_jobs')), qr/^skipped /, 'the parent does not get its lock');
 is($node->safe_psql('postgres', $children), $expected, 'its children are queued all the same');
 $holder->quit;
 like(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('ci_stuck_jobs')})), qr/^succeeded /, 'the parent runs');
@@ -118,7 +118,7 @@ is($node->safe_psql('postgres', $children), $expected, 'and a crash');
 # A late start: the server was down at their time. It is their clock that moves here.
 $node->safe_psql('postgres', q{UPDATE sweep.run_live SET due_at = due_at - interval '2 hours' WHERE trigger = 'parent' AND job <> 'ci_stuck_builds_drop_scheduled'});
 $node->restart;
-soon($node, q{SELECT string_agg(job || ' ' || status, ', ' ORDER BY job) FROM sweep.run WHERE trigger = 'parent'},
+soon($node, q{SELECT string_agg(job || ' ' || status, ', ' ORDER BY job) FROM sweep.runs WHERE trigger = 'parent'},
 	'ci_stuck_builds_drop_canceling succeeded, ci_stuck_builds_drop_running succeeded, ci_stuck_builds_drop_scheduled waiting',
 	'those whose time has passed run at once, the others wait');
 

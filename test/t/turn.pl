@@ -1,5 +1,5 @@
 # room: process
-# What was started waits for its turn: while somebody else has the lease it is
+# What was started waits for its turn: while somebody else has the lock it is
 # no process and is not skipped, and what it queues comes once.
 use strict;
 use warnings;
@@ -14,9 +14,9 @@ my $node = new_cluster('turn', conf => [ 'pg_sweep.max_running_jobs = 3' ]);
 $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('one', step => 't.note', args => '{"job": "one", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('other', step => 't.note', args => '{"job": "other"}');
-	SELECT sweep.create_job('child', step => 't.note', args => '{"job": "child"}', lease_key => 'one');
-	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', lease_key => 'one', children => '{"other": "1 hour"}');
-	SELECT sweep.create_job('divided', step => 't.note', args => '{"job": "divided"}', buckets => 2, lease_key => 'shared');
+	SELECT sweep.create_job('child', step => 't.note', args => '{"job": "child"}', lock_key => 'one');
+	SELECT sweep.create_job('parent', step => 't.note', args => '{"job": "parent"}', lock_key => 'one', on_start => '{"other": "1 hour"}');
+	SELECT sweep.create_job('divided', step => 't.note', args => '{"job": "divided"}', buckets => 2, lock_key => 'shared');
 });
 
 sub start
@@ -28,7 +28,7 @@ sub start
 
 sub status
 {
-	return $node->safe_psql('postgres', "SELECT status FROM sweep.run WHERE run_id = $_[0]");
+	return $node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $_[0]");
 }
 
 my $runners = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'};
@@ -36,10 +36,10 @@ my $runners = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_s
 # ---------------------------------------------------------------- behind a run
 my $gate = hold_gate($node, 20);
 my $first = start('one');
-at_gate($node, 20, 'a run has the lease');
+at_gate($node, 20, 'a run has the lock');
 my @waiting = map { start('one') } 1 .. 8;
 tick($node);
-is($node->safe_psql('postgres', "SELECT count(*), min(status), max(status) FROM sweep.run WHERE run_id > $first"), '8|waiting|waiting', 'what is started meanwhile waits');
+is($node->safe_psql('postgres', "SELECT count(*), min(status), max(status) FROM sweep.runs WHERE run_id > $first"), '8|waiting|waiting', 'what is started meanwhile waits');
 is($node->safe_psql('postgres', $runners), 1, 'and takes no process');
 is(ended_run($node, start('other')), 'succeeded drained 1 0', 'so that there is one for another job');
 my ($status, $output, $message) = $node->psql('postgres', "\\set VERBOSITY verbose\nCALL sweep.wait($waiting[0], '100 ms')");
@@ -60,37 +60,37 @@ is($node->safe_psql('postgres', q{SELECT string_agg(run_id::text, ' ' ORDER BY a
 # ---------------------------------------------------------------- behind a session
 # It wakes nobody when it ends.
 my $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('one')});
+$holder->query_safe(q{SELECT sweep.try_lock('one')});
 my $run = start('parent');
 tick($node);
-is(status($run), 'waiting', 'a session has the lease: it waits');
+is(status($run), 'waiting', 'a session has the lock: it waits');
 is($node->safe_psql('postgres', $runners), 0, 'without a process');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.run WHERE job = 'other' AND trigger = 'parent'}), 0, 'what it queues is not queued yet');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'other' AND trigger = 'parent'}), 0, 'what it queues is not queued yet');
 my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 $holder->quit;
 is(ended_run($node, $run), 'succeeded drained 1 0', 'the session ends: it runs');
-is($node->safe_psql('postgres', "SELECT started_at < '$begin'::timestamptz + interval '20 s' FROM sweep.run WHERE run_id = $run"), 't', 'soon, not with the next heartbeat');
-is($node->safe_psql('postgres', "SELECT count(*), min(parent_run_id) FROM sweep.run WHERE job = 'other' AND trigger = 'parent'"), "1|$run", 'what it queues is queued once');
+is($node->safe_psql('postgres', "SELECT started_at < '$begin'::timestamptz + interval '20 s' FROM sweep.runs WHERE run_id = $run"), 't', 'soon, not with the next heartbeat');
+is($node->safe_psql('postgres', "SELECT count(*), min(parent_run_id) FROM sweep.runs WHERE job = 'other' AND trigger = 'parent'"), "1|$run", 'what it queues is queued once');
 # One that gives it back says so.
 $holder = session($node);
-$holder->query_safe(q{SELECT sweep.try_lease('one')});
+$holder->query_safe(q{SELECT sweep.try_lock('one')});
 $run = start('parent');
 tick($node);
-$holder->query_safe(q{SELECT sweep.release_lease('one')});
+$holder->query_safe(q{SELECT sweep.release_lock('one')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'given back: it runs');
 
 # Children and retries wait as well.
-$holder->query_safe(q{SELECT sweep.try_lease('one')});
+$holder->query_safe(q{SELECT sweep.try_lock('one')});
 $run = $node->safe_psql('postgres', q{WITH queued AS (INSERT INTO sweep.run_live (job, trigger, due_at, run_as)
 	SELECT 'child', t, clock_timestamp(), 'postgres' FROM unnest('{parent,retry}'::text[]) AS t RETURNING run_id) SELECT min(run_id) FROM queued});
 tick($node);
-is($node->safe_psql('postgres', "SELECT string_agg(status || ' ' || trigger, ', ' ORDER BY run_id) FROM sweep.run WHERE run_id >= $run"), 'waiting parent, waiting retry', 'a child and a retry wait, too');
-$holder->query_safe(q{SELECT sweep.release_lease('one')});
+is($node->safe_psql('postgres', "SELECT string_agg(status || ' ' || trigger, ', ' ORDER BY run_id) FROM sweep.runs WHERE run_id >= $run"), 'waiting parent, waiting retry', 'a child and a retry wait, too');
+$holder->query_safe(q{SELECT sweep.release_lock('one')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'and run');
 is(ended_run($node, $run + 1), 'succeeded drained 1 0', 'one after the other');
 
 # ---------------------------------------------------------------- at the last moment
-# A process that stands still before it takes the lease, here while it connects, finds it taken: its run waits on. Who
+# A process that stands still before it takes the lock, here while it connects, finds it taken: its run waits on. Who
 # cancels the run meanwhile cancels it. Nobody can connect while the table is locked, so sessions are asked that are there.
 my $locker = session($node);
 for my $cancelled (0, 1)
@@ -108,25 +108,25 @@ for my $cancelled (0, 1)
 			END IF;
 		END LOOP;
 	END $$});
-	is($holder->query_safe(q{SELECT sweep.try_lease('one')}), 't', 'the lease is taken while a process comes up');
+	is($holder->query_safe(q{SELECT sweep.try_lock('one')}), 't', 'the lock is taken while a process comes up');
 	is($holder->query_safe("SELECT sweep.cancel($run)"), 't', 'its run is cancelled') if $cancelled;
 	$locker->query_safe('ROLLBACK');
 	soon($node, $runners, 0, 'the process ends');
 	tick($node);
 	is(status($run), $cancelled ? 'cancelled' : 'waiting', $cancelled ? 'and the run is cancelled' : 'the run waits on');
-	$holder->query_safe(q{SELECT sweep.release_lease('one')});
+	$holder->query_safe(q{SELECT sweep.release_lock('one')});
 	next if $cancelled;
 	is(ended_run($node, $run), 'succeeded drained 1 0', 'and runs in its turn');
 }
 $locker->quit;
 
 # ---------------------------------------------------------------- shares
-# They share their lease with each other, not with a session.
-$holder->query_safe(q{SELECT sweep.try_lease('shared')});
+# They share their lock with each other, not with a session.
+$holder->query_safe(q{SELECT sweep.try_lock('shared')});
 $run = start('divided');
 tick($node);
 is(status($run), 'waiting', 'a divided job waits as well');
-$holder->query_safe(q{SELECT sweep.release_lease('shared')});
+$holder->query_safe(q{SELECT sweep.release_lock('shared')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'and runs');
 $holder->quit;
 $node->stop;

@@ -18,9 +18,9 @@ record(SweepLoop *loop, int64_t rows, int64_t now_us)
 
 /* A loop begun at 100 s; batches of 100. */
 static SweepLoop
-loop_with(int32_t max_batches, int64_t max_rows, int64_t timeout_us)
+loop_with(int32_t max_batches, int64_t max_rows, int64_t stop_after_us)
 {
-	SweepLimits limits = {100, max_batches, max_rows, timeout_us};
+	SweepLimits limits = {100, max_batches, max_rows, stop_after_us};
 	SweepLoop	loop;
 
 	sweep_loop_begin(&loop, &limits, 100 * SECOND);
@@ -45,8 +45,8 @@ static void
 test_names(void)
 {
 	static const char *const names[] = {
-		NULL, "drained", "max_batches", "max_rows", "timeout", "cancelled",
-		"lease_expired", "no_progress", "error", "skipped", "lost", "rescaled"
+		NULL, "drained", "max_batches", "max_rows", "stop_after", "cancelled",
+		"timeout", "no_progress", "error", "skipped", "lost", "rescaled"
 	};
 
 	check_number(SWEEP_STOP_COUNT, sizeof(names) / sizeof(names[0]), "number of reasons");
@@ -81,13 +81,13 @@ test_reasons(void)
 	check_number(reason, SWEEP_STOP_MAX_ROWS, "and says so");
 
 	loop = loop_with(0, 0, 5 * SECOND);
-	check_number(run_batches(&loop, 100, &reason), 5, "timeout 5 s: the batch that ends at 5 s is the last");
-	check_number(reason, SWEEP_STOP_TIMEOUT, "and says so");
+	check_number(run_batches(&loop, 100, &reason), 5, "stop_after 5 s: the batch that ends at 5 s is the last");
+	check_number(reason, SWEEP_STOP_STOP_AFTER, "and says so");
 
 	loop = loop_with(0, 0, 0);
-	check_number(record(&loop, 100, 100 * SECOND), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, in no time");
+	check_number(record(&loop, 100, 100 * SECOND), SWEEP_STOP_STOP_AFTER, "stop_after 0: one batch, in no time");
 	loop = loop_with(0, 0, 0);
-	check_number(record(&loop, 100, 0), SWEEP_STOP_TIMEOUT, "timeout 0: one batch, even if the clock ran backwards");
+	check_number(record(&loop, 100, 0), SWEEP_STOP_STOP_AFTER, "stop_after 0: one batch, even if the clock ran backwards");
 }
 
 static void
@@ -95,9 +95,9 @@ test_boundaries(void)
 {
 	SweepLoop	loop = loop_with(0, 0, 5 * SECOND);
 
-	check_number(record(&loop, 1, 105 * SECOND - 1), SWEEP_STOP_NONE, "a microsecond before the timeout");
-	check_number(record(&loop, 1, 105 * SECOND), SWEEP_STOP_TIMEOUT, "exactly at the timeout");
-	check_number(record(&loop, 1, 105 * SECOND + 1), SWEEP_STOP_TIMEOUT, "a microsecond after it");
+	check_number(record(&loop, 1, 105 * SECOND - 1), SWEEP_STOP_NONE, "a microsecond before stop_after");
+	check_number(record(&loop, 1, 105 * SECOND), SWEEP_STOP_STOP_AFTER, "exactly at stop_after");
+	check_number(record(&loop, 1, 105 * SECOND + 1), SWEEP_STOP_STOP_AFTER, "a microsecond after it");
 
 	loop = loop_with(0, 1000, -1);
 	check_number(record(&loop, 999, 0), SWEEP_STOP_NONE, "one row below max_rows");
@@ -109,7 +109,7 @@ test_boundaries(void)
 	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
 }
 
-/* All limits met by one batch: the first of drained, max_batches, max_rows, timeout. */
+/* All limits met by one batch: the first of drained, max_batches, max_rows, stop_after. */
 static void
 test_order(void)
 {
@@ -119,7 +119,7 @@ test_order(void)
 	loop = loop_with(1, 100, 0);
 	check_number(record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_BATCHES, "max_batches before max_rows");
 	loop = loop_with(0, 100, 0);
-	check_number(record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_ROWS, "max_rows before timeout");
+	check_number(record(&loop, 100, 200 * SECOND), SWEEP_STOP_MAX_ROWS, "max_rows before stop_after");
 }
 
 static void
@@ -165,9 +165,9 @@ test_overflow(void)
 	check_number(record(&loop, 10, 0), SWEEP_STOP_MAX_ROWS, "and the limit is met");
 
 	loop = loop_with(0, 0, INT64_MAX);
-	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_NONE, "the greatest timeout");
+	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_NONE, "the greatest stop_after");
 	loop.started_us = INT64_MIN;
-	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_TIMEOUT, "elapsed time beyond 64 bits");
+	check_number(record(&loop, 1, INT64_MAX), SWEEP_STOP_STOP_AFTER, "elapsed time beyond 64 bits");
 	loop.started_us = INT64_MAX;
 	check_number(record(&loop, 1, INT64_MIN), SWEEP_STOP_NONE, "a clock that ran far backwards");
 }

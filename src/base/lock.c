@@ -1,11 +1,11 @@
 /*
- * lease.c
+ * lock.c
  *		The right to run a job, and what else is known by a lock.
  *
- * A lease is a session advisory lock held by the process that runs: it cannot expire under its holder,
+ * A lock is a session advisory lock held by the process that runs: it cannot expire under its holder,
  * and it is gone at once when the process is. Only ever tried, never waited for. A session may take
  * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
- * so, not the lease of the run it is part of.
+ * so, not the lock of the run it is part of.
  *
  * The keys of each role are its own. Were they shared, whoever may create a job could keep those of all
  * others from running, by their keys; and a right that is looked at when a key is chosen or taken can be
@@ -21,74 +21,74 @@
 #include "utils/memutils.h"
 
 #include "base/compat.h"
-#include "base/lease.h"
+#include "base/lock.h"
 #include "base/shared.h"
 #include "base/sql.h"
 
-/* So many a session may have by sweep.try_lease. */
-#define MOST_LEASES 1000
+/* So many a session may have by sweep.try_lock. */
+#define MAX_LOCKS 1000
 
-/* What one sweep.try_lease took. */
-typedef struct TakenLease
+/* What one sweep.try_lock took. */
+typedef struct TakenLock
 {
 	char	   *key;
 	int			role_count;
 	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
-} TakenLease;
+} TakenLock;
 
 /* Of this session, one entry per call. */
-static List *taken_leases = NIL;
+static List *taken_locks = NIL;
 
-/* sweep._lease_is_held() has said yes. */
+/* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
-static LOCKMODE lock_mode(SweepLeaseMode mode);
+static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
-static TakenLease *find_roles(text *key);
-static bool take_all(const TakenLease *lease);
+static TakenLock *find_roles(text *key);
+static bool take_all(const TakenLock *lock);
 static ListCell *find_taken(const char *key);
 
-PG_FUNCTION_INFO_V1(sweep_lease_try);
-PG_FUNCTION_INFO_V1(sweep_lease_release);
-PG_FUNCTION_INFO_V1(sweep_lease_run_is_alive);
-PG_FUNCTION_INFO_V1(sweep_lease_probe);
+PG_FUNCTION_INFO_V1(sweep_lock_try);
+PG_FUNCTION_INFO_V1(sweep_lock_release);
+PG_FUNCTION_INFO_V1(sweep_lock_run_is_alive);
+PG_FUNCTION_INFO_V1(sweep_lock_probe);
 
 void
-sweep_lease_tag(LOCKTAG *tag, Oid role, const char *key)
+sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key)
 {
-	set_tag(tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) key, strlen(key), role), SWEEP_LOCK_LEASE);
+	set_tag(tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) key, strlen(key), role), SWEEP_LOCK_JOB);
 }
 
 bool
-sweep_lease_acquire(Oid role, const char *key, SweepLeaseMode mode)
+sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode)
 {
 	LOCKTAG		tag;
 
-	sweep_lease_tag(&tag, role, key);
+	sweep_lock_tag(&tag, role, key);
 	return LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 void
-sweep_lease_give_back(Oid role, const char *key, SweepLeaseMode mode)
+sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode)
 {
 	LOCKTAG		tag;
 
-	sweep_lease_tag(&tag, role, key);
+	sweep_lock_tag(&tag, role, key);
 	if (sweep_lock_held_by_me(&tag, lock_mode(mode)))
 		LockRelease(&tag, lock_mode(mode), true);
 }
 
 bool
-sweep_lease_is_held(Oid role, const char *key, SweepLeaseMode mode)
+sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode)
 {
 	LOCKTAG		tag;
 
-	sweep_lease_tag(&tag, role, key);
+	sweep_lock_tag(&tag, role, key);
 	return sweep_lock_held_by_me(&tag, lock_mode(mode));
 }
 
 bool
-sweep_lease_has_seen_held(void)
+sweep_lock_has_seen_held(void)
 {
 	bool		seen = seen_held;
 
@@ -97,7 +97,7 @@ sweep_lease_has_seen_held(void)
 }
 
 bool
-sweep_lease_acquire_dispatch(const char *job)
+sweep_lock_acquire_dispatch(const char *job)
 {
 	LOCKTAG		tag;
 
@@ -106,7 +106,7 @@ sweep_lease_acquire_dispatch(const char *job)
 }
 
 bool
-sweep_lease_acquire_suspects(void)
+sweep_lock_acquire_suspects(void)
 {
 	LOCKTAG		tag;
 
@@ -115,7 +115,7 @@ sweep_lease_acquire_suspects(void)
 }
 
 void
-sweep_lease_give_back_suspects(void)
+sweep_lock_give_back_suspects(void)
 {
 	LOCKTAG		tag;
 
@@ -125,7 +125,7 @@ sweep_lease_give_back_suspects(void)
 }
 
 bool
-sweep_lease_acquire_queue(int32 queue_id, SweepLeaseMode mode)
+sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode)
 {
 	LOCKTAG		tag;
 
@@ -134,7 +134,7 @@ sweep_lease_acquire_queue(int32 queue_id, SweepLeaseMode mode)
 }
 
 bool
-sweep_lease_acquire_run(int64 run_id)
+sweep_lock_acquire_run(int64 run_id)
 {
 	LOCKTAG		tag;
 
@@ -143,7 +143,7 @@ sweep_lease_acquire_run(int64 run_id)
 }
 
 void
-sweep_lease_give_back_run(int64 run_id)
+sweep_lock_give_back_run(int64 run_id)
 {
 	LOCKTAG		tag;
 
@@ -153,7 +153,7 @@ sweep_lease_give_back_run(int64 run_id)
 }
 
 void
-sweep_lease_hold_database(Oid database)
+sweep_lock_hold_database(Oid database)
 {
 	LOCKTAG		tag;
 
@@ -162,7 +162,7 @@ sweep_lease_hold_database(Oid database)
 }
 
 bool
-sweep_lease_database_is_held(Oid database)
+sweep_lock_database_is_held(Oid database)
 {
 	LOCKTAG		tag;
 
@@ -173,90 +173,90 @@ sweep_lease_database_is_held(Oid database)
 	return false;
 }
 
-/* SQL: sweep.try_lease(key text) RETURNS boolean */
+/* SQL: sweep.try_lock(key text) RETURNS boolean */
 Datum
-sweep_lease_try(PG_FUNCTION_ARGS)
+sweep_lock_try(PG_FUNCTION_ARGS)
 {
-	TakenLease *lease;
+	TakenLock *lock;
 	MemoryContext old;
 
 	/* Locks are in a table that all sessions share. */
-	if (list_length(taken_leases) >= MOST_LEASES)
+	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("lease \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MOST_LEASES),
-				 errhint("sweep.release_lease() gives one back.")));
-	lease = find_roles(PG_GETARG_TEXT_PP(0));
+				 errmsg("lock \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MAX_LOCKS),
+				 errhint("sweep.release_lock() gives one back.")));
+	lock = find_roles(PG_GETARG_TEXT_PP(0));
 	/* Before the lock, so that no want of memory leaves one that nobody knows of. */
 	old = MemoryContextSwitchTo(TopMemoryContext);
-	taken_leases = lappend(taken_leases, lease);
+	taken_locks = lappend(taken_locks, lock);
 	MemoryContextSwitchTo(old);
-	if (take_all(lease))
+	if (take_all(lock))
 		PG_RETURN_BOOL(true);
-	taken_leases = list_delete_last(taken_leases);
-	pfree(lease);
+	taken_locks = list_delete_last(taken_locks);
+	pfree(lock);
 	PG_RETURN_BOOL(false);
 }
 
 /* Whose key is meant: the own one, and that of the jobs that the role may act on. */
-static TakenLease *
+static TakenLock *
 find_roles(text *key)
 {
 	Datum		values[] = {PointerGetDatum(key), ObjectIdGetDatum(GetUserId())};
 	char	   *name = text_to_cstring(key);
-	TakenLease *lease;
+	TakenLock *lock;
 	uint64		count;
 
 	sweep_sql_begin_call();
-	count = sweep_sql_execute(SWEEP_SQL_LEASE_ROLES, values, NULL);
-	lease = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLease, roles) + sizeof(Oid) * count + strlen(name) + 1);
-	lease->role_count = (int) count;
+	count = sweep_sql_execute(SWEEP_SQL_LOCK_ROLES, values, NULL);
+	lock = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLock, roles) + sizeof(Oid) * count + strlen(name) + 1);
+	lock->role_count = (int) count;
 	for (uint64 i = 0; i < count; i++)
 	{
 		sweep_sql_row(i);
-		lease->roles[i] = sweep_sql_oid(1);
+		lock->roles[i] = sweep_sql_oid(1);
 	}
-	lease->key = memcpy(&lease->roles[count], name, strlen(name) + 1);
+	lock->key = memcpy(&lock->roles[count], name, strlen(name) + 1);
 	sweep_sql_end_call();
-	return lease;
+	return lock;
 }
 
 /* All or nothing. */
 static bool
-take_all(const TakenLease *lease)
+take_all(const TakenLock *lock)
 {
-	for (int i = 0; i < lease->role_count; i++)
+	for (int i = 0; i < lock->role_count; i++)
 	{
-		if (sweep_lease_acquire(lease->roles[i], lease->key, LEASE_ALONE))
+		if (sweep_lock_acquire(lock->roles[i], lock->key, LOCK_ALONE))
 			continue;
 		while (--i >= 0)
-			sweep_lease_give_back(lease->roles[i], lease->key, LEASE_ALONE);
+			sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
 		return false;
 	}
 	return true;
 }
 
-/* SQL: sweep.release_lease(key text) RETURNS boolean */
+/* SQL: sweep.release_lock(key text) RETURNS boolean */
 Datum
-sweep_lease_release(PG_FUNCTION_ARGS)
+sweep_lock_release(PG_FUNCTION_ARGS)
 {
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	ListCell   *cell = find_taken(key);
-	TakenLease *lease;
+	TakenLock *lock;
 
 	if (cell == NULL)
 	{
 		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lease \"%s\" was not taken by this session", key),
-				 errhint("sweep.try_lease() takes it.")));
+				 errmsg("lock \"%s\" was not taken by this session", key),
+				 errhint("sweep.try_lock() takes it.")));
 		PG_RETURN_BOOL(false);
 	}
-	lease = lfirst(cell);
-	taken_leases = list_delete_cell(taken_leases, cell);
-	for (int i = 0; i < lease->role_count; i++)
-		sweep_lease_give_back(lease->roles[i], lease->key, LEASE_ALONE);
-	pfree(lease);
+	lock = lfirst(cell);
+	taken_locks = list_delete_cell(taken_locks, cell);
+	for (int i = 0; i < lock->role_count; i++)
+		sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
+	pfree(lock);
 	/* Something may have been started that waits for it. */
 	if (sweep_shared_exists())
 		sweep_shared_ask_scheduler(MyDatabaseId);
@@ -265,7 +265,7 @@ sweep_lease_release(PG_FUNCTION_ARGS)
 
 /* SQL: sweep._run_is_alive(run_id bigint) RETURNS boolean */
 Datum
-sweep_lease_run_is_alive(PG_FUNCTION_ARGS)
+sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 {
 	LOCKTAG		tag;
 
@@ -279,35 +279,35 @@ sweep_lease_run_is_alive(PG_FUNCTION_ARGS)
 }
 
 /*
- * SQL: sweep._lease_is_held(role oid, key text, shared boolean) RETURNS boolean
+ * SQL: sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
  *
- * Who takes a lease to see whether it is free is in the way of others at that moment, who may be skipped for it. So it
+ * Who takes a lock to see whether it is free is in the way of others at that moment, who may be skipped for it. So it
  * is only counted, where nobody may share it; to share it is in nobody's way who could have it while it is shared.
  */
 Datum
-sweep_lease_probe(PG_FUNCTION_ARGS)
+sweep_lock_probe(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_GETARG_OID(0);
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	LOCKTAG		tag;
 	bool		held;
 
-	sweep_lease_tag(&tag, role, key);
+	sweep_lock_tag(&tag, role, key);
 	held = LockWaiterCount(&tag) > 0;
 	if (held && PG_GETARG_BOOL(2))
 	{
-		held = !sweep_lease_acquire(role, key, LEASE_SHARED);
+		held = !sweep_lock_acquire(role, key, LOCK_SHARED);
 		if (!held)
-			LockRelease(&tag, lock_mode(LEASE_SHARED), true);
+			LockRelease(&tag, lock_mode(LOCK_SHARED), true);
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
 }
 
 static LOCKMODE
-lock_mode(SweepLeaseMode mode)
+lock_mode(SweepLockMode mode)
 {
-	return mode == LEASE_SHARED ? ShareLock : ExclusiveLock;
+	return mode == LOCK_SHARED ? ShareLock : ExclusiveLock;
 }
 
 static void
@@ -320,12 +320,12 @@ set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
 static ListCell *
 find_taken(const char *key)
 {
-	for (int i = list_length(taken_leases) - 1; i >= 0; i--)
+	for (int i = list_length(taken_locks) - 1; i >= 0; i--)
 	{
-		const TakenLease *lease = list_nth(taken_leases, i);
+		const TakenLock *lock = list_nth(taken_locks, i);
 
-		if (strcmp(lease->key, key) == 0)
-			return list_nth_cell(taken_leases, i);
+		if (strcmp(lock->key, key) == 0)
+			return list_nth_cell(taken_locks, i);
 	}
 	return NULL;
 }

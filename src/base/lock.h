@@ -1,0 +1,68 @@
+/*
+ * lock.h
+ *		Advisory locks in classes of our own: who may run a job, which run is alive, which database is
+ *		kept free of us.
+ */
+#ifndef SWEEP_LOCK_H
+#define SWEEP_LOCK_H
+
+#include "storage/lock.h"
+
+/* Fourth field of the lock tag, objsubid in pg_locks; SQL functions use 1 and 2. */
+#define SWEEP_LOCK_JOB	21335
+#define SWEEP_LOCK_RUN		21336
+#define SWEEP_LOCK_DATABASE 21337
+#define SWEEP_LOCK_DISPATCH 21338
+#define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
+#define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
+#define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
+#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, see consumer_turn.c */
+
+typedef enum SweepLockMode
+{
+	LOCK_ALONE,
+	LOCK_SHARED,
+} SweepLockMode;
+
+/* The lock tag of a lock of a role; its key is hashed to 64 bits, classid and objid in pg_locks. */
+extern void sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key);
+
+/*
+ * Takes the lock of the role of a job for this process without waiting; false when another process holds it. Shares of a
+ * divided job hold it together (LOCK_SHARED): they keep others out, not each other.
+ */
+extern bool sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode);
+extern void sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode);
+extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
+
+/* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
+extern bool sweep_lock_has_seen_held(void);
+
+/* Until the transaction ends: one dispatcher of a divided job at a time. False when there is another one. */
+extern bool sweep_lock_acquire_dispatch(const char *job);
+
+/*
+ * For this process, without waiting: one suspected message at a time in a database. A class of its own:
+ * sessions take locks.
+ */
+extern bool sweep_lock_acquire_suspects(void);
+extern void sweep_lock_give_back_suspects(void);
+
+/*
+ * Until the transaction ends: who works with a queue shares it (LOCK_SHARED), who drops it is alone. Waits for the
+ * others. False when the transaction has it already.
+ */
+extern bool sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode);
+
+/* The lock that says that a run is alive. */
+extern bool sweep_lock_acquire_run(int64 run_id);
+extern void sweep_lock_give_back_run(int64 run_id);
+
+/*
+ * Keeps schedulers out of a database until the transaction ends (hold), or asks whether somebody does
+ * (held).
+ */
+extern void sweep_lock_hold_database(Oid database);
+extern bool sweep_lock_database_is_held(Oid database);
+
+#endif							/* SWEEP_LOCK_H */
