@@ -164,9 +164,10 @@ run(q{SELECT sweep.create_queue('q', visibility => '1 hour', key_policy => 'once
 for my $way ('runs out', 'released')
 {
 	run(q{SELECT sweep.send('q', '5', 'key')});
-	$lease = $way eq 'runs out' ? claim_briefly() : run(q{SELECT lease FROM sweep.claim('q')});
-	run(q{SELECT sweep.send('q', '6', 'key')});
-	run("SELECT sweep.release('$lease')") if $way eq 'released';
+	$lease = run(q{SELECT lease FROM sweep.claim('q')});
+	# once the lease is over the first one waits again, and a second one is not queued
+	isnt(run(q{SELECT sweep.send('q', '6', 'key')}), '', "$way: a second one is queued while the first one is held");
+	run($way eq 'released' ? "SELECT sweep.release('$lease')" : "SELECT sweep.extend('$lease', '50 ms')");
 	($lease, $attempts) = claim_again('1 hour');
 	is(run('SELECT payload FROM again'), '5', "$way: the first one comes again");
 	is(claim_all($node), 'nothing', "$way: the second one still waits for it");
