@@ -330,7 +330,7 @@ sub test_recovery
 	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');
 	my $early = start();
 	like(outcome($early), qr/^skipped/, 'a run before their time is skipped');
-	is(psql("SELECT detail ->> 'reason' FROM sweep.run WHERE run_id = $early"), 'no_bucket', 'it finds no bucket');
+	is(psql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $early"), 'no_bucket', 'it finds no bucket');
 	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
 	while ($redis->members($available) eq '')
 	{
