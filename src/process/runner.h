@@ -5,9 +5,9 @@
 #ifndef SWEEP_RUNNER_H
 #define SWEEP_RUNNER_H
 
+#include "engine/run_state.h"
 #include "nodes/pg_list.h"
 #include "postmaster/bgworker.h"
-#include "engine/run_state.h"
 
 /*
  * Starts a process for a waiting run of this database, given with its id and definition; expected_rows
