@@ -66,7 +66,7 @@ static const Field fields[] = {
 };
 
 /* The columns of a definition: the name of the job, and one for each setting. */
-#define ONE_MORE(kind, member, ...) + 1
+#define ONE_MORE(kind, member, ...) + 1 /* NOLINT(bugprone-macro-parentheses): a term of a sum */
 #define COLUMNS (1 SWEEP_JOB_SETTINGS(ONE_MORE) SWEEP_RUN_SETTINGS(ONE_MORE))
 
 /* How the setting in the column at hand is read. */

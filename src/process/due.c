@@ -19,7 +19,7 @@
 static bool booted = false;		/* @reboot jobs are queued */
 static bool booting = false;	/* they will be when the transaction is committed */
 static TimestampTz moment;
-static SweepDue result;
+static SweepDue queued;
 
 static void lost_work(void *arg);
 static void due_work(void *arg);
@@ -31,12 +31,12 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *du
 	bool		done;
 
 	moment = now;
-	result = (SweepDue) {false, false};
+	queued = (SweepDue) {false, false};
 	done = transact(lost_work);
 	booted |= done && booting;
-	while (done && result.more && sweep_monotonic_us() < end_us)
+	while (done && queued.more && sweep_monotonic_us() < end_us)
 		done = transact(due_work);
-	*due = result;
+	*due = queued;
 	return done;
 }
 
@@ -46,12 +46,12 @@ lost_work(void *arg)
 	if (!booted)
 	{
 		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
-		result.news = true;
+		queued.news = true;
 		booting = sweep_sql_bool(1);
 	}
 	(void) sweep_sql_execute(SWEEP_SQL_MARK_LOST, NULL, NULL);
-	result.news |= sweep_sql_int32(1) > 0;
-	result.more = true;
+	queued.news |= sweep_sql_int32(1) > 0;
+	queued.more = true;
 }
 
 static void
@@ -59,8 +59,8 @@ due_work(void *arg)
 {
 	Datum		values[] = {TimestampTzGetDatum(moment), Int32GetDatum(QUEUE_AT_ONCE)};
 
-	result.more = false;
+	queued.more = false;
 	(void) sweep_sql_execute(SWEEP_SQL_ENQUEUE_DUE, values, NULL);
-	result.news |= sweep_sql_int32(1) > 0;
-	result.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
+	queued.news |= sweep_sql_int32(1) > 0;
+	queued.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
 }

@@ -1,3 +1,4 @@
+# room: api
 # The install scripts of released versions are kept in test/upgrade. The one of the current version, once kept, is what is
 # built: whoever changes it has to begin a new version. What an older one has created becomes by ALTER EXTENSION UPDATE what
 # the current one creates, and what users had in it is still there and works.

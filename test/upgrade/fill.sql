@@ -19,9 +19,9 @@ CREATE FUNCTION u.rescue(b sweep.batch, error jsonb) RETURNS sweep.progress LANG
 CREATE FUNCTION u.handle(m sweep.message) RETURNS void LANGUAGE sql AS $$ SELECT $$;
 SELECT sweep.create_job('of sql', batch_sql => 'DELETE FROM u.row WHERE id IN (SELECT id FROM u.row ORDER BY id LIMIT $1)', schedule => '@yearly', timezone => 'Europe/Berlin',
 	batch_size => 10, description => 'a word', run_as => 'jobber');
-SELECT sweep.create_job('of steps', step => 'u.step', cursor => 'drain', args => '{"a": 1}', children => '{"of sql": "1 day"}');
+SELECT sweep.create_job('of steps', step => 'u.step', cursor => 'drain', args => '{"a": 1}', on_start => '{"of sql": "1 day"}');
 SELECT sweep.create_job('of items', step => 'u.items', pick => 'u.pick', rescue => 'u.rescue', transaction => 'row', row_retries => 0);
-SELECT sweep.create_job('divided', step => 'u.step', buckets => 3, timeout => '1 min');
+SELECT sweep.create_job('divided', step => 'u.step', buckets => 3, stop_after => '1 min');
 SELECT sweep.create_job('paused', step => 'u.step', schedule => '@daily', paused => true);
 SELECT sweep.pause_all();
 CALL sweep.run('of steps');
