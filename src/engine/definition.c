@@ -42,7 +42,7 @@ typedef struct Field
 {
 	FieldKind	kind;
 	Size		offset;			/* in SweepRun */
-	Size		size;			/* of a number, or of several that follow each other */
+	Size		size;			/* of a number */
 } Field;
 
 #define FIELD_OF_TEXT FIELD_TEXT
@@ -65,15 +65,14 @@ static const Field fields[] = {
 	FIELD(FIELD_NUMBER, extension),
 };
 
-/* The columns of a definition: the name of the job, and one for each setting. */
-#define ONE_MORE(kind, member, ...) + 1
-#define COLUMNS (1 SWEEP_JOB_SETTINGS(ONE_MORE) SWEEP_RUN_SETTINGS(ONE_MORE))
+/* Each is a column, but for the last two: those are what the scheduler has found. */
+#define COLUMNS ((int) lengthof(fields) - 2)
 
 /* How the setting in the column at hand is read. */
 #define READ_TEXT sweep_sql_text(column, run->context)
 #define READ_JSONB sweep_sql_jsonb(column, run->context)
-#define READ_INT32(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column)
-#define READ_INT64(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int64(column)
+#define READ_INT32(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column))
+#define READ_INT64(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int64(column))
 #define READ_INTERVAL(if_null) sweep_sql_interval_us(column, if_null)
 #define READ_BOOL sweep_sql_bool(column)
 #define READ_ROLE sweep_sql_oid(column)
