@@ -88,7 +88,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
 HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-versions-tap check-bare check-citus soak lint unit \
-	demo demo-shell demo-stop bench bench-queues prerequisites server-root distclean
+	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
 
@@ -116,6 +116,7 @@ help:
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
+	@echo 'make drawings         the drawings of doc/drawings from their text (needs npm and Chromium)'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
 	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lock.pl picks one'
 	@echo 'make keep-install-scripts  keeps the install script of a version that is released, for test/t/upgrade.pl'
@@ -157,6 +158,9 @@ bench: server-root
 	@test/bin/reachable test/bench/run.sh
 bench-queues: server-root
 	@test/bin/reachable test/bench/queues.sh
+
+drawings:
+	@test/bin/drawings
 
 prerequisites:
 	@test/bin/prerequisites

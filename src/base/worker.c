@@ -226,7 +226,7 @@ static void
 bound_statements(void)
 {
 	const char *limit = GetConfigOption("transaction_timeout", true, false);
-	int			limit_ms = limit != NULL ? atoi(limit) : 0;
+	int			limit_ms = limit != NULL ? (int) strtol(limit, NULL, 10) : 0;
 	char		value[32];
 
 	if (limit_ms <= 0)

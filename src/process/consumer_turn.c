@@ -8,7 +8,7 @@
  * sweep.fail in a transaction of its own.
  *
  * Messages in whose handling the server went down before are suspects: each is handled alone, and only
- * one in a database at a time, so that the innocent ones among them get done and the guilty one is known.
+ * one in a database at a time, so that the harmless ones among them get done and the guilty one is known.
  * With the third crash a message is moved to the dead-letter table. See consumer_note.c for how that is counted.
  *
  * Nothing is waited for with a transaction open.
@@ -70,7 +70,7 @@ sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **err
 void
 sweep_consumer_take_turn(SweepConsumer *consumer)
 {
-	int			innocent = 0;
+	int			harmless = 0;
 
 	if (!claim_messages(consumer))
 		return;
@@ -87,11 +87,11 @@ sweep_consumer_take_turn(SweepConsumer *consumer)
 
 		if (message.crashes > 0)
 			continue;
-		memmove(&consumer->messages[innocent + 1], &consumer->messages[innocent], sizeof(SweepClaimed) * (i - innocent));
-		consumer->messages[innocent++] = message;
+		memmove(&consumer->messages[harmless + 1], &consumer->messages[harmless], sizeof(SweepClaimed) * (i - harmless));
+		consumer->messages[harmless++] = message;
 	}
-	handle_messages(consumer, 0, innocent);
-	for (int i = innocent; i < consumer->count && consumer->present; i++)
+	handle_messages(consumer, 0, harmless);
+	for (int i = harmless; i < consumer->count && consumer->present; i++)
 		handle_suspect(consumer, i);
 	sweep_worker_watch_postmaster(false);
 }
@@ -361,7 +361,7 @@ fail_work(void *arg)
 		(void) sweep_queue_fail_with(&consumer->lease, consumer->error, piece_ids(consumer));
 }
 
-/* Puts the one message of the piece among the dead, whatever its attempts. */
+/* Moves the one message of the piece to the dead-letter table, whatever its attempts. */
 static void
 bury_work(void *arg)
 {

@@ -69,7 +69,7 @@ typedef struct Claim
 	/* Taken and not yet delivered. */
 	int			taken;
 	int			entries[TAKE_AT_ONCE];
-	SweepMessageRef	refs[TAKE_AT_ONCE];
+	SweepMessageRef refs[TAKE_AT_ONCE];
 	int			attempts[TAKE_AT_ONCE];
 } Claim;
 
@@ -461,7 +461,7 @@ free_keys(Claim *claim, const int *numbers, int count)
 		sweep_sql_row(row);
 		for (int i = 0; i < count; i++)
 		{
-			SweepInFlight  *entry = sweep_in_flight(claim->entries[numbers[i]]);
+			SweepInFlight *entry = sweep_in_flight(claim->entries[numbers[i]]);
 
 			if (entry->message.message_id == sweep_sql_int64(1) && entry->lease == claim->lease)
 				entry->message.tid = sweep_sql_tid(2);

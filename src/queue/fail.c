@@ -58,7 +58,7 @@ sweep_queue_fail_for_good(const pg_uuid_t *id, int32 queue_id, int64 message_id,
 	Relation	messages = sweep_queue_open();
 	const SweepQueue *queue = sweep_queue_find_by_id(queue_id, RIGHT_CONSUME);
 	SweepQueueLease *lease;
-	SweepInFlight found;
+	SweepInFlight found = {0};
 	int			number = -1;
 
 	sweep_queue_lock(LW_SHARED);
@@ -178,7 +178,7 @@ put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, Time
 	SweepSendRequest request = {
 		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
 	};
-	SweepMessageRef	message = entry->message;
+	SweepMessageRef message = entry->message;
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
 	bool		removed = sweep_ending_remove_row(ending, &message, snapshot, slot);

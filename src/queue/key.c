@@ -108,7 +108,7 @@ sweep_key_hash(const text *key)
 int
 sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
 {
-	KeyedInsert		insert = {0};
+	KeyedInsert insert = {0};
 
 	open_insert(&insert, request, messages, sort_messages(messages, count));
 	if (IsolationUsesXactSnapshot())
@@ -123,7 +123,7 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 void
 sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error)
 {
-	KeyedInsert		insert = {0};
+	KeyedInsert insert = {0};
 	LOCKTAG		tag;
 	bool		is_null;
 	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
@@ -366,7 +366,7 @@ look_up_given_back(KeyedInsert *insert, text *key)
 	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
 	KeyState	state = KEY_FREE;
 	uint32		key_hash = sweep_key_hash(key);
-	SweepMessageRef	message;
+	SweepMessageRef message;
 
 	for (int nth = 0; state != KEY_TAKEN && find_given_back(request, key_hash, nth, &message); nth++)
 	{

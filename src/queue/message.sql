@@ -30,7 +30,7 @@ CREATE FUNCTION sweep.fail(lease uuid, error text DEFAULT NULL, message_ids bigi
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_fail';
-COMMENT ON FUNCTION sweep.fail(uuid, text, bigint[]) IS 'has messages of a lease come again after a pause, or puts them among the dead when they were delivered as often as the queue allows; returns how many';
+COMMENT ON FUNCTION sweep.fail(uuid, text, bigint[]) IS 'has messages of a lease come again after a pause, or moves them to the dead-letter table when they were delivered as often as the queue allows; returns how many';
 
 CREATE FUNCTION sweep.release(lease uuid, message_ids bigint[] DEFAULT NULL)
 RETURNS int

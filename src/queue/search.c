@@ -76,7 +76,7 @@ typedef struct Search
 	int			wanted;			/* by whoever searches */
 	int			room;			/* what the list can take */
 	int			count;
-	SweepMessageRef	found[SWEEP_QUEUE_PREFETCH];
+	SweepMessageRef found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
 static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
@@ -375,7 +375,7 @@ search_lane(Search *search, int lane)
 static void
 add_found(Search *search, HeapTuple tuple)
 {
-	SweepMessageRef	message = {0};
+	SweepMessageRef message = {0};
 	TupleDesc	description = RelationGetDescr(search->messages);
 	Datum		key;
 	bool		is_null;

@@ -228,7 +228,7 @@ apply_changes(void)
 static void
 hand_over(int level)
 {
-	LevelChange	  **link = &changes;
+	LevelChange **link = &changes;
 
 	while (*link != NULL && (*link)->level == level)
 	{

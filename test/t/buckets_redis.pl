@@ -318,8 +318,8 @@ sub test_recovery
 	at_rest();
 	is($redis->members($available), '0 2 3 4', 'members that are no buckets are dropped');
 
-	# kill -9
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
+	# kill -9; the recovery is long until a run has been seen to find nothing, however slow the machine is
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min"}')});
 	prepare(50);
 	$gate = hold_gate($node, 32);
 	$run = start('j', '{"gate": 32}');
@@ -328,17 +328,16 @@ sub test_recovery
 	crash_of($node, psql("SELECT pid FROM sweep.runs WHERE run_id = $run"));
 	forget_session($gate);
 	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');
+	my $early = start();
+	like(outcome($early), qr/^skipped/, 'a run before their time is skipped');
+	is(psql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $early"), 'no_bucket', 'it finds no bucket');
+	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
 	while ($redis->members($available) eq '')
 	{
-		my $recovery = start();
-
-		last unless outcome($recovery) =~ /^skipped/;
-		is(psql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $recovery"), 'no_bucket', 'a run finds no bucket')
-		  unless $pid++;
+		last unless outcome(start()) =~ /^skipped/;
 	}
 	cmp_ok(psql("SELECT min(extract(epoch FROM started_at)) FROM sweep.runs WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
 		'the buckets are not back before their time');
-	ok($pid, 'there was such a run');
 	at_rest();
 	work_off();
 	all_deleted_once(50, 'killed');

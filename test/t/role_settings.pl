@@ -41,7 +41,9 @@ $node->safe_psql('postgres', q{
 		END IF;
 		RETURN ROW(cardinality(b.items), b.items[cardinality(b.items)], NULL)::sweep.progress;
 	END $$;
-	CREATE FUNCTION t.long(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT pg_sleep(600); SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
+	CREATE FUNCTION t.long(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+		SELECT pg_sleep(600); -- the sleep is the work
+		SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
 	CREATE TABLE t.handled (payload jsonb);
 	GRANT INSERT ON t.handled TO jobber;
 	CREATE FUNCTION t.handle(m sweep.message) RETURNS void LANGUAGE plpgsql AS $$

@@ -3,6 +3,8 @@
 CREATE SCHEMA u;
 CREATE TABLE u.row (id int PRIMARY KEY);
 INSERT INTO u.row SELECT generate_series(1, 25);
+GRANT USAGE ON SCHEMA u TO jobber;
+GRANT SELECT, DELETE ON u.row TO jobber;
 CREATE FUNCTION u.step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT ROW(0, '{"at": 1}', '{"n": 1}')::sweep.progress $$;
 CREATE FUNCTION u.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$ SELECT to_jsonb(i) FROM generate_series(1, 4) AS i WHERE b.cursor IS NULL $$;
 CREATE FUNCTION u.items(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
