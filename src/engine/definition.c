@@ -47,8 +47,9 @@ typedef struct Field
 
 #define FIELD_OF_TEXT FIELD_TEXT
 #define FIELD_OF_JSONB FIELD_JSONB
-#define FIELD_OF_INT32(if_null) FIELD_NUMBER
-#define FIELD_OF_INT64(if_null) FIELD_NUMBER
+#define FIELD_OF_INT32 FIELD_NUMBER
+#define FIELD_OF_INT32_OR(if_null) FIELD_NUMBER
+#define FIELD_OF_INT64 FIELD_NUMBER
 #define FIELD_OF_INTERVAL(if_null) FIELD_NUMBER
 #define FIELD_OF_BOOL FIELD_NUMBER
 #define FIELD_OF_ROLE FIELD_NUMBER
@@ -71,8 +72,9 @@ static const Field fields[] = {
 /* How the setting in the column at hand is read. */
 #define READ_TEXT sweep_sql_text(column, run->context)
 #define READ_JSONB sweep_sql_jsonb(column, run->context)
-#define READ_INT32(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column))
-#define READ_INT64(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int64(column))
+#define READ_INT32 sweep_sql_int32(column)
+#define READ_INT32_OR(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column))
+#define READ_INT64 sweep_sql_int64(column)
 #define READ_INTERVAL(if_null) sweep_sql_interval_us(column, if_null)
 #define READ_BOOL sweep_sql_bool(column)
 #define READ_ROLE sweep_sql_oid(column)
@@ -158,7 +160,9 @@ read_columns(SweepRun *run, int first_column)
 static bool
 is_word(int column, const char *word)
 {
-	return !sweep_sql_is_null(column) && strcmp(sweep_sql_text(column, CurrentMemoryContext), word) == 0;
+	const char *value = sweep_sql_text(column, CurrentMemoryContext);
+
+	return value != NULL && strcmp(value, word) == 0;
 }
 
 /* In the process of the run, where nobody else is hurt when they are too many. */
