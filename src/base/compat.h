@@ -82,9 +82,9 @@ sweep_wait_event(void)
 
 /* 16: one function asks for the ownership of any object. */
 #if PG_VERSION_NUM >= 160000
-#include "utils/acl.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_proc.h"
+#include "utils/acl.h"
 #define sweep_database_is_owned(database, role) \
 	object_ownercheck(DatabaseRelationId, (database), (role))
 #else
@@ -294,8 +294,8 @@ sweep_query_ms(QueryDesc *query)
 #endif
 
 /* 19: get_database_name() is declared in the first, before in the second. */
-#include "utils/lsyscache.h"
 #include "commands/dbcommands.h"
+#include "utils/lsyscache.h"
 
 /* 16: takes a place for soft errors. */
 #include "utils/regproc.h"

@@ -8,8 +8,8 @@
 #define SWEEP_CONSUMER_SHARED_H
 
 #include "base/compat.h"
-#include "datatype/timestamp.h"
 #include "base/quota.h"
+#include "datatype/timestamp.h"
 #include "storage/spin.h"
 
 #define SWEEP_NOTIFIER_ID	0

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "datatype/timestamp.h"
 #include "base/quota.h"
+#include "datatype/timestamp.h"
 #include "storage/condition_variable.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"

@@ -6,7 +6,7 @@
 #define SWEEP_FENCE_H
 
 #include "base/txn.h"
-#include "bucket/bucket.h"
+#include "bucket/store.h"
 
 typedef struct SweepFence
 {

@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "base/shared.h"
 #include "base/sql.h"
-#include "bucket/fence.h"
+#include "bucket/bucket.h"
 #include "engine/step.h"
 #include "pure/loop.h"
 #include "storage/itemptr.h"

@@ -11,10 +11,10 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "catalog/pg_type.h"
 
 #include "base/clock.h"
 #include "base/consumer_shared.h"

@@ -5,7 +5,6 @@
 #ifndef SWEEP_RUNNER_H
 #define SWEEP_RUNNER_H
 
-#include "nodes/pg_list.h"
 #include "engine/run_state.h"
 #include "process/pool.h"
 

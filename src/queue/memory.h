@@ -11,9 +11,9 @@
 #define SWEEP_QUEUE_MEMORY_H
 
 #include "access/transam.h"
-#include "datatype/timestamp.h"
 #include "base/compat.h"
 #include "base/settings.h"
+#include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/itemptr.h"

@@ -3,7 +3,7 @@
  *		The buckets of divided jobs in Redis, in the keys and with the meaning of GitLab's own workers.
  *
  * Called through the table of functions by whoever runs a share or dispatches some, never within a
- * transaction; bucket.h has the contract. Each operation is one script, hence atomic.
+ * transaction; bucket/store.h has the contract. Each operation is one script, hence atomic.
  *
  * The fence of a claim is its score, the second in which it was made. It is rounded up, and the moment
  * up to which claims are stale is rounded down: so no claim is recovered before its time has passed, which

@@ -5,7 +5,7 @@
 #ifndef SWEEP_REDIS_BUCKET_STORE_H
 #define SWEEP_REDIS_BUCKET_STORE_H
 
-#include "bucket/bucket.h"
+#include "bucket/store.h"
 
 /* The one function by which pg_sweep knows this module; see SweepBucketStoreFunction. */
 extern PGDLLEXPORT const SweepBucketStore *sweep_redis_bucket_store(void);

@@ -74,7 +74,7 @@ sub shares_at_gate
 # ---------------------------------------------------------------- the flag is off
 fill();
 sql("CALL sweep.wait(sweep.start('$scheduler'))");
-is(sql("SELECT status, detail FROM sweep.run"), 'succeeded|{"max_buckets": 0}', 'with the feature off the scheduler returns at once');
+is(sql("SELECT status, detail FROM sweep.runs"), 'succeeded|{"max_buckets": 0}', 'with the feature off the scheduler returns at once');
 is(sql('SELECT count(*) FROM sweep.buckets'), 0, 'and touches no bucket');
 is(sql('SELECT count(*) FROM p_ci_job_artifacts'), $expired, 'nor an artifact');
 

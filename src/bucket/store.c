@@ -1,5 +1,5 @@
 /*
- * bucket.c
+ * store.c
  *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
  *
  * Called by plan_buckets.c and bucket_run.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
@@ -19,7 +19,7 @@
 #include "base/compat.h"
 #include "base/shared.h"
 #include "base/txn.h"
-#include "bucket/bucket.h"
+#include "bucket/store.h"
 
 #define REDIS_MODULE "pg_sweep_redis"
 
