@@ -10,7 +10,8 @@
  * would spend longer on parsing the expressions. The kinds:
  *
  *		TEXT, JSONB			NULL as NULL
- *		INT32(n), INT64(n)	n if NULL
+ *		INT32, INT64		0 if NULL
+ *		INT32_OR(n)			n if NULL
  *		INTERVAL(n)			in microseconds, n if NULL
  *		BOOL, ROLE
  *		IS_NULL, IS("word")	whether it is; one column may have several of these
@@ -27,21 +28,21 @@
 	X(TEXT, pick_name, "j.pick")	/* item jobs; NULL = the step finds its rows itself */ \
 	X(TEXT, rescue_name, "j.rescue") \
 	X(IS("row"), item_per_transaction, "j.transaction") \
-	X(INT32(0), row_retries, "j.row_retries") \
-	X(INT32(0), batch_size, "j.batch_size") \
-	X(INT32(0), max_batches, "j.max_batches")	/* 0 = no limit */ \
-	X(INT64(0), max_rows, "j.max_rows")	/* 0 = no limit */ \
+	X(INT32, row_retries, "j.row_retries") \
+	X(INT32, batch_size, "j.batch_size") \
+	X(INT32, max_batches, "j.max_batches")	/* 0 = no limit */ \
+	X(INT64, max_rows, "j.max_rows")	/* 0 = no limit */ \
 	X(INTERVAL(-1), stop_after_us, "j.stop_after")	/* -1 = no limit, 0 = exactly one batch */ \
 	X(INTERVAL(0), timeout_us, "j.timeout")	/* 0 = no hard limit */ \
 	X(TEXT, lock_key, "j.lock_key") \
-	X(INT32(0), lock_retries, "j.lock_retries") \
+	X(INT32, lock_retries, "j.lock_retries") \
 	X(INTERVAL(0), lock_retry_delay_us, "j.lock_retry_delay") \
 	X(IS("run"), begins_anew, "j.cursor")	/* not with the cursor of the run before */ \
 	X(IS("always"), keep_cursor_always, "j.cursor")	/* also when that one drained */ \
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
 	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
 	X(BOOL, has_on_start, "j.on_start IS NOT NULL") \
-	X(INT32(0), bucket_count, "j.buckets")	/* divided jobs; 0 = not divided */ \
+	X(INT32, bucket_count, "j.buckets")	/* divided jobs; 0 = not divided */ \
 	X(TEXT, bucket_store, "j.bucket_store") \
 	X(INTERVAL(0), bucket_recovery_us, "j.bucket_recovery") \
 	X(TEXT, bucket_key, "j.bucket_key") \
@@ -50,8 +51,8 @@
 /* Of r, the run, which a session that runs a job by its name has not: X(kind, member, column, there instead). */
 #define SWEEP_RUN_SETTINGS(X) \
 	X(JSONB, run_args, "r.args", "$2")	/* on the way from the scheduler: not merged yet */ \
-	X(INT32(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
-	X(INT32(-1), wanted_bucket, "r.bucket", "NULL::int")	/* what the share before it has left unfinished; -1 = any */ \
+	X(INT32_OR(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
+	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* what the share before it has left unfinished; -1 = any */ \
 	/* it was started, not due: put back while somebody else has the lock */ \
 	X(BOOL, waits_for_lock, "r.trigger NOT IN ('schedule', 'catch_up')", "false")
 

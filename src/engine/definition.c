@@ -42,13 +42,14 @@ typedef struct Field
 {
 	FieldKind	kind;
 	Size		offset;			/* in SweepRun */
-	Size		size;			/* of a number, or of several that follow each other */
+	Size		size;			/* of a number */
 } Field;
 
 #define FIELD_OF_TEXT FIELD_TEXT
 #define FIELD_OF_JSONB FIELD_JSONB
-#define FIELD_OF_INT32(if_null) FIELD_NUMBER
-#define FIELD_OF_INT64(if_null) FIELD_NUMBER
+#define FIELD_OF_INT32 FIELD_NUMBER
+#define FIELD_OF_INT32_OR(if_null) FIELD_NUMBER
+#define FIELD_OF_INT64 FIELD_NUMBER
 #define FIELD_OF_INTERVAL(if_null) FIELD_NUMBER
 #define FIELD_OF_BOOL FIELD_NUMBER
 #define FIELD_OF_ROLE FIELD_NUMBER
@@ -65,15 +66,15 @@ static const Field fields[] = {
 	FIELD(FIELD_NUMBER, extension),
 };
 
-/* The columns of a definition: the name of the job, and one for each setting. */
-#define ONE_MORE(kind, member, ...) + 1 /* NOLINT(bugprone-macro-parentheses): a term of a sum */
-#define COLUMNS (1 SWEEP_JOB_SETTINGS(ONE_MORE) SWEEP_RUN_SETTINGS(ONE_MORE))
+/* Each is a column, but for the last two: those are what the scheduler has found. */
+#define COLUMNS ((int) lengthof(fields) - 2)
 
 /* How the setting in the column at hand is read. */
 #define READ_TEXT sweep_sql_text(column, run->context)
 #define READ_JSONB sweep_sql_jsonb(column, run->context)
-#define READ_INT32(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column)
-#define READ_INT64(if_null) sweep_sql_is_null(column) ? (if_null) : sweep_sql_int64(column)
+#define READ_INT32 sweep_sql_int32(column)
+#define READ_INT32_OR(if_null) (sweep_sql_is_null(column) ? (if_null) : sweep_sql_int32(column))
+#define READ_INT64 sweep_sql_int64(column)
 #define READ_INTERVAL(if_null) sweep_sql_interval_us(column, if_null)
 #define READ_BOOL sweep_sql_bool(column)
 #define READ_ROLE sweep_sql_oid(column)
@@ -159,7 +160,9 @@ read_columns(SweepRun *run, int first_column)
 static bool
 is_word(int column, const char *word)
 {
-	return !sweep_sql_is_null(column) && strcmp(sweep_sql_text(column, CurrentMemoryContext), word) == 0;
+	const char *value = sweep_sql_text(column, CurrentMemoryContext);
+
+	return value != NULL && strcmp(value, word) == 0;
 }
 
 /* In the process of the run, where nobody else is hurt when they are too many. */

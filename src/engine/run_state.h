@@ -41,8 +41,9 @@ typedef struct SweepBuckets
 /* The C type of each kind of setting. */
 #define SWEEP_TYPE_TEXT char *
 #define SWEEP_TYPE_JSONB Jsonb *
-#define SWEEP_TYPE_INT32(if_null) int32
-#define SWEEP_TYPE_INT64(if_null) int64
+#define SWEEP_TYPE_INT32 int32
+#define SWEEP_TYPE_INT32_OR(if_null) int32
+#define SWEEP_TYPE_INT64 int64
 #define SWEEP_TYPE_INTERVAL(if_null) int64
 #define SWEEP_TYPE_BOOL bool
 #define SWEEP_TYPE_ROLE Oid

@@ -24,14 +24,10 @@
 #include "base/worker.h"
 #include "process/consumer_note.h"
 #include "process/consumer_pool.h"
+#include "process/pool.h"
 
-#define FIRST_PAUSE_MS 1000
-#define LONGEST_PAUSE_MS 30000
 #define LONG_LIFE_US (INT64CONST(60) * 1000000)
 #define PRUNE_EVERY_US (INT64CONST(60) * 1000000)
-
-/* A worker that was registered by an earlier scheduler and never came up is given up after this. */
-#define ORPHAN_AGE_MS 60000
 
 /* A consumer that should have processes. */
 typedef struct Wanted
@@ -55,7 +51,7 @@ static bool notes_left = false; /* some could not be counted in this tick */
 static int64 prune_us = 0;
 static SweepShortage shortage = {REFUSED_NOT};
 static long next_ms = -1;
-static BackgroundWorkerHandle **handles = NULL; /* by slot */
+static SweepPool pool = {NULL};
 
 static void count_crashes(void);
 static void read_wanted(void);
@@ -176,8 +172,7 @@ sweep_consumer_pool_adjust(void)
 	notes = NIL;
 	notes_read = !notes_left;
 	next_ms = -1;
-	if (handles == NULL)
-		handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*handles) * sweep_consumer_shared_count());
+	sweep_pool_prepare(&pool, sweep_consumer_shared_count());
 	free_orphans();
 	dismiss_unwanted();
 	foreach(cell, wanted)
@@ -193,13 +188,8 @@ free_orphans(void)
 	{
 		int32		consumer_id;
 		TimestampTz claimed_at;
-		pid_t		pid;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_STARTING)
-			continue;
-		if (handles[i] != NULL ?
-			GetBackgroundWorkerPid(handles[i], &pid) == BGWH_STOPPED :
-			TimestampDifferenceExceeds(claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS))
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, claimed_at))
 			sweep_consumer_shared_unclaim(i);
 	}
 }
@@ -242,7 +232,7 @@ start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 	{
 		bool		soon = consumer->started_us != 0 && now_us - consumer->started_us < LONG_LIFE_US;
 
-		consumer->pause_ms = soon ? Min(Max(consumer->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : FIRST_PAUSE_MS / 2;
+		consumer->pause_ms = soon ? sweep_pool_next_pause(consumer->pause_ms) : SWEEP_POOL_FIRST_PAUSE_MS / 2;
 		consumer->started_us = now_us;
 		consumer->next_us = now_us + consumer->pause_ms * INT64CONST(1000);
 		while (processes < consumer->concurrency)
@@ -277,21 +267,13 @@ start_process(const Wanted *consumer)
 	SweepRefusal refusal;
 	int			index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = index, .run_id = consumer->consumer_id};
-	MemoryContext old;
 	char		name[BGW_MAXLEN];
-	bool		started;
 
 	if (index < 0)
 		return refusal;
 	args.generation = sweep_consumer_shared_slot(index)->generation;
 	snprintf(name, sizeof(name), "%s %s", type, notifier ? "" : consumer->queue);
-	if (handles[index] != NULL)
-		pfree(handles[index]);
-	handles[index] = NULL;
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	started = sweep_worker_register(type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args, &handles[index]);
-	MemoryContextSwitchTo(old);
-	if (started)
+	if (sweep_pool_register(&pool, type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args))
 		return REFUSED_NOT;
 	sweep_consumer_shared_unclaim(index);
 	return REFUSED_PROCESSES;

@@ -35,7 +35,7 @@ static void give_slot_back(int code, Datum arg);
 static RunnerContext runner;
 
 SweepRefusal
-sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index, BackgroundWorkerHandle **handle)
+sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
 	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .worker = true, .run_id = run->run_id, .job = run->job};
@@ -59,7 +59,7 @@ sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int
 	args.index = slot - shared->slots;
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
-	if (!sweep_worker_register("pg_sweep runner", name, "sweep_runner_main", &args, handle))
+	if (!sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
 	{
 		sweep_shared_unclaim(slot);
 		return REFUSED_PROCESSES;

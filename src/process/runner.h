@@ -6,8 +6,7 @@
 #define SWEEP_RUNNER_H
 
 #include "engine/run_state.h"
-#include "nodes/pg_list.h"
-#include "postmaster/bgworker.h"
+#include "process/pool.h"
 
 /*
  * Starts a process for a waiting run of this database, given with its id and definition; expected_rows
@@ -15,8 +14,7 @@
  * so when there is no room for it now. When the run has a process already, nothing was refused and
  * *slot_index is -1.
  */
-extern SweepRefusal sweep_runner_start(const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index,
-									   BackgroundWorkerHandle **handle);
+extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index);
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 

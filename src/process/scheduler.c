@@ -31,6 +31,7 @@
 #include "engine/definition.h"
 #include "process/consumer_pool.h"
 #include "process/due.h"
+#include "process/pool.h"
 #include "process/runner.h"
 #include "process/scheduler.h"
 #include "process/turns.h"
@@ -44,13 +45,6 @@
 
 /* So often runs that wait for a lock are looked at: a session that gives it back by ending tells nobody. */
 #define LOCK_PAUSE_MS 1000
-
-/* Pauses between tries to get a worker, and after a tick that failed. */
-#define FIRST_PAUSE_MS 1000
-#define LONGEST_PAUSE_MS 30000
-
-/* A worker that was registered by an earlier scheduler and never came up is given up after this. */
-#define ORPHAN_AGE_MS 60000
 
 /* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
 #define MANY_ENDED 100
@@ -69,7 +63,7 @@ typedef struct Scheduler
 	SweepDatabase *entry;
 	uint64		generation;
 	MemoryContext tick_context;
-	BackgroundWorkerHandle **handles;	/* by slot: the runners that we registered */
+	SweepPool	runners;
 	bool		absent;			/* the extension is not, or no longer, there */
 	SweepDue	due;			/* what was queued in this tick */
 	TimestampTz now;			/* the one clock of the tick */
@@ -168,7 +162,7 @@ sweep_scheduler_main(Datum arg)
 	sweep_worker_set("application_name", "pg_sweep scheduler");
 
 	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);
-	scheduler.handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*scheduler.handles) * sweep_shared()->slot_count);
+	sweep_pool_prepare(&scheduler.runners, sweep_shared()->slot_count);
 	sweep_watchdog_begin();
 	for (;;)
 	{
@@ -211,7 +205,7 @@ scheduler_tick(void)
 			sweep_consumer_pool_adjust();
 	}
 	if (scheduler.tick_failed || scheduler.short_of != REFUSED_NOT)
-		scheduler.pause_ms = Min(Max(scheduler.pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
+		scheduler.pause_ms = sweep_pool_next_pause(scheduler.pause_ms);
 	else
 		scheduler.pause_ms = 0;
 }
@@ -231,7 +225,7 @@ transact(SweepWork work)
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_sweep scheduler could not do its work: %s", error->message),
-				 errdetail("It tries again every %d seconds at the latest.", LONGEST_PAUSE_MS / 1000)));
+				 errdetail("It tries again every %d seconds at the latest.", SWEEP_POOL_LONGEST_PAUSE_MS / 1000)));
 	return false;
 }
 
@@ -282,16 +276,12 @@ start_runs(void)
 	foreach(cell, scheduler.startable)
 	{
 		StartableRun *startable = lfirst(cell);
-		BackgroundWorkerHandle *handle = NULL;
-		MemoryContext old;
 		SweepRefusal refusal;
 		int			slot;
 
 		if (list_member_oid(refused, startable->run.run_as))
 			continue;
-		old = MemoryContextSwitchTo(TopMemoryContext);
-		refusal = sweep_runner_start(&startable->run, startable->expected_rows, startable->unlimited, &slot, &handle);
-		MemoryContextSwitchTo(old);
+		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, &slot);
 		if (refusal != REFUSED_NOT)
 		{
 			shortage = refusal;
@@ -303,9 +293,6 @@ start_runs(void)
 		}
 		if (slot < 0)
 			continue;
-		if (scheduler.handles[slot] != NULL)
-			pfree(scheduler.handles[slot]);
-		scheduler.handles[slot] = handle;
 		sweep_turns_note(startable->run.run_as);
 		sweep_watchdog_forget(slot);
 		any = true;
@@ -369,7 +356,7 @@ end_work(void *arg)
 	if (more || unopened != NIL || scheduler.due.more)
 		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
-	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), FIRST_PAUSE_MS);
+	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), SWEEP_POOL_FIRST_PAUSE_MS);
 }
 
 /* Slots of runs whose process ended before it began, or never came up. */
@@ -383,14 +370,10 @@ collect_unopened(void)
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		SweepSlot  *slot = &shared->slots[i];
-		pid_t		pid;
 
 		if (slot->database != MyDatabaseId)
 			continue;
-		if (slot->state == SLOT_STARTING &&
-			(scheduler.handles[i] != NULL ?
-			 GetBackgroundWorkerPid(scheduler.handles[i], &pid) == BGWH_STOPPED :
-			 TimestampDifferenceExceeds(slot->claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS)))
+		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_at))
 			slot->state = SLOT_UNOPENED;
 		if (slot->state == SLOT_UNOPENED)
 			unopened = lappend(unopened, slot);
@@ -413,7 +396,7 @@ time_to_wait(void)
 	if (scheduler.tick_failed)
 		wait_ms = scheduler.pause_ms;
 	if (scheduler.history_locked)
-		wait_ms = Min(wait_ms, LONGEST_PAUSE_MS);
+		wait_ms = Min(wait_ms, SWEEP_POOL_LONGEST_PAUSE_MS);
 	if (sweep_consumer_pool_pause() >= 0)
 		wait_ms = Min(wait_ms, sweep_consumer_pool_pause());
 	return wait_ms;
@@ -445,7 +428,6 @@ static bool
 is_called(void)
 {
 	bool		called;
-	pid_t		pid;
 
 	sweep_shared_lock(LW_SHARED);
 	called = scheduler.entry->asked || scheduler.entry->leave;
@@ -453,8 +435,7 @@ is_called(void)
 	{
 		SweepSlot  *slot = &sweep_shared()->slots[i];
 
-		called = slot->state == SLOT_STARTING && slot->database == MyDatabaseId && scheduler.handles[i] != NULL &&
-			GetBackgroundWorkerPid(scheduler.handles[i], &pid) == BGWH_STOPPED;
+		called = slot->state == SLOT_STARTING && slot->database == MyDatabaseId && sweep_pool_has_ended(&scheduler.runners, i);
 	}
 	sweep_shared_unlock();
 	return called;

@@ -1,0 +1,63 @@
+/*
+ * pool.c
+ *		The workers that a scheduler has registered, by the slots in shared memory that they are for.
+ *
+ * Runners (scheduler.c) and consumers (consumer_pool.c) have one each. Who has a slot claims it first, in
+ * shared memory, then registers a worker, which takes the slot over once it is up. A worker that ends before
+ * that says nothing: its slot is found by the handle of the worker, or by its age when the scheduler that
+ * had the handle has ended.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "process/pool.h"
+
+/* A worker that was registered by an earlier scheduler and never came up is given up after this. */
+#define ORPHAN_AGE_MS 60000
+
+void
+sweep_pool_prepare(SweepPool *pool, int slot_count)
+{
+	if (pool->handles == NULL)
+		pool->handles = MemoryContextAllocZero(TopMemoryContext, sizeof(*pool->handles) * slot_count);
+}
+
+bool
+sweep_pool_register(SweepPool *pool, const char *type, const char *name, const char *function, const SweepWorkerArgs *args)
+{
+	BackgroundWorkerHandle **handle = &pool->handles[args->index];
+	MemoryContext old;
+	bool		registered;
+
+	if (*handle != NULL)
+		pfree(*handle);
+	*handle = NULL;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	registered = sweep_worker_register(type, name, function, args, handle);
+	MemoryContextSwitchTo(old);
+	return registered;
+}
+
+bool
+sweep_pool_has_ended(const SweepPool *pool, int slot)
+{
+	pid_t		pid;
+
+	return pool->handles[slot] != NULL && GetBackgroundWorkerPid(pool->handles[slot], &pid) == BGWH_STOPPED;
+}
+
+bool
+sweep_pool_has_lost(const SweepPool *pool, int slot, TimestampTz claimed_at)
+{
+	if (pool->handles[slot] != NULL)
+		return sweep_pool_has_ended(pool, slot);
+	return TimestampDifferenceExceeds(claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS);
+}
+
+long
+sweep_pool_next_pause(long pause_ms)
+{
+	return Min(Max(pause_ms * 2, SWEEP_POOL_FIRST_PAUSE_MS), SWEEP_POOL_LONGEST_PAUSE_MS);
+}

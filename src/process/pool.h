@@ -1,0 +1,35 @@
+/*
+ * pool.h
+ *		The workers that a scheduler has registered, by the slots in shared memory that they are for.
+ */
+#ifndef SWEEP_POOL_H
+#define SWEEP_POOL_H
+
+#include "base/worker.h"
+#include "postmaster/bgworker.h"
+
+/* Pauses between tries to get a worker, and after a tick that failed. */
+#define SWEEP_POOL_FIRST_PAUSE_MS 1000
+#define SWEEP_POOL_LONGEST_PAUSE_MS 30000
+
+typedef struct SweepPool
+{
+	BackgroundWorkerHandle **handles;	/* by slot; NULL = an earlier scheduler has registered it, or nobody */
+} SweepPool;
+
+/* For so many slots; does nothing when that is done. */
+extern void sweep_pool_prepare(SweepPool *pool, int slot_count);
+
+/* Registers a worker for the slot args->index, which was claimed for it; false when there is none to be had. */
+extern bool sweep_pool_register(SweepPool *pool, const char *type, const char *name, const char *function, const SweepWorkerArgs *args);
+
+/* Whether the worker that was registered last for a slot has ended. */
+extern bool sweep_pool_has_ended(const SweepPool *pool, int slot);
+
+/* Whether the worker that a slot was claimed for, and that has not taken it over, never will: it has ended, or nobody here knows it. */
+extern bool sweep_pool_has_lost(const SweepPool *pool, int slot, TimestampTz claimed_at);
+
+/* The pause after this one, 0 before the first. */
+extern long sweep_pool_next_pause(long pause_ms);
+
+#endif							/* SWEEP_POOL_H */
