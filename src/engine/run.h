@@ -9,7 +9,7 @@
 
 /*
  * Performs the run, whose lock the process holds: takes the lock, executes its batches, records the
- * outcome and gives lock and lock back. Does not raise for what the job does.
+ * outcome and gives the lock of the job and that of the run back. Does not raise for what the job does.
  */
 extern void sweep_run_perform(SweepRun *run);
 

@@ -4,7 +4,7 @@
 --
 SET client_min_messages = warning;
 \ir ../demo/gitlab_schema.sql
-CREATE EXTENSION pg_sweep;
+CREATE EXTENSION pg_sweep_gitlab CASCADE;
 SELECT sweep.create_queue('environments_auto_stop'), sweep.create_queue('plain'), sweep.create_queue('keyed') \g /dev/null
 CREATE SCHEMA cost;
 CREATE FUNCTION cost.nothing(b sweep.batch) RETURNS sweep.progress
@@ -22,9 +22,9 @@ BEGIN
 END
 $$;
 SELECT sweep.create_job('empty', step => 'cost.nothing'), sweep.create_job('drained', step => 'cost.drained'),
-	sweep.create_job('purge', step => 'sweep.gitlab_ci_runners_stale_machines_cleanup', batch_size => 100,
+	sweep.create_job('purge', step => 'sweep_gitlab.ci_runners_stale_machines_cleanup', batch_size => 100,
 		args => '{"schema": "public", "stale_after": "7 days"}'),
-	sweep.create_job('fan_out', step => 'sweep.gitlab_environments_auto_stop', batch_size => 100, args => '{"schema": "public"}') \g /dev/null
+	sweep.create_job('fan_out', step => 'sweep_gitlab.environments_auto_stop', batch_size => 100, args => '{"schema": "public"}') \g /dev/null
 \set rows 40000
 \set every 2
 \set last 40000
