@@ -118,7 +118,7 @@ help:
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make drawings         the drawings of doc/drawings from their text (needs npm and Chromium)'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
-	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/lock.pl picks one'
+	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/job_lock.pl picks one'
 	@echo 'make keep-install-scripts  keeps the install script of a version that is released, for test/t/upgrade.pl'
 	@echo 'make clean            removes what was built;  make distclean  the private servers, too'
 

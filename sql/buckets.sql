@@ -1,4 +1,4 @@
--- Divided jobs: their definition, the store of buckets in a table, which shares are queued, one share in a session. Processes are in test/t/buckets.pl.
+-- Divided jobs: their definition, the store of buckets in a table, which shares are queued, one share in a session. Processes are in test/t/bucket_runs.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

@@ -1,5 +1,5 @@
 -- room: engine
--- Children: which runs a run of a parent queues, when, and which it does not. Locks are in test/t/item_jobs.pl.
+-- Children: which runs a run of a parent queues, when, and which it does not. Locks are in test/t/item_runs.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

@@ -1,6 +1,6 @@
 -- room: process
 -- Consumers in the database: what create_consumer refuses, and who may do what. That they work is
--- shown by test/t/consumers.pl; here none is started, because nothing is committed before it is dropped.
+-- shown by test/t/consumer_runs.pl; here none is started, because nothing is committed before it is dropped.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
 RESET client_min_messages;

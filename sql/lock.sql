@@ -1,5 +1,5 @@
 -- room: base
--- sweep.try_lock and sweep.release_lock within one session; two sessions are test/specs/lock.spec.
+-- sweep.try_lock and sweep.release_lock within one session; two sessions are test/specs/lock_race.spec.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

@@ -1,6 +1,6 @@
 # Buckets in Redis: GitLab's keys and what its workers do to them, Redis that is
 # killed, empty, hanging or misconfigured in every moment, and passwords that
-# come from a file and stay in it. What both stores have in common is in buckets.pl.
+# come from a file and stay in it. What both stores have in common is in bucket_runs.pl.
 use strict;
 use warnings;
 
