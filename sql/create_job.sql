@@ -258,7 +258,7 @@ BEGIN
 	IF current_setting('server_version_num')::int >= 170000 THEN
 		PERFORM sweep.create_job('refused', step => 'create_job.step', run_as => 'regress_sweep_create_job');
 		PERFORM sweep.drop_job('refused');
-	ELSIF NOT EXISTS (SELECT FROM create_job.refuse($r$'refused', 'create_job.step', run_as => 'regress_sweep_create_job'$r$) AS r
+	ELSIF NOT EXISTS (SELECT FROM create_job.refuse($r$'refused', step => 'create_job.step', run_as => 'regress_sweep_create_job'$r$) AS r
 			WHERE r.message LIKE 'job "refused" could not run: role "%" is not permitted to log in') THEN
 		RAISE EXCEPTION 'a role without LOGIN was taken';
 	END IF;
