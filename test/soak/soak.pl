@@ -65,6 +65,10 @@ sub psql_command
 		@arguments);
 }
 
+# So long a query may take. What undoes a fault may have to wait for what the next undo sets free, a process that
+# is stopped: it is given up soon, and tried again.
+my $query_patience = $patience;
+
 # What a query gives, or undef where it failed: psql is killed should it hang.
 sub query
 {
@@ -75,7 +79,7 @@ sub query
 	{
 		open(STDERR, '>>', "$directory/queries.log");
 		open(STDIN, '<', '/dev/null');
-		exec('timeout', $patience, psql_command('postgres', '-v', 'ON_ERROR_STOP=1', @arguments)) or die "psql: $!";
+		exec('timeout', $query_patience, psql_command('postgres', '-v', 'ON_ERROR_STOP=1', @arguments)) or die "psql: $!";
 	}
 	my $text = join('', <$out>);
 	chomp($text);
@@ -217,7 +221,10 @@ sub later_sql
 
 	later($after, 'sql', sub {
 		write_file('undo', "SET lock_timeout = '5s';\n$sql" . ($sql =~ /gexec/ ? "\n" : ";\n"));
-		return defined(query('-f', "$directory/undo.sql"));
+		$query_patience = 6;
+		my $done = defined(query('-f', "$directory/undo.sql"));
+		$query_patience = $patience;
+		return $done;
 	});
 }
 

@@ -2,7 +2,9 @@
 -- What must not be, in one statement and so in one snapshot: nothing, at any moment
 -- and whatever is going on.  One row per kind of violation, with the first cases.
 --
-WITH message AS (SELECT q.name AS queue, m.payload::bigint AS n FROM sweep.queue_message AS m JOIN sweep.queue AS q USING (queue_id)),
+WITH message AS (SELECT q.name AS queue, m.payload::bigint AS n FROM sweep.queue_message AS m JOIN sweep.queue AS q USING (queue_id)
+	-- a fault of its own, which counts nothing
+	WHERE q.name <> 'gone'),
 dead AS (SELECT q.name AS queue, m.payload::bigint AS n FROM sweep.queue_dead AS m JOIN sweep.queue AS q USING (queue_id)),
 once AS (SELECT queue, n, count(*) AS times FROM soak.handled GROUP BY queue, n),
 -- of each message that was sent, where it is: one place, but "outside" may have its effect before it is gone
