@@ -134,14 +134,19 @@ CREATE FUNCTION sweep_gitlab._lock_environments_job(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = pg_catalog.pg_get_userbyid(caller)::pg_catalog.text FOR KEY SHARE;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'job "environments_auto_stop" of role "%" does not exist', pg_catalog.pg_get_userbyid(caller)
-			USING ERRCODE = 'undefined_object', HINT = 'Only the role of the job may say which environments it leaves out.';
+	PERFORM FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
+		WHERE r.rolname::pg_catalog.text IN (j.run_as, 'sweep_admin') AND pg_catalog.pg_has_role(caller, r.oid, 'USAGE')) FOR KEY SHARE;
+	IF FOUND THEN
+		RETURN;
+	ELSIF NOT EXISTS (SELECT FROM sweep.job AS j WHERE j.name = 'environments_auto_stop') THEN
+		RAISE EXCEPTION 'job "environments_auto_stop" does not exist'
+			USING ERRCODE = 'undefined_object', HINT = 'sweep_gitlab.install() creates it.';
 	END IF;
+	RAISE EXCEPTION 'permission denied for job "environments_auto_stop"'
+		USING ERRCODE = 'insufficient_privilege', HINT = 'Members of its role and of sweep_admin may say which environments it leaves out.';
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab._lock_environments_job(oid) IS 'keeps the job environments_auto_stop as it is, if it is one of the caller';
+COMMENT ON FUNCTION sweep_gitlab._lock_environments_job(oid) IS 'keeps the job environments_auto_stop as it is, if the caller may act on it';
 
 CREATE FUNCTION sweep_gitlab._keep_environment(caller oid, environment_id bigint, auto_stop_at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -149,6 +149,7 @@ SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => 'DELETE FROM create_job.item WHERE id = ANY (ARRAY[(SELECT 1), 2]) AND id < ($2).size -- $1'$$),
 	($$'refused', batch_sql => 'INSERT INTO create_job.item SELECT 1 ON CONFLICT (id) DO UPDATE SET id = excluded.id'$$),
 	($$'refused', batch_sql => 'WITH i AS (SELECT 1 AS id) UPDATE create_job.item AS t SET (id) = (SELECT 2) FROM i WHERE i.id = t.id'$$),
+	($$'refused', batch_sql => 'WITH gone AS (DELETE FROM create_job.item RETURNING id) SELECT id FROM gone'$$),
 	($$'refused', batch_sql => 'MERGE INTO create_job.item i USING (SELECT 1 AS id) AS new ON i.id = new.id WHEN MATCHED THEN DELETE'$$),
 	($$'refused', '0 3 * * *', 'DELETE FROM create_job.item'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;

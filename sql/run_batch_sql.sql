@@ -17,7 +17,7 @@ SELECT sweep.create_job('run_batch_sql insert', max_batches => 2, args => '{"n":
 	'INSERT INTO run_batch_sql.item SELECT (SELECT coalesce(max(id), 0) FROM run_batch_sql.item) + i FROM generate_series(1, least($1, (($2).args ->> ''n'')::int)) AS i');
 SELECT sweep.create_job('run_batch_sql select', stop_after => '0', batch_sql => 'SELECT id FROM run_batch_sql.item LIMIT $1');
 SELECT sweep.create_job('run_batch_sql with', stop_after => '0', batch_sql =>
-	'WITH gone AS (DELETE FROM run_batch_sql.item WHERE id < 3 RETURNING id) SELECT count(*) FROM gone');
+	'WITH gone AS (DELETE FROM run_batch_sql.item WHERE id < 3 AND $1 > 0 RETURNING id) SELECT count(*) FROM gone');
 
 CALL sweep.run('run_batch_sql insert');
 SELECT * FROM run_batch_sql.last_run;

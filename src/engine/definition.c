@@ -104,6 +104,7 @@ static void merge_args(SweepRun *run);
 static bool append(Packed *packed, const void *bytes, Size length);
 static bool append_text(Packed *packed, const char *text);
 static bool append_jsonb(Packed *packed, const Jsonb *value);
+static bool changes_rows(const Node *statement);
 static bool uses_batch_size(Node *node, void *context);
 static void analyse_work(void *arg);
 static void place_error(void *source);
@@ -272,7 +273,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
 				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
-	if (!IsA(analysis.raw->stmt, SelectStmt) && !uses_batch_size(analysis.raw->stmt, NULL))
+	if (changes_rows(analysis.raw->stmt) && !uses_batch_size(analysis.raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
@@ -282,6 +283,24 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 	error_context_stack = callback.previous;
 	sweep_door_visit_user(role, analyse_work, &analysis);
 	PG_RETURN_VOID();
+}
+
+/* A SELECT does so in its WITH; PostgreSQL allows it there at the top only. */
+static bool
+changes_rows(const Node *statement)
+{
+	const WithClause *with;
+	const ListCell *cell;
+
+	if (!IsA(statement, SelectStmt))
+		return true;
+	with = castNode(SelectStmt, unconstify(Node *, statement))->withClause;
+	foreach(cell, with != NULL ? with->ctes : NIL)
+	{
+		if (!IsA(lfirst_node(CommonTableExpr, cell)->ctequery, SelectStmt))
+			return true;
+	}
+	return false;
 }
 
 /* In the text as it stands: what a rule or a view adds has no parameters. */

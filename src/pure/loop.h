@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /*
- * Why a run ended. The words are those of sweep.run.stop_reason, see
+ * Why a run ended. The words are those of sweep.runs.stop_reason, see
  * sweep_loop_stop_name(). The loop itself answers NONE to STOP_AFTER; the others
  * are found out by whoever executes the run.
  */
