@@ -98,6 +98,9 @@ attempt_work(void *arg)
 static void
 watch_commit(XactEvent event, void *arg)
 {
+	/* An error that goes past this file must not leave them to the next transaction of the session. */
+	if (event == XACT_EVENT_ABORT)
+		current_hooks = NULL;
 	if (event != XACT_EVENT_PRE_COMMIT)
 		return;
 	for (const SweepTxnHook *hook = current_hooks; hook != NULL; hook = hook->next)
@@ -116,5 +119,9 @@ wait_for_extension(const SweepTxnPolicy *policy)
 	HOLD_CANCEL_INTERRUPTS();
 	CHECK_FOR_INTERRUPTS();
 	RESUME_CANCEL_INTERRUPTS();
-	return policy->is_stopped == NULL || !policy->is_stopped(policy->owner);
+	if (policy->is_stopped != NULL)
+		return !policy->is_stopped(policy->owner);
+	/* It was no request to cancel the work, which has not begun. */
+	QueryCancelPending = false;
+	return true;
 }

@@ -147,6 +147,8 @@ sweep_bucket_run_close(SweepRun *run)
 	sweep_step_free(run->buckets->function);
 	if (!fence->held || fence->given_back || (!give_back(run, fence) && fence->followed))
 		return;
+	/* What is done now does not stand or fall with the bucket. */
+	run->hooks = NULL;
 	if ((!fence->followed || fence->follower != 0) && sweep_batch_transact(run, follow_work, run, &error) == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("share that follows run %lld of job \"%s\" could not be queued: %s", (long long) run->run_id, run->job,

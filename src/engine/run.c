@@ -64,7 +64,7 @@ sweep_run_perform(SweepRun *run)
 		if (!run->ended)
 			end_run(run);
 	}
-	sweep_timers_disarm_lock(run);
+	sweep_timers_disarm_timeout(run);
 	sweep_bucket_run_close(run);
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
@@ -94,17 +94,14 @@ begin_run(SweepRun *run)
 	}
 	if (run->waits_for_lock)
 		queue_children(run);
-	sweep_timers_arm_lock(run);
+	sweep_timers_arm_timeout(run);
 	end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
-	if (end == TXN_FAILED)
+	if (end == TXN_STOPPED)
+		run->reason = SWEEP_STOP_CANCELLED;
+	if (end == TXN_FAILED || end == TXN_STOPPED)
 	{
 		end_unbegun(run);
 		return false;
-	}
-	if (end == TXN_STOPPED)
-	{
-		run->status = "cancelled";
-		run->reason = SWEEP_STOP_CANCELLED;
 	}
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());

@@ -20,12 +20,12 @@
 
 static void hard_timer_fired(void);
 
-/* The run whose lock is timed, for the signal handler. */
+/* The run that is timed, for the signal handler. */
 static SweepRun *timed_run = NULL;
 static TimeoutId hard_timer;
 
 void
-sweep_timers_arm_lock(SweepRun *run)
+sweep_timers_arm_timeout(SweepRun *run)
 {
 	static bool registered = false;
 
@@ -42,7 +42,7 @@ sweep_timers_arm_lock(SweepRun *run)
 }
 
 void
-sweep_timers_disarm_lock(SweepRun *run)
+sweep_timers_disarm_timeout(SweepRun *run)
 {
 	if (timed_run == NULL)
 		return;

@@ -1,6 +1,6 @@
 /*
  * timers.h
- *		The timers of a run: the hard limit of its lock, and the statement timeout of its role.
+ *		The timers of a run: its hard limit, and the statement timeout of its role.
  */
 #ifndef SWEEP_TIMERS_H
 #define SWEEP_TIMERS_H
@@ -11,8 +11,8 @@
  * From now on the run is interrupted when its timeout has passed: its slot then carries
  * SWEEP_STOP_REQUEST_TIMEOUT. The scheduler watches the same deadline from outside.
  */
-extern void sweep_timers_arm_lock(SweepRun *run);
-extern void sweep_timers_disarm_lock(SweepRun *run);
+extern void sweep_timers_arm_timeout(SweepRun *run);
+extern void sweep_timers_disarm_timeout(SweepRun *run);
 
 /*
  * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that
