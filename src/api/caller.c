@@ -78,6 +78,7 @@ find_implementation(FmgrInfo *dispatcher)
 	Form_pg_proc form;
 	Oid			types[FUNC_MAX_ARGS];
 	List	   *name;
+	char	   *schema;
 	Implementation *found = MemoryContextAllocZero(dispatcher->fn_mcxt, sizeof(Implementation));
 	Oid			function;
 	HeapTuple	inner;
@@ -86,15 +87,18 @@ find_implementation(FmgrInfo *dispatcher)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", dispatcher->fn_oid);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
+	/* The extension may be dropped while somebody comes in. */
+	schema = get_namespace_name(form->pronamespace);
+	if (schema == NULL)
+		elog(ERROR, "cache lookup failed for namespace %u", form->pronamespace);
 	/* What only reads is declared as stable. */
 	if (form->provolatile == PROVOLATILE_VOLATILE)
-		sweep_primary_require(psprintf("%s.%s()", get_namespace_name(form->pronamespace), NameStr(form->proname)));
+		sweep_primary_require(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)
 		elog(ERROR, "function %u has too many arguments", dispatcher->fn_oid);
 	types[0] = OIDOID;
 	memcpy(&types[1], form->proargtypes.values, form->pronargs * sizeof(Oid));
-	name = list_make2(makeString(get_namespace_name(form->pronamespace)),
-					  makeString(psprintf("_%s", NameStr(form->proname))));
+	name = list_make2(makeString(schema), makeString(psprintf("_%s", NameStr(form->proname))));
 	function = LookupFuncName(name, form->pronargs + 1, types, true);
 	if (!OidIsValid(function))
 		function = LookupFuncName(name, -1, NULL, false);

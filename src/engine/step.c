@@ -119,7 +119,7 @@ sweep_step_prepare_call(MemoryContext context, const char *name)
 	SweepStep  *prepared = create_step(context);
 	Oid			batch_type = sweep_sql_extension()->batch_type;
 	Oid			function = LookupFuncName(sweep_qualified_name_list(name), 1, &batch_type, false);
-	char	   *found = quote_qualified_identifier(get_namespace_name(get_func_namespace(function)), get_func_name(function));
+	char	   *found = sweep_step_function_name(function);
 
 	prepared->callee = (SweepCallee) {.name = MemoryContextStrdup(context, found), .argument = batch_type};
 	sweep_step_check_callee(&prepared->callee);
@@ -208,6 +208,19 @@ sweep_step_free(SweepStep *step)
 		sweep_sql_free_plan(step->plan);
 	if (step != NULL)
 		step->plan = NULL;
+}
+
+char *
+sweep_step_function_name(Oid function)
+{
+	char	   *schema = get_namespace_name(get_func_namespace(function));
+	char	   *name = get_func_name(function);
+
+	if (schema == NULL || name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("function with OID %u does not exist", function)));
+	return quote_qualified_identifier(schema, name);
 }
 
 void

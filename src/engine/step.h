@@ -78,4 +78,7 @@ typedef struct SweepCallee
  */
 extern void sweep_step_check_callee(SweepCallee *callee);
 
+/* Its name with its schema, quoted. Raises when it has been dropped meanwhile. */
+extern char *sweep_step_function_name(Oid function);
+
 #endif							/* SWEEP_STEP_H */

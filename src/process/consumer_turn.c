@@ -273,8 +273,8 @@ handle_work(void *arg)
 static void
 prepare_call(SweepConsumer *consumer)
 {
-	char	   *name = quote_qualified_identifier(get_namespace_name(get_func_namespace(consumer->handler)),
-												  get_func_name(consumer->handler));
+	/* It may have been dropped since the consumer was read. */
+	char	   *name = sweep_step_function_name(consumer->handler);
 	Oid		   *types;
 	int			count;
 
