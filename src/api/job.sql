@@ -146,7 +146,7 @@ CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 COMMENT ON FUNCTION sweep._signal_cancel(bigint) IS 'asks the process of a run to stop; false when there is none';
 
 -- ------------------------------------------------------------------ rights
--- A role is stored by its name; what asks is an OID. Decided in src/role.c, which says what the two rights are.
+-- A role is stored by its name; what asks is an OID. Decided in base/role.c, which says what the two rights are.
 CREATE FUNCTION sweep._role_oid(role text) RETURNS oid
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_oid';
 COMMENT ON FUNCTION sweep._role_oid(text) IS 'the role of that name; NULL when there is none';

@@ -31,25 +31,6 @@ static uint64 changes = 0;		/* of roles and memberships, that this process was t
 static int	share_of(int capacity, double share);
 static void forget_role(Datum arg, int cache, uint32 hash);
 
-int
-sweep_quota_of_role(int capacity)
-{
-	return share_of(capacity, sweep_max_share_per_role);
-}
-
-int
-sweep_quota_of_database(int capacity)
-{
-	return share_of(capacity, sweep_max_share_per_database);
-}
-
-static int
-share_of(int capacity, double share)
-{
-	/* 0.29 of 100 is 29, which floating point is a little short of. */
-	return Max((int) (capacity * share + 1e-6), 1);
-}
-
 bool
 sweep_quota_is_unlimited(Oid role)
 {
@@ -82,6 +63,14 @@ sweep_quota_is_known_unlimited(Oid role)
 	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_unlimited);
 }
 
+/* A share of a capacity, at least 1. */
+static int
+share_of(int capacity, double share)
+{
+	/* 0.29 of 100 is 29, which floating point is a little short of. */
+	return Max((int) (capacity * share + 1e-6), 1);
+}
+
 static void
 forget_role(Datum arg, int cache, uint32 hash)
 {
@@ -92,8 +81,8 @@ forget_role(Datum arg, int cache, uint32 hash)
 SweepRefusal
 sweep_quota_check(const SweepUse *use, int capacity, bool unlimited)
 {
-	int			role = sweep_quota_of_role(capacity);
-	int			database = sweep_quota_of_database(capacity);
+	int			role = share_of(capacity, sweep_max_share_per_role);
+	int			database = share_of(capacity, sweep_max_share_per_database);
 
 	/* A share of everything is no limit of its own. */
 	if (!unlimited && role < capacity && use->of_role >= role)
@@ -106,10 +95,10 @@ sweep_quota_check(const SweepUse *use, int capacity, bool unlimited)
 int
 sweep_quota_room(const SweepUse *use, int capacity, bool unlimited)
 {
-	int			room = Min(capacity - use->all, sweep_quota_of_database(capacity) - use->of_database);
+	int			room = Min(capacity - use->all, share_of(capacity, sweep_max_share_per_database) - use->of_database);
 
 	if (!unlimited)
-		room = Min(room, sweep_quota_of_role(capacity) - use->of_role);
+		room = Min(room, share_of(capacity, sweep_max_share_per_role) - use->of_role);
 	return Max(room, 0);
 }
 
@@ -153,10 +142,10 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 				 errmsg("pg_sweep %s are waiting for a background worker", capacity->what),
 				 refusal == REFUSED_ROLE ?
 				 errdetail("Role \"%s\" has its share of %s, %d of %d.", role_name ? role_name : "(dropped)", capacity->setting,
-						   sweep_quota_of_role(capacity->count), capacity->count) :
+						   share_of(capacity->count, sweep_max_share_per_role), capacity->count) :
 				 refusal == REFUSED_DATABASE ?
 				 errdetail("The database has its share of %s, %d of %d.", capacity->setting,
-						   sweep_quota_of_database(capacity->count), capacity->count) :
+						   share_of(capacity->count, sweep_max_share_per_database), capacity->count) :
 				 errdetail("All of %s are in use.", setting),
 				 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
 				 errhint("Raise %s, or %s.", setting, capacity->advice) :

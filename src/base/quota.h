@@ -23,10 +23,6 @@ typedef struct SweepUse
 	int			all;
 } SweepUse;
 
-/* Shares of a capacity, at least 1. */
-extern int	sweep_quota_of_role(int capacity);
-extern int	sweep_quota_of_database(int capacity);
-
 /* Superusers and members of sweep_admin have no share of a role: theirs is everything. In a transaction. */
 extern bool sweep_quota_is_unlimited(Oid role);
 

@@ -50,6 +50,7 @@ static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
 
 static bool find_free_slot(int64 run_id, SweepSlot **slot);
+static SweepSlot *find_run(int64 run_id);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static bool wake_scheduler(Oid database, bool asked);
 static bool copy_run(SweepSlot *slot, RunningRun *run);
@@ -155,12 +156,26 @@ static bool
 find_free_slot(int64 run_id, SweepSlot **slot)
 {
 	*slot = NULL;
-	if (sweep_shared_find(MyDatabaseId, run_id) != NULL)
+	if (find_run(run_id) != NULL)
 		return false;
 	for (int i = 0; i < shared->slot_count && *slot == NULL; i++)
 		if (shared->slots[i].state == SLOT_FREE)
 			*slot = &shared->slots[i];
 	return true;
+}
+
+/* The slot of a run in this database, or NULL; the caller has the lock. */
+static SweepSlot *
+find_run(int64 run_id)
+{
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->state != SLOT_FREE && slot->database == MyDatabaseId && slot->run_id == run_id)
+			return slot;
+	}
+	return NULL;
 }
 
 /* Of background runs, or of sessions. */
@@ -232,19 +247,6 @@ sweep_shared_release(SweepSlot *slot, bool opened)
 	ConditionVariableBroadcast(&shared->changed);
 	for (int i = 0; i < count; i++)
 		sweep_shared_wake(schedulers[i]);
-}
-
-SweepSlot *
-sweep_shared_find(Oid database, int64 run_id)
-{
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-
-		if (slot->state != SLOT_FREE && slot->database == database && slot->run_id == run_id)
-			return slot;
-	}
-	return NULL;
 }
 
 int
@@ -380,7 +382,7 @@ sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
 	 * cannot hit what the process does afterwards.
 	 */
 	sweep_shared_lock(LW_EXCLUSIVE);
-	slot = sweep_shared_find(MyDatabaseId, PG_GETARG_INT64(0));
+	slot = find_run(PG_GETARG_INT64(0));
 	found = slot != NULL && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
 	if (found)
 	{

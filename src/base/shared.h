@@ -147,9 +147,6 @@ extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
 /* Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun. */
 extern void sweep_shared_release(SweepSlot *slot, bool opened);
 
-/* The slot of a run in this database, or NULL; hold the lock. */
-extern SweepSlot *sweep_shared_find(Oid database, int64 run_id);
-
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 

@@ -3,7 +3,7 @@
 -- message of a queue.
 --
 -- A row says what is wanted; the scheduler keeps as many processes as that
--- (src/consumer_pool.c), each connected as run_as (src/consumer.c).  What a
+-- (consumer_pool.c), each connected as run_as (consumer.c).  What a
 -- handler does and the acknowledgement of its message are one commit.  A
 -- queue has one consumer at most: more processes are its concurrency.
 --
@@ -37,7 +37,7 @@ COMMENT ON COLUMN sweep.consumer.database IS 'database it is meant for: a copy o
 COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
 -- A message in whose handling the server went down may be the reason for it,
--- so it is counted apart from its attempts: see src/consumer_note.c.
+-- so it is counted apart from its attempts: see consumer_note.c.
 CREATE TABLE sweep.consumer_crash (
 	queue_id   int NOT NULL REFERENCES sweep.queue (queue_id) ON DELETE CASCADE,
 	message_id bigint NOT NULL,
