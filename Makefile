@@ -37,6 +37,7 @@ INSTALL_PARTS = \
 	src/engine/run.sql \
 	src/engine/run_due.sql \
 	src/engine/run_end.sql \
+	src/engine/hooks.sql \
 	src/bucket/bucket.sql \
 	src/engine/quarantine.sql \
 	src/queue/queue.sql \

@@ -30,6 +30,8 @@ CREATE TABLE sweep.job (
 	jitter           interval NOT NULL,
 	cursor           text NOT NULL,
 	on_start         jsonb,
+	on_success       jsonb,
+	on_failure       jsonb,
 	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
@@ -73,7 +75,9 @@ COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
-COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
+COMMENT ON COLUMN sweep.job.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
 COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';

@@ -263,6 +263,8 @@ BEGIN
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
+		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),
+		('on_failure', pg_catalog.octet_length(job.on_failure::pg_catalog.text), 64 * 1024, job.on_failure IS DISTINCT FROM old.on_failure),
 		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
 		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
@@ -277,28 +279,36 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
 
-CREATE FUNCTION sweep._check_on_start(on_start jsonb) RETURNS void
+CREATE FUNCTION sweep._check_hooks(job sweep.job) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	hook pg_catalog.record;
 	child pg_catalog.record;
 BEGIN
-	IF pg_catalog.jsonb_typeof(on_start) <> 'object' THEN
-		RAISE EXCEPTION 'invalid on_start %', on_start USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
-	END IF;
-	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(on_start) AS c LOOP
-		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
-			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
-				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+	FOR hook IN SELECT * FROM (VALUES ('on_start', job.on_start), ('on_success', job.on_success), ('on_failure', job.on_failure)) AS h (name, jobs)
+			WHERE h.jobs IS NOT NULL LOOP
+		IF pg_catalog.jsonb_typeof(hook.jobs) <> 'object' THEN
+			RAISE EXCEPTION 'invalid % %', hook.name, hook.jobs USING ERRCODE = 'invalid_parameter_value',
+				HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 		END IF;
+		FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(hook.jobs) AS c LOOP
+			IF child.key = job.name THEN
+				RAISE EXCEPTION 'job "%" names itself in %', job.name, hook.name USING ERRCODE = 'invalid_parameter_value',
+					HINT = 'It would go on for ever. max_attempts has a run that failed tried again, a schedule has a job run again.';
+			END IF;
+			IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
+				RAISE EXCEPTION 'invalid delay "%" of job "%" in %', child.value, child.key, hook.name
+					USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+			END IF;
+		END LOOP;
 	END LOOP;
 EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
-	RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
+	RAISE EXCEPTION 'invalid delay "%" of job "%" in %', child.value, child.key, hook.name
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_on_start(jsonb) IS 'raises unless on_start has names with delays';
+COMMENT ON FUNCTION sweep._check_hooks(sweep.job) IS 'raises unless the hooks of the job have names of other jobs with delays';
 
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -353,7 +363,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_hooks(job);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

@@ -42,6 +42,7 @@ static List *taken_locks = NIL;
 /* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
+static LockAcquireResult acquire_ending(const char *job, bool without_waiting);
 static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static TakenLock *find_roles(text *key);
@@ -52,6 +53,7 @@ PG_FUNCTION_INFO_V1(sweep_lock_try);
 PG_FUNCTION_INFO_V1(sweep_lock_release);
 PG_FUNCTION_INFO_V1(sweep_lock_run_is_alive);
 PG_FUNCTION_INFO_V1(sweep_lock_probe);
+PG_FUNCTION_INFO_V1(sweep_lock_try_ending);
 
 void
 sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key)
@@ -103,6 +105,21 @@ sweep_lock_acquire_dispatch(const char *job)
 
 	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_DISPATCH);
 	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+sweep_lock_acquire_ending(const char *job)
+{
+	(void) acquire_ending(job, false);
+}
+
+static LockAcquireResult
+acquire_ending(const char *job, bool without_waiting)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_ENDING);
+	return LockAcquire(&tag, ExclusiveLock, false, without_waiting);
 }
 
 bool
@@ -302,6 +319,13 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
+}
+
+/* SQL: sweep._try_lock_ending(job text) RETURNS boolean */
+Datum
+sweep_lock_try_ending(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_ending(text_to_cstring(PG_GETARG_TEXT_PP(0)), true) != LOCKACQUIRE_NOT_AVAIL);
 }
 
 static LOCKMODE

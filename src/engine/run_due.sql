@@ -81,11 +81,13 @@ BEGIN
 	j.batch_sql := NULL;
 	j.args := '{}';
 	j.on_start := NULL;
+	j.on_success := NULL;
+	j.on_failure := NULL;
 	j.description := NULL;
 	RETURN j;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, on_start, description';
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, hooks, description';
 
 -- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
 -- then the second ones: thousands of jobs of one role delay no other role's.

@@ -60,6 +60,7 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_BUCKET,
 	RUN_COLUMN_SHARES_LEFT,
 	RUN_COLUMN_PARENT_RUN_ID,
+	RUN_COLUMN_HOOK_DEPTH,
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
@@ -161,7 +162,7 @@ sweep_run_row_save(SweepRun *run)
 	set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
 	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
 	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
-	if (run->reason != SWEEP_STOP_NONE)
+	if (sweep_run_is_ending(run))
 		set_outcome(&change, run);
 	if (read_only || !change_row(&run->next.tid, run->run_id, "running", &change))
 		save_by_statement(run, &change);
