@@ -44,6 +44,7 @@ INSTALL_PARTS = \
 	src/queue/admin.sql \
 	src/queue/message.sql \
 	src/queue/wait.sql \
+	src/engine/alerts.sql \
 	src/process/consumer.sql \
 	src/queue/once.sql \
 	src/api/monitor.sql \

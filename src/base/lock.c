@@ -151,6 +151,15 @@ sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode)
 }
 
 bool
+sweep_lock_try_queue(int32 queue_id)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
+	return LockAcquire(&tag, lock_mode(LOCK_SHARED), false, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+bool
 sweep_lock_acquire_run(int64 run_id)
 {
 	LOCKTAG		tag;

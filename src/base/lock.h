@@ -58,6 +58,9 @@ extern void sweep_lock_give_back_suspects(void);
  */
 extern bool sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode);
 
+/* The same for who works with a queue, without waiting; false while somebody drops it. */
+extern bool sweep_lock_try_queue(int32 queue_id);
+
 /* The lock that says that a run is alive. */
 extern bool sweep_lock_acquire_run(int64 run_id);
 extern void sweep_lock_give_back_run(int64 run_id);

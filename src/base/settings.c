@@ -32,6 +32,9 @@ int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
 int			sweep_once_retention = 30 * 24 * 60;
 
+/* Read by SQL, by its name. */
+static char *alert_queue = NULL;
+
 /* Read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
 static char *redis_password_file = NULL;
@@ -74,6 +77,11 @@ sweep_settings_define(bool at_server_start)
 static void
 define_job_settings(void)
 {
+	DefineCustomStringVariable("pg_sweep.alert_queue",
+							   "Sets the queue that is told of jobs that fail or are broken.",
+							   "For jobs without an alert_queue of their own, in databases that have a queue of that name. Empty means none.",
+							   &alert_queue, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pg_sweep.databases",
 							   "Restricts the databases in which jobs are started by their schedules.",
 							   "Names separated by commas; empty means every database that has the extension.",

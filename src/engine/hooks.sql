@@ -218,7 +218,7 @@ CREATE FUNCTION sweep._follow_end(run_id bigint) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._retry(run_id);
-	PERFORM sweep._end_hooks(run_id);
+	PERFORM sweep._end_hooks(run_id), sweep._alert_failed(run_id);
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_end(bigint) IS 'what follows from the end of a run, in the transaction that records it: another attempt, or hooks';
+COMMENT ON FUNCTION sweep._follow_end(bigint) IS 'what follows from the end of a run, in the transaction that records it: another attempt, or hooks and an alert';

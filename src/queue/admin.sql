@@ -12,8 +12,19 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, whom it was granted to, and those who watch or act on all';
 
--- The queue of that name, when the caller has the right: 'send', 'consume',
--- 'redrive' or 'own'.  Members of the owner and of sweep_admin have all of them.
+-- Members of the owner and of sweep_admin have all of the rights: 'send', 'consume', 'redrive' and 'own'.
+CREATE FUNCTION sweep._may_use_queue(caller oid, q sweep.queue, wanted text)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep._may_act_on(caller, q.owner, wanted = 'redrive')
+		OR EXISTS (SELECT FROM pg_catalog.unnest(CASE wanted WHEN 'send' THEN q.senders WHEN 'consume' THEN q.consumers END) AS r (role)
+			WHERE sweep._acts_for(caller, r.role))
+$$;
+COMMENT ON FUNCTION sweep._may_use_queue(oid, sweep.queue, text) IS 'internal: whether the caller has that right on the queue';
+
+-- The queue of that name, when the caller has the right.
 CREATE FUNCTION sweep._find_queue(caller oid, queue text, wanted text)
 RETURNS sweep.queue
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -38,10 +49,7 @@ BEGIN
 			USING ERRCODE = 'undefined_object',
 				HINT = coalesce('Perhaps you meant "' || closest || '".', 'sweep.create_queue creates a queue.');
 	END IF;
-	IF NOT (sweep._may_act_on(caller, found_queue.owner, wanted = 'redrive')
-		OR EXISTS (SELECT FROM pg_catalog.unnest(CASE wanted WHEN 'send' THEN found_queue.senders WHEN 'consume' THEN found_queue.consumers END) AS r (role)
-			WHERE sweep._acts_for(caller, r.role)))
-	THEN
+	IF NOT sweep._may_use_queue(caller, found_queue, wanted) THEN
 		RAISE EXCEPTION 'permission denied for queue "%"', found_queue.name
 			USING ERRCODE = 'insufficient_privilege',
 				HINT = CASE WHEN wanted IN ('send', 'consume')
