@@ -250,7 +250,7 @@ $$;
 COMMENT ON FUNCTION sweep._run_outcome(oid, bigint) IS 'a run, if the caller may see it';
 
 -- ------------------------------------------------------------------ public
-CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval) RETURNS bigint
+CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval, at timestamptz) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -264,6 +264,14 @@ BEGIN
 	IF delay IS NULL OR delay < interval '0' OR delay > interval '100 years' THEN
 		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::pg_catalog.text, 'NULL'), name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+	END IF;
+	IF at IS NOT NULL AND delay <> interval '0' THEN
+		RAISE EXCEPTION 'job "%" cannot start both at % and after %', name, at, delay
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass at or delay.';
+	END IF;
+	IF at > pg_catalog.clock_timestamp() + interval '100 years' OR at = '-infinity' THEN
+		RAISE EXCEPTION 'invalid moment % for job "%"', at, name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be finite, and at most 100 years from now.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
@@ -279,17 +287,17 @@ BEGIN
 			HINT = 'Mend what the message names, or change the job with sweep.alter_job.';
 	END IF;
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
-		VALUES (name, job.run_as, args, 'manual', pg_catalog.clock_timestamp() + delay)
+		VALUES (name, job.run_as, args, 'manual', greatest(at, pg_catalog.clock_timestamp() + delay))
 		RETURNING run_id INTO new_id;
 	PERFORM sweep._wake();
 	RETURN new_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._start(oid, text, jsonb, interval) IS 'implements sweep.start';
+COMMENT ON FUNCTION sweep._start(oid, text, jsonb, interval, timestamptz) IS 'implements sweep.start';
 
-CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval DEFAULT '0') RETURNS bigint
+CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval DEFAULT '0', at timestamptz DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.start(text, jsonb, interval) IS 'runs a job in the background once the transaction has committed, or after the delay; returns the run_id';
+COMMENT ON FUNCTION sweep.start(text, jsonb, interval, timestamptz) IS 'runs a job in the background once the transaction has committed, after the delay, or at that moment; returns the run_id';
 
 CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
