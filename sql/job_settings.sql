@@ -26,7 +26,7 @@ CREATE TEMP TABLE documented AS
 
 -- something is looked at
 SELECT (SELECT count(*) > 20 FROM setting) AS settings, (SELECT count(*) > 20 FROM argument) AS arguments, (SELECT count(*) > 20 FROM documented) AS documented;
--- each column is an argument of its type, and each argument a column, but these: a role is stored by its name, paused is a state
+-- each column is an argument of its type, and each argument a column, but these: a role is stored by its name, paused is a state, replace is a way
 SELECT name, s.type AS of_column, a.type AS of_argument FROM setting s FULL JOIN argument a USING (name) WHERE s.type IS DISTINCT FROM a.type ORDER BY name;
 -- each argument is documented with its type, and nothing else is
 SELECT name, a.type AS of_argument, CASE d.type WHEN 'int' THEN 'integer' ELSE d.type END AS documented

@@ -50,7 +50,7 @@ CREATE POLICY quarantine_select ON sweep.quarantine FOR SELECT USING (EXISTS (SE
 COMMENT ON POLICY quarantine_select ON sweep.quarantine IS 'one sees the items of the jobs one sees';
 
 -- Queues.
-GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text), sweep.drop_queue(text), sweep.purge_queue(text),
+GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean), sweep.drop_queue(text), sweep.purge_queue(text),
 	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]) TO sweep_admin, sweep_user;
 -- What sweep.grant_queue lets an application do, by making its role a member of sweep_client.
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
