@@ -15,6 +15,7 @@ CREATE FUNCTION replace.other(sweep.batch) RETURNS sweep.progress LANGUAGE sql A
 -- What is different from the defaults.
 CREATE VIEW replace.job AS SELECT j.name, (SELECT jsonb_object_agg(d.key, d.value) FROM jsonb_each(to_jsonb(j)) AS d, to_jsonb(o) AS o
 	WHERE o -> d.key <> d.value) AS settings FROM sweep.job j, sweep.job o WHERE j.name = 'replace' AND o.name = 'replace plain';
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 6700000, false);
 RESET client_min_messages;
 SELECT sweep.create_job('replace plain', step => 'replace.step', lock_key => 'replace', bucket_key => 'replace');
 

@@ -14,9 +14,13 @@ $$;
 COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
 
 CREATE FUNCTION sweep._complete_job(job sweep.job) RETURNS sweep.job
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	job.step := sweep._find_function(job.run_as, 'step', job.step);
+	job.pick := sweep._find_function(job.run_as, 'pick', job.pick);
+	job.rescue := sweep._find_function(job.run_as, 'rescue', job.rescue);
+	job.buckets_function := sweep._find_function(job.run_as, 'buckets_function', job.buckets_function);
 	job.lock_key := coalesce(job.lock_key, job.name);
 	job.bucket_key := coalesce(job.bucket_key, job.name);
 	IF job.schedule IS NOT NULL THEN
@@ -25,7 +29,7 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out';
+COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out, and functions named with their schemas';
 
 CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

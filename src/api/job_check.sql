@@ -27,6 +27,39 @@ END
 $$;
 COMMENT ON FUNCTION sweep._resolve(text, text) IS 'the function a text names; NULL when there is none of the right form';
 
+CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
+COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path of whoever has called the public function that is being executed';
+
+-- Without a schema it is the first one in the search_path of the caller, as the role of the job would look: never a temporary
+-- one, which is gone when the job runs. What is not found stays as it is, for others to say so.
+CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, '\s*\([^()"]*\)\s*$', '');
+	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name, '\(([^()"]*)\)\s*$')), '\s|pg_catalog\.', '', 'g');
+	parts pg_catalog.text[];
+	found pg_catalog.text;
+BEGIN
+	IF types NOT IN ('', CASE kind WHEN 'rescue' THEN 'sweep.batch,jsonb' ELSE 'sweep.batch' END) THEN
+		RETURN name;
+	END IF;
+	parts := pg_catalog.parse_ident(bare);
+	IF pg_catalog.cardinality(parts) = 1 THEN
+		SELECT n.nspname INTO found FROM pg_catalog.unnest(sweep._caller_search_path()) WITH ORDINALITY AS p (name, nth)
+				JOIN pg_catalog.pg_namespace n ON n.nspname = CASE p.name WHEN '$user' THEN role ELSE p.name END
+			WHERE n.nspname !~ '^pg_temp' AND pg_catalog.has_schema_privilege(sweep._role_oid(role), n.oid, 'USAGE')
+				AND sweep._resolve(kind, pg_catalog.format('%I.%I', n.nspname, parts[1])) IS NOT NULL ORDER BY p.nth LIMIT 1;
+		RETURN CASE WHEN found IS NULL THEN name ELSE pg_catalog.format('%I.%I', found, parts[1]) END;
+	END IF;
+	RETURN pg_catalog.btrim(bare);
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN name;
+END
+$$;
+COMMENT ON FUNCTION sweep._find_function(text, text, text) IS 'the name of a function as it is stored, with its schema, of one that may be without and may have its arguments in parentheses';
+
 CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -141,7 +174,7 @@ CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF sweep._resolve('step', job.schedule) IS NOT NULL THEN
+	IF sweep._resolve('step', sweep._find_function(job.run_as, 'step', job.schedule)) IS NOT NULL THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
@@ -162,18 +195,19 @@ CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 AS $$
 DECLARE
 	candidates pg_catalog.text;
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, '\s*\([^()"]*\)\s*$', '');
 BEGIN
 	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
 		RETURN;
 	END IF;
 	SELECT pg_catalog.string_agg(c.name, ', ' ORDER BY c.name) INTO candidates
 		FROM (SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, p.proname) AS name
-			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.proname = pg_catalog.regexp_replace(_check_function.name, E'^.*\\.', '')) AS c
+			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname !~ '^pg_temp' AND p.proname = pg_catalog.regexp_replace(bare, E'^.*\\.', '')) AS c
 		WHERE sweep._resolve(kind, c.name) IS NOT NULL;
-	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, name)
+	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, bare)
 		USING ERRCODE = 'undefined_function',
 			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
-				pg_catalog.format('A %s is named with its schema and is a %s.', kind,
+				pg_catalog.format('A %s is named with its schema, unless that is in the search_path, and is a %s.', kind,
 					pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS'), 'setof', 'SETOF')));
 END
 $$;
