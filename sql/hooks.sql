@@ -1,6 +1,6 @@
 -- room: engine
 -- Hooks at the end of a run: on_success and on_failure, what the queued runs are told, retries, lost runs, circles,
--- divided jobs. on_start is in children.sql; shares that end at once are in test/specs/hooks_share_race.spec.
+-- divided jobs. on_start is in children.sql; shares that end at once are in test/t/hook_runs.pl.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

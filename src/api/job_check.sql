@@ -37,8 +37,8 @@ CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, '\s*\([^()"]*\)\s*$', '');
-	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name, '\(([^()"]*)\)\s*$')), '\s|pg_catalog\.', '', 'g');
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, E'\\s*\\([^()"]*\\)\\s*$', '');
+	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name, E'\\(([^()"]*)\\)\\s*$')), E'\\s|pg_catalog\\.', '', 'g');
 	parts pg_catalog.text[];
 	found pg_catalog.text;
 BEGIN
@@ -195,7 +195,7 @@ CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 AS $$
 DECLARE
 	candidates pg_catalog.text;
-	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, '\s*\([^()"]*\)\s*$', '');
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, E'\\s*\\([^()"]*\\)\\s*$', '');
 BEGIN
 	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
 		RETURN;

@@ -29,7 +29,7 @@ COMMENT ON FUNCTION sweep._hook_of(text) IS 'the hook that queues runs when the 
 CREATE FUNCTION sweep._error_message(error text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.regexp_replace(error, '\n(DETAIL|HINT|CONTEXT): .*$', '')
+	SELECT pg_catalog.regexp_replace(error, E'\n(DETAIL|HINT|CONTEXT): .*$', '')
 $$;
 COMMENT ON FUNCTION sweep._error_message(text) IS 'the error of a run without its detail, hint and context';
 

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $node = new_cluster('alerts');
+my $node = new_cluster('alert_runs');
 
 sub sql
 {

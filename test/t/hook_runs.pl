@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $node = new_cluster('hooks', conf => [ 'pg_sweep.max_running_jobs = 6', 'pg_sweep.max_share_per_role = 1' ]);
+my $node = new_cluster('hook_runs', conf => [ 'pg_sweep.max_running_jobs = 6', 'pg_sweep.max_share_per_role = 1' ]);
 
 sub sql
 {
