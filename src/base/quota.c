@@ -147,7 +147,7 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 				 errdetail("The database has its share of %s, %d of %d.", capacity->setting,
 						   share_of(capacity->count, sweep_max_share_per_database), capacity->count) :
 				 errdetail("All of %s are in use.", setting),
-				 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
-				 errhint("Raise %s, or %s.", setting, capacity->advice) :
-				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice)));
+				 refusal == REFUSED_PROCESSES ?
+				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice) :
+				 errhint("Raise %s, or %s.", setting, capacity->advice)));
 }

@@ -161,12 +161,12 @@ BEGIN
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
-	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
+	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and some
+	-- that follow them: so none keeps another job or role from being seen. And nothing of what their owners have written.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
 			FROM ready f WHERE NOT f.takes_turns
 				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
-		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
+		WHERE w.nth <= coalesce(most, 1000) + 100 ORDER BY w.due_at, w.run_id;
 END
 $$;
 COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lock and each role the oldest ones';
