@@ -30,6 +30,7 @@ CREATE TABLE sweep.job (
 	jitter           interval NOT NULL,
 	cursor           text NOT NULL,
 	on_start         jsonb,
+	priority         int NOT NULL,
 	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
@@ -74,6 +75,7 @@ COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to
 COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
 COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.priority IS 'which run gets the next free worker: the one of the highest priority';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
 COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';

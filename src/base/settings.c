@@ -25,6 +25,7 @@ int			sweep_max_consumers = 8;
 int			sweep_max_in_flight = 65536;
 int			sweep_max_queues = 256;
 int			sweep_max_running_jobs = 8;
+int			sweep_reserved_workers = 0;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
@@ -139,6 +140,11 @@ define_capacities(void)
 							"Sets how many runs may be in progress in the background at a time.",
 							"Each takes one of max_worker_processes.",
 							&sweep_max_running_jobs, 8, 1, 1000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.reserved_workers",
+							"Sets how many of max_running_jobs are kept for jobs of a priority above 0.",
+							"One is left to the others in any case.",
+							&sweep_reserved_workers, 0, 0, 999, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 }
 

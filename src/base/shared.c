@@ -51,6 +51,7 @@ static LWLock *shared_lock = NULL;
 
 static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
+static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static bool wake_scheduler(Oid database, bool asked);
 static bool copy_run(SweepSlot *slot, RunningRun *run);
@@ -126,6 +127,8 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	{
 		count_slots(worker, claimant->role, &use);
 		*refusal = sweep_quota_check(&use, worker ? sweep_max_running_jobs : SESSION_SLOTS, claimant->unlimited);
+		if (*refusal == REFUSED_NOT && worker && use.all >= room_for_runs(claimant->preferred))
+			*refusal = REFUSED_RESERVED;
 		if (*refusal == REFUSED_NOT && slot == NULL)
 			*refusal = REFUSED_ALL;
 		if (*refusal != REFUSED_NOT)
@@ -172,6 +175,13 @@ find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 			break;
 	}
 	return true;
+}
+
+/* One is left to those that are not preferred, whatever is reserved. */
+static int
+room_for_runs(bool preferred)
+{
+	return preferred ? sweep_max_running_jobs : Max(sweep_max_running_jobs - sweep_reserved_workers, 1);
 }
 
 /* The slot of a run in this database, or NULL; the caller has the lock. */
@@ -287,10 +297,10 @@ sweep_shared_count_free_workers(Oid role, bool unlimited)
 	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
 	sweep_shared_unlock();
-	return sweep_quota_room(&use, sweep_max_running_jobs, unlimited);
+	return Min(sweep_quota_room(&use, sweep_max_running_jobs, unlimited), Max(room_for_runs(false) - use.all, 0));
 }
 
-/* SQL: sweep._missing_worker(role oid) RETURNS text: the setting that keeps runs of the role in this database waiting */
+/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps such runs in this database waiting */
 Datum
 sweep_shared_missing(PG_FUNCTION_ARGS)
 {
@@ -305,6 +315,8 @@ sweep_shared_missing(PG_FUNCTION_ARGS)
 	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
+	if (refusal == REFUSED_NOT && use.all >= room_for_runs(PG_GETARG_INT32(1) > 0))
+		refusal = REFUSED_RESERVED;
 	for (int i = 0; i < SWEEP_MAX_DATABASES && refusal == REFUSED_NOT; i++)
 	{
 		const SweepDatabase *entry = &shared->databases[i];

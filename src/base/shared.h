@@ -132,6 +132,7 @@ typedef struct SweepClaimant
 	Oid			role;			/* of the job */
 	bool		unlimited;		/* see sweep_quota_is_unlimited */
 	bool		worker;			/* in the background, not in a session */
+	bool		preferred;		/* its priority is above 0: it may have what is reserved */
 	int64		run_id;
 	const char *job;
 } SweepClaimant;
@@ -158,7 +159,7 @@ extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
-/* How many more background runs there is room for, of this role in this database. */
+/* How many more background runs there is room for, of this role in this database and not preferred. */
 extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
 
 /* Wakes a process by its number; harmless when it has ended. */

@@ -46,10 +46,10 @@ static void give_slot_back(int code, Datum arg);
 static RunnerContext runner;
 
 SweepRefusal
-sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index)
+sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, int *slot_index)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
-	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .worker = true, .run_id = run->run_id, .job = run->job};
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .preferred = preferred, .worker = true, .run_id = run->run_id, .job = run->job};
 	SweepRefusal refusal;
 	SweepShared *shared = sweep_shared();
 	SweepSlot  *slot;

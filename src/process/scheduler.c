@@ -256,8 +256,8 @@ startable_work(void *arg)
 		startable->run.run_as = sweep_sql_oid(5);
 		startable->unlimited = sweep_quota_is_unlimited(startable->run.run_as);
 		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
-		sweep_definition_read_small(&startable->run, 6);
-		startable->turn = sweep_turns_next(startable->run.run_as);
+		sweep_definition_read_small(&startable->run, 7);
+		startable->turn = sweep_turns_next(startable->run.run_as, sweep_sql_int32(6));
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
@@ -311,7 +311,7 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 
 		if (list_member_oid(refused, startable->run.run_as))
 			continue;
-		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, &slot);
+		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &slot);
 		if (refusal != REFUSED_NOT)
 		{
 			*shortage = refusal;

@@ -30,8 +30,12 @@ sql()
 # measure METHOD CREATE DROP
 measure()
 {
-	sql -c 'TRUNCATE hit' -c "SELECT pg_sleep(extract(epoch FROM date_trunc('minute', clock_timestamp()) - clock_timestamp())::float8 + 61.5)
-		WHERE extract(second FROM clock_timestamp()) NOT BETWEEN 1 AND 50" >/dev/null # the sleep is the work: the minute must not begin meanwhile
+	sql -c 'TRUNCATE hit'
+	# the minute must not begin while the jobs are created
+	until test "$(sql -c 'SELECT extract(second FROM clock_timestamp()) BETWEEN 1 AND 50')" = t
+	do
+		read -rt 0.2 <> <(:) || :
+	done
 	sql -c "$2" >/dev/null
 	until test "$(sql -c 'SELECT count(DISTINCT name) FROM hit')" -eq "$jobs"
 	do
@@ -48,7 +52,7 @@ sql -c "CREATE FUNCTION note(n int) RETURNS sweep.progress LANGUAGE plpgsql SET 
 sql -c "CREATE FUNCTION note_batch(b sweep.batch) RETURNS sweep.progress LANGUAGE sql SET search_path = public AS
 	\$\$ SELECT note((b.args->>'n')::int) \$\$"
 printf 'method\tfirst\tmedian\tlast (s)\n'
-for turn in 1 2 3
+for _ in 1 2 3
 do
 	measure pg_sweep "SELECT sweep.create_job('burst' || n, '* * * * *', step => 'public.note_batch', args => jsonb_build_object('n', n)) FROM generate_series(1, $jobs) AS n" \
 		"SELECT sweep.drop_job('burst' || n) FROM generate_series(1, $jobs) AS n"
