@@ -33,6 +33,7 @@ CREATE TABLE sweep.job (
 	on_success       jsonb,
 	on_failure       jsonb,
 	alert_queue      text,
+	priority         int NOT NULL,
 	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
@@ -80,6 +81,7 @@ COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a
 COMMENT ON COLUMN sweep.job.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
 COMMENT ON COLUMN sweep.job.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
 COMMENT ON COLUMN sweep.job.alert_queue IS 'queue that is told when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if there is one';
+COMMENT ON COLUMN sweep.job.priority IS 'which run gets the next free worker: the one of the highest priority';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
 COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';

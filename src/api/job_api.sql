@@ -63,7 +63,7 @@ BEGIN
 	IF replace AND sweep._replace_job(caller, job) THEN
 		RETURN;
 	END IF;
-	PERFORM sweep._check_alert_queue(job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job), sweep._check_step(job);
+	PERFORM sweep._check_alert_queue(job), sweep._check_bucket_store(caller, job), sweep._check_priority(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
@@ -88,7 +88,7 @@ CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sq
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
 	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,
-	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
+	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT 0, flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
 	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
 	paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
@@ -144,6 +144,7 @@ BEGIN
 			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
 		PERFORM sweep._check_bucket_store(caller, job);
 	END IF;
+	PERFORM sweep._check_priority(caller, job) WHERE job.priority <> old.priority;
 	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
 			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);

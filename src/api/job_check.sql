@@ -381,6 +381,7 @@ BEGIN
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
 		(job.jitter < interval '0' OR job.jitter > interval '1 year', 'jitter ' || job.jitter, 'It must be between zero and one year.'),
+		(job.priority < -100 OR job.priority > 100, 'priority ' || job.priority, 'It must be between -100 and 100.'),
 		(job.buckets < 1 OR job.buckets > 1024, 'buckets ' || job.buckets, 'It must be between 1 and 1024, or NULL when the job is not divided.'),
 		(job.bucket_store NOT IN ('table', 'redis'), 'bucket_store "' || job.bucket_store || '"', 'It must be "table" or "redis".'),
 		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
@@ -448,6 +449,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._check_role(oid, sweep.job) IS 'raises unless the caller could SET ROLE to the role of the job';
+
+CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Whoever may go before others could take every worker from them.
+	IF job.priority > 0 AND NOT (sweep._acts_for(caller, 'sweep_operator') OR sweep._acts_for(caller, 'sweep_admin')) THEN
+		RAISE EXCEPTION 'permission denied to give job "%" priority %', job.name, job.priority USING ERRCODE = 'insufficient_privilege',
+			HINT = 'Members of sweep_operator and sweep_admin may go before the jobs of others; anybody may choose 0 or less.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_priority(oid, sweep.job) IS 'raises unless the caller may have the job go before others';
 
 CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -21,10 +21,11 @@ int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_args_size = 64;
-int			sweep_max_consumers = 4;
+int			sweep_max_consumers = 8;
 int			sweep_max_in_flight = 65536;
 int			sweep_max_queues = 256;
-int			sweep_max_running_jobs = 4;
+int			sweep_max_running_jobs = 8;
+int			sweep_reserved_workers = 0;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
@@ -124,14 +125,14 @@ define_job_settings(void)
 							NULL, NULL, NULL);
 }
 
-/* Shared memory depends on them, so there are none without shared_preload_libraries. */
+/* Of what is in shared memory: there are none without shared_preload_libraries. */
 static void
 define_capacities(void)
 {
 	DefineCustomIntVariable("pg_sweep.max_consumers",
 							"Sets how many processes of consumers there may be at a time.",
 							"Each takes one of max_worker_processes.",
-							&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+							&sweep_max_consumers, 8, 0, 1000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_in_flight",
 							"Sets how many messages of queues may be claimed at a time.",
@@ -146,7 +147,12 @@ define_capacities(void)
 	DefineCustomIntVariable("pg_sweep.max_running_jobs",
 							"Sets how many runs may be in progress in the background at a time.",
 							"Each takes one of max_worker_processes.",
-							&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
+							&sweep_max_running_jobs, 8, 1, 1000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.reserved_workers",
+							"Sets how many of max_running_jobs are kept for jobs of a priority above 0.",
+							"One is left to the others in any case.",
+							&sweep_reserved_workers, 0, 0, 999, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 }
 

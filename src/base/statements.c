@@ -101,11 +101,11 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), " DEFINITION_OF_RUN
+		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */
 		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
-		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY r.due_at, s.run_id",
+		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
 	1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake($1) - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},

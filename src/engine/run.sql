@@ -148,7 +148,7 @@ DECLARE
 BEGIN
 	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lock_key, j.buckets IS NOT NULL AS divided,
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.priority, j.lock_key, j.buckets IS NOT NULL AS divided,
 			-- What was started waits for its turn; what is due tries to take the lock at its moment.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
 			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
@@ -163,12 +163,12 @@ BEGIN
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
-	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
-	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
+	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and some
+	-- that follow them: so none keeps another job or role from being seen. And nothing of what their owners have written.
+	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.priority DESC, f.due_at, f.run_id) AS nth
 			FROM ready f WHERE NOT f.takes_turns
 				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
-		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
+		WHERE w.nth <= coalesce(most, 1000) + 100 ORDER BY w.priority DESC, w.due_at, w.run_id;
 END
 $$;
 COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lock and each role the oldest ones';
