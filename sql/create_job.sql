@@ -76,12 +76,13 @@ SELECT next_due AT TIME ZONE 'Asia/Tokyo' = date_trunc('year', next_due AT TIME 
 	FROM sweep.job_state WHERE job = 'create_job';
 ROLLBACK;
 
--- the time zone of a schedule is that of the session unless named; no schedule has none
+-- the time zone of a schedule is UTC unless named, never that of the session
 BEGIN;
 SET LOCAL timezone = 'America/New_York';
 SELECT sweep.create_job('create_job', step => 'create_job.step', schedule => '@yearly');
 SELECT sweep.create_job('create_job unscheduled', step => 'create_job.step');
-SELECT name, timezone FROM sweep.job WHERE name LIKE 'create\_job%' ORDER BY name;
+SELECT j.name, j.timezone, to_char(s.next_due AT TIME ZONE 'UTC', 'MM-DD HH24:MI') AS next_due
+	FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name LIKE 'create\_job%' ORDER BY j.name;
 ROLLBACK;
 
 -- jitter delays the start, not the due moment
@@ -224,7 +225,8 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', schedule => ''$$),
 	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => 'Europe/Atlantis'$$),
 	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => ''$$),
-	($$'refused', step => 'create_job.step', timezone => 'UTC'$$),
+	($$'refused', step => 'create_job.step', timezone => 'Europe/Atlantis'$$),
+	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => NULL$$),
 	($$'refused', step => 'create_job.step', schedule => 'every 0 seconds'$$),
 	($$'refused', step => 'create_job.step', run_as => 4294967295::regrole$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;

@@ -10,7 +10,7 @@ CREATE TABLE sweep.job (
 	schedule         text,
 	batch_sql        text,
 	step             text,
-	timezone         text,
+	timezone         text NOT NULL,
 	args             jsonb NOT NULL,
 	pick             text,
 	rescue           text,
@@ -52,7 +52,7 @@ COMMENT ON COLUMN sweep.job.name IS 'name of the job';
 COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when batch_sql is set';
 COMMENT ON COLUMN sweep.job.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when step is set';
 COMMENT ON COLUMN sweep.job.schedule IS 'cron expression or interval; NULL: started by hand only';
-COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule';
+COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule, whether there is one or not';
 COMMENT ON COLUMN sweep.job.args IS 'args of every batch; the args of a run are merged over them';
 COMMENT ON COLUMN sweep.job.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
 COMMENT ON COLUMN sweep.job.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';

@@ -19,9 +19,6 @@ AS $$
 BEGIN
 	job.lock_key := coalesce(job.lock_key, job.name);
 	job.bucket_key := coalesce(job.bucket_key, job.name);
-	IF job.schedule IS NOT NULL THEN
-		job.timezone := coalesce(job.timezone, pg_catalog.current_setting('TimeZone'));
-	END IF;
 	RETURN job;
 END
 $$;
@@ -51,7 +48,7 @@ $$;
 COMMENT ON FUNCTION sweep._create_job IS 'implements sweep.create_job';
 
 CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sql text DEFAULT NULL, step text DEFAULT NULL,
-	timezone text DEFAULT NULL, args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
+	timezone text DEFAULT 'UTC', args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
@@ -121,9 +118,6 @@ BEGIN
 		END;
 	END LOOP;
 	job := sweep._complete_job(job);
-	IF job.schedule IS NULL AND NOT changes ? 'timezone' THEN
-		job.timezone := NULL;
-	END IF;
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	-- What the job's role executes may be changed only by those who could be that role.

@@ -123,7 +123,7 @@ BEGIN
 	IF FOUND THEN
 		RETURN problem;
 	END IF;
-	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
+	IF job.schedule IS NOT NULL THEN
 		PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
 	END IF;
 	IF job.buckets IS NOT NULL AND job.bucket_store = 'redis' AND NOT sweep._has_redis_url() THEN
@@ -346,9 +346,7 @@ BEGIN
 		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
-		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
-		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
-			'A time zone belongs to a schedule.')
+		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
@@ -365,10 +363,11 @@ DECLARE
 	smallest interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
+	-- The zone has to be right also before there is a schedule.
+	PERFORM sweep._next_run(coalesce(job.schedule, '@reboot'), job.timezone, pg_catalog.now(), job.name);
 	IF job.schedule IS NULL THEN
 		RETURN;
 	END IF;
-	PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
 	SELECT pg_catalog.min(n.gap) INTO shortest FROM (SELECT r.moment - pg_catalog.lag(r.moment) OVER (ORDER BY r.moment) AS gap
 		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 100, job.name) AS r (moment)) AS n;
 	IF shortest < smallest THEN
