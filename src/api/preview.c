@@ -134,7 +134,7 @@ read_work(void *arg)
 {
 	Preview    *preview = arg;
 
-	sweep_sql_require_extension(sweep_sql_lock_extension());
+	sweep_extension_require(sweep_extension_lock());
 	sweep_definition_read_job(preview->run, preview->name, preview->args);
 }
 

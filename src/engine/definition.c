@@ -279,7 +279,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
 						 "WHERE id IN (SELECT id FROM ... LIMIT $1).")));
-	sweep_sql_require_extension(sweep_sql_lock_extension());
+	sweep_extension_require(sweep_extension_lock());
 	error_context_stack = callback.previous;
 	sweep_door_visit_user(role, analyse_work, &analysis);
 	PG_RETURN_VOID();
@@ -318,7 +318,7 @@ static void
 analyse_work(void *arg)
 {
 	const Analysis *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
+	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
 	error_context_stack = &callback;
