@@ -47,8 +47,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._create_job IS 'implements sweep.create_job';
 
-CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sql text DEFAULT NULL, step text DEFAULT NULL,
-	timezone text DEFAULT 'UTC', args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
+CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, sql text DEFAULT NULL, batch_sql text DEFAULT NULL,
+	step text DEFAULT NULL, timezone text DEFAULT 'UTC', args jsonb DEFAULT '{}', pick text DEFAULT NULL, rescue text DEFAULT NULL,
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
@@ -121,8 +121,8 @@ BEGIN
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.buckets_function, old.run_as) THEN
 		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
@@ -131,8 +131,8 @@ BEGIN
 			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
 		PERFORM sweep._check_bucket_store(caller, job);
 	END IF;
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
 	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',

@@ -136,7 +136,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
--- Only schedule and batch_sql are meant to be passed by position; a step may have been, or the command alone.
+-- Only schedule and sql are meant to be passed by position; a step may have been, or the command alone.
 CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -147,11 +147,12 @@ BEGIN
 	END IF;
 	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum)\\s' THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a statement', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'The second argument is the schedule. A statement is the third, or passed by name: batch_sql => ''...''.';
+			HINT = 'The second argument is the schedule. Statements to be executed once are the third, sql; one that does a batch is passed by name: batch_sql => ''...''.';
 	END IF;
-	IF sweep._resolve('step', job.batch_sql) IS NOT NULL THEN
-		RAISE EXCEPTION 'batch_sql "%" of job "%" is a function', job.batch_sql, job.name USING ERRCODE = 'invalid_parameter_value',
-			HINT = pg_catalog.format('The third argument is the statement. Write sweep.create_job(%L, %L, step => %L).', job.name, job.schedule, job.batch_sql);
+	IF sweep._resolve('step', coalesce(job.sql, job.batch_sql)) IS NOT NULL THEN
+		RAISE EXCEPTION '% "%" of job "%" is a function', CASE WHEN job.sql IS NOT NULL THEN 'sql' ELSE 'batch_sql' END, coalesce(job.sql, job.batch_sql), job.name
+			USING ERRCODE = 'invalid_parameter_value',
+				HINT = pg_catalog.format('A function that does one batch is a step. Write sweep.create_job(%L, %L, step => %L).', job.name, job.schedule, coalesce(job.sql, job.batch_sql));
 	END IF;
 END
 $$;
@@ -186,9 +187,9 @@ DECLARE
 	problem pg_catalog.text;
 	untrusted pg_catalog.regprocedure;
 BEGIN
-	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
-		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
+	IF pg_catalog.num_nonnulls(job.sql, job.batch_sql, job.step) <> 1 THEN
+		RAISE EXCEPTION 'job "%" must have exactly one of sql, batch_sql and step', job.name USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'sql is executed once; batch_sql, a statement, and step, a function, again and again until nothing is left.';
 	END IF;
 	IF job.pick IS NOT NULL AND job.step IS NULL OR job.pick IS NULL AND (job.rescue IS NOT NULL OR job.transaction = 'row') THEN
 		RAISE EXCEPTION 'job "%" has a % without a %', job.name,
@@ -197,7 +198,7 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'An item job has a pick function and a step function.';
 	END IF;
 	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue),
-		sweep._check_function('buckets_function', job.buckets_function);
+		sweep._check_function('buckets_function', job.buckets_function), sweep._check_sql(job.sql);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
 			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql);
@@ -260,6 +261,7 @@ DECLARE
 	wrong pg_catalog.record;
 BEGIN
 	SELECT c.* INTO wrong FROM (VALUES
+		('sql', pg_catalog.octet_length(job.sql), 1024 * 1024, job.sql IS DISTINCT FROM old.sql),
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
@@ -351,7 +353,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start), sweep._check_sql_settings(job);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';

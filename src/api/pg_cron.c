@@ -37,7 +37,7 @@ static Statement read_entries = {
 	"SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(j) ORDER BY j.jobid), '[]') FROM cron.job AS j", 0, {InvalidOid}, NULL
 };
 static Statement create_job = {
-	"SELECT sweep.create_job($1, $2, sql => $3, timezone => $4, run_as => $5::pg_catalog.regrole, paused => true)",
+	"SELECT sweep.create_job($1, $2, $3, timezone => $4, run_as => $5::pg_catalog.regrole, paused => true)",
 	5, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID}, NULL
 };
 

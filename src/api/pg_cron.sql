@@ -154,7 +154,7 @@ BEGIN
 		remarks := remarks || 'not active in pg_cron'::pg_catalog.text;
 	END IF;
 	note := pg_catalog.array_to_string(note || remarks, '; ');
-	definition := pg_catalog.format('SELECT sweep.create_job(%L, %L, sql => %L, timezone => %L, run_as => %L, paused => true);',
+	definition := pg_catalog.format('SELECT sweep.create_job(%L, %L, %L, timezone => %L, run_as => %L, paused => true);',
 		job_name, meaning, entry ->> 'command', zone, pg_catalog.quote_ident(entry ->> 'username'));
 END
 $$;

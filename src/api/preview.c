@@ -112,6 +112,12 @@ sweep_preview(PG_FUNCTION_ARGS)
 	if (error != NULL)
 		ReThrowError(error);
 	sweep_run_check_role(preview.run);
+	if (preview.run->sql != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("job \"%s\" cannot be previewed", preview.run->job),
+				 errdetail("It has sql, which commits by itself: what it has done cannot be rolled back."),
+				 errhint("SELECT sweep.start(%s) runs it in the background.", quote_literal_cstr(preview.run->job))));
 	install_hooks();
 	error = sweep_sql_rehearse(step_work, &preview);
 	catching = NULL;
@@ -134,7 +140,7 @@ read_work(void *arg)
 {
 	Preview    *preview = arg;
 
-	sweep_sql_require_extension(sweep_sql_lock_extension());
+	sweep_extension_require(sweep_extension_lock());
 	sweep_definition_read_job(preview->run, preview->name, preview->args);
 }
 

@@ -201,6 +201,7 @@ restore_identity(void)
 void
 sweep_worker_reset_session(void)
 {
+	restore_identity();
 	ResetAllOptions();
 	set_session();
 }

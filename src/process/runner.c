@@ -87,7 +87,7 @@ sweep_runner_main(Datum arg)
 	if (runner.slot->definition_size > 0)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
-		sweep_sql_assume_extension(&runner.run->extension);
+		sweep_extension_assume(&runner.run->extension);
 		runner.found = sweep_lock_acquire_run(args.run_id);
 	}
 	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)
