@@ -99,8 +99,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._pg_cron_place(jsonb) IS 'where else an entry of pg_cron is to be executed; NULL when it is here';
 
-CREATE FUNCTION sweep._check_pg_cron() RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._check_pg_cron(caller oid) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	home constant pg_catalog.text := pg_catalog.current_setting('cron.database_name', true);
@@ -115,9 +115,13 @@ BEGIN
 				THEN pg_catalog.format('The entries of all databases are in database "%s": call sweep.import_pg_cron() there.', home)
 				ELSE 'Call sweep.import_pg_cron() in the database that has the table cron.job.' END;
 	END IF;
+	IF NOT pg_catalog.has_schema_privilege(caller, 'cron', 'USAGE') OR NOT pg_catalog.has_table_privilege(caller, 'cron.job', 'SELECT') THEN
+		RAISE EXCEPTION 'permission denied for table cron.job' USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT USAGE ON SCHEMA cron TO %I shows it its own entries.', pg_catalog.pg_get_userbyid(caller));
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_pg_cron() IS 'raises unless cron.job is the table of the extension pg_cron';
+COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the table of the extension pg_cron, and the caller may read it';
 
 -- Creates the job of one entry and says what became of it. What is wrong with one keeps no other from being created.
 CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, OUT definition text, OUT note text)
@@ -170,7 +174,7 @@ BEGIN
 	IF dry_run IS NULL THEN
 		RAISE EXCEPTION 'dry_run must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
 	END IF;
-	PERFORM sweep._check_pg_cron();
+	PERFORM sweep._check_pg_cron(caller);
 	FOR entry IN SELECT e.value FROM pg_catalog.jsonb_array_elements(sweep._pg_cron_entries(caller)) AS e LOOP
 		jobid := (entry ->> 'jobid')::bigint;
 		job := coalesce(entry ->> 'jobname', 'pg_cron_' || jobid);
