@@ -17,6 +17,8 @@ query(q{
 	GRANT another TO app;
 	CREATE SCHEMA app AUTHORIZATION app;
 	CREATE TABLE app.seen (n int PRIMARY KEY, who text DEFAULT current_user);
+	CREATE FUNCTION app.same(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called as %', current_user; END $$;
+	CREATE OPERATOR app.= (FUNCTION = app.same, LEFTARG = text, RIGHTARG = text);
 	GRANT ALL ON app.seen TO PUBLIC;
 	GRANT USAGE ON SCHEMA app TO PUBLIC;
 });
@@ -178,7 +180,7 @@ subtest 'statement_timeout and lock_timeout of the text' => sub {
 
 # ---------------------------------------------------------------- what it leaves behind
 my $left = q{
-	SET search_path = app;
+	SET search_path = app, pg_catalog;
 	SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; SET default_transaction_deferrable = on;
 	SET synchronous_commit = off; SET datestyle = 'German, DMY'; SET intervalstyle = 'sql_standard'; SET transform_null_equals = on;
 	SET array_nulls = off; SET row_security = off; SET check_function_bodies = off; SET application_name = 'somebody';
