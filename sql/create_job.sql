@@ -67,9 +67,8 @@ ROLLBACK;
 
 -- the order of the arguments, for those who count
 BEGIN;
-SELECT sweep.create_job('create_job', '@yearly', 'DELETE FROM create_job.item WHERE id IN (SELECT id FROM create_job.item LIMIT $1)',
-	NULL, 'Asia/Tokyo');
-SELECT step, batch_sql, schedule, timezone FROM sweep.job WHERE name = 'create_job';
+SELECT sweep.create_job('create_job', '@yearly', 'VACUUM ANALYZE create_job.item', NULL, NULL, 'Asia/Tokyo');
+SELECT sql, step, batch_sql, schedule, timezone FROM sweep.job WHERE name = 'create_job';
 -- not paused: due at the beginning of a year in Tokyo, and no jitter
 SELECT next_due AT TIME ZONE 'Asia/Tokyo' = date_trunc('year', next_due AT TIME ZONE 'Asia/Tokyo') AS at_new_year,
 	next_due > now() AS ahead, next_start = next_due AS no_jitter
@@ -152,7 +151,7 @@ SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => 'WITH i AS (SELECT 1 AS id) UPDATE create_job.item AS t SET (id) = (SELECT 2) FROM i WHERE i.id = t.id'$$),
 	($$'refused', batch_sql => 'WITH gone AS (DELETE FROM create_job.item RETURNING id) SELECT id FROM gone'$$),
 	($$'refused', batch_sql => 'MERGE INTO create_job.item i USING (SELECT 1 AS id) AS new ON i.id = new.id WHEN MATCHED THEN DELETE'$$),
-	($$'refused', '0 3 * * *', 'DELETE FROM create_job.item'$$)
+	($$'refused', '0 3 * * *', batch_sql => 'DELETE FROM create_job.item'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
 -- the path of the session is not that of the job

@@ -145,7 +145,7 @@ BEGIN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
-	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum)\\s' THEN
+	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum|analyze|reindex|refresh|do|begin|create|alter|drop|copy|set)\\s' THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a statement', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'The second argument is the schedule. Statements to be executed once are the third, sql; one that does a batch is passed by name: batch_sql => ''...''.';
 	END IF;
@@ -189,7 +189,7 @@ DECLARE
 BEGIN
 	IF pg_catalog.num_nonnulls(job.sql, job.batch_sql, job.step) <> 1 THEN
 		RAISE EXCEPTION 'job "%" must have exactly one of sql, batch_sql and step', job.name USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'sql is executed once; batch_sql, a statement, and step, a function, again and again until nothing is left.';
+			HINT = 'sql is executed once; a batch_sql or a step is repeated until nothing is left.';
 	END IF;
 	IF job.pick IS NOT NULL AND job.step IS NULL OR job.pick IS NULL AND (job.rescue IS NOT NULL OR job.transaction = 'row') THEN
 		RAISE EXCEPTION 'job "%" has a % without a %', job.name,
