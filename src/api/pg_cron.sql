@@ -63,7 +63,7 @@ BEGIN
 	IF words[1] ~ '^@' THEN
 		meaning := CASE words[1] WHEN '@restart' THEN '@reboot' ELSE words[1] END;
 		IF meaning IN ('@yearly', '@annually') THEN
-			remarks := remarks || pg_catalog.format('pg_cron 1.5 and later never start %s', meaning);
+			remarks := remarks || pg_catalog.format('pg_cron 1.6 and later never start %s', meaning);
 		END IF;
 	ELSIF pg_catalog.cardinality(words) >= 5 THEN
 		SELECT pg_catalog.array_agg(sweep._read_pg_cron_field(w.word, w.n::int) ORDER BY w.n) INTO fields

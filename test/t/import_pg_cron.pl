@@ -98,7 +98,7 @@ foreach my $line (@line)
 my $transaction = 'pg_cron executes its statements in one transaction, here each has its own unless the text says BEGIN and COMMIT';
 my $wanted = join("\n", map { "$_->[0]|$_->[1]|$_->[2]" }
 	  [ 1, 'nightly', '%' ], [ 2, 'refresh', '%' ], [ 3, 'purge', '%' ], [ 4, 'weekly', '%' ], [ 5, 'monthly', '%' ],
-	[ 6, 'yearly', '%; pg_cron 1.5 and later never start @yearly' ],
+	[ 6, 'yearly', '%; pg_cron 1.6 and later never start @yearly' ],
 	[ 7, 'boot', '%' ], [ 8, 'often', '%' ], [ 9, 'office', '%' ], [ 10, 'either', '%' ], [ 11, 'both', '%' ],
 	[ 12, 'far_step', '%; pg_cron reads "0 0 1 */20 *" as this schedule' ],
 	[ 13, 'half_minutes', '%' ], [ 14, 'last_day', '%' ], [ 15, 'pg_cron_15', '%' ],
