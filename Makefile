@@ -32,8 +32,10 @@ INSTALL_PARTS = \
 	src/base/types.sql \
 	src/api/schedule.sql \
 	src/api/job.sql \
+	src/api/sql_job.sql \
 	src/api/job_check.sql \
 	src/api/job_api.sql \
+	src/api/pg_cron.sql \
 	src/engine/run.sql \
 	src/engine/run_due.sql \
 	src/engine/run_end.sql \

@@ -348,7 +348,7 @@ AS $$
 	SELECT sweep.create_job(name, pick => f ->> 'pick', step => f ->> 'step', rescue => f ->> 'rescue',
 		args => '{"final_status": "failed", "failure_reason": 3, "failure_reason_name": "stuck_or_timeout_failure",
 			"doom_reason": 12, "doom_reason_name": "data_integrity_failure"}' || defaults || args,
-		schedule => schedule, timezone => CASE WHEN schedule IS NOT NULL THEN 'UTC' END, on_start => on_start,
+		schedule => schedule, on_start => on_start,
 		transaction => 'row', row_retries => 3, batch_size => 100, timeout => '30 min', description => description)
 	FROM sweep_gitlab.stuck_builds_functions(args ->> 'table') AS f
 $$;

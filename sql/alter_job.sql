@@ -100,7 +100,7 @@ SELECT c.* FROM (VALUES
 	('{"batch_sql": "SELECT 1"}'),
 	('{"step": "alter_job.missing"}'),
 	('{"batch_size": 7, "schedule": "at noon"}'),
-	('{"schedule": null, "timezone": "UTC"}'),
+	('{"timezone": null}'),
 	('{"timezone": "Europe/Atlantis"}'),
 	('{"overlap": "never"}'),
 	('{"paused": null}'),

@@ -67,21 +67,21 @@ ROLLBACK;
 
 -- the order of the arguments, for those who count
 BEGIN;
-SELECT sweep.create_job('create_job', '@yearly', 'DELETE FROM create_job.item WHERE id IN (SELECT id FROM create_job.item LIMIT $1)',
-	NULL, 'Asia/Tokyo');
-SELECT step, batch_sql, schedule, timezone FROM sweep.job WHERE name = 'create_job';
+SELECT sweep.create_job('create_job', '@yearly', 'VACUUM ANALYZE create_job.item', NULL, NULL, 'Asia/Tokyo');
+SELECT sql, step, batch_sql, schedule, timezone FROM sweep.job WHERE name = 'create_job';
 -- not paused: due at the beginning of a year in Tokyo, and no jitter
 SELECT next_due AT TIME ZONE 'Asia/Tokyo' = date_trunc('year', next_due AT TIME ZONE 'Asia/Tokyo') AS at_new_year,
 	next_due > now() AS ahead, next_start = next_due AS no_jitter
 	FROM sweep.job_state WHERE job = 'create_job';
 ROLLBACK;
 
--- the time zone of a schedule is that of the session unless named; no schedule has none
+-- the time zone of a schedule is UTC unless named, never that of the session
 BEGIN;
 SET LOCAL timezone = 'America/New_York';
 SELECT sweep.create_job('create_job', step => 'create_job.step', schedule => '@yearly');
 SELECT sweep.create_job('create_job unscheduled', step => 'create_job.step');
-SELECT name, timezone FROM sweep.job WHERE name LIKE 'create\_job%' ORDER BY name;
+SELECT j.name, j.timezone, to_char(s.next_due AT TIME ZONE 'UTC', 'MM-DD HH24:MI') AS next_due
+	FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name LIKE 'create\_job%' ORDER BY j.name;
 ROLLBACK;
 
 -- jitter delays the start, not the due moment
@@ -151,7 +151,7 @@ SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => 'WITH i AS (SELECT 1 AS id) UPDATE create_job.item AS t SET (id) = (SELECT 2) FROM i WHERE i.id = t.id'$$),
 	($$'refused', batch_sql => 'WITH gone AS (DELETE FROM create_job.item RETURNING id) SELECT id FROM gone'$$),
 	($$'refused', batch_sql => 'MERGE INTO create_job.item i USING (SELECT 1 AS id) AS new ON i.id = new.id WHEN MATCHED THEN DELETE'$$),
-	($$'refused', '0 3 * * *', 'DELETE FROM create_job.item'$$)
+	($$'refused', '0 3 * * *', batch_sql => 'DELETE FROM create_job.item'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
 -- the path of the session is not that of the job, for what a batch_sql names
@@ -223,7 +223,8 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', schedule => ''$$),
 	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => 'Europe/Atlantis'$$),
 	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => ''$$),
-	($$'refused', step => 'create_job.step', timezone => 'UTC'$$),
+	($$'refused', step => 'create_job.step', timezone => 'Europe/Atlantis'$$),
+	($$'refused', step => 'create_job.step', schedule => '@hourly', timezone => NULL$$),
 	($$'refused', step => 'create_job.step', schedule => 'every 0 seconds'$$),
 	($$'refused', step => 'create_job.step', run_as => 4294967295::regrole$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;

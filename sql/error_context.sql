@@ -160,10 +160,10 @@ SELECT current_setting('search_path') AS search_path, current_user = session_use
 COMMIT;
 RESET search_path;
 
--- positions: schedule and batch_sql; a function or a statement where something else belongs
+-- positions: schedule and sql; a function or a statement where something else belongs
 \set SHOW_CONTEXT errors
-SELECT sweep.create_job('error_context', '0 3 * * *', 'DELETE FROM error_context.item');
-SELECT sweep.create_job('error_context', '0 3 * * *', 'DELETE FROM error_context.missing WHERE id < $1');
+SELECT sweep.create_job('error_context', '0 3 * * *', batch_sql => 'DELETE FROM error_context.item');
+SELECT sweep.create_job('error_context', '0 3 * * *', batch_sql => 'DELETE FROM error_context.missing WHERE id < $1');
 SELECT sweep.create_job('error_context', '0 3 * * *');
 SELECT sweep.create_job('error_context', '0 3 * * *', 'error_context.step');
 CREATE FUNCTION error_context.step(sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;

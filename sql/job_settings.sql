@@ -35,12 +35,13 @@ SELECT name, a.type AS of_argument, CASE d.type WHEN 'int' THEN 'integer' ELSE d
 -- each argument arrives in its column
 SELECT sweep.create_queue('settings'), sweep.grant_queue('settings', 'regress_sweep_job_settings', '{send}');
 SELECT sweep.create_job('settings', step => 'job_settings.step');
-SELECT sweep.create_job('settings 1', '@yearly', 'SELECT 1', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
+SELECT sweep.create_job('settings 1', '@yearly', batch_sql => 'SELECT 1', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
 	stop_after => '5 s', timeout => '6 s', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
 	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'settings', priority => 15, flush => 'batch', description => 'eleven',
 	run_as => 'regress_sweep_job_settings');
 SELECT sweep.create_job('settings 2', step => 'job_settings.step', pick => 'job_settings.pick', rescue => 'job_settings.rescue', transaction => 'row',
 	row_retries => 12, buckets => 13, bucket_store => 'redis', bucket_recovery => '14 s', bucket_key => 'settings_bucket', buckets_function => 'job_settings.count');
+SELECT sweep.create_job('settings 3', NULL, 'VACUUM');
 SELECT to_jsonb(j) - ARRAY(SELECT d.key FROM sweep.job o, jsonb_each(to_jsonb(o)) AS d WHERE o.name = 'settings' AND d.value = to_jsonb(j) -> d.key) AS differs
 	FROM sweep.job j WHERE j.name LIKE 'settings _' ORDER BY j.name;
 -- what has its default in both of them, and so is not tested
@@ -67,6 +68,9 @@ SELECT d.key FROM sweep.job o, sweep.job n, jsonb_each(to_jsonb(o)) AS d
 SELECT sweep.alter_job('settings altered', to_jsonb(j) - 'name') FROM sweep.job j WHERE j.name = 'settings 2';
 SELECT d.key FROM sweep.job o, sweep.job n, jsonb_each(to_jsonb(o)) AS d
 	WHERE o.name = 'settings 2' AND n.name = 'settings altered' AND d.key <> 'name' AND d.value <> to_jsonb(n) -> d.key;
+SELECT sweep.alter_job('settings altered', to_jsonb(j) - 'name') FROM sweep.job j WHERE j.name = 'settings 3';
+SELECT d.key FROM sweep.job o, sweep.job n, jsonb_each(to_jsonb(o)) AS d
+	WHERE o.name = 'settings 3' AND n.name = 'settings altered' AND d.key <> 'name' AND d.value <> to_jsonb(n) -> d.key;
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'settings%';
 SELECT sweep.drop_queue('settings');

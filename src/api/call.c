@@ -138,6 +138,12 @@ prepare_work(void *arg)
 
 	sweep_definition_read_job(run, request->name, request->args);
 	sweep_run_check_role(run);
+	if (run->sql != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("job \"%s\" cannot be run by CALL", run->job),
+				 errdetail("It has sql, which is executed at top level: within CALL it would be part of another statement."),
+				 errhint("SELECT sweep.start(%s) runs it in the background.", quote_literal_cstr(run->job))));
 	request->unlimited = sweep_quota_is_unlimited(run->run_as);
 	request->expected_rows = sweep_run_row_insert(run, request->args);
 	(void) sweep_lock_acquire_run(run->run_id);

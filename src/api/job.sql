@@ -8,9 +8,10 @@
 CREATE TABLE sweep.job (
 	name             text PRIMARY KEY,
 	schedule         text,
+	sql              text,
 	batch_sql        text,
 	step             text,
-	timezone         text,
+	timezone         text NOT NULL,
 	args             jsonb NOT NULL,
 	pick             text,
 	rescue           text,
@@ -53,10 +54,11 @@ CREATE INDEX job_lock_key_idx ON sweep.job (lock_key);
 COMMENT ON INDEX sweep.job_lock_key_idx IS 'for sweep.try_lock';
 COMMENT ON TABLE sweep.job IS 'jobs: what runs, when, within which limits, as whom';
 COMMENT ON COLUMN sweep.job.name IS 'name of the job';
-COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when batch_sql is set';
-COMMENT ON COLUMN sweep.job.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when step is set';
+COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when sql or batch_sql is set';
+COMMENT ON COLUMN sweep.job.sql IS 'statements that are executed once, each in a transaction of its own unless they say BEGIN; NULL when batch_sql or step is set';
+COMMENT ON COLUMN sweep.job.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when sql or step is set';
 COMMENT ON COLUMN sweep.job.schedule IS 'cron expression or interval; NULL: started by hand only';
-COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule';
+COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule, whether there is one or not';
 COMMENT ON COLUMN sweep.job.args IS 'args of every batch; the args of a run are merged over them';
 COMMENT ON COLUMN sweep.job.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
 COMMENT ON COLUMN sweep.job.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';

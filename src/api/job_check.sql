@@ -156,7 +156,7 @@ BEGIN
 	IF FOUND THEN
 		RETURN problem;
 	END IF;
-	IF job.timezone IS NOT NULL AND job.schedule IS NOT NULL THEN
+	IF job.schedule IS NOT NULL THEN
 		PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
 	END IF;
 	IF job.buckets IS NOT NULL AND job.bucket_store = 'redis' AND NOT sweep._has_redis_url() THEN
@@ -169,7 +169,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
--- Only schedule and batch_sql are meant to be passed by position; a step may have been, or the command alone.
+-- Only schedule and sql are meant to be passed by position; a step may have been, or the command alone.
 CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -178,13 +178,14 @@ BEGIN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
-	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum)\\s' THEN
+	IF job.schedule ~* E'^\\s*(delete|update|insert|merge|with|select|truncate|call|vacuum|analyze|reindex|refresh|do|begin|create|alter|drop|copy|set)\\s' THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a statement', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'The second argument is the schedule. A statement is the third, or passed by name: batch_sql => ''...''.';
+			HINT = 'The second argument is the schedule. Statements to be executed once are the third, sql; one that does a batch is passed by name: batch_sql => ''...''.';
 	END IF;
-	IF sweep._resolve('step', job.batch_sql) IS NOT NULL THEN
-		RAISE EXCEPTION 'batch_sql "%" of job "%" is a function', job.batch_sql, job.name USING ERRCODE = 'invalid_parameter_value',
-			HINT = pg_catalog.format('The third argument is the statement. Write sweep.create_job(%L, %L, step => %L).', job.name, job.schedule, job.batch_sql);
+	IF sweep._resolve('step', coalesce(job.sql, job.batch_sql)) IS NOT NULL THEN
+		RAISE EXCEPTION '% "%" of job "%" is a function', CASE WHEN job.sql IS NOT NULL THEN 'sql' ELSE 'batch_sql' END, coalesce(job.sql, job.batch_sql), job.name
+			USING ERRCODE = 'invalid_parameter_value',
+				HINT = pg_catalog.format('A function that does one batch is a step. Write sweep.create_job(%L, %L, step => %L).', job.name, job.schedule, coalesce(job.sql, job.batch_sql));
 	END IF;
 END
 $$;
@@ -220,9 +221,9 @@ DECLARE
 	problem pg_catalog.text;
 	untrusted pg_catalog.regprocedure;
 BEGIN
-	IF (job.step IS NULL) = (job.batch_sql IS NULL) THEN
-		RAISE EXCEPTION 'job "%" must have either a step or a batch_sql', job.name
-			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass exactly one of the two.';
+	IF pg_catalog.num_nonnulls(job.sql, job.batch_sql, job.step) <> 1 THEN
+		RAISE EXCEPTION 'job "%" must have exactly one of sql, batch_sql and step', job.name USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'sql is executed once; a batch_sql or a step is repeated until nothing is left.';
 	END IF;
 	IF job.pick IS NOT NULL AND job.step IS NULL OR job.pick IS NULL AND (job.rescue IS NOT NULL OR job.transaction = 'row') THEN
 		RAISE EXCEPTION 'job "%" has a % without a %', job.name,
@@ -231,7 +232,7 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'An item job has a pick function and a step function.';
 	END IF;
 	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue),
-		sweep._check_function('buckets_function', job.buckets_function);
+		sweep._check_function('buckets_function', job.buckets_function), sweep._check_sql(job.sql);
 	IF job.batch_sql IS NOT NULL THEN
 		BEGIN
 			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql);
@@ -294,6 +295,7 @@ DECLARE
 	wrong pg_catalog.record;
 BEGIN
 	SELECT c.* INTO wrong FROM (VALUES
+		('sql', pg_catalog.octet_length(job.sql), 1024 * 1024, job.sql IS DISTINCT FROM old.sql),
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
@@ -391,14 +393,12 @@ BEGIN
 		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
-		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
-		(job.timezone IS NOT NULL AND job.schedule IS NULL, 'timezone "' || job.timezone || '" without a schedule',
-			'A time zone belongs to a schedule.')
+		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_hooks(job);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_hooks(job), sweep._check_sql_settings(job);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';
@@ -410,10 +410,11 @@ DECLARE
 	smallest interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
+	-- The zone has to be right also before there is a schedule.
+	PERFORM sweep._next_run(coalesce(job.schedule, '@reboot'), job.timezone, pg_catalog.now(), job.name);
 	IF job.schedule IS NULL THEN
 		RETURN;
 	END IF;
-	PERFORM sweep._next_run(job.schedule, job.timezone, pg_catalog.now(), job.name);
 	SELECT pg_catalog.min(n.gap) INTO shortest FROM (SELECT r.moment - pg_catalog.lag(r.moment) OVER (ORDER BY r.moment) AS gap
 		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 100, job.name) AS r (moment)) AS n;
 	IF shortest < smallest THEN

@@ -9,7 +9,7 @@ COMMENT ON FUNCTION sweep._running() IS 'the runs in progress in this database, 
 CREATE VIEW sweep.running WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
 		pg_catalog.round((r.rows / nullif(extract(epoch FROM pg_catalog.clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
-		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
+		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, nullif(r.batch_size, 0) AS batch_size, r.estimated_rows,
 		CASE WHEN r.estimated_rows > 0 THEN pg_catalog.round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
 	-- Which the reader may see is asked there, by the role of the run: its job may be gone, or another role's by now.
 	FROM sweep._running() r;
@@ -59,7 +59,7 @@ $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
 
 CREATE VIEW sweep.jobs WITH (security_barrier) AS
-	SELECT j.name, j.schedule, j.timezone, s.next_due AS next_run, s.paused_at IS NOT NULL AS paused,
+	SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, s.next_due AS next_run, s.paused_at IS NOT NULL AS paused,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
 			WHEN live.running THEN CASE WHEN held.back THEN 'paused (running)' ELSE 'running' END
@@ -108,11 +108,12 @@ BEGIN
 		['running', 'phase', 'starting, lock (trying to take it), step, commit or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second since the run began'], ['running', 'last_batch_ms', 'how long the last batch took'],
-		['running', 'batch_size', 'rows of one batch at most'],
+		['running', 'batch_size', 'rows of one batch at most; NULL: a job with sql, whose batches are its statements'],
 		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
 		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lock'],
 		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
+		['jobs', 'sql', 'what it executes once'], ['jobs', 'batch_sql', 'or the statement that does a batch'], ['jobs', 'step', 'or the function that does'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
 		['jobs', 'paused', 'whether it is paused by its name; that all are paused, or are a copy, is in state'],
 		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],

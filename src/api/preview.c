@@ -108,12 +108,18 @@ sweep_preview(PG_FUNCTION_ARGS)
 	preview.trigger_depth = trigger_depth();
 	preview.name = PG_GETARG_TEXT_PP(0);
 	preview.args = PG_GETARG_JSONB_P(1);
-	error = sweep_sql_attempt(read_work, &preview, false);
+	error = sweep_sql_savepoint(read_work, &preview, false);
 	if (error != NULL)
 		ReThrowError(error);
 	sweep_run_check_role(preview.run);
+	if (preview.run->sql != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("job \"%s\" cannot be previewed", preview.run->job),
+				 errdetail("It has sql, which commits by itself: what it has done cannot be rolled back."),
+				 errhint("SELECT sweep.start(%s) runs it in the background.", quote_literal_cstr(preview.run->job))));
 	install_hooks();
-	error = sweep_sql_attempt(step_work, &preview, false);
+	error = sweep_sql_savepoint(step_work, &preview, false);
 	catching = NULL;
 	sweep_step_free(preview.run->step);
 	sweep_step_free(preview.run->pick);
@@ -134,7 +140,7 @@ read_work(void *arg)
 {
 	Preview    *preview = arg;
 
-	sweep_sql_require_extension(sweep_sql_lock_extension());
+	sweep_extension_require(sweep_extension_lock());
 	sweep_definition_read_job(preview->run, preview->name, preview->args);
 }
 

@@ -8,8 +8,7 @@
  * when it is due is decided in cron.c; here are only the zones, the clock's
  * unit and the errors.
  *
- * Nothing is cached: reading a schedule costs less than a look into a cache
- * that would have to know about changes of the session's zone.
+ * Nothing is cached: reading a schedule costs less than a look into a cache.
  *
  *-------------------------------------------------------------------------
  */
@@ -93,6 +92,7 @@ sweep_schedule_next_run(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
+	refuse_null_argument(fcinfo, 1, "timezone");
 	refuse_null_argument(fcinfo, 2, "after");
 
 	schedule.zone = find_zone(text_argument(fcinfo, 1));
@@ -120,6 +120,7 @@ static void
 begin_next_runs(FunctionCallInfo fcinfo, NextRuns *runs)
 {
 	refuse_null_argument(fcinfo, 0, "schedule");
+	refuse_null_argument(fcinfo, 1, "timezone");
 	refuse_null_argument(fcinfo, 2, "after");
 	refuse_null_argument(fcinfo, 3, "n");
 
@@ -154,12 +155,8 @@ text_argument(FunctionCallInfo fcinfo, int number)
 static pg_tz *
 find_zone(const char *name)
 {
-	pg_tz	   *zone;
+	pg_tz	   *zone = pg_tzset(name);
 
-	if (name == NULL)
-		return session_timezone;
-
-	zone = pg_tzset(name);
 	if (zone == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -183,7 +180,7 @@ read_cron(const char *text, const char *job_name, SweepCron *cron)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s", error.message),
 				 errhint("%s", error.hint[0] != '\0' ? error.hint :
-						 "Write for example \"0 4 * * *\", @daily or \"every 30 seconds\".")));
+						 "Write for example \"0 4 * * *\", @daily, \"every minute\" or \"every 30 seconds\".")));
 }
 
 static TimestampTz

@@ -2,7 +2,7 @@
 
 CREATE FUNCTION sweep.next_runs(
     schedule text,
-    timezone text DEFAULT NULL,
+    timezone text DEFAULT 'UTC',
     after timestamptz DEFAULT pg_catalog.now(),
     n int DEFAULT 5,
     job text DEFAULT NULL)
@@ -11,9 +11,9 @@ LANGUAGE C STABLE PARALLEL SAFE ROWS 5
 AS 'MODULE_PATHNAME', 'sweep_schedule_next_runs';
 
 COMMENT ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) IS
-'The next n moments at which a schedule is due, in a time zone (default: the session''s). job: the name that H is derived from.';
+'The next n moments at which a schedule is due, in a time zone (never the session''s). job: the name that H is derived from.';
 
--- The zone comes from the session when it is NULL, hence stable.
+-- The zones are those of the server's files, which an update may replace: hence stable.
 CREATE FUNCTION sweep._next_run(schedule text, timezone text, after timestamptz, job text)
 RETURNS timestamptz
 LANGUAGE C STABLE PARALLEL SAFE

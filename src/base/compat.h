@@ -13,6 +13,7 @@
  *		MyProc->pgprocno			is MyProcNumber
  *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
  *	18	index_beginscan				takes a place for statistics
+ *		PortalRun					no longer asks whether it is run once
  *		RelationGetPrimaryKeyIndex	takes deferrable_ok
  *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
  *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
@@ -296,6 +297,18 @@ sweep_query_ms(QueryDesc *query)
 /* 19: get_database_name() is declared in the first, before in the second. */
 #include "commands/dbcommands.h"
 #include "utils/lsyscache.h"
+
+/* 18: does not ask any more whether the portal is run once, to its end. Before, it did, and this is the only way we run one. */
+#include "tcop/pquery.h"
+static inline void
+sweep_portal_run_once(Portal portal, DestReceiver *receiver, QueryCompletion *completion)
+{
+#if PG_VERSION_NUM >= 180000
+	(void) PortalRun(portal, FETCH_ALL, true, receiver, receiver, completion);
+#else
+	(void) PortalRun(portal, FETCH_ALL, true, true, receiver, receiver, completion);
+#endif
+}
 
 /* 16: takes a place for soft errors. */
 #include "utils/regproc.h"

@@ -2,9 +2,9 @@
  * door.c
  *		The one place where the engine changes its identity.
  *
- * Called by step.c for the analysis of a batch_sql, by caller.c for the public functions and by sql.c for the
- * constant statements. doc/architecture.md has the list of all places where code of a user runs inside the
- * engine, and says which of them need this door.
+ * Called by definition.c for the analysis of a batch_sql, by pg_cron.c for what its caller may do, by caller.c
+ * for the public functions and by sql.c for the constant statements. doc/architecture.md has the list of all
+ * places where code of a user runs inside the engine, and says which of them need this door.
  *
  * Code of a user must not leave anything behind for code of the engine that is executed after it with more
  * rights. A function that was called with a pinned search_path is no protection by itself: set_config() in

@@ -22,6 +22,7 @@
 /* Of j, the row of sweep.job. */
 #define SWEEP_JOB_SETTINGS(X) \
 	X(TEXT, step_name, "j.step") \
+	X(TEXT, sql, "j.sql")	/* executed once; NULL = there are batches */ \
 	X(TEXT, batch_sql, "j.batch_sql") \
 	X(JSONB, args, "j.args")	/* with those of the run merged over them, in the process of the run */ \
 	X(ROLE, run_as, "sweep._role_oid(j.run_as)") \

@@ -49,7 +49,7 @@ typedef struct SweepLiveProgress
 	int64		batches;
 	int64		rows;
 	int64		last_batch_us;
-	int32		batch_size;
+	int32		batch_size;		/* 0 = there are no batches */
 	int64		estimated_rows; /* 0 = not known */
 	TimestampTz started_at;
 	TimestampTz deadline;		/* of stop_after or timeout, whichever is first; 0 = none */

@@ -14,26 +14,21 @@
 
 #include "access/detoast.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
-#include "commands/extension.h"
 #include "executor/spi.h"
 #include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/door.h"
+#include "base/extension.h"
 #include "base/shared.h"
 #include "base/sql.h"
 
@@ -42,16 +37,22 @@ struct SweepPlan
 	SPIPlanPtr	plan;
 };
 
+/* The work of one transaction. */
+typedef struct Transaction
+{
+	SweepWork	work;
+	void	   *arg;
+} Transaction;
+
 static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
-static SweepExtension extension;
 static uint64 current_row = 0;
 
+static void transaction_work(void *arg);
 static void begin_transaction(void);
 static void do_work(SweepWork work, void *arg);
 static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
-static bool find_extension(void);
 static SPIPlanPtr statement_plan(SweepStatement statement);
 static uint64 check_result(int code);
 static Datum column_value(int column);
@@ -79,17 +80,31 @@ sweep_sql_in_call(void)
 bool
 sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
 {
+	if (in_call)
+		return transaction_in_call(work, arg, error_context, error);
+	return sweep_sql_attempt(transaction_work, &(Transaction) {work, arg}, error_context, error);
+}
+
+static void
+transaction_work(void *arg)
+{
+	const Transaction *transaction = arg;
+
+	begin_transaction();
+	do_work(transaction->work, transaction->arg);
+	(void) EndTransactionBlock(false);
+	CommitTransactionCommand();
+}
+
+bool
+sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
 	MemoryContext caller_context = CurrentMemoryContext;
 	volatile bool done = false;
 
-	if (in_call)
-		return transaction_in_call(work, arg, error_context, error);
 	PG_TRY();
 	{
-		begin_transaction();
-		do_work(work, arg);
-		(void) EndTransactionBlock(false);
-		CommitTransactionCommand();
+		work(arg);
 		done = true;
 	}
 	PG_CATCH();
@@ -178,7 +193,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 }
 
 ErrorData *
-sweep_sql_attempt(SweepWork work, void *arg, bool keeps)
+sweep_sql_savepoint(SweepWork work, void *arg, bool keeps)
 {
 	MemoryContext caller_context = CurrentMemoryContext;
 	ResourceOwner caller_owner = CurrentResourceOwner;
@@ -230,75 +245,10 @@ sweep_sql_end_transaction(void)
 	SPI_commit();
 }
 
-bool
-sweep_sql_lock_extension(void)
-{
-	LOCKTAG		tag;
-
-	if (!OidIsValid(extension.id) && !find_extension())
-		return false;
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension.id, 0);
-	if (LockAcquire(&tag, AccessShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("extension pg_sweep is being altered or dropped")));
-	AcceptInvalidationMessages();
-	return sweep_sql_find_extension();
-}
-
-static bool
-find_extension(void)
-{
-	Oid			schema = get_namespace_oid("sweep", true);
-	HeapTuple	tuple = NULL;
-
-	extension.id = get_extension_oid("pg_sweep", true);
-	if (OidIsValid(extension.id) && OidIsValid(schema))
-	{
-		extension.run_table = get_relname_relid("run_live", schema);
-		extension.batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
-		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(extension.batch_type));
-	}
-	if (!HeapTupleIsValid(tuple))
-	{
-		extension.id = InvalidOid;
-		return false;
-	}
-	/* The objects of an extension belong to whoever created it. */
-	extension.owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
-	ReleaseSysCache(tuple);
-	return true;
-}
-
-bool
-sweep_sql_find_extension(void)
-{
-	return (OidIsValid(extension.id) && SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) || find_extension();
-}
-
-const SweepExtension *
-sweep_sql_extension(void)
-{
-	return &extension;
-}
-
-void
-sweep_sql_assume_extension(const SweepExtension *found)
-{
-	extension = *found;
-}
-
-void
-sweep_sql_require_extension(bool found)
-{
-	if (!found)
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-}
-
 void
 sweep_sql_begin_call(void)
 {
-	sweep_sql_require_extension(sweep_sql_find_extension());
+	sweep_extension_require(sweep_extension_find());
 	(void) SPI_connect();
 }
 
@@ -318,7 +268,7 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	Snapshot	latest = statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot;
 	uint64		count;
 
-	sweep_door_enter_statement(&door, extension.owner);
+	sweep_door_enter_statement(&door, sweep_extension()->owner);
 	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
 	if (MyBackendType == B_BG_WORKER)
 		XactReadOnly = false;

@@ -30,10 +30,16 @@ extern bool sweep_sql_in_call(void);
 extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 
 /*
+ * The same for work that begins and ends transactions itself, in a worker. When it fails: rolls back whatever it has
+ * left open.
+ */
+extern bool sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
+
+/*
  * Does a piece of work in a transaction that goes on, and rolls it back, unless it succeeds and is to be kept.
  * Returns what it raised, in the current memory context, or NULL.
  */
-extern ErrorData *sweep_sql_attempt(SweepWork work, void *arg, bool keeps);
+extern ErrorData *sweep_sql_savepoint(SweepWork work, void *arg, bool keeps);
 
 /*
  * Does work of the engine that a user has asked for. What it raises is raised without the lines of CONTEXT
@@ -43,36 +49,6 @@ extern void sweep_sql_hide_context(SweepWork work, void *arg);
 
 /* Only within CALL: ends the transaction, so that a wait holds no snapshot, and begins another. */
 extern void sweep_sql_end_transaction(void);
-
-/*
- * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
- * (any more). Raises LOCK_NOT_AVAILABLE while somebody drops or updates it.
- */
-extern bool sweep_sql_lock_extension(void);
-
-/* What it has found. */
-typedef struct SweepExtension
-{
-	Oid			id;
-	Oid			owner;
-	Oid			batch_type;		/* sweep.batch */
-	Oid			run_table;		/* sweep.run_live */
-} SweepExtension;
-
-/* Finds it without a lock, in a function that a session calls; false when this database has none. */
-extern bool sweep_sql_find_extension(void);
-
-/* Raises unless it was found. */
-extern void sweep_sql_require_extension(bool found);
-
-/* What one of the two has found. */
-extern const SweepExtension *sweep_sql_extension(void);
-
-/*
- * Before it is locked for the first time: what another process of this database has found, to spare this one
- * the search. Whether it is still so is looked at with the lock.
- */
-extern void sweep_sql_assume_extension(const SweepExtension *found);
 
 /*
  * Executes a constant statement as the owner of the extension, under a safe search_path, and returns

@@ -18,6 +18,7 @@
 #include "storage/latch.h"
 
 #include "base/compat.h"
+#include "base/extension.h"
 #include "base/txn.h"
 
 /* So long a process waits before it tries to lock the extension again. */
@@ -83,10 +84,10 @@ attempt_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	attempt->locked = true;
-	attempt->absent = !sweep_sql_lock_extension();
+	attempt->absent = !sweep_extension_lock();
 	attempt->locked = false;
 	if (policy->required)
-		sweep_sql_require_extension(!attempt->absent);
+		sweep_extension_require(!attempt->absent);
 	if (!attempt->absent && policy->begin != NULL)
 		policy->begin(policy->owner);
 	RESUME_CANCEL_INTERRUPTS();

@@ -206,6 +206,7 @@ restore_identity(void)
 void
 sweep_worker_reset_session(void)
 {
+	restore_identity();
 	ResetAllOptions();
 	set_session();
 }
@@ -223,7 +224,6 @@ sweep_worker_discard_session(void)
 	ResetSequenceCaches();
 	CommitTransactionCommand();
 	sweep_worker_reset_session();
-	restore_identity();
 }
 
 static void

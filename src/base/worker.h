@@ -44,13 +44,13 @@ extern void sweep_worker_connect(Oid database, Oid role);
 /* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
 extern void sweep_worker_connect_engine(Oid database);
 
-/* Undoes what SQL of a user has set for the session. */
+/* Undoes what SQL of a user has set for the session, and that it has become another role; outside of a transaction. */
 extern void sweep_worker_reset_session(void);
 
 /* The same, and all else that it has left in the session, as DISCARD ALL does. Outside of any transaction. */
 extern void sweep_worker_discard_session(void);
 
-/* Sets a parameter for the session, stronger than what the role or database brought. */
+/* Sets a parameter for the session, stronger than what the role or database brought; NULL is what these did bring. */
 extern void sweep_worker_set(const char *name, const char *value);
 
 /* The scheduler of this database looks for work when the transaction has committed. */

@@ -13,8 +13,11 @@
 
 #include <string.h>
 
-/* Longest period of "every N ...": a leap year. */
+/* Longest interval: a leap year. */
 #define MAX_INTERVAL ((int64_t) 366 * 86400)
+
+/* What the hints name as examples. */
+#define FORMS "\"0 4 * * *\", @daily or \"every 30 seconds\""
 
 #define lengthof(array) ((int) (sizeof(array) / sizeof((array)[0])))
 
@@ -40,10 +43,14 @@ static const struct
 	{"second", 1}, {"seconds", 1},
 	{"minute", 60}, {"minutes", 60},
 	{"hour", 3600}, {"hours", 3600},
+	{"day", 86400}, {"days", 86400},
 };
 
 static bool parse_macro(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *error);
+static bool is_interval(const SweepCronWord *words, int count);
 static bool parse_interval(const char *text, SweepCron *cron, SweepCronError *error);
+static bool read_interval(const char *text, SweepCronWord *number, SweepCronWord *unit);
+static bool is_digit(char letter);
 static bool parse_fields(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *error);
 
 bool
@@ -51,18 +58,19 @@ sweep_cron_parse(const char *text, uint32_t seed, SweepCron *cron, SweepCronErro
 {
 	size_t		length = text == NULL ? 0 : strlen(text);
 	SweepCronWord words[SWEEP_CRON_MAX_WORDS];
+	int			count;
 
 	*cron = (SweepCron) {0};
 	*error = (SweepCronError) {0};
 	if (length > SWEEP_CRON_MAX_LENGTH)
 		return sweep_cron_fail(error, "", "schedule is too long: %zu bytes, at most %d are allowed",
 							   length, SWEEP_CRON_MAX_LENGTH);
-	if (text == NULL || sweep_cron_split_words(text, words) == 0)
-		return sweep_cron_fail(error, "Write for example \"0 4 * * *\", @daily or \"every 30 seconds\".",
-							   "schedule is empty");
+	count = text == NULL ? 0 : sweep_cron_split_words(text, words);
+	if (count == 0)
+		return sweep_cron_fail(error, "Write for example " FORMS ".", "schedule is empty");
 	if (words[0].text[0] == '@')
 		return parse_macro(text, seed, cron, error);
-	if (sweep_cron_word_is(words[0], "every"))
+	if (is_interval(words, count))
 		return parse_interval(text, cron, error);
 	return parse_fields(text, seed, cron, error);
 }
@@ -91,35 +99,76 @@ parse_macro(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *er
 						   "unknown macro \"%.*s\"", words[0].length, words[0].text);
 }
 
-/* every N seconds|minutes|hours */
+/* "every" can be left out before a number, which no field would be followed by a word after. */
+static bool
+is_interval(const SweepCronWord *words, int count)
+{
+	const SweepCronWord *last;
+
+	if (sweep_cron_word_is(words[0], "every"))
+		return true;
+	if (count > 2 || !is_digit(words[0].text[0]))
+		return false;
+	last = &words[count - 1];
+	return !is_digit(last->text[last->length - 1]);
+}
+
+/* [every] [N] seconds|minutes|hours|days */
 static bool
 parse_interval(const char *text, SweepCron *cron, SweepCronError *error)
 {
-	const char *hint = "Write for example \"every 30 seconds\", \"every 5 minutes\" or \"every 2 hours\".";
-	SweepCronWord words[SWEEP_CRON_MAX_WORDS];
-	int			count = sweep_cron_split_words(text, words);
-	int			number;
+	SweepCronWord number;
+	SweepCronWord unit;
+	int			count = 1;
 
-	if (count != 3)
-		return sweep_cron_fail(error, hint, "interval \"%s\" is not \"every\", a number and a unit", text);
-	if (!sweep_cron_parse_number(words[1], &number))
-		return sweep_cron_fail(error, hint, "invalid number \"%.*s\" in interval \"%s\"",
-							   words[1].length, words[1].text, text);
-
+	if (!read_interval(text, &number, &unit))
+		return sweep_cron_fail(error, "Write for example \"every 30 seconds\", \"every minute\", \"every 2 hours\" or \"every 1 day\".",
+							   "invalid interval \"%s\"", text);
 	for (int i = 0; i < lengthof(units); i++)
 	{
-		if (!sweep_cron_word_is(words[2], units[i].name))
+		if (!sweep_cron_word_is(unit, units[i].name))
 			continue;
+		if (number.length > 0)
+			(void) sweep_cron_parse_number(number, &count);
 		cron->kind = SWEEP_CRON_INTERVAL;
-		cron->interval = (int64_t) number * units[i].seconds;
-		if (number < 1 || cron->interval > MAX_INTERVAL)
-			return sweep_cron_fail(error, "Intervals are 1 second to 8784 hours.",
+		cron->interval = (int64_t) count * units[i].seconds;
+		if (count < 1 || cron->interval > MAX_INTERVAL)
+			return sweep_cron_fail(error, "Intervals are 1 second to 366 days.",
 								   "number \"%.*s\" is out of range in interval \"%s\"",
-								   words[1].length, words[1].text, text);
+								   number.length, number.text, text);
 		return true;
 	}
-	return sweep_cron_fail(error, "Units are seconds, minutes and hours. For days name a time, for example \"0 4 * * *\".",
-						   "invalid unit \"%.*s\" in interval \"%s\"", words[2].length, words[2].text, text);
+	return sweep_cron_fail(error, "Units are seconds, minutes, hours and days. For weeks and months name a time, for example \"0 4 * * mon\" or @monthly.",
+						   "invalid unit \"%.*s\" in interval \"%s\"", unit.length, unit.text, text);
+}
+
+/* Finds number and unit, also where there is no blank between them; a number that was left out is empty. */
+static bool
+read_interval(const char *text, SweepCronWord *number, SweepCronWord *unit)
+{
+	SweepCronWord words[SWEEP_CRON_MAX_WORDS];
+	int			count = sweep_cron_split_words(text, words);
+	int			first = sweep_cron_word_is(words[0], "every") ? 1 : 0;
+	int			digits = 0;
+
+	if (count <= first || count > first + 2)
+		return false;
+	while (digits < words[first].length && is_digit(words[first].text[digits]))
+		digits++;
+	*number = (SweepCronWord) {words[first].text, digits};
+	*unit = (SweepCronWord) {words[first].text + digits, words[first].length - digits};
+	if (count == first + 1)
+		return unit->length > 0;
+	if (digits == 0 || unit->length > 0)
+		return false;
+	*unit = words[first + 1];
+	return true;
+}
+
+static bool
+is_digit(char letter)
+{
+	return letter >= '0' && letter <= '9';
 }
 
 /* Five or six fields. */
@@ -133,7 +182,7 @@ parse_fields(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *e
 
 	if (count != SWEEP_CRON_FIELD_COUNT && count != SWEEP_CRON_FIELD_COUNT - 1)
 		return sweep_cron_fail(error, "Fields are: [second] minute hour day-of-month month day-of-week. "
-							   "Other forms are @daily and \"every 30 seconds\".",
+							   "Other forms are @daily, \"every 30 seconds\", \"every minute\" and \"every 1 day\".",
 							   "schedule \"%s\" has %d %s instead of 5 or 6",
 							   text, count, count == 1 ? "field" : "fields");
 

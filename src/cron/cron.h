@@ -10,16 +10,18 @@
  *	 [second] minute hour day-of-month month day-of-week
  *		 lists 1,15   ranges 9-17   steps * /10 9-17/2 5/15 (from 5 to the end)
  *		 names jan-dec sun-sat, in any case; 0 and 7 are Sunday, fri-sun works
- *		 L   the last day of the month (day-of-month only)
+ *		 L   the last day of the month (day-of-month only); $ is the same
  *		 ?   the same as * (day-of-month and day-of-week only)
  *		 H   a value of the field that depends on the job's name only;
  *			 H/15 every 15th from such a start, H(0-29) and H(0-29)/10 within
  *			 a range. In day-of-month H is at most 28, so no month goes without.
  *	 @yearly @annually @monthly @weekly @daily @midnight @hourly
  *	 @reboot
- *	 every N seconds|minutes|hours
+ *	 every [N] seconds|minutes|hours|days, singular or plural; where there is
+ *	 an N, "every" can be left out
  *		 at the multiples of N since 1970-01-01 00:00 UTC, whatever the zone:
- *		 the grid needs no memory and survives restarts.
+ *		 the grid needs no memory and survives restarts. A day is 24 hours, so
+ *		 "every 1 day" is midnight UTC.
  *
  * Days: where both day fields are restricted, either of them is enough
  * ("0 0 13 * fri": each 13th and each Friday), as cron has always done. A field
@@ -50,7 +52,7 @@
 typedef enum SweepCronKind
 {
 	SWEEP_CRON_FIELDS,
-	SWEEP_CRON_INTERVAL,		/* every N ... */
+	SWEEP_CRON_INTERVAL,		/* every N ..., or N ... */
 	SWEEP_CRON_REBOOT			/* @reboot: no moment of its own */
 } SweepCronKind;
 

@@ -176,7 +176,7 @@ parse_element(SweepCronWord word, const Field *field, uint32_t seed,
 	int			step = 0;
 	bool		open = false;	/* without an upper end of its own */
 
-	if (sweep_cron_word_is(word, "l") || sweep_cron_word_is(word, "?"))
+	if (sweep_cron_word_is(word, "l") || sweep_cron_word_is(word, "$") || sweep_cron_word_is(word, "?"))
 		return parse_sign(word, field, selection, error);
 	if (base.length == 0 || (step_word.text != NULL && step_word.length == 0))
 		return sweep_cron_fail(error, "A step follows what it steps through, for example */15 or 9-17/2.",
@@ -213,12 +213,12 @@ parse_element(SweepCronWord word, const Field *field, uint32_t seed,
 	return true;
 }
 
-/* L and ?, which stand for themselves. */
+/* L, $ and ?, which stand for themselves. */
 static bool
 parse_sign(SweepCronWord word, const Field *field, SweepCronSelection *selection,
 		   SweepCronError *error)
 {
-	bool		is_last = sweep_cron_word_is(word, "l");
+	bool		is_last = !sweep_cron_word_is(word, "?");
 
 	if (is_last && field != &fields[SWEEP_CRON_DAY])
 		return sweep_cron_fail(error, "", "\"%.*s\" is not allowed in the %s field, only in day-of-month",

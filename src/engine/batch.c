@@ -2,7 +2,7 @@
  * batch.c
  *		One transaction of a run, and what its batches have in common.
  *
- * Called by run.c, items.c, plan_buckets.c and bucket_run.c. What a transaction changes in memory is kept in
+ * Called by run.c, items.c, script.c, plan_buckets.c and bucket_run.c. What a transaction changes in memory is kept in
  * run->next and counts only once it is committed, so that one which fails leaves the run as it was.
  *
  * How a transaction is begun, tried again and ended is in txn.c; here is what is particular about those of a
@@ -162,6 +162,12 @@ static void
 leave_job_code(SweepRun *run)
 {
 	sweep_timers_disarm_statement(run);
+	sweep_batch_require_lock(run);
+}
+
+void
+sweep_batch_require_lock(SweepRun *run)
+{
 	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 		return;
 	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
@@ -169,6 +175,7 @@ leave_job_code(SweepRun *run)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("job \"%s\" has released its own lock", run->job),
+			 run->sql != NULL ? errhint("Its sql must not call pg_advisory_unlock_all(), nor DISCARD ALL, which does the same.") :
 			 errhint("A step must not call pg_advisory_unlock_all().")));
 }
 

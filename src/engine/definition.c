@@ -14,14 +14,17 @@
  * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
  * alignment in it.
  *
- * Of what a definition may be, one thing cannot be checked in SQL: that a batch_sql is one statement.
+ * Of what a definition may be, two things cannot be checked in SQL: that a batch_sql is one statement, and that the
+ * statements of an sql can be executed here. Those are looked at again when they are executed, by script.c.
  */
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
+#include "parser/scansup.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -104,11 +107,15 @@ static void merge_args(SweepRun *run);
 static bool append(Packed *packed, const void *bytes, Size length);
 static bool append_text(Packed *packed, const char *text);
 static bool append_jsonb(Packed *packed, const Jsonb *value);
+static void refuse_statement(const char *source, const RawStmt *statement);
+static void follow_block(const RawStmt *statement, const RawStmt **block);
+static int	place_of(const char *source, const RawStmt *statement);
 static bool changes_rows(const Node *statement);
 static bool uses_batch_size(Node *node, void *context);
 static void analyse_work(void *arg);
 static void place_error(void *source);
 
+PG_FUNCTION_INFO_V1(sweep_definition_check_sql);
 PG_FUNCTION_INFO_V1(sweep_definition_check_batch_sql);
 
 void
@@ -248,6 +255,99 @@ sweep_definition_unpack(SweepRun *run, const char *buffer)
 	merge_args(run);
 }
 
+/* SQL: sweep._check_sql(sql text) RETURNS void. No names are looked up, so this executes no code of users. */
+Datum
+sweep_definition_check_sql(PG_FUNCTION_ARGS)
+{
+	(void) sweep_definition_parse_sql(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	PG_RETURN_VOID();
+}
+
+List *
+sweep_definition_parse_sql(const char *source)
+{
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	List	   *statements;
+	const RawStmt *block = NULL;
+	ListCell   *cell;
+
+	error_context_stack = &callback;
+	statements = pg_parse_query(source);
+	if (statements == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sql \"%s\" has no statement", source),
+				 errhint("Write one or more statements, separated by semicolons.")));
+	foreach(cell, statements)
+	{
+		refuse_statement(source, lfirst_node(RawStmt, cell));
+		follow_block(lfirst_node(RawStmt, cell), &block);
+	}
+	if (block != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("sql ends within a transaction block"),
+				 errhint("COMMIT is missing: without it nothing of the block would stay."),
+				 errposition(place_of(source, block))));
+	error_context_stack = callback.previous;
+	return statements;
+}
+
+/* What needs a client. */
+static void
+refuse_statement(const char *source, const RawStmt *statement)
+{
+	const char *refused = NULL;
+
+	if (IsA(statement->stmt, CopyStmt) && castNode(CopyStmt, statement->stmt)->filename == NULL)
+		refused = castNode(CopyStmt, statement->stmt)->is_from ? "COPY FROM STDIN" : "COPY TO STDOUT";
+	if (IsA(statement->stmt, ListenStmt))
+		refused = "LISTEN";
+	if (refused != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s is not possible in the sql of a job", refused),
+				 errdetail("It is executed in the background, where there is no client."),
+				 IsA(statement->stmt, ListenStmt) ? 0 : errhint("COPY with a file or PROGRAM of the server, or INSERT, can be used."),
+				 errposition(place_of(source, statement))));
+}
+
+/* Within a transaction block: the statement that has begun it; else NULL. Nothing but such statements changes that. */
+static void
+follow_block(const RawStmt *statement, const RawStmt **block)
+{
+	const TransactionStmt *control;
+
+	if (!IsA(statement->stmt, TransactionStmt))
+		return;
+	control = castNode(TransactionStmt, statement->stmt);
+	if (control->kind == TRANS_STMT_BEGIN || control->kind == TRANS_STMT_START)
+		*block = *block != NULL ? *block : statement;
+	else if (control->kind == TRANS_STMT_COMMIT || control->kind == TRANS_STMT_ROLLBACK)
+		*block = control->chain && *block != NULL ? statement : NULL;
+	else if (control->kind == TRANS_STMT_PREPARE)
+		*block = NULL;
+}
+
+/* From 1, in characters, as errposition() has it; behind the white space that belongs to the statement. */
+static int
+place_of(const char *source, const RawStmt *statement)
+{
+	int			start = sweep_definition_start(source, statement);
+
+	return pg_mbstrlen_with_len(source, start) + 1;
+}
+
+int
+sweep_definition_start(const char *source, const RawStmt *statement)
+{
+	int			start = statement->stmt_location;
+
+	while (scanner_isspace(source[start]))
+		start++;
+	return start;
+}
+
 /*
  * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
  *
@@ -272,14 +372,14 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
-				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
+				 errhint("Its row count is the progress of a batch. What is to be executed once is passed as sql; anything else is a step function.")));
 	if (changes_rows(analysis.raw->stmt) && !uses_batch_size(analysis.raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
-						 "WHERE id IN (SELECT id FROM ... LIMIT $1).")));
-	sweep_sql_require_extension(sweep_sql_lock_extension());
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1). What is to be executed once is passed as sql.")));
+	sweep_extension_require(sweep_extension_lock());
 	error_context_stack = callback.previous;
 	sweep_door_visit_user(role, analyse_work, &analysis);
 	PG_RETURN_VOID();
@@ -318,7 +418,7 @@ static void
 analyse_work(void *arg)
 {
 	const Analysis *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
+	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
 	error_context_stack = &callback;

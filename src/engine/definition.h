@@ -6,6 +6,7 @@
 #define SWEEP_DEFINITION_H
 
 #include "engine/run_state.h"
+#include "nodes/parsenodes.h"
 
 /* Takes the job of a run from the columns of the current row, DEFINITION_* in statements.c, from this one on. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
@@ -24,6 +25,15 @@ extern void sweep_definition_read_small(SweepRun *run, int first_column);
  * are too many.
  */
 extern Size sweep_definition_pack(const SweepRun *run, char *buffer, Size size);
+
+/*
+ * The statements (RawStmt) of the sql of a job, in the current memory context. Raises when one cannot be parsed or needs a
+ * client, when there is none, and when the last one leaves a transaction block open.
+ */
+extern List *sweep_definition_parse_sql(const char *source);
+
+/* Where a statement begins, in bytes. */
+extern int	sweep_definition_start(const char *source, const RawStmt *statement);
 
 /* Takes it over from such a buffer. */
 extern void sweep_definition_unpack(SweepRun *run, const char *buffer);

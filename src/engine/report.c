@@ -31,7 +31,7 @@ sweep_report_begin(SweepRun *run)
 	SweepLiveProgress *live = &run->slot->live;
 
 	SpinLockAcquire(&run->slot->mutex);
-	live->batch_size = run->batch_size;
+	live->batch_size = run->sql == NULL ? run->batch_size : 0;
 	live->estimated_rows = estimate_rows(run, live->estimated_rows);
 	live->started_at = now;
 	live->deadline = first_deadline(run, now);
@@ -165,6 +165,10 @@ sweep_report_timeout_error(SweepRun *run)
 		return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 								  "The run had not begun: it was still busy with its buckets, or those of its children.",
 								  "Raise timeout, or see what keeps the store of buckets or the buckets_function.");
+	if (run->sql != NULL)
+		return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
+								  psprintf("%lld of its statements %s done, the one in flight was cancelled.", (long long) batches,
+										   batches == 1 ? "was" : "were"), "Raise timeout, or see what the statement waits for.");
 	return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 							  psprintf("%s %s committed, the one in flight was rolled back.", sweep_report_batches(batches),
 									   batches == 1 ? "was" : "were"),

@@ -4,7 +4,8 @@
  *
  * Called by runner.c in a background worker and by call.c in a session. A batch is one transaction: the
  * step, and the row of the run with its counters, cursor and detail, are committed together; in the
- * last batch so is the outcome. See batch.c for the transaction, items.c for jobs that pick their items.
+ * last batch so is the outcome. See batch.c for the transaction, items.c for jobs that pick their items, and
+ * script.c for those with sql, which have no batches.
  *
  * Two memory contexts: that of the run, and that of the batch, reset at the top of each turn. What a
  * batch leaves for the next one (cursor, detail) is copied to the run's context after the commit and
@@ -27,6 +28,7 @@
 #include "engine/report.h"
 #include "engine/run.h"
 #include "engine/run_row.h"
+#include "engine/script.h"
 #include "engine/timers.h"
 
 /* Who waits for long looks this often whether he is to stop. */
@@ -260,6 +262,11 @@ execute_batch(SweepRun *run)
 	if (!sweep_sql_in_call())
 		sweep_report_activity(run);
 	sweep_report_phase(run, PHASE_STEP);
+	if (run->sql != NULL)
+	{
+		sweep_script_execute(run);
+		return;
+	}
 	if (run->pick_name != NULL)
 	{
 		sweep_items_execute(run);

@@ -15,7 +15,7 @@ CREATE DOMAIN sweep.run_status AS text
 COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
 
 CREATE DOMAIN sweep.run_stop_reason AS text
-	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'max_batches', 'max_rows', 'stop_after', 'cancelled', 'timeout',
+	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'done', 'max_batches', 'max_rows', 'stop_after', 'cancelled', 'timeout',
 		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
@@ -90,7 +90,7 @@ BEGIN
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
 			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lock'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
-			['stop_reason', 'why it ended: drained, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
+			['stop_reason', 'why it ended: drained, done, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
@@ -272,6 +272,10 @@ BEGIN
 	IF at > pg_catalog.clock_timestamp() + interval '100 years' OR at = '-infinity' THEN
 		RAISE EXCEPTION 'invalid moment % for job "%"', at, name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be finite, and at most 100 years from now.';
+	END IF;
+	IF args <> '{}' AND job.sql IS NOT NULL THEN
+		RAISE EXCEPTION 'job "%" takes no args', name USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Its sql has no parameters; those of a step or a batch_sql are in its batch.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',

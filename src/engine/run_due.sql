@@ -78,6 +78,7 @@ DECLARE
 BEGIN
 	-- A variable takes large values as they are stored, elsewhere; here they are dropped before anybody reads them.
 	SELECT * INTO j FROM sweep.job t WHERE t.name = _job_frame.name;
+	j.sql := NULL;
 	j.batch_sql := NULL;
 	j.args := '{}';
 	j.on_start := NULL;
@@ -87,7 +88,7 @@ BEGIN
 	RETURN j;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, hooks, description';
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: sql, batch_sql, args, hooks, description';
 
 -- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
 -- then the second ones: thousands of jobs of one role delay no other role's.

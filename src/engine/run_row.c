@@ -293,7 +293,7 @@ set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value)
 static bool
 change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change)
 {
-	Relation	table = table_open(sweep_sql_extension()->run_table, RowExclusiveLock);
+	Relation	table = table_open(sweep_extension()->run_table, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(table, NULL);
 	/* Whatever the transaction may see: an isolation level of the job's role must not keep its run from being recorded. */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());

@@ -5,6 +5,7 @@
 #ifndef SWEEP_RUN_STATE_H
 #define SWEEP_RUN_STATE_H
 
+#include "base/extension.h"
 #include "base/job_settings.h"
 #include "base/lock.h"
 #include "base/shared.h"

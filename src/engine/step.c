@@ -40,6 +40,7 @@
 #include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "base/extension.h"
 #include "base/role.h"
 #include "base/sql.h"
 #include "engine/step.h"
@@ -109,7 +110,7 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 	if (step != NULL)
 		return sweep_step_prepare_function(context, step, 1);
 	prepared = create_step(context);
-	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_sql_extension()->batch_type}, false);
+	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_extension()->batch_type}, false);
 	return prepared;
 }
 
@@ -117,7 +118,7 @@ SweepStep *
 sweep_step_prepare_call(MemoryContext context, const char *name)
 {
 	SweepStep  *prepared = create_step(context);
-	Oid			batch_type = sweep_sql_extension()->batch_type;
+	Oid			batch_type = sweep_extension()->batch_type;
 	Oid			function = LookupFuncName(sweep_qualified_name_list(name), 1, &batch_type, false);
 	char	   *found = sweep_step_function_name(function);
 
@@ -247,7 +248,7 @@ sweep_step_is_trusted(PG_FUNCTION_ARGS)
 	Oid			role = PG_ARGISNULL(1) ? InvalidOid : sweep_role_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	Oid			owner = PG_ARGISNULL(0) ? InvalidOid : function_owner(PG_GETARG_OID(0));
 
-	PG_RETURN_BOOL(OidIsValid(owner) && sweep_sql_find_extension() && is_trusted(owner, role));
+	PG_RETURN_BOOL(OidIsValid(owner) && sweep_extension_find() && is_trusted(owner, role));
 }
 
 static SweepStep *
@@ -256,7 +257,7 @@ create_step(MemoryContext context)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	SweepStep  *step = palloc0(sizeof(SweepStep));
 
-	step->batch_desc = lookup_rowtype_tupdesc_copy(sweep_sql_extension()->batch_type, -1);
+	step->batch_desc = lookup_rowtype_tupdesc_copy(sweep_extension()->batch_type, -1);
 	BlessTupleDesc(step->batch_desc);
 	MemoryContextSwitchTo(old);
 	return step;
@@ -359,7 +360,7 @@ read_progress(SweepProgress *progress, Datum result, MemoryContext context)
 static void
 find(Function *function)
 {
-	Oid			types[] = {sweep_sql_extension()->batch_type, JSONBOID};
+	Oid			types[] = {sweep_extension()->batch_type, JSONBOID};
 	uint64		changes = function_changes;
 	Oid			schema;
 	Oid			found;
@@ -432,5 +433,5 @@ function_owner(Oid function)
 static bool
 is_trusted(Oid owner, Oid role)
 {
-	return owner == sweep_sql_extension()->owner || sweep_role_can_become(owner, role);
+	return owner == sweep_extension()->owner || sweep_role_can_become(owner, role);
 }

@@ -31,12 +31,16 @@ sweep_timers_arm_timeout(SweepRun *run)
 
 	if (run->timeout_us <= 0)
 		return;
-	if (!registered)
-		hard_timer = RegisterTimeout(USER_TIMEOUT, hard_timer_fired);
-	registered = true;
-	timed_run = run;
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
-	enable_timeout_after(hard_timer, (int) Min(run->timeout_us / 1000 + 1, PG_INT32_MAX));
+	/* Of a run that is called by the sql of another one only the scheduler looks at the clock. */
+	if (timed_run == NULL)
+	{
+		if (!registered)
+			hard_timer = RegisterTimeout(USER_TIMEOUT, hard_timer_fired);
+		registered = true;
+		timed_run = run;
+		enable_timeout_after(hard_timer, (int) Min(run->timeout_us / 1000 + 1, PG_INT32_MAX));
+	}
 	if (sweep_shared_exists())
 		sweep_shared_wake_scheduler(MyDatabaseId);
 }
@@ -44,10 +48,10 @@ sweep_timers_arm_timeout(SweepRun *run)
 void
 sweep_timers_disarm_timeout(SweepRun *run)
 {
-	if (timed_run == NULL)
+	pg_atomic_write_u64(&run->slot->timeout_deadline_us, 0);
+	if (timed_run != run)
 		return;
 	disable_timeout(hard_timer, false);
-	pg_atomic_write_u64(&run->slot->timeout_deadline_us, 0);
 	timed_run = NULL;
 }
 

@@ -112,7 +112,7 @@ perform(void)
 	if (runner.slot->definition_size > 0)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
-		sweep_sql_assume_extension(&runner.run->extension);
+		sweep_extension_assume(&runner.run->extension);
 		runner.found = sweep_lock_acquire_run(run_id);
 	}
 	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)

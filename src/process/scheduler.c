@@ -250,7 +250,7 @@ startable_work(void *arg)
 		startable->run.context = scheduler.tick_context;
 		startable->run.run_id = sweep_sql_int64(1);
 		startable->expected_rows = sweep_sql_int64(2);
-		startable->run.extension = *sweep_sql_extension();
+		startable->run.extension = *sweep_extension();
 		startable->run.state.tid = sweep_sql_tid(3);
 		startable->run.job = sweep_sql_text(4, scheduler.tick_context);
 		startable->run.run_as = sweep_sql_oid(5);

@@ -21,6 +21,7 @@
 static const char *const stop_names[] = {
 	[SWEEP_STOP_NONE] = NULL,
 	[SWEEP_STOP_DRAINED] = "drained",
+	[SWEEP_STOP_DONE] = "done",
 	[SWEEP_STOP_MAX_BATCHES] = "max_batches",
 	[SWEEP_STOP_MAX_ROWS] = "max_rows",
 	[SWEEP_STOP_STOP_AFTER] = "stop_after",

@@ -24,6 +24,7 @@ typedef enum SweepStopReason
 {
 	SWEEP_STOP_NONE,			/* go on */
 	SWEEP_STOP_DRAINED,			/* the last batch found nothing */
+	SWEEP_STOP_DONE,			/* its sql was executed to the end */
 	SWEEP_STOP_MAX_BATCHES,
 	SWEEP_STOP_MAX_ROWS,
 	SWEEP_STOP_STOP_AFTER,			/* the soft limit, between batches */

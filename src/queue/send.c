@@ -121,7 +121,7 @@ Datum
 sweep_queue_try_send(PG_FUNCTION_ARGS)
 {
 	uint32		held = QueryCancelHoldoffCount;
-	ErrorData  *error = sweep_sql_attempt(try_send_work, fcinfo, true);
+	ErrorData  *error = sweep_sql_savepoint(try_send_work, fcinfo, true);
 
 	QueryCancelHoldoffCount = held;
 	if (error == NULL)

@@ -89,6 +89,29 @@ is(ended_run($node, $asking), 'succeeded drained 1 0', 'DROP of another: the bat
 is($node->safe_psql('postgres', q{SELECT string_agg(extname, ' ') FROM pg_extension WHERE extname ~ 'sweep'}), 'pg_sweep', 'DROP of another: pg_sweep stays');
 $node->safe_psql('postgres', q{SELECT sweep.drop_job('asks')});
 
+# ---------------------------------------------------------------- DROP: what it leaves are roles
+my @catalog = qw(pg_class pg_attribute pg_index pg_constraint pg_attrdef pg_trigger pg_policy pg_rewrite pg_type pg_proc pg_operator pg_cast
+  pg_namespace pg_default_acl pg_init_privs pg_event_trigger pg_extension pg_depend pg_description pg_seclabel pg_statistic_ext pg_largeobject_metadata);
+my $objects = join(' UNION ALL ', map { "SELECT '$_' AS catalog, count(*) FROM pg_catalog.$_" } @catalog)
+  . ' UNION ALL SELECT d.deptype::text, count(*) FROM pg_shdepend d WHERE d.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) GROUP BY d.deptype'
+  . q{ UNION ALL SELECT 'settings', count(*) FROM pg_db_role_setting};
+$node->safe_psql('postgres', 'CREATE DATABASE clean');
+my $before = $node->safe_psql('clean', "$objects ORDER BY 1");
+prepare_database($node, 'clean');
+$node->safe_psql('clean', q{
+	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}'), sweep.create_queue('full');
+	SELECT sweep.send('full', '1'), sweep.send('full', '2', delay => '1 hour'), sweep.try_lock('held'), sweep.begin_once('once');
+	SELECT sweep.grant_queue('full', 'jobber', '{send,consume}');
+});
+soon($node, 'SELECT count(*) > 0 FROM t.started', 't', 'DROP, clean: a job runs', 'clean');
+isnt($node->safe_psql('clean', "$objects ORDER BY 1"), $before, 'DROP, clean: there is something');
+$node->safe_psql('clean', 'DROP EXTENSION pg_sweep CASCADE; DROP SCHEMA t CASCADE');
+is($node->safe_psql('clean', "$objects ORDER BY 1"), $before, 'DROP, clean: nothing is left in the database');
+is($node->safe_psql('clean', q{SELECT string_agg(rolname, ' ' ORDER BY rolname) FROM pg_roles WHERE rolname ~ 'sweep'}),
+	'sweep_admin sweep_client sweep_monitor sweep_operator sweep_user', 'DROP, clean: but the roles of all databases');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'clean'}, 0, 'DROP, clean: nor a process');
+$node->safe_psql('postgres', 'DROP DATABASE clean');
+
 # ---------------------------------------------------------------- DROP, against many small batches
 for my $round (1 .. 3)
 {

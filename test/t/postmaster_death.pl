@@ -1,7 +1,7 @@
 # room: process
 # The postmaster is killed while a run goes from batch to batch, another is in the
-# middle of a long statement, a consumer handles a message and a session calls a
-# job: all of them end, and the server can be started again.
+# middle of a long statement, one of a job with sql too, a consumer handles a message
+# and a session calls a job: all of them end, and the server can be started again.
 use strict;
 use warnings;
 
@@ -32,19 +32,20 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION t.handle(m sweep.message) RETURNS bigint LANGUAGE sql AS 'SELECT t.spin()';
 	SELECT sweep.create_job('endless', step => 't.endless');
 	SELECT sweep.create_job('long', step => 't.long');
+	SELECT sweep.create_job('once', NULL, 'SELECT t.spin()');
 	SELECT sweep.create_job('called', step => 't.endless');
 	SELECT sweep.create_queue('work');
 	SELECT sweep.create_consumer('work', 't.handle');
 	SELECT sweep.send('work', '{}');
-	SELECT sweep.start('endless'), sweep.start('long');
+	SELECT sweep.start('endless'), sweep.start('long'), sweep.start('once');
 });
 my $session = session($node);
 begin_query($session, q{CALL sweep.run('called')});
-soon($node, q{SELECT count(*) FROM sweep.running WHERE phase IN ('step', 'commit') AND (job = 'long' OR batches > 10)}, '3', 'all three runs are at work');
+soon($node, q{SELECT count(*) FROM sweep.running WHERE phase IN ('step', 'commit') AND (job IN ('long', 'once') OR batches > 10)}, '4', 'all four runs are at work');
 soon($node, q{SELECT in_flight FROM sweep.queues WHERE queue = 'work'}, '1', 'the consumer handles its message');
 my $pids = $node->safe_psql('postgres',
 	q{SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE backend_type IN ('pg_sweep runner', 'pg_sweep consumer') OR query LIKE 'CALL sweep.run%'});
-is(scalar(split / /, $pids), 4, 'four processes do that');
+is(scalar(split / /, $pids), 5, 'five processes do that');
 
 $node->kill9;
 forget_session($session);

@@ -45,7 +45,7 @@ static void
 test_names(void)
 {
 	static const char *const names[] = {
-		NULL, "drained", "max_batches", "max_rows", "stop_after", "cancelled",
+		NULL, "drained", "done", "max_batches", "max_rows", "stop_after", "cancelled",
 		"timeout", "no_progress", "error", "skipped", "lost", "rescaled"
 	};
 

@@ -1,0 +1,196 @@
+--
+-- sweep.import_pg_cron: the entries of pg_cron's table as jobs.
+--
+-- What is asked with the rights of the caller, and in C for that: which entries there are, and whether the job
+-- may be created. Everything else, the settings of pg_cron among it, is read as the owner.
+--
+CREATE FUNCTION sweep._pg_cron_entries(caller oid) RETURNS jsonb
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_entries';
+COMMENT ON FUNCTION sweep._pg_cron_entries(oid) IS 'the rows of cron.job that the caller sees, whatever columns they have';
+
+CREATE FUNCTION sweep._create_pg_cron_job(caller oid, name text, schedule text, sql text, timezone text, run_as text) RETURNS void
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_create_job';
+COMMENT ON FUNCTION sweep._create_pg_cron_job(oid, text, text, text, text, text) IS 'sweep.create_job, called by the caller, of a paused job';
+
+CREATE FUNCTION sweep._count_statements(sql text) RETURNS int
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_statements';
+COMMENT ON FUNCTION sweep._count_statements(text) IS 'how many statements a text has; raises where it is not SQL';
+
+-- A field as pg_cron reads it: elements as far as they go; what follows is passed over. What pg_cron refuses is left as it is.
+CREATE FUNCTION sweep._read_pg_cron_field(field text, number int) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	element constant pg_catalog.text := E'(?:\\*(?:/[a-zA-Z0-9]+)?|[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+(?:/[a-zA-Z0-9]+)?)?)';
+	values_of_field constant pg_catalog.int4 := (ARRAY[60, 24, 31, 12, 7])[number];
+	all_days constant pg_catalog.text := CASE number WHEN 3 THEN '1-31' WHEN 5 THEN '0-6' END;
+	taken constant pg_catalog.text := pg_catalog.substring(field, pg_catalog.format('^%1$s(?:,%1$s)*', element));
+	rest constant pg_catalog.text := pg_catalog.substr(field, pg_catalog.length(taken) + 1);
+	part pg_catalog.text;
+	range pg_catalog.text;
+	step pg_catalog.text;
+	meaning pg_catalog.text;
+BEGIN
+	IF taken IS NULL OR rest ~ '^,' OR rest ~ '^/' AND taken !~ '/[^,]*$' OR rest ~ '^-' AND taken ~ '(^|,)[a-zA-Z0-9]+$' THEN
+		RETURN field;
+	END IF;
+	FOREACH part IN ARRAY pg_catalog.string_to_array(taken, ',') LOOP
+		range := pg_catalog.split_part(part, '/', 1);
+		step := nullif(pg_catalog.split_part(part, '/', 2), '');
+		-- Only a field of days that begins with a star is unrestricted.
+		IF range = '*' AND meaning IS NOT NULL THEN
+			range := coalesce(all_days, range);
+		END IF;
+		-- A step beyond the range of its field does not get anywhere, and ours does not take it.
+		IF step ~ '^[0-9]{1,9}$' THEN
+			step := least(step::int, values_of_field);
+		END IF;
+		meaning := pg_catalog.concat_ws(',', meaning, pg_catalog.concat_ws('/', range, step));
+	END LOOP;
+	RETURN meaning;
+END
+$$;
+COMMENT ON FUNCTION sweep._read_pg_cron_field(text, int) IS 'a field of a schedule of pg_cron (1 is the minute), written so that it means the same here';
+
+CREATE FUNCTION sweep._read_pg_cron_schedule(schedule text, both_days boolean, OUT meaning text, OUT remarks text[])
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	words pg_catalog.text[] := pg_catalog.regexp_split_to_array(pg_catalog.btrim(schedule, E' \t\n\r'), E'\\s+');
+	fields pg_catalog.text[];
+BEGIN
+	meaning := schedule;
+	IF words[1] ~ '^@' THEN
+		meaning := CASE words[1] WHEN '@restart' THEN '@reboot' ELSE words[1] END;
+		IF meaning IN ('@yearly', '@annually') THEN
+			remarks := remarks || pg_catalog.format('pg_cron 1.6 and later never start %s', meaning);
+		END IF;
+	ELSIF pg_catalog.cardinality(words) >= 5 THEN
+		SELECT pg_catalog.array_agg(sweep._read_pg_cron_field(w.word, w.n::int) ORDER BY w.n) INTO fields
+			FROM pg_catalog.unnest(words[1:5]) WITH ORDINALITY AS w (word, n);
+		meaning := pg_catalog.array_to_string(fields, ' ');
+		IF fields <> words THEN
+			remarks := remarks || pg_catalog.format('pg_cron reads "%s" as this schedule', schedule);
+		END IF;
+		IF fields[5] ~* '(^|,)([1-7]|mon|tue|wed|thu|fri|sat)-sun' THEN
+			remarks := remarks || pg_catalog.format('pg_cron takes a range that ends with sun, as in "%s", for empty', fields[5]);
+		END IF;
+		IF both_days AND fields[3] !~ E'^\\*' AND fields[5] !~ E'^\\*' THEN
+			RAISE EXCEPTION 'cron.match_dom_and_dow is on, so "%" is due where both days match', schedule USING ERRCODE = 'feature_not_supported',
+				HINT = 'Here either is enough: schedule it for the one, and have the statement ask for the other.';
+		END IF;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._read_pg_cron_schedule(text, boolean) IS 'a schedule of pg_cron, written so that it means the same here, and what there is to say of it';
+
+-- Where pg_cron executes an entry, and whether that is here. Its workers connect to this server, whatever the entry says.
+CREATE FUNCTION sweep._pg_cron_place(entry jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		WHEN coalesce(pg_catalog.current_setting('cron.use_background_workers', true), 'off') = 'off'
+			AND (entry ->> 'nodename' NOT IN ('', 'localhost', '127.0.0.1', '::1', coalesce(pg_catalog.current_setting('cron.host', true), 'localhost'))
+					AND entry ->> 'nodename' !~ '^[/@]'
+				OR entry ->> 'nodeport' <> pg_catalog.current_setting('port'))
+			THEN pg_catalog.format('is for host "%s", port %s, database "%s": execute the definition there', entry ->> 'nodename', entry ->> 'nodeport', entry ->> 'database')
+		WHEN entry ->> 'database' <> pg_catalog.current_database()
+			THEN pg_catalog.format('is for database "%s": execute the definition there', entry ->> 'database') END
+$$;
+COMMENT ON FUNCTION sweep._pg_cron_place(jsonb) IS 'where else an entry of pg_cron is to be executed; NULL when it is here';
+
+CREATE FUNCTION sweep._check_pg_cron(caller oid) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	home constant pg_catalog.text := pg_catalog.current_setting('cron.database_name', true);
+BEGIN
+	-- The table of the extension and no other: anybody may have a schema of that name.
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_extension e
+			JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid
+				AND d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.deptype = 'e'
+			WHERE e.extname = 'pg_cron' AND d.objid = pg_catalog.to_regclass('cron.job')) THEN
+		RAISE EXCEPTION 'extension pg_cron is not installed in database "%"', pg_catalog.current_database() USING ERRCODE = 'undefined_object',
+			HINT = CASE WHEN home <> pg_catalog.current_database()
+				THEN pg_catalog.format('The entries of all databases are in database "%s": call sweep.import_pg_cron() there.', home)
+				ELSE 'Call sweep.import_pg_cron() in the database that has the table cron.job.' END;
+	END IF;
+	IF NOT pg_catalog.has_schema_privilege(caller, 'cron', 'USAGE') OR NOT pg_catalog.has_table_privilege(caller, 'cron.job', 'SELECT') THEN
+		RAISE EXCEPTION 'permission denied for table cron.job' USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT USAGE ON SCHEMA cron TO %I shows it its own entries.', pg_catalog.pg_get_userbyid(caller));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the table of the extension pg_cron, and the caller may read it';
+
+-- Creates the job of one entry and says what became of it. What is wrong with one keeps no other from being created.
+CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, OUT definition text, OUT note text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	job_name constant pg_catalog.text := coalesce(entry ->> 'jobname', 'pg_cron_' || (entry ->> 'jobid'));
+	zone constant pg_catalog.text := coalesce(pg_catalog.current_setting('cron.timezone', true), 'GMT');
+	meaning pg_catalog.text := entry ->> 'schedule';
+	remarks pg_catalog.text[];
+	hint pg_catalog.text;
+BEGIN
+	BEGIN
+		SELECT r.meaning, r.remarks INTO meaning, remarks
+			FROM sweep._read_pg_cron_schedule(entry ->> 'schedule', coalesce(pg_catalog.current_setting('cron.match_dom_and_dow', true), 'off') = 'on') AS r;
+		note := sweep._pg_cron_place(entry);
+		IF note IS NULL THEN
+			IF EXISTS (SELECT FROM sweep.job j WHERE (j.name, j.schedule, j.sql, j.timezone, j.run_as)
+					= (job_name, meaning, entry ->> 'command', zone, entry ->> 'username')) THEN
+				note := 'exists already';
+			ELSE
+				PERFORM sweep._create_pg_cron_job(caller, job_name, meaning, entry ->> 'command', zone, pg_catalog.quote_ident(entry ->> 'username'));
+				note := CASE WHEN dry_run THEN 'to be created' ELSE 'created, paused' END;
+			END IF;
+		END IF;
+		IF sweep._count_statements(entry ->> 'command') > 1 THEN
+			remarks := remarks || 'pg_cron executes its statements in one transaction, here each has its own unless the text says BEGIN and COMMIT'::pg_catalog.text;
+		END IF;
+	EXCEPTION WHEN OTHERS THEN
+		GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+		note := 'not created: ' || SQLERRM || CASE WHEN hint <> '' THEN pg_catalog.format(' (%s)', hint) ELSE '' END;
+	END;
+	IF entry ->> 'active' = 'false' THEN
+		remarks := remarks || 'not active in pg_cron'::pg_catalog.text;
+	END IF;
+	note := pg_catalog.array_to_string(note || remarks, '; ');
+	definition := pg_catalog.format('SELECT sweep.create_job(%L, %L, %L, timezone => %L, run_as => %L, paused => true);',
+		job_name, meaning, entry ->> 'command', zone, pg_catalog.quote_ident(entry ->> 'username'));
+END
+$$;
+COMMENT ON FUNCTION sweep._import_pg_cron_entry(oid, jsonb, boolean) IS 'creates the job of an entry of pg_cron, and says so, or why not';
+
+-- A dry run does the same and is rolled back, so that it says what would come of it.
+CREATE FUNCTION sweep._import_pg_cron(caller oid, dry_run boolean, OUT jobid bigint, OUT job text, OUT definition text, OUT note text) RETURNS SETOF record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	entry pg_catalog.jsonb;
+BEGIN
+	IF dry_run IS NULL THEN
+		RAISE EXCEPTION 'dry_run must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
+	END IF;
+	PERFORM sweep._check_pg_cron(caller);
+	FOR entry IN SELECT e.value FROM pg_catalog.jsonb_array_elements(sweep._pg_cron_entries(caller)) AS e LOOP
+		jobid := (entry ->> 'jobid')::bigint;
+		job := coalesce(entry ->> 'jobname', 'pg_cron_' || jobid);
+		SELECT i.definition, i.note INTO definition, note FROM sweep._import_pg_cron_entry(caller, entry, dry_run) AS i;
+		RETURN NEXT;
+	END LOOP;
+	IF dry_run THEN
+		RAISE SQLSTATE 'SW000';
+	END IF;
+EXCEPTION WHEN SQLSTATE 'SW000' THEN
+	RETURN;
+END
+$$;
+COMMENT ON FUNCTION sweep._import_pg_cron(oid, boolean) IS 'implements sweep.import_pg_cron';
+
+CREATE FUNCTION sweep.import_pg_cron(dry_run boolean DEFAULT true, OUT jobid bigint, OUT job text, OUT definition text, OUT note text) RETURNS SETOF record
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.import_pg_cron(boolean) IS
+	'creates the entries of pg_cron that the caller sees as paused jobs, or only says what would be created; definition: the call that does it';

@@ -1,0 +1,38 @@
+/*
+ * extension.h
+ *		The extension itself: whether this database has it, and where its objects are.
+ */
+#ifndef SWEEP_EXTENSION_H
+#define SWEEP_EXTENSION_H
+
+/*
+ * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
+ * (any more). Raises LOCK_NOT_AVAILABLE while somebody drops or updates it.
+ */
+extern bool sweep_extension_lock(void);
+
+/* What it has found. */
+typedef struct SweepExtension
+{
+	Oid			id;
+	Oid			owner;
+	Oid			batch_type;		/* sweep.batch */
+	Oid			run_table;		/* sweep.run_live */
+} SweepExtension;
+
+/* Finds it without a lock, in a function that a session calls; false when this database has none. */
+extern bool sweep_extension_find(void);
+
+/* Raises unless it was found. */
+extern void sweep_extension_require(bool found);
+
+/* What one of the two has found. */
+extern const SweepExtension *sweep_extension(void);
+
+/*
+ * Before it is locked for the first time: what another process of this database has found, to spare this one
+ * the search. Whether it is still so is looked at with the lock.
+ */
+extern void sweep_extension_assume(const SweepExtension *found);
+
+#endif							/* SWEEP_EXTENSION_H */

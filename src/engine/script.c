@@ -1,0 +1,221 @@
+/*
+ * script.c
+ *		Executes the statements of a job with sql, once, as psql would execute them from a file.
+ *
+ * Called by run.c, in a worker only. Each statement is executed at top level (base/toplevel.c), outside of the transactions of
+ * the engine: what it does is committed before anything about it can be recorded, so between the two a crash makes a run
+ * 'lost' that has done its work. Nothing keeps the extension from being altered or dropped meanwhile; whether it is still
+ * there is looked at before each transaction.
+ *
+ * The statements have the session for themselves: the search_path and synchronous_commit of the role, no time limit but
+ * theirs, and whatever they set stays in force for the next ones. Before the end of the run is recorded all of that is
+ * undone. The first error ends the run, and undoes the transaction block in which it has occurred.
+ *
+ * Two memory contexts: that of the batch has the parsed statements, a child of it what one statement needs, which outlives
+ * the transactions that the statement itself begins and ends.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "base/detail.h"
+#include "base/toplevel.h"
+#include "base/worker.h"
+#include "engine/batch.h"
+#include "engine/definition.h"
+#include "engine/report.h"
+#include "engine/script.h"
+#include "engine/timers.h"
+
+/* So much of a statement is shown with an error. */
+#define SHOWN_BYTES 240
+
+typedef struct Script
+{
+	SweepRun   *run;
+	MemoryContext context;		/* of the run */
+	MemoryContext statement_context;
+	char	   *text;			/* of the statement in progress; NULL = none */
+	int64		number;			/* of that statement, from 1 */
+	SweepLoop	committed;		/* what was done when no transaction block was open last */
+	char	   *tags[SWEEP_DETAIL_MAX_ELEMENTS];	/* of the first statements */
+	bool		absent;			/* this database has no extension any more */
+} Script;
+
+static void script_work(void *arg);
+static void execute_statement(Script *script, RawStmt *statement);
+static void show_statement(void *arg);
+static void count_statement(Script *script, const QueryCompletion *completion);
+static void fail(Script *script, ErrorData *error);
+static void note_tags(Script *script);
+
+void
+sweep_script_execute(SweepRun *run)
+{
+	Script		script = {.run = run, .context = run->batch_context, .committed = run->state.loop};
+	ErrorData  *error = NULL;
+	char	   *name = MemoryContextStrdup(run->batch_context, application_name);
+
+	script.statement_context = AllocSetContextCreate(run->batch_context, "pg_sweep statement", ALLOCSET_DEFAULT_SIZES);
+	sweep_worker_set("search_path", NULL);
+	sweep_worker_set("synchronous_commit", run->synchronous_commit);
+	if (!sweep_sql_attempt(script_work, &script, run->batch_context, &error))
+		fail(&script, error);
+	else if (script.absent)
+	{
+		run->status = "cancelled";
+		run->reason = SWEEP_STOP_CANCELLED;
+		run->ended = true;
+	}
+	else
+	{
+		run->status = "succeeded";
+		run->reason = SWEEP_STOP_DONE;
+	}
+	note_tags(&script);
+	sweep_worker_reset_session();
+	sweep_worker_set("application_name", name);
+}
+
+/* All of the text is parsed before any of it is executed, and each statement analysed when those before it are done. */
+static void
+script_work(void *arg)
+{
+	Script	   *script = arg;
+	SweepRun   *run = script->run;
+	List	   *statements;
+	ListCell   *cell;
+
+	MemoryContextSwitchTo(script->context);
+	statements = sweep_definition_parse_sql(run->sql);
+	foreach(cell, statements)
+	{
+		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
+			ereport(ERROR, (errcode(ERRCODE_QUERY_CANCELED), errmsg("canceling statement due to user request")));
+		MemoryContextReset(script->statement_context);
+		script->number++;
+		execute_statement(script, lfirst_node(RawStmt, cell));
+		if (script->absent)
+			return;
+	}
+}
+
+static void
+execute_statement(Script *script, RawStmt *statement)
+{
+	SweepRun   *run = script->run;
+	int			start = sweep_definition_start(run->sql, statement);
+	int			length = statement->stmt_len > 0 ? statement->stmt_location + statement->stmt_len - start : (int) strlen(run->sql + start);
+	QueryCompletion completion;
+	ErrorContextCallback callback = {error_context_stack, show_statement, script};
+
+	run->batch_started_us = sweep_monotonic_us();
+	script->text = MemoryContextAlloc(script->statement_context, length + 1);
+	memcpy(script->text, run->sql + start, length);
+	script->text[length] = '\0';
+	pgstat_report_activity(STATE_RUNNING, script->text);
+	/* A run that the statement before has called ends with it off. */
+	sweep_worker_watch_postmaster(true);
+	error_context_stack = &callback;
+
+	sweep_toplevel_begin();
+	script->absent = !IsTransactionBlock() && !sweep_extension_find();
+	if (!script->absent)
+	{
+		MemoryContextSwitchTo(script->statement_context);
+		sweep_timers_arm_statement(run);
+		sweep_toplevel_execute(run->sql, statement, &completion);
+		sweep_timers_disarm_statement(run);
+		sweep_batch_require_lock(run);
+	}
+	sweep_toplevel_end();
+
+	error_context_stack = callback.previous;
+	MemoryContextSwitchTo(script->statement_context);
+	if (!script->absent)
+		count_statement(script, &completion);
+}
+
+static void
+show_statement(void *arg)
+{
+	const Script *script = arg;
+	int			length = strlen(script->text);
+
+	errcontext("statement %lld of the sql of the job: %.*s%s", (long long) script->number,
+			   pg_mbcliplen(script->text, length, SHOWN_BYTES), script->text, length > SHOWN_BYTES ? "..." : "");
+}
+
+/* What is within a block is committed with it, or not at all. */
+static void
+count_statement(Script *script, const QueryCompletion *completion)
+{
+	SweepRun   *run = script->run;
+
+	if (script->number <= SWEEP_DETAIL_MAX_ELEMENTS)
+		script->tags[script->number - 1] = MemoryContextStrdup(script->context, sweep_toplevel_tag(completion));
+	sweep_loop_add_rows(&run->state.loop, sweep_toplevel_rows(completion));
+	/* There are no limits that could end it. */
+	(void) sweep_loop_end_batch(&run->state.loop, false, 0);
+	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
+	sweep_report_batch(run);
+	if (IsTransactionBlock())
+		return;
+	script->committed = run->state.loop;
+	pgstat_report_stat(false);
+}
+
+static void
+fail(Script *script, ErrorData *error)
+{
+	SweepRun   *run = script->run;
+
+	sweep_timers_disarm_statement(run);
+	run->state.loop = script->committed;
+	/* A statement that has released the lock, and then failed, was not asked. */
+	if (!sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
+		(void) sweep_lock_acquire_run(run->run_id);
+	if (error->hint == NULL && (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
+								error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT))
+		error->hint = MemoryContextStrdup(script->context, "Names without a schema are looked up in the search_path of the job's role, "
+										  "or the one that the sql has set.");
+	sweep_batch_fail(run, error);
+}
+
+/* The first ones, however many there are: it is kept in the row of the run. */
+static void
+note_tags(Script *script)
+{
+	SweepRun   *run = script->run;
+	int			count = (int) Min(run->state.loop.batches, SWEEP_DETAIL_MAX_ELEMENTS);
+	JsonbInState state = {0};
+	char		name[] = "tags";
+	JsonbValue	key = {.type = jbvString, .val.string = {.val = name, .len = strlen(name)}};
+	MemoryContext old;
+
+	if (count == 0)
+		return;
+	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
+	sweep_push_jsonb_value(&state, WJB_KEY, &key);
+	sweep_push_jsonb_value(&state, WJB_BEGIN_ARRAY, NULL);
+	for (int i = 0; i < count; i++)
+	{
+		JsonbValue	tag = {.type = jbvString};
+
+		tag.val.string.val = script->tags[i];
+		tag.val.string.len = strlen(script->tags[i]);
+		sweep_push_jsonb_value(&state, WJB_ELEM, &tag);
+	}
+	sweep_push_jsonb_value(&state, WJB_END_ARRAY, NULL);
+	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	old = MemoryContextSwitchTo(run->context);
+	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(state.result));
+	MemoryContextSwitchTo(old);
+}
