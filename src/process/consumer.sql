@@ -99,7 +99,7 @@ DECLARE
 BEGIN
 	RETURN CASE found
 		WHEN 0 THEN pg_catalog.format('function %s(sweep.message) or (sweep.message[]) does not exist', coalesce(name, '<NULL>'))
-		WHEN 2 THEN pg_catalog.format('function %s is not unique: there are one of sweep.message and one of sweep.message[]', name)
+		WHEN 2 THEN pg_catalog.format('function %s is not unique: there is one of sweep.message and one of sweep.message[]', name)
 	END;
 END
 $$;
