@@ -233,7 +233,7 @@ COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, bigint) IS
 	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action';
 
 -- ------------------------------------------------------------------ the consumer
--- Stops one environment, for operators who do not leave that to GitLab.  It
+-- Stops environments, for operators who do not leave that to GitLab.  It
 -- has no args of its own, so it reads those of the job:
 --   schema       where the table environments is
 --   stop_action  name of a function(environment_id bigint) RETURNS boolean that
@@ -241,38 +241,57 @@ COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, bigint) IS
 --                is one; without it no environment has an action.  Of those that
 --                were kept each run of the job asks it again, in a read-only
 --                transaction
--- What ceased to be due since it was sent is left as it is.
-CREATE FUNCTION sweep_gitlab.stop_environment(message sweep.message) RETURNS void
+-- The action is asked for one environment after the other, by id.  Those that
+-- are left are stopped by one UPDATE, and what may stop only by an action is
+-- kept.  What ceased to be due since it was sent is left as it is.
+CREATE FUNCTION sweep_gitlab.stop_environment(messages sweep.message[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	always constant smallint := 0;
 	-- The job of somebody else must not say what is executed here.
 	args pg_catalog.jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user);
-	environment_id bigint := message.payload -> 'environment_id';
+	ids bigint[] := ARRAY(SELECT DISTINCT (m.payload -> 'environment_id')::pg_catalog.text::bigint AS id FROM pg_catalog.unnest(messages) AS m ORDER BY id);
+	without_action bigint[] := '{}';
+	environment_id bigint;
+	has_action boolean;
+	stopped int;
 	environment pg_catalog.record;
-	has_action boolean := false;
 BEGIN
 	IF args IS NULL THEN
 		RAISE EXCEPTION 'job "environments_auto_stop" of the current role does not exist'
 			USING ERRCODE = 'undefined_object', HINT = 'sweep_gitlab.install creates it, and its args say where the environments are.';
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', args ->> 'schema'), true);
-	SELECT e.auto_stop_at, e.auto_stop_setting INTO environment FROM environments AS e
-		WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at < pg_catalog.now() FOR UPDATE;
-	IF environment IS NULL THEN
+	IF args ->> 'stop_action' IS NOT NULL THEN
+		FOREACH environment_id IN ARRAY ids LOOP
+			PERFORM FROM environments AS e
+				WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at < pg_catalog.now() FOR UPDATE;
+			CONTINUE WHEN NOT FOUND;
+			EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
+			IF has_action THEN
+				UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
+			ELSE
+				without_action := pg_catalog.array_append(without_action, environment_id);
+			END IF;
+		END LOOP;
+		ids := without_action;
+	END IF;
+
+	UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = pg_catalog.now() AT TIME ZONE 'UTC'
+		WHERE e.id = ANY (ids) AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at < pg_catalog.now()
+			AND e.auto_stop_setting = always;
+	GET DIAGNOSTICS stopped = ROW_COUNT;
+	IF stopped = pg_catalog.cardinality(ids) THEN
 		RETURN;
 	END IF;
-	IF args ->> 'stop_action' IS NOT NULL THEN
-		EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
-	END IF;
-	IF has_action THEN
-		UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
-	ELSIF environment.auto_stop_setting = always THEN
-		UPDATE environments AS e SET state = 'stopped', auto_stop_at = NULL, updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
-	ELSE
-		PERFORM sweep_gitlab.keep_environment(environment_id, environment.auto_stop_at);
-	END IF;
+	FOR environment IN SELECT e.id, e.auto_stop_at FROM environments AS e
+		WHERE e.id = ANY (ids) AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at < pg_catalog.now()
+			AND e.auto_stop_setting IS DISTINCT FROM always
+		ORDER BY e.id FOR UPDATE
+	LOOP
+		PERFORM sweep_gitlab.keep_environment(environment.id, environment.auto_stop_at);
+	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message) IS 'consumer of the queue environments_auto_stop: stops one environment in the database';
+COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message[]) IS 'consumer of the queue environments_auto_stop: stops a batch of environments in the database';

@@ -12,6 +12,11 @@ CREATE FUNCTION handlers.counts(m sweep.message) RETURNS bigint LANGUAGE sql AS 
 CREATE FUNCTION handlers.two(m sweep.message, n int DEFAULT 1) RETURNS void LANGUAGE sql AS 'SELECT';
 CREATE FUNCTION handlers.wrong(b sweep.batch) RETURNS void LANGUAGE sql AS 'SELECT';
 CREATE PROCEDURE handlers.procedure(m sweep.message) LANGUAGE sql AS 'SELECT';
+CREATE FUNCTION handlers.batch(m sweep.message[]) RETURNS int LANGUAGE sql AS 'SELECT cardinality(m)';
+CREATE FUNCTION handlers.both(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT';
+CREATE FUNCTION handlers.both(m sweep.message[]) RETURNS void LANGUAGE sql AS 'SELECT';
+CREATE FUNCTION handlers.variadic(VARIADIC m sweep.message[]) RETURNS void LANGUAGE sql AS 'SELECT';
+CREATE FUNCTION handlers.other_array(m sweep.batch[]) RETURNS void LANGUAGE sql AS 'SELECT';
 CREATE ROLE regress_sweep_owner LOGIN;
 CREATE ROLE regress_sweep_other LOGIN;
 CREATE ROLE regress_sweep_operator;
@@ -27,6 +32,10 @@ SELECT sweep.create_consumer('consumed', 'good');
 SELECT sweep.create_consumer('consumed', 'handlers.wrong');
 SELECT sweep.create_consumer('consumed', 'handlers.two');
 SELECT sweep.create_consumer('consumed', 'handlers.procedure');
+SELECT sweep.create_consumer('consumed', 'handlers.both');
+SELECT sweep.create_consumer('consumed', 'handlers.variadic');
+SELECT sweep.create_consumer('consumed', 'handlers.other_array');
+SELECT sweep.create_consumer('consumed', 'handlers.batch(sweep.message[])');
 SELECT sweep.create_consumer('consumed', 'handlers.good; SELECT 1');
 SELECT sweep.create_consumer('consumed', NULL);
 SELECT sweep.create_consumer('consumed', 'handlers.good', concurrency => 0);
@@ -59,6 +68,18 @@ SELECT count(*) FROM sweep.consumers;
 SELECT sweep.create_consumer('consumed', 'handlers.counts');
 SELECT sweep.drop_queue('consumed');
 SELECT count(*) FROM sweep.consumers;
+ROLLBACK;
+
+-- a handler of a batch; what becomes of it when there is another function of that name, or one for one message instead
+BEGIN;
+SELECT sweep.create_consumer('consumed', 'handlers.batch');
+SELECT handler, batch, state FROM sweep.consumers;
+CREATE FUNCTION handlers.batch(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT state FROM sweep.consumers;
+DROP FUNCTION handlers.batch(sweep.message[]);
+SELECT state FROM sweep.consumers;
+DROP FUNCTION handlers.batch(sweep.message);
+SELECT state FROM sweep.consumers;
 ROLLBACK;
 
 -- rights: to consume the queue, to be the role, and the role's own

@@ -142,8 +142,8 @@ TRUNCATE gitlab.environments;
 CREATE FUNCTION pg_temp.stop(ids bigint[]) RETURNS TABLE (id bigint, state varchar, auto_stop_at timestamptz, touched boolean)
 	LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM sweep_gitlab.stop_environment(ROW(1, 'environments_auto_stop',
-		jsonb_build_object('environment_id', i, 'project_id', 1), i, 1, NULL, now(), NULL)::sweep.message) FROM unnest(ids) AS i;
+	PERFORM sweep_gitlab.stop_environment(array_agg(ROW(1, 'environments_auto_stop',
+		jsonb_build_object('environment_id', i, 'project_id', 1), i, 1, NULL, now(), NULL)::sweep.message)) FROM unnest(ids) AS i;
 	RETURN QUERY SELECT e.id, e.state, e.auto_stop_at, e.updated_at = now() AT TIME ZONE 'UTC' FROM gitlab.environments e ORDER BY e.id;
 END
 $$;
@@ -173,6 +173,50 @@ CALL pg_temp.environment(3, '2025-12-01 00:00:00Z', auto_stop_setting => 1);
 CALL pg_temp.environment(4, '2025-12-01 00:00:00Z', auto_stop_setting => 1);
 SELECT * FROM pg_temp.stop('{1,2,3,4}');
 
+-- one UPDATE for all of them, also when one is sent twice; the action is asked once for each
+CREATE TABLE public.regress_updates (what text);
+CREATE FUNCTION public.regress_count() RETURNS trigger LANGUAGE plpgsql AS
+	$$ BEGIN INSERT INTO public.regress_updates VALUES ('update'); RETURN NULL; END $$;
+CREATE TRIGGER count AFTER UPDATE ON gitlab.environments FOR EACH STATEMENT EXECUTE FUNCTION public.regress_count();
+CREATE OR REPLACE FUNCTION public.regress_stop_action(environment_id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	IF environment_id = 9 THEN
+		RAISE EXCEPTION 'no';
+	END IF;
+	INSERT INTO public.regress_updates VALUES ('asked ' || environment_id);
+	RETURN nullif(environment_id = 4, false);
+END
+$$;
+TRUNCATE gitlab.environments;
+DO $$ BEGIN FOR i IN 1 .. 9 LOOP CALL pg_temp.environment(i, '2025-12-01 00:00:00Z'); END LOOP; END $$;
+SELECT * FROM pg_temp.stop('{3,1,4,2,4,3}') WHERE id < 6;
+SELECT what, count(*) FROM public.regress_updates GROUP BY what ORDER BY what;
+-- an action that fails, and an id that is none, fail the call
+SELECT * FROM pg_temp.stop('{8,9}');
+SELECT sweep_gitlab.stop_environment(ARRAY[ROW(1, '', '{"environment_id": 8}', '1', 1, NULL, now(), NULL), ROW(2, '', '{"environment_id": "x"}', '1', 1, NULL, now(), NULL)]::sweep.message[]);
+SELECT sweep_gitlab.stop_environment(ARRAY[ROW(1, '', '{}', '1', 1, NULL, now(), NULL)]::sweep.message[]);
+SELECT id, state FROM gitlab.environments WHERE id > 5 ORDER BY id;
+SELECT sweep.alter_job('environments_auto_stop', jsonb_build_object('args', args - 'stop_action')) FROM sweep.job WHERE name = 'environments_auto_stop';
+TRUNCATE public.regress_updates;
+SELECT * FROM pg_temp.stop('{9,8,7,6,5}') WHERE id > 4;
+SELECT what, count(*) FROM public.regress_updates GROUP BY what ORDER BY what;
+-- nothing in the schema of the table is called instead of what it means
+CREATE FUNCTION gitlab.evil() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called'; END $$;
+CREATE FUNCTION gitlab.unnest(sweep.message[]) RETURNS SETOF sweep.message LANGUAGE sql AS $$ SELECT gitlab.evil(); SELECT NULL::sweep.message $$;
+CREATE FUNCTION gitlab.array_append(bigint[], bigint) RETURNS bigint[] LANGUAGE sql AS $$ SELECT gitlab.evil()::text::bigint[] $$;
+CREATE FUNCTION gitlab.cardinality(bigint[]) RETURNS int LANGUAGE sql AS $$ SELECT gitlab.evil()::text::int $$;
+CREATE FUNCTION gitlab.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT gitlab.evil()::text::timestamptz $$;
+CREATE FUNCTION gitlab.evil(varchar, varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT gitlab.evil() IS NULL $$;
+CREATE OPERATOR gitlab.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = gitlab.evil);
+CALL pg_temp.environment(10, '2025-12-01 00:00:00Z');
+CALL pg_temp.environment(11, '2025-12-01 00:00:00Z', auto_stop_setting => 1);
+SELECT * FROM pg_temp.stop('{10,11}') WHERE id > 9;
+SELECT sweep.alter_job('environments_auto_stop', jsonb_build_object('args', args || '{"stop_action": "public.regress_stop_action"}'))
+	FROM sweep.job WHERE name = 'environments_auto_stop';
+CALL pg_temp.environment(12, '2025-12-01 00:00:00Z');
+SELECT * FROM pg_temp.stop('{12}') WHERE id = 12;
+DROP TABLE public.regress_updates;
+
 -- a missing table says so
 DROP TABLE gitlab.environments;
 \set VERBOSITY sqlstate
@@ -183,5 +227,5 @@ SELECT name, note FROM sweep_gitlab.uninstall() WHERE name = 'environments_auto_
 SELECT count(*) FROM sweep_gitlab.kept_environment;
 SELECT sweep.drop_queue('environments_auto_stop');
 SELECT sweep_gitlab.stop_environment(NULL);
-DROP FUNCTION public.regress_stop_action;
+DROP FUNCTION public.regress_stop_action, public.regress_count;
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;

@@ -75,7 +75,7 @@ GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "Git Lab" TO regress_sweep_
 SET ROLE regress_sweep_gitlab;
 SELECT job, note FROM sweep_gitlab.install('Git Lab', paused => true);
 SELECT rows FROM sweep_gitlab.environments_auto_stop(ROW(9, NULL, '{"schema": "Git Lab"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
-SELECT sweep_gitlab.stop_environment(ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, NULL, now(), NULL)::sweep.message);
+SELECT sweep_gitlab.stop_environment(ARRAY[ROW(1, 'environments_auto_stop', '{"environment_id": 1}', '1', 1, NULL, now(), NULL)]::sweep.message[]);
 SELECT sweep_gitlab.keep_environment(1, '2026-01-01Z');
 SET ROLE regress_sweep_stranger;
 SELECT sweep_gitlab.keep_environment(1, '2026-01-01Z');

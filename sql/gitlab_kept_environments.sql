@@ -9,15 +9,12 @@ CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_setting int DEFAULT 1)
 $$;
 -- a run: what it sends; then the consumer handles it: what becomes of these
 CREATE FUNCTION pg_temp.run(OUT sent text, OUT became text, OUT kept text) LANGUAGE plpgsql AS $$
-DECLARE
-	m sweep.message;
 BEGIN
 	PERFORM sweep_gitlab.environments_auto_stop(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch)
 		FROM sweep.job j WHERE j.name = 'environments_auto_stop';
 	SELECT string_agg(q.key, ' ' ORDER BY q.message_id) INTO sent FROM sweep.queue_message q;
-	FOR m IN SELECT q.message_id, 'environments_auto_stop', q.payload, q.key, 1, NULL, q.sent_at, NULL FROM sweep.queue_message q ORDER BY message_id LOOP
-		PERFORM sweep_gitlab.stop_environment(m);
-	END LOOP;
+	PERFORM sweep_gitlab.stop_environment(ARRAY(SELECT ROW(q.message_id, 'environments_auto_stop', q.payload, q.key, 1, NULL, q.sent_at, NULL)::sweep.message
+		FROM sweep.queue_message q ORDER BY q.message_id));
 	DELETE FROM sweep.queue_message;
 	SELECT string_agg(format('%s:%s', e.id, e.state), ' ' ORDER BY e.id) INTO became FROM gitlab.environments e WHERE e.id::text = ANY (string_to_array(sent, ' '));
 	SELECT string_agg(environment_id::text, ' ' ORDER BY environment_id) INTO kept FROM sweep_gitlab.kept_environment;

@@ -64,7 +64,8 @@ GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), 
 	sweep.begin_once(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
 GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handler(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handlers(text),
+	sweep._handler_problem(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- The launcher has a scheduler started here once this is committed.
 SELECT sweep._wake();

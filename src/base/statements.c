@@ -149,7 +149,8 @@ static const SweepStatementText statements[] = {
 		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
 	2, {TEXTOID, OIDOID}},
 	[SWEEP_SQL_READ_CONSUMER] = {
-		"SELECT c.queue_id, q.name, c.batch, sweep._find_handler(c.handler)::pg_catalog.oid, "
+		"SELECT c.queue_id, q.name, c.batch, CASE WHEN sweep._handler_problem(c.handler) IS NULL "
+		"THEN (sweep._find_handlers(c.handler))[1]::pg_catalog.oid END, "
 		"EXISTS (SELECT FROM sweep.consumer_crash x WHERE x.queue_id = c.queue_id), "
 		"'sweep.queue_message'::pg_catalog.regclass::pg_catalog.oid "
 		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
@@ -157,7 +158,8 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_CONSUMER_IS_MEANT] = {
 		"SELECT FROM sweep.consumer c WHERE c.consumer_id = $1 AND c.paused_at IS NULL", 1, {INT4OID}},
 	[SWEEP_SQL_CONSUMER_PROBLEM] = {
-		"SELECT sweep._consumer_problem(c) FROM sweep.consumer c WHERE c.consumer_id = $1", 1, {INT4OID}},
+		"SELECT sweep._consumer_problem(c) FROM sweep.consumer c "
+		"WHERE c.consumer_id = $1 AND $2 = ANY (sweep._find_handlers(c.handler)::pg_catalog.oid[])", 2, {INT4OID, OIDOID}},
 	[SWEEP_SQL_FIND_CRASHES] = {
 		"SELECT message_id, crashes FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
 	2, {INT4OID, INT8ARRAYOID}},

@@ -1,6 +1,6 @@
 /*
  * consumer.c
- *		The process of a consumer in the database: calls a function for each message of a queue.
+ *		The process of a consumer in the database: calls a function for each message of a queue, or each batch of them.
  *
  * Registered by consumer_pool.c and connected as the role of the consumer and nothing else, so that the
  * handler has no other identity to go back to. What it does in a turn is in consumer_turn.c.

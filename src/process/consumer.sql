@@ -1,6 +1,6 @@
 --
 -- Consumers in the database: background workers that call a function for each
--- message of a queue.
+-- message of a queue, or for each batch of them.
 --
 -- A row says what is wanted; the scheduler keeps as many processes as that
 -- (consumer_pool.c), each connected as run_as (consumer.c).  What a
@@ -27,7 +27,7 @@ CREATE TABLE sweep.consumer (
 COMMENT ON TABLE sweep.consumer IS 'the consumers in the database; sweep.create_consumer adds one';
 COMMENT ON COLUMN sweep.consumer.consumer_id IS 'never used again, so that a process knows whether it is still meant';
 COMMENT ON COLUMN sweep.consumer.queue_id IS 'the queue it empties';
-COMMENT ON COLUMN sweep.consumer.handler IS 'the function that is called with each message, by name';
+COMMENT ON COLUMN sweep.consumer.handler IS 'the function that is called with each message or with a batch of them, by name';
 COMMENT ON COLUMN sweep.consumer.run_as IS 'name of the role its processes are connected as';
 COMMENT ON COLUMN sweep.consumer.concurrency IS 'how many processes';
 COMMENT ON COLUMN sweep.consumer.batch IS 'how many messages a process handles in one transaction';
@@ -71,7 +71,7 @@ CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE ON sweep.queue
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._consumer_changed();
 
 -- ------------------------------------------------------------------ is it right?
-CREATE FUNCTION sweep._find_handler(name text) RETURNS regprocedure
+CREATE FUNCTION sweep._find_handlers(name text) RETURNS regprocedure[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -79,24 +79,38 @@ DECLARE
 BEGIN
 	parts := pg_catalog.parse_ident(name);
 	IF pg_catalog.cardinality(parts) IS DISTINCT FROM 2 THEN
-		RETURN NULL;
+		RETURN '{}';
 	END IF;
-	RETURN (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f'
-			AND p.pronargs = 1 AND p.proargtypes[0] = 'sweep.message'::pg_catalog.regtype);
+	RETURN ARRAY(SELECT p.oid::pg_catalog.regprocedure FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.pronargs = 1 AND p.provariadic = 0
+			AND p.proargtypes[0] IN ('sweep.message'::pg_catalog.regtype, 'sweep.message[]'::pg_catalog.regtype));
 EXCEPTION WHEN invalid_parameter_value THEN
-	RETURN NULL;
+	RETURN '{}';
 END
 $$;
-COMMENT ON FUNCTION sweep._find_handler(text) IS 'the function of one sweep.message that a text names; NULL when there is none';
+COMMENT ON FUNCTION sweep._find_handlers(text) IS 'the functions of one sweep.message or sweep.message[] that a text names; a handler must be the only one';
+
+-- The call would be resolved by the type of the argument, so with two of them it is not known which one is meant.
+CREATE FUNCTION sweep._handler_problem(name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found constant int := pg_catalog.cardinality(sweep._find_handlers(name));
+BEGIN
+	RETURN CASE found
+		WHEN 0 THEN pg_catalog.format('function %s(sweep.message) or (sweep.message[]) does not exist', coalesce(name, '<NULL>'))
+		WHEN 2 THEN pg_catalog.format('function %s is not unique: there is one of sweep.message and one of sweep.message[]', name)
+	END;
+END
+$$;
+COMMENT ON FUNCTION sweep._handler_problem(text) IS 'why a text does not name a handler; NULL when it does';
 
 CREATE FUNCTION sweep._consumer_problem(consumer sweep.consumer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	role    constant pg_catalog.oid := sweep._role_oid(consumer.run_as);
-	problem constant pg_catalog.text := sweep._role_problem(consumer.run_as);
-	handler constant pg_catalog.regprocedure := sweep._find_handler(consumer.handler);
+	problem pg_catalog.text := sweep._role_problem(consumer.run_as);
 BEGIN
 	IF problem IS NOT NULL THEN
 		RETURN problem;
@@ -104,10 +118,11 @@ BEGIN
 	IF NOT (sweep._acts_for(role, 'sweep_user') OR sweep._acts_for(role, 'sweep_admin')) THEN
 		RETURN pg_catalog.format('role "%s" is not a member of sweep_user', consumer.run_as);
 	END IF;
-	IF handler IS NULL THEN
-		RETURN pg_catalog.format('function %s(sweep.message) does not exist', consumer.handler);
+	problem := sweep._handler_problem(consumer.handler);
+	IF problem IS NOT NULL THEN
+		RETURN problem;
 	END IF;
-	RETURN sweep._execute_problem(consumer.run_as, handler);
+	RETURN sweep._execute_problem(consumer.run_as, (sweep._find_handlers(consumer.handler))[1]);
 END
 $$;
 COMMENT ON FUNCTION sweep._consumer_problem(sweep.consumer) IS 'why the consumer cannot work; NULL when nothing is known to stand in the way';
@@ -158,7 +173,8 @@ DECLARE
 	name     pg_catalog.text := sweep._role_name(role);
 	id       int := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
 	consumer sweep.consumer;
-	problem  pg_catalog.text;
+	problem  pg_catalog.text := sweep._handler_problem(handler);
+	function pg_catalog.regprocedure := (sweep._find_handlers(handler))[1];
 	owned_by pg_catalog.text;
 	-- as in the CHECK constraints
 	most_processes constant int := 1000;
@@ -175,17 +191,19 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value',
 				HINT = pg_catalog.format('concurrency is a number of processes from 1 to %s, batch one of messages from 1 to %s.', most_processes, most_messages);
 	END IF;
-	IF sweep._find_handler(handler) IS NULL THEN
-		RAISE EXCEPTION 'function %(sweep.message) does not exist', handler
-			USING ERRCODE = 'undefined_function',
-				HINT = 'A handler is named with its schema and is a function(sweep.message); what it returns is ignored.';
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION '%', problem
+			USING ERRCODE = CASE WHEN function IS NULL THEN 'undefined_function' ELSE 'ambiguous_function' END,
+				HINT = CASE WHEN function IS NULL THEN 'A handler is named with its schema and is a function(sweep.message), or a function(sweep.message[]) '
+						'that is called once for a batch; what it returns is ignored.'
+					ELSE 'Drop or rename the one that is not meant.' END;
 	END IF;
 	PERFORM sweep._find_queue(role, _create_consumer.queue, 'consume');
-	owned_by := sweep._owner_problem(name, sweep._find_handler(handler));
+	owned_by := sweep._owner_problem(name, function);
 	IF owned_by IS NOT NULL THEN
 		RAISE EXCEPTION 'queue "%" could not be consumed: %', _create_consumer.queue, owned_by
 			USING ERRCODE = 'insufficient_privilege', DETAIL = 'Its owner decides what is executed as that role.',
-				HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the consumer.', sweep._find_handler(handler), name);
+				HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the consumer.', function, name);
 	END IF;
 	consumer := ROW(0, id, handler, name, concurrency, batch, NULL, 0, 0, NULL);
 	problem := sweep._consumer_problem(consumer);
@@ -209,7 +227,7 @@ COMMENT ON FUNCTION sweep._create_consumer(oid, text, text, int, int, regrole) I
 
 CREATE FUNCTION sweep.create_consumer(queue text, handler text, concurrency int DEFAULT 1, batch int DEFAULT 1, run_as regrole DEFAULT NULL)
 	RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_consumer(text, text, int, int, regrole) IS 'has background workers call handler(sweep.message) for each message of the queue; its effect and the acknowledgement are one commit';
+COMMENT ON FUNCTION sweep.create_consumer(text, text, int, int, regrole) IS 'has background workers call handler(sweep.message) for each message of the queue, or handler(sweep.message[]) for each batch of them; its effect and the acknowledgement are one commit';
 
 CREATE FUNCTION sweep._drop_consumer(caller oid, queue text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -330,7 +348,7 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	WHERE sweep._may_see(c.run_as);
 COMMENT ON VIEW sweep.consumers IS 'consumers in the database with their processes';
 COMMENT ON COLUMN sweep.consumers.queue IS 'the queue it empties';
-COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with each message';
+COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with each message or with a batch of them';
 COMMENT ON COLUMN sweep.consumers.run_as IS 'the role it runs as';
 COMMENT ON COLUMN sweep.consumers.concurrency IS 'how many processes are wanted';
 COMMENT ON COLUMN sweep.consumers.batch IS 'messages per transaction';

@@ -4,7 +4,8 @@
  *
  * Called by consumer.c. A turn: claim in a transaction of its own, which writes nothing; then the handler
  * and the acknowledgement, which are one commit: what a handler does in this database happens once. A
- * batch that fails is halved until the failing message stands alone (bisect.c), and that one follows
+ * handler of sweep.message is called for each message of the batch, one of sweep.message[] once with all of
+ * them. A batch that fails is halved until the failing message stands alone (bisect.c), and that one follows
  * sweep.fail in a transaction of its own.
  *
  * Messages in whose handling the server went down before are suspects: each is handled alone, and only
@@ -48,7 +49,8 @@ static void handle_suspect(SweepConsumer *consumer, int index);
 static bool handle_piece(SweepConsumer *consumer, ErrorData **error);
 static void handle_work(void *arg);
 static void prepare_call(SweepConsumer *consumer);
-static void call_handler(SweepConsumer *consumer, const SweepClaimed *message);
+static Datum piece_array(const SweepConsumer *consumer);
+static void call_handler(SweepConsumer *consumer, Datum argument, int first, int count);
 static void acknowledge(SweepConsumer *consumer);
 static void fail_message(SweepConsumer *consumer, ErrorData *error);
 static void fail_work(void *arg);
@@ -265,8 +267,13 @@ handle_work(void *arg)
 	if (consumer->call == NULL)
 		prepare_call(consumer);
 	sweep_step_check_callee(&consumer->callee);
-	for (int i = consumer->piece.first; i < consumer->piece.end; i++)
-		call_handler(consumer, &consumer->messages[i]);
+	if (OidIsValid(consumer->element))
+		call_handler(consumer, piece_array(consumer), consumer->piece.first, consumer->piece.end - consumer->piece.first);
+	else
+	{
+		for (int i = consumer->piece.first; i < consumer->piece.end; i++)
+			call_handler(consumer, consumer->messages[i].record, i, 1);
+	}
 	acknowledge(consumer);
 }
 
@@ -280,21 +287,41 @@ prepare_call(SweepConsumer *consumer)
 
 	(void) get_func_signature(consumer->handler, &types, &count);
 	consumer->callee = (SweepCallee) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
+	consumer->element = get_element_type(types[0]);
 	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, false);
+}
+
+/* The messages of the piece, as sweep.message[], in the order of the claim. */
+static Datum
+piece_array(const SweepConsumer *consumer)
+{
+	int			count = consumer->piece.end - consumer->piece.first;
+	Datum	   *elements = palloc(sizeof(Datum) * count);
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	for (int i = 0; i < count; i++)
+		elements[i] = consumer->messages[consumer->piece.first + i].record;
+	get_typlenbyvalalign(consumer->element, &length, &by_value, &align);
+	return PointerGetDatum(construct_array(elements, count, consumer->element, length, by_value, align));
 }
 
 /* The statement timeout of the role is that of one call. */
 static void
-call_handler(SweepConsumer *consumer, const SweepClaimed *message)
+call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 {
-	Datum		record = message->record;
 	char		activity[NAMEDATALEN + 64];
+	long long	message_id = (long long) consumer->messages[first].message_id;
 
-	snprintf(activity, sizeof(activity), "%s: message %lld", consumer->queue, (long long) message->message_id);
+	if (count == 1)
+		snprintf(activity, sizeof(activity), "%s: message %lld", consumer->queue, message_id);
+	else
+		snprintf(activity, sizeof(activity), "%s: %d messages from %lld", consumer->queue, count, message_id);
 	pgstat_report_activity(STATE_RUNNING, activity);
 	if (StatementTimeout > 0)
 		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
-	(void) sweep_sql_execute_plan(consumer->call, &record, NULL);
+	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);
 	if (StatementTimeout > 0)
 		disable_timeout(STATEMENT_TIMEOUT, false);
 }
@@ -327,8 +354,8 @@ acknowledge(SweepConsumer *consumer)
 }
 
 /*
- * What stands in the way of the consumer itself, a handler that was dropped for one, is no failure of the
- * message: the process ends and gives it back.
+ * What stands in the way of the consumer itself, a handler that was dropped or replaced by one with another
+ * argument, is no failure of the message: the process ends and gives it back.
  */
 static void
 fail_message(SweepConsumer *consumer, ErrorData *error)
@@ -373,14 +400,14 @@ bury_work(void *arg)
 	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
 }
 
-/* Whether the consumer is still meant and nothing is known to stand in its way. */
+/* Whether the consumer is still meant, with the handler that this process knows, and nothing is known to stand in its way. */
 static void
 problem_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
-	Datum		id = Int32GetDatum(consumer->consumer_id);
+	Datum		values[] = {Int32GetDatum(consumer->consumer_id), ObjectIdGetDatum(consumer->handler)};
 
-	consumer->present = sweep_sql_execute(SWEEP_SQL_CONSUMER_PROBLEM, &id, NULL) == 1 && sweep_sql_is_null(1);
+	consumer->present = sweep_sql_execute(SWEEP_SQL_CONSUMER_PROBLEM, values, NULL) == 1 && sweep_sql_is_null(1);
 }
 
 /* The ids of the messages of the piece, as bigint[]. */

@@ -31,6 +31,7 @@ typedef struct SweepConsumer
 	char		name[NAMEDATALEN + 32]; /* of the session */
 	Oid			handler;
 	SweepCallee callee;			/* the handler, once call is prepared */
+	Oid			element;		/* of the array that it takes; InvalidOid when it takes one message */
 	int			batch;
 	bool		has_suspects;	/* there were crashes before this process began */
 	SweepPlan  *claim;

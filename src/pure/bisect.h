@@ -2,7 +2,7 @@
  * bisect.h
  *	  Which pieces of a failed batch of items are tried next.
  *
- * Used by items.c. Pure C: no backend call, no allocation, nothing raises.
+ * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, nothing raises.
  */
 #ifndef SWEEP_BISECT_H
 #define SWEEP_BISECT_H

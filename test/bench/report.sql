@@ -103,6 +103,18 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 			pg_temp.time_of('items', 'client, a transaction for each', nth) / pg_temp.time_of('items', 'engine, transaction row', nth), 4, '>='
 		FROM (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
+	SELECT 'stop', format('consumer %s / one UPDATE', c), nth,
+			pg_temp.time_of('stop', 'sweep_gitlab.stop_environment, ' || c, nth) / pg_temp.one_statement('stop', nth), 2, '<='
+		FROM (VALUES ('1 x 1000'), ('2 x 1000')) AS consumers (c), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'stop', 'environments per second, consumer 2 x 1000', nth, 1000000 / pg_temp.us_each('stop', 'sweep_gitlab.stop_environment, 2 x 1000', nth),
+			23600, '>='
+		FROM (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
+	SELECT 'stop', 'faster than a call for each message, consumer 2 x ' || size, nth,
+			pg_temp.time_of('stop', 'bench.stop_one, 2 x 100', nth) / pg_temp.time_of('stop', 'sweep_gitlab.stop_environment, 2 x ' || size, nth), NULL, NULL
+		FROM (VALUES (100), (1000)) AS sizes (size), (VALUES (0.5), (0)) AS s (nth)
+	UNION ALL
 	SELECT c, 'us per batch', nth, pg_temp.us_each(c, 'engine 1 run', nth), 80, '<='
 		FROM (VALUES ('nothing'), ('one row')) AS cases (c), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL

@@ -14,6 +14,7 @@
 #	packed                  the purge of a table without any room in its pages
 #	artifacts               one job, divided into shares that run side by side
 #	items                   stuck builds, against one statement and against a client
+#	stop                    a consumer that stops environments, against one UPDATE
 #	fixed_cost              of a batch that does nothing
 #	first_batch             time from sweep.start() to it
 #	flat                    cost per row: many rows against few, a dead front, an old snapshot
@@ -24,7 +25,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
 
-all_cases='fan_out purge distinct long scattered packed items artifacts fixed_cost first_batch flat scheduler'
+all_cases='fan_out purge distinct long scattered packed items artifacts stop fixed_cost first_batch flat scheduler'
 cases=${CASES-}
 quick=${QUICK-}
 runs=
@@ -208,12 +209,20 @@ items_client()
 		-D every="$stuck_every" -D rows=$(($2 * stuck_every)) bench_run | awk -v rows="$2" '/^tps/ { print rows * 1000 / $3 }')" "$2"
 }
 
+# consumer CASE HANDLER PROCESSES SIZE ROWS
+consumer()
+{
+	note "$1" "$2, $3 x $4" "$(psql_in bench_run -c "CALL bench.consume('$2', $3, $4)")" "$5"
+}
+
 # --------------------------------------------------------------- cases
 short_methods=('one_statement planner' 'engine 100 run' 'procedure 100 batch' 'engine 100 batch' 'procedure 100 run'
 	'one_statement index' 'engine 1000 run' 'procedure 1000 batch' 'engine 1000 batch' 'procedure 1000 run')
 long_methods=('engine 100 run' 'procedure 100 run' 'engine 100 batch' 'procedure 100 batch')
 items_methods=('one_statement planner' 'items_engine row' 'items_client' 'items_engine batch')
 scattered_methods=('one_statement planner' 'engine 100 run' 'one_statement index' 'engine 1000 run')
+stop_methods=('one_statement planner' 'consumer sweep_gitlab.stop_environment 2 1000' 'consumer bench.stop_one 2 100'
+	'consumer sweep_gitlab.stop_environment 2 100' 'consumer sweep_gitlab.stop_environment 1 1000')
 packed_methods=("${scattered_methods[@]}" 'procedure 100 batch')
 
 # compare TEST ROWS METHOD ...: in turns, on the template bench_compare; a new copy for each where it cannot be restored
@@ -294,6 +303,12 @@ case_items()
 {
 	make_template bench_compare items p_ci_builds "$stuck_every" "$rows"
 	compare items $((rows / stuck_every)) "${items_methods[@]}"
+}
+
+case_stop()
+{
+	make_template bench_compare stop environments "$every" "$rows"
+	compare stop $((rows / every)) "${stop_methods[@]}"
 }
 
 case_fixed_cost()

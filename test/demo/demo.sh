@@ -267,7 +267,7 @@ show_state()
 consume_environments()
 {
 	demo_psql -q -c "SELECT sweep.create_consumer('environments_auto_stop', 'sweep_gitlab.stop_environment',
-		concurrency => 2, batch => 100)" >/dev/null
+		concurrency => 2, batch => 1000)" >/dev/null
 	give_up=$(($(milliseconds) + 180000))
 	shown=-1
 	while :

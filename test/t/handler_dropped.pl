@@ -30,7 +30,7 @@ soon($node, q{SELECT in_flight FROM sweep.queues WHERE queue = 'second'}, 1, 'an
 my $offset = -s $node->logfile;
 $node->safe_psql('postgres', 'DROP FUNCTION t.second(sweep.message)');
 $gate->query_safe('SELECT pg_advisory_unlock_all()');
-soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'second'}, 'broken: function t.second(sweep.message) does not exist|0', 'its consumer is broken');
+soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'second'}, 'broken: function t.second(sweep.message) or (sweep.message[]) does not exist|0', 'its consumer is broken');
 soon($node, q{SELECT depth, in_flight FROM sweep.queues WHERE queue = 'second'}, '1|0', 'and the message is there');
 unlike(slurp_file($node->logfile, $offset), qr/terminated by signal/, 'no process crashed');
 forget_session($gate);
