@@ -179,6 +179,14 @@ sweep_lock_give_back_run(int64 run_id)
 }
 
 void
+sweep_lock_release_all(void)
+{
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	list_free_deep(taken_locks);
+	taken_locks = NIL;
+}
+
+void
 sweep_lock_hold_database(Oid database)
 {
 	LOCKTAG		tag;

@@ -65,6 +65,9 @@ extern bool sweep_lock_try_queue(int32 queue_id);
 extern bool sweep_lock_acquire_run(int64 run_id);
 extern void sweep_lock_give_back_run(int64 run_id);
 
+/* Every lock of the session but those of its transaction: advisory ones, and ours. */
+extern void sweep_lock_release_all(void);
+
 /*
  * Keeps schedulers out of a database until the transaction ends (hold), or asks whether somebody does
  * (held).

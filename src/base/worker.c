@@ -21,7 +21,6 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
@@ -31,6 +30,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/lock.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/worker.h"
@@ -219,7 +219,7 @@ sweep_worker_discard_session(void)
 	StartTransactionCommand();
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
-	LockReleaseAll(USER_LOCKMETHOD, true);
+	sweep_lock_release_all();
 	ResetTempTableNamespace();
 	ResetSequenceCaches();
 	CommitTransactionCommand();

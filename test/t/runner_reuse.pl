@@ -27,6 +27,7 @@ $node->safe_psql('postgres', q{
 			UNION ALL SELECT 'synchronous_commit ' || current_setting('synchronous_commit') WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')
 			UNION ALL SELECT 'own setting ' || current_setting('left.over', true) WHERE current_setting('left.over', true) <> ''
 			UNION ALL SELECT 'application_name ' || current_setting('application_name') WHERE current_setting('application_name') NOT LIKE '%#' || b.run_id
+			UNION ALL SELECT 'lock taken' WHERE sweep.release_lock('left')
 			UNION ALL SELECT 'row_security' WHERE current_setting('row_security') <> 'on');
 	BEGIN
 		IF to_regclass('pg_temp.left_table') IS NOT NULL THEN
@@ -42,7 +43,7 @@ $node->safe_psql('postgres', q{
 		EXECUTE 'PREPARE left_statement AS SELECT 1';
 		EXECUTE 'DECLARE kept CURSOR WITH HOLD FOR SELECT 1';
 		EXECUTE 'CREATE TEMPORARY TABLE left_table (a int)';
-		PERFORM nextval('left_over.numbers'), pg_advisory_lock(4711, pg_backend_pid()), set_config('work_mem', '7MB', false), set_config('left.over', 'yes', false),
+		PERFORM nextval('left_over.numbers'), sweep.try_lock('left'), pg_advisory_lock(4711, pg_backend_pid()), set_config('work_mem', '7MB', false), set_config('left.over', 'yes', false),
 			set_config('synchronous_commit', 'on', false), set_config('row_security', 'off', false), set_config('search_path', 'left_over', false),
 			set_config('application_name', 'left over', false);
 		RETURN ROW(CASE WHEN b.cursor IS NULL AND b.args ? 'fails' THEN 1 / (b.args->>'fails')::int ELSE 0 END::bigint, NULL::jsonb, NULL::jsonb);
