@@ -91,7 +91,7 @@ CREATE FUNCTION sweep._range_statements(step text, args jsonb, next boolean, aga
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next)
+	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next, again)
 		WHEN 'backfill_step' THEN sweep._backfill_statements(args, NOT next, again)
 		WHEN 'copy_step' THEN sweep._copy_statements(args, NOT next) END;
 END

@@ -142,7 +142,8 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'column "%" of % is not in % with type %', wrong.attname, relation, archive, wrong.type USING ERRCODE = 'datatype_mismatch',
 			DETAIL = CASE WHEN wrong.other_type IS NULL THEN 'There is no such column.' ELSE pg_catalog.format('There it has type %s.', wrong.other_type) END,
-			HINT = pg_catalog.format('A table of the same columns: CREATE TABLE %s (LIKE %s);', archive, relation);
+			HINT = pg_catalog.format('ALTER TABLE %s %s COLUMN %I %s%s;', archive, CASE WHEN wrong.other_type IS NULL THEN 'ADD' ELSE 'ALTER' END, wrong.attname,
+				CASE WHEN wrong.other_type IS NULL THEN '' ELSE 'TYPE ' END, wrong.type);
 	END IF;
 	SELECT b.attname INTO wrong FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped AND b.attnotnull AND NOT b.atthasdef
 		AND b.attidentity = '' AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped) LIMIT 1;
@@ -178,7 +179,7 @@ $$;
 COMMENT ON FUNCTION sweep._removal(regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
 
 -- ------------------------------------------------------------------ the statements
-CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean, again boolean) RETURNS sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -198,10 +199,12 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
 	END IF;
-	made := sweep._edge_statements(relation, key.columns, key.nulls, due, first);
-	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 	IF pg_catalog.cardinality(blockers) > 0 THEN
 		free := pg_catalog.format(' AND NOT EXISTS (%s)', pg_catalog.array_to_string(blockers, ') AND NOT EXISTS ('));
+	END IF;
+	made := sweep._edge_statements(relation, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
+	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
+	IF pg_catalog.cardinality(blockers) > 0 THEN
 		made.rest_counter := 'referenced';
 		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._table_name(relation), due, free);
 	END IF;
@@ -214,13 +217,13 @@ BEGIN
 			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
 	END IF;
 	IF args ->> 'partitions' = 'drop' THEN
-		made.prologue := pg_catalog.format('SELECT d.rows, d.cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
+		made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
 			' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), sweep._age_type(relation, age), age_limit);
 	END IF;
 	RETURN made;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean) IS 'the statements of a retention';
+COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, boolean) IS 'the statements of a retention';
 
 -- ------------------------------------------------------------------ partitions
 CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
@@ -323,7 +326,7 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._table_name(relation), args ->> 'condition'));
 	END IF;
-	PERFORM sweep._retention_statements(args, true);
+	PERFORM sweep._retention_statements(args, true, false);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';
