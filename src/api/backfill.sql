@@ -61,7 +61,9 @@ BEGIN
 	PERFORM sweep._backfill_statements(job.args, true, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
 		sweep._table_name(relation), set, condition));
-	RETURN sweep._end_maker(caller, job, paused);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused);
+	PERFORM sweep._start_maker(job, paused);
+	RETURN job.name;
 END
 $$;
 COMMENT ON FUNCTION sweep._create_backfill IS 'implements sweep.create_backfill';

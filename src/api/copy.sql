@@ -129,7 +129,9 @@ BEGIN
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
 		sweep._table_name(target_table), names, sweep._table_name(source_table), coalesce(condition, 'true')));
-	RETURN sweep._end_maker(caller, job, paused);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused);
+	PERFORM sweep._start_maker(job, paused);
+	RETURN job.name;
 END
 $$;
 COMMENT ON FUNCTION sweep._create_copy IS 'implements sweep.create_copy';

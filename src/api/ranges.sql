@@ -321,14 +321,12 @@ END
 $$;
 COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
 
--- One that nothing else starts is started with the commit.
-CREATE FUNCTION sweep._end_maker(caller oid, job sweep.job, paused boolean) RETURNS text
+CREATE FUNCTION sweep._start_maker(job sweep.job, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused);
 	IF job.schedule IS NOT NULL OR paused THEN
-		RETURN job.name;
+		RETURN;
 	END IF;
 	IF sweep._has_workers() THEN
 		PERFORM sweep.start(job.name);
@@ -336,7 +334,6 @@ BEGIN
 		RAISE NOTICE 'job "%" is not started: pg_sweep is not loaded at server start', job.name
 			USING HINT = pg_catalog.format('CALL sweep.run(%L);', job.name);
 	END IF;
-	RETURN job.name;
 END
 $$;
-COMMENT ON FUNCTION sweep._end_maker(oid, sweep.job, boolean) IS 'creates the job, and starts it when it has no schedule';
+COMMENT ON FUNCTION sweep._start_maker(sweep.job, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';

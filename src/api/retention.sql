@@ -361,7 +361,8 @@ BEGIN
 		RAISE EXCEPTION 'time zone "%" is not known', zone USING ERRCODE = 'invalid_parameter_value', HINT = 'The view pg_timezone_names lists those that are.';
 	END;
 	PERFORM sweep._check_retention(job.run_as, job.args);
-	RETURN sweep._end_maker(caller, job, paused);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused);
+	RETURN job.name;
 END
 $$;
 COMMENT ON FUNCTION sweep._create_retention IS 'implements sweep.create_retention';
