@@ -32,6 +32,17 @@ INSERT INTO retention.plain (at) SELECT NULL FROM generate_series(1, 100);
 INSERT INTO retention.plain (at) VALUES ('infinity'), ('-infinity');
 CREATE INDEX ON retention.plain (at);
 SELECT sweep.create_retention('retention.plain', 'at', '10 days');
+-- by the index, also in a table of few rows; what triggers execute is planned as ever
+CREATE FUNCTION retention.look() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF EXISTS (SELECT FROM pg_settings WHERE name ~ '^enable_' AND setting <> boot_val) THEN
+		RAISE EXCEPTION 'planned in another way';
+	END IF;
+	RETURN OLD;
+END
+$$;
+CREATE TRIGGER look BEFORE DELETE ON retention.plain FOR EACH ROW WHEN (OLD.at < '2026-01-01 02:00Z') EXECUTE FUNCTION retention.look();
+SELECT rows, plan ~ 'Index.* Scan using plain_at_idx on plain' AS by_index, plan ~ 'Seq Scan|Bitmap|Sort|pg_index' AS otherwise FROM sweep.preview('retention_plain', :now);
 SELECT name, schedule, timezone, step, args, cursor, batch_size, overlap FROM sweep.job WHERE name = 'retention_plain';
 CALL sweep.run('retention_plain', :now);
 SELECT * FROM retention.last_run;
@@ -100,6 +111,8 @@ CREATE TABLE retention.by_age_3 PARTITION OF retention.by_age FOR VALUES FROM ('
 CREATE TABLE retention.by_age_rest PARTITION OF retention.by_age DEFAULT;
 CALL retention.fill('retention.by_age');
 SELECT sweep.create_retention('retention.by_age', 'at', '10 days');
+-- partitions in which nothing is too old are not looked at
+SELECT rows, plan ~ 'Scan using by_age_1_pkey' AS old, plan ~ 'Scan using by_age_3_pkey' AS young FROM sweep.preview('retention_by_age', :now);
 CALL sweep.run('retention_by_age', :now);
 SELECT * FROM retention.last_run, retention.counts('retention.by_age');
 CREATE TABLE retention.by_tenant (id bigint, at timestamptz, tenant int) PARTITION BY HASH (tenant);
@@ -108,6 +121,7 @@ CALL retention.fill('retention.by_tenant');
 INSERT INTO retention.by_tenant (tenant) SELECT generate_series(1, 100);
 CREATE INDEX ON retention.by_tenant (at);
 SELECT sweep.create_retention('retention.by_tenant', 'at', '10 days');
+SELECT rows, plan ~ 'Merge Append' AS merged, plan ~ 'Seq Scan|Bitmap|Sort \(' AS otherwise FROM sweep.preview('retention_by_tenant', :now);
 CALL sweep.run('retention_by_tenant', :now);
 SELECT * FROM retention.last_run, retention.counts('retention.by_tenant');
 

@@ -35,6 +35,7 @@ CREATE INDEX ON bill (customer_id);
 INSERT INTO bill SELECT n, n FROM generate_series(3, 3000, 3) AS n;
 INSERT INTO bill SELECT 10000 + n, n FROM generate_series(500, 1499) AS n;
 SELECT sweep.alter_job('retention_customer', '{"batch_size": 100}');
+SELECT plan ~ 'Nested Loop Anti Join' AS anti_join, plan ~ 'Seq Scan|Hash' AS otherwise FROM sweep.preview('retention_customer', :now);
 CALL sweep.run('retention_customer', :now);
 SELECT *, (SELECT count(*) FROM customer WHERE id < 2000 AND NOT EXISTS (SELECT FROM bill WHERE customer_id = customer.id)) AS left, (SELECT count(*) FROM customer WHERE id >= 2000) AS kept FROM last_run;
 CALL sweep.run('retention_customer', :now);

@@ -13,15 +13,20 @@ DECLARE
 	key pg_catalog.record := sweep._ordered_key(relation, args ->> 'order_by');
 	name constant pg_catalog.text := sweep._table_name(relation);
 	condition constant pg_catalog.text := pg_catalog.format(E'(%s\n)', args ->> 'condition');
-	column_name pg_catalog.text;
+	columns pg_catalog.text[];
 BEGIN
 	PERFORM sweep._check_condition(args ->> 'condition');
-	FOREACH column_name IN ARRAY sweep._set_columns(args ->> 'set') LOOP
-		IF column_name = ANY (key.columns) THEN
-			RAISE EXCEPTION 'column "%" cannot be set: the rows are gone through in its order', column_name USING ERRCODE = 'invalid_parameter_value',
-				HINT = 'Name in order_by the columns of another unique index.';
-		END IF;
-	END LOOP;
+	BEGIN
+		columns := sweep._set_columns(args ->> 'set');
+	EXCEPTION WHEN syntax_error THEN
+		RAISE EXCEPTION '"%" is not what can stand behind SET', args ->> 'set' USING ERRCODE = 'syntax_error',
+			HINT = 'Write columns and their values, for example: total = price * quantity. The condition is another argument.';
+	END;
+	IF columns && key.columns THEN
+		RAISE EXCEPTION 'column "%" cannot be set: the rows are gone through in its order',
+				(SELECT c FROM pg_catalog.unnest(columns) AS c WHERE c = ANY (key.columns) LIMIT 1) USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Name in order_by the columns of another unique index.';
+	END IF;
 	made := sweep._edge_statements(relation, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
 	made.counter := 'updated';
 	made.work := pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE %3$s AND %4$s RETURNING %4$s AS again, pg_catalog.concat_ws('', '', %5$s) AS key)'
@@ -52,7 +57,6 @@ BEGIN
 				ELSE 'Say which rows are to be updated still, for example: total IS NULL.' END;
 	END IF;
 	job := sweep._begin_maker(caller, job, 'backfill', relation, run_as);
-	job.step := 'sweep.backfill_step';
 	job.cursor := 'drain';
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,

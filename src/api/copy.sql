@@ -118,8 +118,10 @@ BEGIN
 	IF on_conflict = 'nothing' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = target_table AND i.indisunique AND i.indisvalid) THEN
 		RAISE EXCEPTION 'rows of % are never in conflict', target_table USING ERRCODE = 'invalid_parameter_value', HINT = 'It has no unique index. Leave on_conflict out.';
 	END IF;
+	IF source_table = target_table OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(source_table)) AS t WHERE t.relid = target_table) THEN
+		RAISE EXCEPTION '% cannot be copied to itself', source_table USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table as the target.';
+	END IF;
 	job := sweep._begin_maker(caller, job, 'copy', source_table, run_as);
-	job.step := 'sweep.copy_step';
 	PERFORM sweep._check_table(job.run_as, source_table, '{SELECT}'), sweep._check_table(job.run_as, target_table, '{INSERT}');
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('source', sweep._table_name(source_table), 'target', sweep._table_name(target_table),
 		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',

@@ -306,6 +306,11 @@ BEGIN
 	END IF;
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	PERFORM sweep._check_role(caller, job);
+	job.step := pg_catalog.format('sweep.%s_step', word);
+	IF NOT pg_catalog.has_function_privilege(sweep._role_oid(job.run_as), job.step || '(sweep.batch)', 'EXECUTE') THEN
+		RAISE EXCEPTION 'role "%" may not run job "%"', job.run_as, job.name USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT sweep_user TO %I;', job.run_as);
+	END IF;
 	IF job.schedule IS NULL THEN
 		job.timezone := NULL;
 	END IF;

@@ -251,7 +251,7 @@ BEGIN
 	END IF;
 	IF NOT pg_catalog.pg_has_role(sweep._role_oid(role), owner, 'USAGE') THEN
 		RAISE EXCEPTION 'role "%" does not own %', role, relation USING ERRCODE = 'insufficient_privilege',
-			HINT = pg_catalog.format('Only its owner can drop partitions: GRANT %I TO %I; or leave partitions out: they are emptied then.', pg_catalog.pg_get_userbyid(owner), role);
+			HINT = pg_catalog.format('Only its owner can drop partitions: write run_as => %L, or leave partitions out: they are emptied then.', pg_catalog.pg_get_userbyid(owner));
 	END IF;
 END
 $$;
@@ -305,6 +305,7 @@ AS $$
 DECLARE
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target');
 	archive pg_catalog.regclass;
+	foreign_key pg_catalog.record;
 BEGIN
 	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}');
 	PERFORM sweep._age_key(relation, args ->> 'age_column') FROM sweep._age_type(relation, args ->> 'age_column');
@@ -321,6 +322,10 @@ BEGIN
 		IF archive = relation OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(relation)) AS t WHERE t.relid = archive) THEN
 			RAISE EXCEPTION 'rows of % cannot be moved to itself', relation USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table in archive_to.';
 		END IF;
+		FOR foreign_key IN SELECT r.name, r.child FROM sweep._referencing(relation, '', '') AS r WHERE r.action = 'c' LOOP
+			RAISE WARNING 'rows of % that refer to those that are moved are deleted', foreign_key.child
+				USING DETAIL = pg_catalog.format('Foreign key "%s" is ON DELETE CASCADE.', foreign_key.name);
+		END LOOP;
 	END IF;
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
@@ -349,7 +354,6 @@ BEGIN
 		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero and at most 1000 years.';
 	END IF;
 	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
-	job.step := 'sweep.retention_step';
 	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
 	job.cursor := 'drain';
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
