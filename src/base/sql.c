@@ -44,7 +44,7 @@ typedef struct Transaction
 	void	   *arg;
 } Transaction;
 
-static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
+static SweepPlan *plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
 static uint64 current_row = 0;
 
@@ -283,16 +283,11 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 static SPIPlanPtr
 statement_plan(SweepStatement statement)
 {
-	if (plans[statement] == NULL)
-	{
-		const SweepStatementText *source = sweep_statement_text(statement);
-		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types, CURSOR_OPT_GENERIC_PLAN);
+	const SweepStatementText *source = sweep_statement_text(statement);
 
-		if (plan == NULL || SPI_keepplan(plan) != 0)
-			elog(ERROR, "could not prepare \"%s\": %s", source->text, SPI_result_code_string(SPI_result));
-		plans[statement] = plan;
-	}
-	return plans[statement];
+	if (plans[statement] == NULL)
+		plans[statement] = sweep_sql_prepare(source->text, source->count, (Oid *) source->types, true);
+	return plans[statement]->plan;
 }
 
 SweepPlan *
@@ -308,6 +303,12 @@ sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
 	plan->plan = prepared;
 	return plan;
+}
+
+void
+sweep_sql_make_plan(SweepPlan *plan)
+{
+	ReleaseCachedPlan(SPI_plan_get_cached_plan(plan->plan), CurrentResourceOwner);
 }
 
 void

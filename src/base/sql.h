@@ -69,6 +69,9 @@ extern void sweep_sql_end_call(void);
  */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
 
+/* Has the plan of a generic one made now, if it is not there or no longer right, with the settings that are in force. */
+extern void sweep_sql_make_plan(SweepPlan *plan);
+
 extern void sweep_sql_free_plan(SweepPlan *plan);
 
 /* Executes it as the current user; returns the number of rows returned or affected. */
