@@ -219,8 +219,8 @@ CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[]
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I %s NULLS %s', c.relname, u.name, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
-			CASE WHEN (u.nulls = 'first') <> down THEN 'FIRST' ELSE 'LAST' END), ', ' ORDER BY u.n)
-		FROM ROWS FROM (pg_catalog.unnest(columns), pg_catalog.unnest(nulls)) WITH ORDINALITY AS u (name, nulls, n) JOIN pg_catalog.pg_class c ON c.oid = relation
+			CASE WHEN (nulls[u.n] = 'first') <> down THEN 'FIRST' ELSE 'LAST' END), ', ' ORDER BY u.n)
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation
 $$;
 COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
 

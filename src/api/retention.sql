@@ -8,11 +8,10 @@ AS $$
 	SELECT c.conname::pg_catalog.text, c.conrelid, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(%I.%s) %I.%I', parent_alias, r.attname, n.nspname, o.oprname, child_alias, a.attname), ' AND ' ORDER BY k.n),
 			c.confdeltype
-		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(c.conkey), pg_catalog.unnest(c.confkey), pg_catalog.unnest(c.conpfeqop))
-				WITH ORDINALITY AS k (child_column, parent_column, equals, n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.child_column
-			JOIN pg_catalog.pg_attribute r ON r.attrelid = c.confrelid AND r.attnum = k.parent_column
-			JOIN pg_catalog.pg_operator o ON o.oid = k.equals JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
+		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL pg_catalog.generate_subscripts(c.conkey, 1) AS k (n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[k.n]
+			JOIN pg_catalog.pg_attribute r ON r.attrelid = c.confrelid AND r.attnum = c.confkey[k.n]
+			JOIN pg_catalog.pg_operator o ON o.oid = c.conpfeqop[k.n] JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
 		WHERE c.contype = 'f' AND c.confrelid = relation
 			-- Partitions of a table that refers to it have a row of their own.
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
@@ -61,7 +60,7 @@ BEGIN
 					AND (i.indpred IS NULL OR pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NOT NULL)', foreign_key.columns[1]))
 					AND NOT EXISTS (SELECT FROM pg_catalog.unnest(foreign_key.columns) AS f (name) WHERE NOT EXISTS (
 						SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attname = f.name
-							AND a.attnum = ANY ((i.indkey::int2[])[0:pg_catalog.cardinality(foreign_key.columns) - 1])))) THEN
+							AND a.attnum = ANY ((i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(foreign_key.columns) - 1])))) THEN
 			RAISE EXCEPTION 'foreign key "%" of % has no index', foreign_key.name, foreign_key.child USING ERRCODE = 'object_not_in_prerequisite_state',
 				DETAIL = pg_catalog.format('For each row that is deleted from %s all of %s would be read.', relation, foreign_key.child),
 				HINT = sweep._create_index(foreign_key.child, foreign_key.columns);
@@ -90,7 +89,7 @@ BEGIN
 		RAISE EXCEPTION 'column "%" of % does not exist', age_column, relation USING ERRCODE = 'undefined_column',
 			HINT = coalesce('There is ' || (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
 				WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
-					AND a.atttypid IN ('timestamptz'::pg_catalog.regtype, 'timestamp'::pg_catalog.regtype, 'date'::pg_catalog.regtype)) || '.', 'Name a column that says since when the row is there.');
+					AND a.atttypid IN ('pg_catalog.timestamptz'::pg_catalog.regtype, 'pg_catalog.timestamp'::pg_catalog.regtype, 'pg_catalog.date'::pg_catalog.regtype)) || '.', 'Name a column that says since when the row is there.');
 	END IF;
 	IF type NOT IN ('timestamp with time zone', 'timestamp without time zone', 'date') THEN
 		RAISE EXCEPTION 'column "%" of % is of type %', age_column, relation, type USING ERRCODE = 'datatype_mismatch',
@@ -270,7 +269,7 @@ BEGIN
 	-- Of a bound of several columns there may be rows that have the first of them. A bound as it is shown has no quotes within.
 	EXECUTE pg_catalog.format($find$
 		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
-				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '\) TO \(''([^'']*)''') AS bound
+				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound
 			FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = i.inhparent
 			WHERE i.inhparent = $1 AND NOT i.inhdetachpending) AS p
 		WHERE p.bound::%1$s < $2::%1$s OR p.bound::%1$s = $2::%1$s AND p.partnatts = 1 ORDER BY p.bound::%1$s LIMIT 1 $find$, type) INTO found USING parent, age_limit;
