@@ -37,11 +37,6 @@
 #include "base/shared.h"
 #include "base/sql.h"
 
-struct SweepPlan
-{
-	SPIPlanPtr	plan;
-};
-
 static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
 static SweepExtension extension;
@@ -348,29 +343,34 @@ statement_plan(SweepStatement statement)
 SweepPlan *
 sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 {
-	SPIPlanPtr	prepared = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
-	SweepPlan  *plan;
+	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
 
-	if (prepared == NULL || SPI_keepplan(prepared) != 0)
+	if (plan == NULL || SPI_keepplan(plan) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result))));
-	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
-	plan->plan = prepared;
 	return plan;
 }
 
 void
 sweep_sql_free_plan(SweepPlan *plan)
 {
-	(void) SPI_freeplan(plan->plan);
-	pfree(plan);
+	(void) SPI_freeplan(plan);
 }
 
 uint64
 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
 {
-	return check_result(SPI_execute_plan(plan->plan, values, nulls, false, 0));
+	return check_result(SPI_execute_plan(plan, values, nulls, false, 0));
+}
+
+uint64
+sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type)
+{
+	uint64		rows = check_result(SPI_execute_plan(plan, &value, NULL, true, 2));
+
+	*type = SPI_gettypeid(SPI_tuptable->tupdesc, 1);
+	return rows;
 }
 
 static uint64

@@ -6,6 +6,7 @@
 #define SWEEP_DEFINITION_H
 
 #include "engine/run_state.h"
+#include "nodes/parsenodes.h"
 
 /* Takes the job of a run from the columns of the current row, DEFINITION_* in statements.c, from this one on. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
@@ -27,5 +28,11 @@ extern Size sweep_definition_pack(const SweepRun *run, char *buffer, Size size);
 
 /* Takes it over from such a buffer. */
 extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
+
+/* Parses a text of a job; NULL unless it is one statement. Raises with the place in that text. */
+extern RawStmt *sweep_definition_parse(const char *source);
+
+/* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
+extern Query *sweep_definition_analyse(Oid role, const char *source, RawStmt *raw, bool has_size);
 
 #endif							/* SWEEP_DEFINITION_H */
