@@ -162,6 +162,12 @@ static void
 leave_job_code(SweepRun *run)
 {
 	sweep_timers_disarm_statement(run);
+	sweep_batch_check_lock(run);
+}
+
+void
+sweep_batch_check_lock(SweepRun *run)
+{
 	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 		return;
 	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
@@ -169,7 +175,7 @@ leave_job_code(SweepRun *run)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("job \"%s\" has released its own lock", run->job),
-			 errhint("A step must not call pg_advisory_unlock_all().")));
+			 errhint("Neither its step nor its estimate may call pg_advisory_unlock_all().")));
 }
 
 void

@@ -28,6 +28,9 @@ extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *b
 extern int32 sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
 extern int	sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
 
+/* After code of the job: raises when it has released the lock of the job. */
+extern void sweep_batch_check_lock(SweepRun *run);
+
 /* From here on the transaction is not committed unless the bucket of a share is still held. */
 extern void sweep_batch_hold_bucket(SweepRun *run);
 

@@ -41,6 +41,7 @@ typedef struct Question
 	SweepStep  *step;
 	ErrorData  *error;
 	bool		timed_out;
+	bool		unlocked;		/* it has released the lock of the job, without which there is no run */
 	const char *refused;		/* what it returned is no answer */
 	double		rows;
 } Question;
@@ -52,7 +53,7 @@ static void answer_work(void *arg);
 static bool is_number(Oid type);
 static double number_of(Oid type, Datum value);
 static const char *why_unknown(const Question *question);
-static bool is_cancelled(const ErrorData *error);
+static bool is_cancelled(const Question *question);
 static int64 share_of(const SweepRun *run, double rows);
 static int	limit_ms(void);
 
@@ -107,12 +108,10 @@ sweep_estimate_ask(SweepRun *run)
 		pgstat_report_activity(STATE_RUNNING, psprintf("%s: estimate", run->job));
 	end = sweep_batch_transact(run, ask_work, &question, &question.error);
 	sweep_step_free(question.step);
-	if (!question.timed_out && question.error != NULL && is_cancelled(question.error))
-	{
-		/* In a session that may have been the statement timeout of the CALL: that is found out there. */
+	if (is_cancelled(&question))
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+	if (question.unlocked || is_cancelled(&question))
 		sweep_batch_fail(run, question.error);
-	}
 	else if (end == TXN_COMMITTED || end == TXN_FAILED)
 	{
 		why = why_unknown(&question);
@@ -124,7 +123,7 @@ sweep_estimate_ask(SweepRun *run)
 	MemoryContextSwitchTo(old);
 }
 
-/* An error ends here, so that the transaction around it does not fail. */
+/* An error of the estimate ends here, so that the transaction around it does not fail. */
 static void
 ask_work(void *arg)
 {
@@ -135,6 +134,9 @@ ask_work(void *arg)
 	question->error = sweep_sql_attempt(restricted_work, question, false);
 	question->timed_out = sweep_timers_disarm_limit();
 	MemoryContextSwitchTo(old);
+	question->unlocked = true;
+	sweep_batch_check_lock(question->run);
+	question->unlocked = false;
 }
 
 static void
@@ -225,12 +227,16 @@ why_unknown(const Question *question)
 
 /*
  * A request to cancel that this process was sent, and not one that the SQL tells of: of another server, for one. There is
- * no other difference but who has raised it.
+ * no other difference but who has raised it. Or the time of the CALL is over, which may be at the same moment as ours.
  */
 static bool
-is_cancelled(const ErrorData *error)
+is_cancelled(const Question *question)
 {
-	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->funcname != NULL && strcmp(error->funcname, "ProcessInterrupts") == 0;
+	const ErrorData *error = question->error;
+
+	return error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->funcname != NULL &&
+		strcmp(error->funcname, "ProcessInterrupts") == 0 &&
+		(!question->timed_out || sweep_timers_statement_fired(question->run));
 }
 
 /* Of a divided job each share has its part. */
@@ -240,9 +246,9 @@ share_of(const SweepRun *run, double rows)
 	return (int64) ceil(run->buckets != NULL ? rows / Max(run->buckets->count, 1) : rows);
 }
 
-/* Not longer than what the role or the session allows its statements. */
+/* Not longer than what the role allows its statements; in a session that is the time of the CALL. */
 static int
 limit_ms(void)
 {
-	return StatementTimeout > 0 ? Min(StatementTimeout, SWEEP_ESTIMATE_MS) : SWEEP_ESTIMATE_MS;
+	return StatementTimeout > 0 && !sweep_sql_in_call() ? Min(StatementTimeout, SWEEP_ESTIMATE_MS) : SWEEP_ESTIMATE_MS;
 }
