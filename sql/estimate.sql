@@ -203,7 +203,7 @@ SELECT count(*) FROM pg_prepared_statements WHERE name = 'estimate_stays';
 UNLISTEN *;
 
 -- ---------------------------------------------------------------- cancelled while it is asked, in a session: the run is cancelled
-CALL estimate.look('{"step": "estimate.step", "estimate": "SELECT CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN (SELECT count(*) FROM pg_sleep(600)) END"}');
+CALL estimate.look('{"step": "estimate.step", "estimate": "SELECT CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN (SELECT count(*) FROM pg_sleep(600)) END"}'); -- the sleep is the work
 CALL sweep.run('estimate');
 SELECT status, stop_reason, batches FROM sweep.runs WHERE job = 'estimate' ORDER BY run_id DESC LIMIT 1;
 :look;
@@ -216,6 +216,8 @@ CALL sweep.run('estimate');
 SET client_min_messages = warning;
 SELECT sweep.drop_job('estimate');
 SELECT sweep.drop_queue('estimate');
+DELETE FROM sweep.run_live WHERE job LIKE 'estimate%';
+DELETE FROM sweep.run_history WHERE job LIKE 'estimate%';
 DROP SCHEMA estimate CASCADE;
 DROP ROLE regress_sweep_estimate;
 DROP ROLE regress_sweep_estimate_admin;

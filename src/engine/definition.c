@@ -256,9 +256,9 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_GETARG_OID(0);
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	RawStmt    *raw = sweep_definition_parse(source);
+	RawStmt    *raw;
 
-	if (raw == NULL ||
+	if (!sweep_definition_parse(source, &raw) ||
 		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
 		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
 		ereport(ERROR,
@@ -304,8 +304,8 @@ uses_batch_size(Node *node, void *context)
 	return raw_expression_tree_walker(node, uses_batch_size, context);
 }
 
-RawStmt *
-sweep_definition_parse(const char *source)
+bool
+sweep_definition_parse(const char *source, RawStmt **raw)
 {
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
 	List	   *statements;
@@ -313,7 +313,8 @@ sweep_definition_parse(const char *source)
 	error_context_stack = &callback;
 	statements = pg_parse_query(source);
 	error_context_stack = callback.previous;
-	return list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
+	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
+	return list_length(statements) == 1;
 }
 
 /*

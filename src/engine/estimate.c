@@ -46,7 +46,7 @@ typedef struct Question
 	double		rows;
 } Question;
 
-static bool reads_only(const Query *query);
+static void refuse(const char *source);
 static void ask_work(void *arg);
 static void restricted_work(void *arg);
 static void answer_work(void *arg);
@@ -64,17 +64,15 @@ Datum
 sweep_estimate_check(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	RawStmt    *raw = sweep_definition_parse(source);
-	Query	   *query = NULL;
+	RawStmt    *raw;
+	Query	   *query;
 	Oid			type;
 
-	if (raw != NULL && IsA(raw->stmt, SelectStmt))
-		query = sweep_definition_analyse(PG_GETARG_OID(0), source, raw, false);
-	if (query == NULL || !reads_only(query))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("estimate \"%s\" is not a single SELECT that only reads", source),
-				 errhint("It is asked when a run starts how many rows there are to do, for example SELECT count(*) FROM ...; $1 is the batch.")));
+	if (!sweep_definition_parse(source, &raw) || !IsA(raw->stmt, SelectStmt))
+		refuse(source);
+	query = sweep_definition_analyse(PG_GETARG_OID(0), source, raw, false);
+	if (query->commandType != CMD_SELECT || query->hasModifyingCTE || query->rowMarks != NIL)
+		refuse(source);
 	if (ExecCleanTargetListLength(query->targetList) != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -89,10 +87,13 @@ sweep_estimate_check(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static bool
-reads_only(const Query *query)
+static void
+refuse(const char *source)
 {
-	return query->commandType == CMD_SELECT && !query->hasModifyingCTE && query->rowMarks == NIL;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("estimate \"%s\" is not a single SELECT that only reads", source),
+			 errhint("It is asked when a run starts how many rows there are to do, for example SELECT count(*) FROM ...; $1 is the batch.")));
 }
 
 void

@@ -3,8 +3,8 @@
  *	  How fast a run goes, and how long it takes still.
  *
  * Both by the average over the whole run until its last commit. A rate of the last batches alone would follow a change
- * sooner, but batches differ (what is cached, who else works, who holds a lock), and an end that moves to and fro with
- * them is no use. And between two commits nothing moves at all.
+ * sooner, but batches differ (what is cached, who else works, who holds a lock), and an end that moves back and forth with
+ * them is of no use. And between two commits nothing moves at all.
  */
 #include "pure/pace.h"
 

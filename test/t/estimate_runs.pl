@@ -103,7 +103,7 @@ open_gate($gate);
 is(ended_run($node, $run), 'succeeded drained 2 10', 'late: it ends');
 
 # ---------------------------------------------------------------- one second, and no longer
-job('slow', 'SELECT count(*) FROM pg_sleep(600)');
+job('slow', 'SELECT count(*) FROM pg_sleep(600)');  # the sleep is the work
 my ($end, $seconds, $line);
 ($run, $end, $seconds, $line) = outcome('slow');
 is("$end: $line", 'succeeded drained 2 10: it takes longer than 1000 ms', 'slow: the run does its work, the estimate is not known');
@@ -111,7 +111,7 @@ cmp_ok($seconds, '>=', 0.99, 'slow: it had its second');
 cmp_ok($seconds, '<', 60, 'slow: and did not have its ten minutes');
 job('stubborn', q{SELECT t.stubborn()}) if ask(q{CREATE FUNCTION t.stubborn() RETURNS int LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM pg_sleep(600);
+		PERFORM pg_sleep(600); -- the sleep is the work
 		RETURN 1;
 	EXCEPTION WHEN query_canceled THEN
 		RETURN 1;
@@ -119,7 +119,7 @@ job('stubborn', q{SELECT t.stubborn()}) if ask(q{CREATE FUNCTION t.stubborn() RE
 ($run, $end, $seconds, $line) = outcome('stubborn');
 is("$end: $line", 'succeeded drained 2 10: it takes longer than 1000 ms', 'slow: a function that catches that has no answer either');
 # Planning counts as well: a function that is evaluated by the planner.
-ask(q{CREATE FUNCTION t.slow_to_plan() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM pg_sleep(600); RETURN 1; END $$});
+ask(q{CREATE FUNCTION t.slow_to_plan() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM pg_sleep(600); RETURN 1; END $$});  # the sleep is the work
 job('planned', 'SELECT count(*) FROM t.todo WHERE id > t.slow_to_plan()');
 ($run, $end, $seconds, $line) = outcome('planned');
 is("$end: $line", 'succeeded drained 2 10: it takes longer than 1000 ms', 'slow: the time to plan it counts');
@@ -167,14 +167,14 @@ like($end . ask("SELECT coalesce(': ' || error, '') FROM sweep.runs WHERE run_id
 	'unlocking: a run without its lock does nothing');
 
 # ---------------------------------------------------------------- stopped while it is asked
-job('cancels', 'SELECT CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN (SELECT count(*) FROM pg_sleep(600)) END');
+job('cancels', 'SELECT CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN (SELECT count(*) FROM pg_sleep(600)) END');  # the sleep is the work
 ($run, $end, $seconds, $line) = outcome('cancels');
 is("$end: $line", 'cancelled cancelled 0 0: known', 'pg_cancel_backend: the run is cancelled');
 ask(q{ALTER ROLE jobber SET statement_timeout = '1min'});
 ($run, $end, $seconds, $line) = outcome('cancels');
 is("$end: $line", 'cancelled cancelled 0 0: known', 'pg_cancel_backend: also where a statement_timeout is set');
 ask('ALTER ROLE jobber RESET statement_timeout');
-job('times_out', 'SELECT count(*) FROM pg_sleep(600)', q{, timeout => '300 ms'});
+job('times_out', 'SELECT count(*) FROM pg_sleep(600)', q{, timeout => '300 ms'});  # the sleep is the work
 ($run, $end, $seconds, $line) = outcome('times_out');
 is("$end: $line", 'failed timeout 0 0: known', 'timeout: it counts for the estimate as well');
 # sweep.cancel has a second to come in time; where it did not, the log says so, and it is tried again.
