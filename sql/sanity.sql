@@ -145,6 +145,6 @@ SET pg_sweep.no_such_setting = 1;
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
 SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
 	FULL JOIN unnest('{run_id, job, args, trigger, attempt, due_at, started_at, finished_at, status, stop_reason, batches, rows, rescued, quarantined,
-		cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+		braked_ms, cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
 	WHERE a.attname IS DISTINCT FROM c.name;
 SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);

@@ -21,6 +21,7 @@ CREATE TABLE sweep.job (
 	max_rows         bigint,
 	stop_after       interval,
 	timeout          interval,
+	pause            interval,
 	lock_key         text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
@@ -65,6 +66,7 @@ COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit
 COMMENT ON COLUMN sweep.job.stop_after IS 'no new batch begins after this time; NULL: no limit';
 COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
 COMMENT ON COLUMN sweep.job.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
+COMMENT ON COLUMN sweep.job.pause IS 'time between two batches in which a run does nothing; NULL: none';
 COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
 COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
 COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';

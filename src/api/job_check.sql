@@ -326,6 +326,8 @@ BEGIN
 			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
 		(job.stop_after > job.timeout, pg_catalog.format('stop_after %s, which is later than timeout %s', job.stop_after, job.timeout),
 			'A run is to stop between batches before it is stopped within one.'),
+		(job.pause <= interval '0' OR job.pause > interval '1 day', 'pause ' || job.pause,
+			'It must be greater than zero and at most one day, or NULL for none.'),
 		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
 			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),

@@ -2,15 +2,15 @@
 -- What an operator reads.
 --
 CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT phase text, OUT batches bigint, OUT rows bigint,
-	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz)
+	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz, OUT braked_ms bigint)
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_running';
 COMMENT ON FUNCTION sweep._running() IS 'the runs in progress in this database, from shared memory';
 
 CREATE VIEW sweep.running WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
-		pg_catalog.round((r.rows / nullif(extract(epoch FROM pg_catalog.clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
+		pg_catalog.round((r.rows / nullif(extract(epoch FROM pg_catalog.clock_timestamp() - r.started_at) - r.braked_ms / 1000.0, 0))::numeric, 1) AS rows_per_second,
 		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, r.batch_size, r.estimated_rows,
-		CASE WHEN r.estimated_rows > 0 THEN pg_catalog.round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
+		CASE WHEN r.estimated_rows > 0 THEN pg_catalog.round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline, r.braked_ms
 	-- Which the reader may see is asked there, by the role of the run: its job may be gone, or another role's by now.
 	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
@@ -105,13 +105,14 @@ DECLARE
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
-		['running', 'phase', 'starting, lock (trying to take it), step, commit or ending'],
+		['running', 'phase', 'starting, lock (trying to take it), step, commit, braked (between two batches, on purpose) or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
-		['running', 'rows_per_second', 'rows per second since the run began'], ['running', 'last_batch_ms', 'how long the last batch took'],
+		['running', 'rows_per_second', 'rows per second since the run began, without the time in braked_ms'], ['running', 'last_batch_ms', 'how long the last batch took'],
 		['running', 'batch_size', 'rows of one batch at most'],
 		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
 		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lock'],
 		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],
+		['running', 'braked_ms', 'time in pauses between its batches so far'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
 		['jobs', 'paused', 'whether it is paused by its name; that all are paused, or are a copy, is in state'],

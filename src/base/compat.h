@@ -67,17 +67,31 @@ sweep_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 
 /* 17: extensions name their wait events. */
 static inline uint32
-sweep_wait_event(void)
+sweep_named_wait_event(uint32 *event, const char *name)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 event = 0;
-
-	if (event == 0)
-		event = WaitEventExtensionNew("PgSweepMain");
-	return event;
+	if (*event == 0)
+		*event = WaitEventExtensionNew(name);
+	return *event;
 #else
 	return PG_WAIT_EXTENSION;
 #endif
+}
+
+static inline uint32
+sweep_wait_event(void)
+{
+	static uint32 event = 0;
+
+	return sweep_named_wait_event(&event, "PgSweepMain");
+}
+
+static inline uint32
+sweep_brake_wait_event(void)
+{
+	static uint32 event = 0;
+
+	return sweep_named_wait_event(&event, "PgSweepBrake");
 }
 
 /* 16: one function asks for the ownership of any object. */

@@ -32,7 +32,7 @@
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
 
-const char *const sweep_phase_names[] = {"starting", "lock", "step", "commit", "ending"};
+const char *const sweep_phase_names[] = {"starting", "lock", "step", "commit", "braked", "ending"};
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
@@ -440,8 +440,9 @@ static void
 put_run(ReturnSetInfo *result, const RunningRun *run)
 {
 	const SweepLiveProgress *live = &run->live;
-	Datum		values[11];
-	bool		nulls[11] = {0};
+	Datum		values[12];
+	bool		nulls[12] = {0};
+	int64		braked_us = live->braked_us;
 
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(run->job);
@@ -459,6 +460,9 @@ put_run(ReturnSetInfo *result, const RunningRun *run)
 	nulls[9] = live->started_at == 0;
 	values[10] = TimestampTzGetDatum(live->deadline);
 	nulls[10] = live->deadline == 0;
+	if (live->phase == PHASE_BRAKED)
+		braked_us += GetCurrentTimestamp() - live->braked_since;
+	values[11] = Int64GetDatum(Max(braked_us, 0) / 1000);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

@@ -38,6 +38,7 @@ typedef enum SweepPhase
 	PHASE_LOCK,				/* trying to take the lock */
 	PHASE_STEP,					/* in a batch */
 	PHASE_COMMIT,				/* committing it */
+	PHASE_BRAKED,				/* between two batches, on purpose */
 	PHASE_ENDING,
 } SweepPhase;
 
@@ -48,6 +49,8 @@ typedef struct SweepLiveProgress
 	int64		batches;
 	int64		rows;
 	int64		last_batch_us;
+	int64		braked_us;		/* without the pause in progress */
+	TimestampTz braked_since;	/* of the pause in progress */
 	int32		batch_size;
 	int64		estimated_rows; /* 0 = not known */
 	TimestampTz started_at;

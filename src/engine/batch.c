@@ -277,7 +277,10 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
 	else
-		run->error = error;
+		/* Between two batches only that of a CALL fires. */
+		run->error = error != NULL ? error :
+			sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
+							   "It fired between two batches.", "Under CALL it is the time of the whole CALL; sweep.start() has none but that of a batch.");
 }
 
 static Jsonb *

@@ -63,6 +63,18 @@ sweep_report_batch(SweepRun *run)
 }
 
 void
+sweep_report_brake(SweepRun *run, bool begins)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.phase = begins ? PHASE_BRAKED : PHASE_STEP;
+	run->slot->live.braked_us = run->state.braked_us;
+	run->slot->live.braked_since = now;
+	SpinLockRelease(&run->slot->mutex);
+}
+
+void
 sweep_report_activity(SweepRun *run)
 {
 	char		text[256];

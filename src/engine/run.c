@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -22,6 +21,7 @@
 #include "base/lock.h"
 #include "base/worker.h"
 #include "engine/batch.h"
+#include "engine/brake.h"
 #include "engine/bucket_run.h"
 #include "engine/items.h"
 #include "engine/report.h"
@@ -29,15 +29,10 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
-/* Who waits for long looks this often whether he is to stop. */
-#define LOOK_AGAIN_MS 1000L
-
 static bool begin_run(SweepRun *run);
 static void queue_children(SweepRun *run);
 static void children_work(void *arg);
 static bool take_lock(SweepRun *run);
-static bool is_stopped(const SweepRun *run);
-static void pause_run(SweepRun *run, long timeout_ms);
 static void start_work(void *arg);
 static void end_unbegun(SweepRun *run);
 static void unbegun_work(void *arg);
@@ -58,6 +53,8 @@ sweep_run_perform(SweepRun *run)
 		{
 			MemoryContextReset(run->batch_context);
 			execute_batch(run);
+			if (run->pause_us > 0)
+				sweep_brake_pause(run);
 		}
 		if (!sweep_sql_in_call())
 			sweep_worker_allow_cancel(false);
@@ -86,7 +83,7 @@ begin_run(SweepRun *run)
 		queue_children(run);
 	if (!take_lock(run))
 	{
-		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
+		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
 		run->put_back = run->waits_for_lock && run->reason == SWEEP_STOP_SKIPPED;
 		if (!run->put_back)
 			end_unbegun(run);
@@ -153,38 +150,10 @@ take_lock(SweepRun *run)
 		if (sweep_lock_acquire(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 			return true;
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
-		if (tries >= run->lock_retries || run->waits_for_lock || is_stopped(run))
+		if (tries >= run->lock_retries || run->waits_for_lock || sweep_brake_is_stopped(run))
 			return false;
-		pause_run(run, (long) (run->lock_retry_delay_us / 1000));
+		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event());
 	}
-}
-
-/* Somebody wants the run to stop; before it has begun nothing but this looks at it. */
-static bool
-is_stopped(const SweepRun *run)
-{
-	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
-}
-
-/*
- * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
- * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
- */
-static void
-pause_run(SweepRun *run, long timeout_ms)
-{
-	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
-	int64		left_us;
-
-	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !is_stopped(run))
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
-		ResetLatch(MyLatch);
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
-	}
-	sweep_run_note_cancel(run);
 }
 
 static void

@@ -115,6 +115,7 @@ sweep_run_limits(const SweepRun *run)
 		.max_batches = run->max_batches,
 		.max_rows = run->max_rows,
 		.stop_after_us = run->stop_after_us,
+		.pause_us = run->pause_us,
 	};
 }
 

@@ -24,6 +24,7 @@ typedef struct SweepRunState
 	ItemPointerData tid;		/* where the row of the run is */
 	int64		rescued;
 	int64		quarantined;
+	int64		braked_us;		/* spent between batches on purpose */
 } SweepRunState;
 
 /* The buckets of a divided job, as a run of it or of its parent sees them; see plan_buckets.c. */
@@ -70,6 +71,7 @@ typedef struct SweepRun
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	int64		batch_started_us;
 	int64		last_batch_us;
+	int64		braked_batches;	/* committed when the last pause began */
 	bool		no_progress;	/* pick has returned an item twice */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 

@@ -87,7 +87,7 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 		return SWEEP_STOP_MAX_ROWS;
 	/* at 0 a clock must not matter: not even one that ran backwards */
 	if (limits->stop_after_us == 0 ||
-		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us))
+		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us - limits->pause_us))
 		return SWEEP_STOP_STOP_AFTER;
 	return SWEEP_STOP_NONE;
 }

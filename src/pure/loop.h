@@ -45,6 +45,7 @@ typedef struct SweepLimits
 	int32_t		max_batches;	/* 0: none */
 	int64_t		max_rows;		/* 0: none */
 	int64_t		stop_after_us;		/* -1: none; 0: exactly one batch */
+	int64_t		pause_us;		/* between two batches; 0: none */
 } SweepLimits;
 
 /* What a loop has done so far. Callers may read it, only loop.c writes it. */
@@ -74,7 +75,7 @@ extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
 /*
  * Counts a committed batch and says whether the run stops now: drained, which the
  * caller knows, before max_batches before max_rows before stop_after, and NONE to go
- * on.
+ * on. A pause that would reach stop_after is not made: the run stops at once.
  */
 extern SweepStopReason sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us);
 

@@ -20,7 +20,7 @@ record(SweepLoop *loop, int64_t rows, int64_t now_us)
 static SweepLoop
 loop_with(int32_t max_batches, int64_t max_rows, int64_t stop_after_us)
 {
-	SweepLimits limits = {100, max_batches, max_rows, stop_after_us};
+	SweepLimits limits = {100, max_batches, max_rows, stop_after_us, 0};
 	SweepLoop	loop;
 
 	sweep_loop_begin(&loop, &limits, 100 * SECOND);
@@ -109,6 +109,26 @@ test_boundaries(void)
 	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
 }
 
+/* A pause between two batches is not made when stop_after would have passed at its end. */
+static void
+test_pause(void)
+{
+	SweepLoop	loop = loop_with(0, 0, 5 * SECOND);
+
+	loop.limits.pause_us = 2 * SECOND;
+	check_number(record(&loop, 1, 103 * SECOND - 1), SWEEP_STOP_NONE, "the pause ends a microsecond before stop_after");
+	check_number(record(&loop, 1, 103 * SECOND), SWEEP_STOP_STOP_AFTER, "the pause would end at stop_after");
+	loop = loop_with(0, 0, 5 * SECOND);
+	loop.limits.pause_us = 6 * SECOND;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_STOP_AFTER, "a pause longer than stop_after: one batch");
+	loop = loop_with(0, 0, -1);
+	loop.limits.pause_us = INT64_MAX;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_NONE, "the longest pause, without a stop_after");
+	loop = loop_with(0, 0, 1);
+	loop.limits.pause_us = INT64_MAX;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_STOP_AFTER, "the longest pause, with the shortest stop_after");
+}
+
 /* All limits met by one batch: the first of drained, max_batches, max_rows, stop_after. */
 static void
 test_order(void)
@@ -178,6 +198,7 @@ main(void)
 	test_names();
 	test_reasons();
 	test_boundaries();
+	test_pause();
 	test_order();
 	test_sizes();
 	test_overflow();
