@@ -108,7 +108,7 @@ BEGIN
 		['running', 'phase', 'starting, lock (trying to take it), step, commit, braked (between two batches, on purpose) or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second since the run began, without the time in braked_ms'], ['running', 'last_batch_ms', 'how long the last batch took'],
-		['running', 'batch_size', 'rows of one batch at most'],
+		['running', 'batch_size', 'rows of one batch at most just now: less than that of the job after batches that took too long'],
 		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
 		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lock'],
 		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],

@@ -84,6 +84,11 @@ sweep_items_execute(SweepRun *run)
 	end = sweep_batch_transact(run, whole_work, batch, &error);
 	if (end == TXN_FAILED)
 	{
+		if (!batch->picked && sweep_batch_halve(run, error))
+			return;
+		/* One that fails for a lock says nothing about the size: the item that is locked is found, and the others are done. */
+		if (batch->picked && sweep_batch_is_timed_out(run, error))
+			(void) sweep_loop_halve(&run->state.loop);
 		if (run->item_per_transaction || !batch->picked || is_interruption(run, error))
 		{
 			fail_run(batch, error);

@@ -55,11 +55,25 @@ sweep_report_batch(SweepRun *run)
 	run->slot->live.batches = run->state.loop.batches;
 	run->slot->live.rows = run->state.loop.rows;
 	run->slot->live.last_batch_us = run->last_batch_us;
+	run->slot->live.batch_size = run->state.loop.size;
 	SpinLockRelease(&run->slot->mutex);
 	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: batch %lld, %s so far, %.1f ms", run->job, (long long) run->run_id,
 						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->last_batch_us / 1000.0)));
+}
+
+/* A batch of so many rows has failed, and is done again with less. */
+void
+sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error)
+{
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.batch_size = run->state.loop.size;
+	SpinLockRelease(&run->slot->mutex);
+	if (sweep_log_batches != LOG_BATCHES_OFF)
+		ereport(LOG,
+				(errmsg("job \"%s\" run %lld: batch %lld of %d rows is done again with %d: %s", run->job, (long long) run->run_id,
+						(long long) run->state.loop.batches + 1, size, run->state.loop.size, error->message)));
 }
 
 void

@@ -11,6 +11,7 @@
 extern void sweep_report_begin(SweepRun *run);
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
+extern void sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error);
 extern void sweep_report_brake(SweepRun *run, bool begins);
 
 /* "1 batch", "2 batches"; in the current memory context. */

@@ -252,7 +252,7 @@ execute_batch(SweepRun *run)
 	end = sweep_batch_transact(run, batch_work, run, &error);
 	if (end == TXN_COMMITTED)
 		sweep_batch_accept(run);
-	else if (end == TXN_FAILED)
+	else if (end == TXN_FAILED && !sweep_batch_halve(run, error))
 		sweep_batch_fail(run, error);
 }
 
