@@ -34,7 +34,7 @@ SELECT name, a.type AS of_argument, CASE d.type WHEN 'int' THEN 'integer' ELSE d
 
 -- each argument arrives in its column
 SELECT sweep.create_job('settings', step => 'job_settings.step');
-SELECT sweep.create_job('settings 1', '@yearly', 'SELECT 1', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
+SELECT sweep.create_job('settings 1', '@yearly', 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
 	stop_after => '5 s', timeout => '6 s', pause => '15 ms', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
 	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', on_start => '{"another": "1 min"}', flush => 'batch', description => 'eleven',
 	run_as => 'regress_sweep_job_settings');

@@ -295,7 +295,7 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 
 	QueryCancelPending = false;
 	run->status = "failed";
-	run->reason = SWEEP_STOP_ERROR;
+	run->reason = run->no_progress ? SWEEP_STOP_NO_PROGRESS : SWEEP_STOP_ERROR;
 	if (cancelled && (request & SWEEP_STOP_REQUEST_TIMEOUT) != 0)
 	{
 		run->reason = SWEEP_STOP_TIMEOUT;

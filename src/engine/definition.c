@@ -98,6 +98,9 @@ typedef struct Analysis
 	RawStmt    *raw;
 } Analysis;
 
+/* What somebody means who passes a statement that is no batch. */
+#define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
+
 static void read_columns(SweepRun *run, int first_column);
 static bool is_word(int column, const char *word);
 static void merge_args(SweepRun *run);
@@ -271,14 +274,20 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 		  IsA(analysis.raw->stmt, DeleteStmt) || IsA(analysis.raw->stmt, MergeStmt)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
-				 errhint("Its row count is the progress of a batch; for anything else write a step function.")));
-	if (changes_rows(analysis.raw->stmt) && !uses_batch_size(analysis.raw->stmt, NULL))
+				 errmsg("batch_sql \"%s\" is not a single INSERT, UPDATE, DELETE or MERGE", source),
+				 errhint("Its row count is the progress of a batch. " EXECUTED_ONCE)));
+	if (!changes_rows(analysis.raw->stmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" is a plain SELECT", source),
+				 errdetail("It would be executed again and again: its row count does not say that something is done."),
+				 errhint(EXECUTED_ONCE)));
+	if (!uses_batch_size(analysis.raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
-						 "WHERE id IN (SELECT id FROM ... LIMIT $1).")));
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1). " EXECUTED_ONCE)));
 	sweep_sql_require_extension(sweep_sql_lock_extension());
 	error_context_stack = callback.previous;
 	sweep_door_visit_user(role, analyse_work, &analysis);

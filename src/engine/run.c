@@ -28,6 +28,7 @@
 #include "engine/run.h"
 #include "engine/run_row.h"
 #include "engine/timers.h"
+#include "engine/watch.h"
 
 static bool begin_run(SweepRun *run);
 static void queue_children(SweepRun *run);
@@ -102,6 +103,7 @@ begin_run(SweepRun *run)
 	}
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
+	sweep_watch_begin(run);
 	return run->begun;
 }
 
@@ -251,9 +253,16 @@ execute_batch(SweepRun *run)
 	}
 	end = sweep_batch_transact(run, batch_work, run, &error);
 	if (end == TXN_COMMITTED)
+	{
 		sweep_batch_accept(run);
-	else if (end == TXN_FAILED && !sweep_batch_halve(run, error))
-		sweep_batch_fail(run, error);
+		sweep_watch_end(run);
+	}
+	else if (end == TXN_FAILED)
+	{
+		run->no_progress = false;
+		if (!sweep_batch_halve(run, error))
+			sweep_batch_fail(run, error);
+	}
 }
 
 /* One transaction: the step, and the row of the run. */
@@ -272,6 +281,8 @@ batch_work(void *arg)
 	sweep_batch_call(run, run->step, &batch, NULL, &progress);
 	sweep_batch_add(run, &progress);
 	sweep_batch_end(run, progress.rows == 0);
+	if (run->reason == SWEEP_STOP_NONE)
+		sweep_watch_batch(run);
 	sweep_batch_save(run);
 }
 
@@ -303,7 +314,8 @@ end_work(void *arg)
 	HOLD_CANCEL_INTERRUPTS();
 	sweep_batch_is_last(run);
 	sweep_batch_save(run);
-	if (run->error != NULL)
+	/* What makes no progress would not make any the next time. */
+	if (run->error != NULL && !run->no_progress)
 		(void) sweep_sql_execute(SWEEP_SQL_RETRY_RUN, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();
 	QueryCancelPending = false;

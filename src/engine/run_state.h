@@ -12,6 +12,7 @@
 #include "bucket/bucket.h"
 #include "engine/step.h"
 #include "pure/loop.h"
+#include "pure/runaway.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
@@ -25,6 +26,7 @@ typedef struct SweepRunState
 	int64		rescued;
 	int64		quarantined;
 	int64		braked_us;		/* spent between batches on purpose */
+	SweepRunaway runaway;
 } SweepRunState;
 
 /* The buckets of a divided job, as a run of it or of its parent sees them; see plan_buckets.c. */
@@ -52,6 +54,8 @@ typedef struct SweepBuckets
 #define SWEEP_TYPE_IS(word) bool
 #define SWEEP_DECLARE_SETTING(kind, member, ...) SWEEP_TYPE_##kind member;
 
+typedef struct SweepWatch SweepWatch;
+
 typedef struct SweepRun
 {
 	/* Definition, as it was when the run was started; see definition.c */
@@ -72,7 +76,8 @@ typedef struct SweepRun
 	int64		batch_started_us;
 	int64		last_batch_us;
 	int64		braked_batches;	/* committed when the last pause began */
-	bool		no_progress;	/* pick has returned an item twice */
+	bool		no_progress;	/* pick has returned an item twice, or batches go on reporting rows */
+	double		rows_to_handle; /* of these, how many there were */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 
 	/* Outcome */
@@ -85,6 +90,7 @@ typedef struct SweepRun
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
+	SweepWatch *watch;			/* what it works on, once it may be endless; see watch.c */
 	HTAB	   *seen;			/* item jobs: what this run has picked, by hash */
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */

@@ -103,7 +103,7 @@ my %word = (
 	schedule => [ 'every 1 second', '* * * * * *', '* * * * *', '@hourly', '@reboot', 'H H * * *', '0 0 31 2 *', '61 * * * *', '1-0 * * * *', '*/0 * * * *', 'every 99999999999 years',
 		'1,2,3-5/2 * L * *', 'every -1 second', '* * * *', '0 0 29 2 1' ],
 	timezone => [ 'UTC', 'Europe/Berlin', 'no/zone', 'posixrules', '+25:00', 'EST5EDT', 'Pacific/Apia' ],
-	batch_sql => [ 'SELECT 1 WHERE false', 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', 'SELECT 1/0', 'SELECT $3', 'SELECT ($2).args WHERE ($2).size < 0',
+	batch_sql => [ 'SELECT 1 WHERE false', 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', 'SELECT 1/0', 'SELECT $3', 'SELECT ($2).args WHERE ($2).size < 0',
 		'DELETE FROM sweep.job', 'TABLE sweep.run_live', 'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT 1; SELECT 2', '', 'SELECT 1 FROM generate_series(1, 10000) WHERE $1 < 0', 'VACUUM', '/*', 'WITH x AS (DELETE FROM attacker.todo WHERE false RETURNING id) SELECT * FROM x',
 		'SELECT sweep.drop_job(\'vict_job\')', 'INSERT INTO attacker.todo SELECT 1 WHERE false', 'MERGE INTO attacker.todo t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DO NOTHING', 'SELECT attacker.gain() WHERE false',
 		'DECLARE c CURSOR FOR SELECT 1', 'SELECT * INTO attacker.x FROM attacker.todo' ],
