@@ -37,12 +37,14 @@ INSTALL_PARTS = \
 	src/engine/run.sql \
 	src/engine/run_due.sql \
 	src/engine/run_end.sql \
+	src/engine/hooks.sql \
 	src/bucket/bucket.sql \
 	src/engine/quarantine.sql \
 	src/queue/queue.sql \
 	src/queue/admin.sql \
 	src/queue/message.sql \
 	src/queue/wait.sql \
+	src/engine/alerts.sql \
 	src/process/consumer.sql \
 	src/queue/once.sql \
 	src/api/monitor.sql \

@@ -152,7 +152,7 @@ SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '5 min',
 SELECT :shares_left AS shares_left;
 SELECT job, trigger, status, args, (bucket - :wanted + 3) % 3 AS bucket_behind, shares_left FROM buckets.queued;
 -- its child is queued as shares only
-SELECT sweep._start_children(5000000);
+SELECT sweep._start_hooks(5000000);
 SELECT count(*) FROM buckets.queued;
 ROLLBACK TO s;
 -- a job that is paused gets none, and is followed by none

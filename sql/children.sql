@@ -129,12 +129,10 @@ SELECT sweep.alter_job('children parent one', '{"on_start": {"children foreign":
 SET timezone = 'UTC';
 SET intervalstyle = 'postgres';
 
--- ------------------------------------------------------------------ a job may be its own child: one run waits at most
-CALL children.forget();
-SELECT sweep.alter_job('children parent', '{"on_start": {"children parent": "1 hour"}}');
-CALL sweep.run('children parent');
-CALL sweep.run('children parent');
-SELECT job, status FROM children.queued;
+-- ------------------------------------------------------------------ a job is not its own child
+SELECT sweep.alter_job('children parent', '{"on_start": {"children a": "0", "children parent": "1 hour"}}');
+SELECT sweep.create_job('children x', step => 'children.step', on_success => '{"children x": "0"}');
+SELECT sweep.create_job('children x', step => 'children.step', on_failure => '{"children x": "0"}');
 
 -- ------------------------------------------------------------------ a child runs, at once
 CALL children.forget();

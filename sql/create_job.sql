@@ -124,7 +124,7 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'nowhere.step'$$),
 	($$'refused', step => ''$$),
 	($$'refused', step => 'create_job.step('$$),
-	($$'refused', step => 'create_job.step(sweep.batch)'$$),
+	($$'refused', step => 'create_job.step(sweep.batch, int)'$$),
 	($$'refused', step => 'a.create_job.step'$$),
 	($$'refused', step => '"create_job.step"'$$),
 	($$'refused', step => 'create_job.step; DROP TABLE create_job.item'$$),
@@ -161,10 +161,9 @@ SELECT r.* FROM (VALUES
 	($$'refused', '0 3 * * *', 'DELETE FROM create_job.item'$$)
 ) AS c (arguments), create_job.refuse(c.arguments) AS r;
 
--- the path of the session is not that of the job
+-- the path of the session is not that of the job, for what a batch_sql names
 SET search_path = create_job;
 SELECT r.* FROM create_job.refuse($$'refused', batch_sql => 'DELETE FROM item WHERE $1 > 0'$$) AS r;
-SELECT r.* FROM create_job.refuse($$'refused', step => 'step'$$) AS r;
 RESET search_path;
 
 -- NULL where there must be a value

@@ -39,11 +39,11 @@ SELECT job, run_as FROM sweep._startable_runs('2002-01-01 00:00:00Z') WHERE job 
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES ('heirs child', 'regress_heirs_old', 'parent', '2100-01-01 00:00:00Z');
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at, status) VALUES ('heirs', 'regress_heirs_new', 'manual', '2000-01-01 00:00:00Z', 'running')
 	RETURNING run_id AS parent \gset
-SELECT sweep._start_children(:parent);
+SELECT sweep._start_hooks(:parent);
 SELECT role, count(*) FROM heirs.runs WHERE job = 'heirs child' GROUP BY role ORDER BY role;
 DELETE FROM sweep.run_live WHERE job = 'heirs child';
 -- no child of the new one is queued by a run of the old one
-SELECT sweep._start_children(:running);
+SELECT sweep._start_hooks(:running);
 SELECT count(*) FROM heirs.runs WHERE job = 'heirs child';
 ROLLBACK;
 

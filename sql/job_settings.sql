@@ -26,17 +26,18 @@ CREATE TEMP TABLE documented AS
 
 -- something is looked at
 SELECT (SELECT count(*) > 20 FROM setting) AS settings, (SELECT count(*) > 20 FROM argument) AS arguments, (SELECT count(*) > 20 FROM documented) AS documented;
--- each column is an argument of its type, and each argument a column, but these: a role is stored by its name, paused is a state
+-- each column is an argument of its type, and each argument a column, but these: a role is stored by its name, paused is a state, replace is a way
 SELECT name, s.type AS of_column, a.type AS of_argument FROM setting s FULL JOIN argument a USING (name) WHERE s.type IS DISTINCT FROM a.type ORDER BY name;
 -- each argument is documented with its type, and nothing else is
 SELECT name, a.type AS of_argument, CASE d.type WHEN 'int' THEN 'integer' ELSE d.type END AS documented
 	FROM argument a FULL JOIN documented d USING (name) WHERE a.type IS DISTINCT FROM CASE d.type WHEN 'int' THEN 'integer' ELSE d.type END;
 
 -- each argument arrives in its column
+SELECT sweep.create_queue('settings'), sweep.grant_queue('settings', 'regress_sweep_job_settings', '{send}');
 SELECT sweep.create_job('settings', step => 'job_settings.step');
 SELECT sweep.create_job('settings 1', '@yearly', 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
 	stop_after => '5 s', timeout => '6 s', pause => '15 ms', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
-	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', on_start => '{"another": "1 min"}', flush => 'batch', description => 'eleven',
+	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'settings', priority => 15, flush => 'batch', description => 'eleven',
 	run_as => 'regress_sweep_job_settings');
 SELECT sweep.create_job('settings 2', step => 'job_settings.step', pick => 'job_settings.pick', rescue => 'job_settings.rescue', transaction => 'row',
 	row_retries => 12, buckets => 13, bucket_store => 'redis', bucket_recovery => '14 s', bucket_key => 'settings_bucket', buckets_function => 'job_settings.count');
@@ -68,5 +69,7 @@ SELECT d.key FROM sweep.job o, sweep.job n, jsonb_each(to_jsonb(o)) AS d
 	WHERE o.name = 'settings 2' AND n.name = 'settings altered' AND d.key <> 'name' AND d.value <> to_jsonb(n) -> d.key;
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'settings%';
+SELECT sweep.drop_queue('settings');
+REVOKE sweep_client FROM regress_sweep_job_settings;
 DROP SCHEMA job_settings CASCADE;
 DROP ROLE regress_sweep_job_settings;

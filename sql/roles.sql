@@ -93,8 +93,8 @@ REVOKE ALL ON SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON sweep.job FROM regress_sweep_r_noinherit;
 -- a parent whose role may not act for that of the child queues no run of it
 SELECT sweep.create_job('roles parent', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_noinherit', on_start => '{"roles owned": "1 day"}');
-INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at) OVERRIDING SYSTEM VALUE VALUES (-8, 'roles parent', 'regress_sweep_r_noinherit', 'manual', '2100-01-01');
-SELECT sweep._start_children(-8);
+INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at, status) OVERRIDING SYSTEM VALUE VALUES (-8, 'roles parent', 'regress_sweep_r_noinherit', 'manual', '2100-01-01', 'running');
+SELECT sweep._start_hooks(-8);
 SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 ALTER ROLE regress_sweep_r_noinherit INHERIT;
 SELECT current_setting('server_version_num')::int >= 160000 AS has_options \gset
@@ -102,12 +102,12 @@ SELECT current_setting('server_version_num')::int >= 160000 AS has_options \gset
 	-- there the grant says so, not the role
 	GRANT regress_sweep_r_owner TO regress_sweep_r_noinherit WITH INHERIT TRUE;
 \endif
-SELECT sweep._start_children(-8);
+SELECT sweep._start_hooks(-8);
 SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 -- the run of a job that has got another role since queues nothing
 DELETE FROM sweep.run_live WHERE job = 'roles owned';
 UPDATE sweep.run_live SET run_as = 'regress_sweep_r_caller' WHERE run_id = -8;
-SELECT sweep._start_children(-8);
+SELECT sweep._start_hooks(-8);
 SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
 DELETE FROM sweep.run_live WHERE run_id = -8;
 

@@ -38,7 +38,7 @@ SELECT * FROM run_tree.runs;
 ROLLBACK TO s;
 -- children, divided or not
 UPDATE sweep.run_live SET job = 'run_tree parent' WHERE run_id = 3300000;
-SELECT sweep._start_children(3300000), sweep._queue_shares(3300000, 'run_tree', '0', 2, 10, 4) IS NOT NULL AS queued;
+SELECT sweep._start_hooks(3300000), sweep._queue_shares(3300000, 'run_tree', '0', 2, 10, 4) IS NOT NULL AS queued;
 SELECT * FROM run_tree.runs;
 ROLLBACK TO s;
 DELETE FROM sweep.run_live WHERE run_id = 3300000;

@@ -168,7 +168,7 @@ release_slot(int code, Datum arg)
 
 	session_slot = NULL;
 	if (slot != NULL)
-		sweep_shared_release(slot, true);
+		sweep_shared_release(slot, true, false);
 }
 
 static void

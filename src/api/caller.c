@@ -11,20 +11,27 @@
  * implementation takes a row next, those that are columns of it, by name and type, arrive in the row: so the
  * settings of a job are named in the table and in the public function only.
  *
+ * The search_path of the caller is kept as well, for the names in what he writes: the implementation has a path of its own.
+ *
  * What goes wrong is told in the words of the implementation, without the lines of CONTEXT that would say
  * where in it: they are of use to nobody who has not written it.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "parser/parse_func.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
+#include "utils/varlena.h"
 
 #include "base/door.h"
 #include "base/primary.h"
@@ -48,27 +55,63 @@ typedef struct Call
 	Datum		result;
 } Call;
 
+/* Of the call in progress; of the last one when there is none. */
+static char *caller_path = NULL;
+
+static void keep_path(const char *path);
 static Implementation *find_implementation(FmgrInfo *dispatcher);
 static void match_row(Implementation *found, Oid row_type, HeapTuple function, MemoryContext context);
 static void call_implementation(void *arg);
 static Datum row_of_arguments(const Implementation *implementation, FunctionCallInfo fcinfo, bool *taken);
 
 PG_FUNCTION_INFO_V1(sweep_caller_dispatch);
+PG_FUNCTION_INFO_V1(sweep_caller_search_path);
 
 Datum
 sweep_caller_dispatch(PG_FUNCTION_ARGS)
 {
 	Call		call = {.fcinfo = fcinfo, .implementation = fcinfo->flinfo->fn_extra};
 	SweepDoor	door;
+	char	   *outer_path = caller_path != NULL ? pstrdup(caller_path) : NULL;
 
 	if (call.implementation == NULL)
 		call.implementation = fcinfo->flinfo->fn_extra = find_implementation(fcinfo->flinfo);
 
+	keep_path(namespace_search_path);
 	sweep_door_enter_engine(&door, call.implementation->owner);
 	call.caller = door.user;
 	sweep_sql_hide_context(call_implementation, &call);
 	sweep_door_leave_engine(&door);
+	if (outer_path != NULL)
+		keep_path(outer_path);
 	return call.result;
+}
+
+/* In a place of its own, which an error leaves as it is: nothing would free it then. */
+static void
+keep_path(const char *path)
+{
+	Size		size = strlen(path) + 1;
+
+	caller_path = caller_path == NULL ? MemoryContextAlloc(TopMemoryContext, size) : repalloc(caller_path, size);
+	memcpy(caller_path, path, size);
+}
+
+/* SQL: sweep._caller_search_path() RETURNS text[]: its names as they are written, "$user" for one */
+Datum
+sweep_caller_search_path(PG_FUNCTION_ARGS)
+{
+	List	   *names;
+	ListCell   *cell;
+	Datum	   *elements;
+	int			count = 0;
+
+	if (caller_path == NULL || !SplitIdentifierString(pstrdup(caller_path), ',', &names))
+		names = NIL;
+	elements = palloc(sizeof(Datum) * Max(list_length(names), 1));
+	foreach(cell, names)
+		elements[count++] = CStringGetTextDatum((char *) lfirst(cell));
+	PG_RETURN_ARRAYTYPE_P(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 static Implementation *

@@ -31,6 +31,10 @@ CREATE TABLE sweep.job (
 	jitter           interval NOT NULL,
 	cursor           text NOT NULL,
 	on_start         jsonb,
+	on_success       jsonb,
+	on_failure       jsonb,
+	alert_queue      text,
+	priority         int NOT NULL,
 	flush            text,
 	buckets          int,
 	bucket_store     text NOT NULL,
@@ -75,7 +79,11 @@ COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
-COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
+COMMENT ON COLUMN sweep.job.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
+COMMENT ON COLUMN sweep.job.alert_queue IS 'queue that is told when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if there is one';
+COMMENT ON COLUMN sweep.job.priority IS 'which run gets the next free worker: the one of the highest priority';
 COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
 COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
@@ -233,8 +241,9 @@ BEGIN
 		WHERE s.job = _reschedule.job;
 EXCEPTION WHEN invalid_parameter_value THEN
 	-- A zone that this server does not know: looked at again in a minute, so that it heals by itself.
-	UPDATE sweep.job_state AS s SET broken = SQLERRM, next_due = NULL, next_start = after + interval '1 min'
+	UPDATE sweep.job_state AS s SET next_due = NULL, next_start = after + interval '1 min'
 		WHERE s.job = _reschedule.job AND s.paused_at IS NULL;
+	PERFORM sweep._set_broken(job, SQLERRM) WHERE FOUND;
 END
 $$;
 COMMENT ON FUNCTION sweep._reschedule(text, timestamptz) IS 'sets when the job is due next after a moment';

@@ -14,9 +14,13 @@ $$;
 COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
 
 CREATE FUNCTION sweep._complete_job(job sweep.job) RETURNS sweep.job
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	job.step := sweep._find_function(job.run_as, 'step', job.step);
+	job.pick := sweep._find_function(job.run_as, 'pick', job.pick);
+	job.rescue := sweep._find_function(job.run_as, 'rescue', job.rescue);
+	job.buckets_function := sweep._find_function(job.run_as, 'buckets_function', job.buckets_function);
 	job.lock_key := coalesce(job.lock_key, job.name);
 	job.bucket_key := coalesce(job.bucket_key, job.name);
 	IF job.schedule IS NOT NULL THEN
@@ -25,22 +29,50 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out';
+COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out, and functions named with their schemas';
+
+CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	old sweep.job;
+BEGIN
+	SELECT * INTO old FROM sweep.job j WHERE j.name = job.name;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM sweep._check_job_right(caller, job.name, old, false);
+	-- Nothing is written, not even a lock, when nothing is to be changed.
+	IF job IS DISTINCT FROM old THEN
+		PERFORM sweep._change_job(caller, sweep._lock_job(caller, job.name, false, false), job);
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._replace_job(oid, sweep.job) IS 'gives a job of that name this definition; false when there is none';
 
 -- The arguments of sweep.create_job that are columns of sweep.job arrive in the row, see caller.c: none of them is named here.
-CREATE FUNCTION sweep._create_job(caller oid, job sweep.job, run_as regrole, paused boolean) RETURNS void
+CREATE FUNCTION sweep._create_job(caller oid, job sweep.job, run_as regrole, paused boolean, replace boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	job := sweep._complete_job(job);
 	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_sizes(job, NULL),
-		sweep._check_role(caller, job), sweep._check_bucket_store(caller, job), sweep._check_schedule(job), sweep._check_step(job);
+		sweep._check_role(caller, job);
+	IF replace AND sweep._replace_job(caller, job) THEN
+		RETURN;
+	END IF;
+	PERFORM sweep._check_alert_queue(job), sweep._check_bucket_store(caller, job), sweep._check_priority(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
+		-- Somebody else has just created it.
+		IF replace AND sweep._replace_job(caller, job) THEN
+			RETURN;
+		END IF;
 		RAISE EXCEPTION 'job "%" already exists', job.name
-			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it.';
+			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
 	INSERT INTO sweep.job_state (job, boot, paused_at, system_identifier, database)
 		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid
@@ -55,12 +87,12 @@ CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, batch_sq
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
-	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL,
-	flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
+	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,
+	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT 0, flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
 	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
-	paused boolean DEFAULT false) RETURNS void
+	paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_job IS 'creates a job';
+COMMENT ON FUNCTION sweep.create_job IS 'creates a job; with replace gives an existing one of that name this definition, and leaves alone whether it is paused, its cursor and its runs';
 
 CREATE FUNCTION sweep._set_paused(name text, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -82,6 +114,57 @@ END
 $$;
 COMMENT ON FUNCTION sweep._set_paused(text, boolean) IS 'suspends the schedule of a job that the caller has locked, or ends that; runs in progress and those that were started go on';
 
+CREATE FUNCTION sweep._job_columns() RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION sweep._job_columns() IS 'what can be changed of a job';
+
+-- Those whom the changes are not for are refused here; that the caller may change the job at all is known.
+CREATE FUNCTION sweep._change_job(caller oid, old sweep.job, job sweep.job) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	columns pg_catalog.text[] := sweep._job_columns();
+BEGIN
+	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
+	-- What the job's role executes may be changed only by those who could be that role.
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.run_as) THEN
+		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
+		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
+		PERFORM sweep._check_role(caller, job);
+	END IF;
+	IF (job.alert_queue, job.run_as) IS DISTINCT FROM (old.alert_queue, old.run_as) THEN
+		PERFORM sweep._check_alert_queue(job);
+	END IF;
+	IF (job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
+			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
+		PERFORM sweep._check_bucket_store(caller, job);
+	END IF;
+	PERFORM sweep._check_priority(caller, job) WHERE job.priority <> old.priority;
+	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
+		PERFORM sweep._check_step(job);
+	END IF;
+	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',
+		(SELECT pg_catalog.string_agg(pg_catalog.format('%I', c), ', ') FROM pg_catalog.unnest(columns) AS c),
+		(SELECT pg_catalog.string_agg(pg_catalog.format('($1).%I', c), ', ') FROM pg_catalog.unnest(columns) AS c)) USING job, job.name;
+	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
+		DELETE FROM sweep.bucket b WHERE b.job = job.name AND b.state = 'available';
+	END IF;
+	IF job.run_as <> old.run_as THEN
+		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
+	END IF;
+	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
+		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp()), sweep._wake();
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._change_job(oid, sweep.job, sweep.job) IS 'makes a job that is locked another one of the same name, with what follows from that; a run in progress goes on';
+
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -89,17 +172,13 @@ DECLARE
 	old sweep.job := sweep._lock_job(caller, name, false, false);
 	job sweep.job;
 	paused boolean;
-	columns pg_catalog.text[];
-	known pg_catalog.text[];
+	known pg_catalog.text[] := sweep._job_columns() || ARRAY['paused'];
 	word pg_catalog.text;
 BEGIN
 	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
 		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
 	END IF;
-	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) INTO columns FROM pg_catalog.pg_attribute a
-		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped;
-	known := columns || ARRAY['paused'];
 	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
@@ -124,35 +203,8 @@ BEGIN
 	IF job.schedule IS NULL AND NOT changes ? 'timezone' THEN
 		job.timezone := NULL;
 	END IF;
-	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
-	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.buckets_function, old.run_as) THEN
-		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
-		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
-		PERFORM sweep._check_role(caller, job);
-	END IF;
-	IF (job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
-			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
-		PERFORM sweep._check_bucket_store(caller, job);
-	END IF;
-	IF (job.step, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
-		PERFORM sweep._check_step(job);
-	END IF;
-	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',
-		(SELECT pg_catalog.string_agg(pg_catalog.format('%I', c), ', ') FROM pg_catalog.unnest(columns) AS c),
-		(SELECT pg_catalog.string_agg(pg_catalog.format('($1).%I', c), ', ') FROM pg_catalog.unnest(columns) AS c)) USING job, name;
-	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
-		DELETE FROM sweep.bucket b WHERE b.job = _alter_job.name AND b.state = 'available';
-	END IF;
-	IF job.run_as <> old.run_as THEN
-		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = _alter_job.name AND r.run_as = old.run_as AND r.status = 'waiting';
-	END IF;
-	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
-		PERFORM sweep._check_schedule(job), sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
-	END IF;
+	PERFORM sweep._change_job(caller, old, job);
 	PERFORM sweep._set_paused(name, paused) WHERE paused IS NOT NULL;
 END
 $$;
@@ -167,6 +219,8 @@ CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, false, false);
+	-- Whoever was told of it is told that it has an end.
+	PERFORM sweep._set_broken(name, NULL);
 	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;

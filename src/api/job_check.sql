@@ -27,6 +27,39 @@ END
 $$;
 COMMENT ON FUNCTION sweep._resolve(text, text) IS 'the function a text names; NULL when there is none of the right form';
 
+CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
+COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path of whoever has called the public function that is being executed';
+
+-- Without a schema it is the first one in the search_path of the caller, as the role of the job would look: never a temporary
+-- one, which is gone when the job runs. What is not found stays as it is, for others to say so.
+CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, E'\\s*\\([^()"]*\\)\\s*$', '');
+	types constant pg_catalog.text := pg_catalog.regexp_replace(pg_catalog.lower(pg_catalog.substring(name, E'\\(([^()"]*)\\)\\s*$')), E'\\s|pg_catalog\\.', '', 'g');
+	parts pg_catalog.text[];
+	found pg_catalog.text;
+BEGIN
+	IF types NOT IN ('', CASE kind WHEN 'rescue' THEN 'sweep.batch,jsonb' ELSE 'sweep.batch' END) THEN
+		RETURN name;
+	END IF;
+	parts := pg_catalog.parse_ident(bare);
+	IF pg_catalog.cardinality(parts) = 1 THEN
+		SELECT n.nspname INTO found FROM pg_catalog.unnest(sweep._caller_search_path()) WITH ORDINALITY AS p (name, nth)
+				JOIN pg_catalog.pg_namespace n ON n.nspname = CASE p.name WHEN '$user' THEN role ELSE p.name END
+			WHERE n.nspname !~ '^pg_temp' AND pg_catalog.has_schema_privilege(sweep._role_oid(role), n.oid, 'USAGE')
+				AND sweep._resolve(kind, pg_catalog.format('%I.%I', n.nspname, parts[1])) IS NOT NULL ORDER BY p.nth LIMIT 1;
+		RETURN CASE WHEN found IS NULL THEN name ELSE pg_catalog.format('%I.%I', found, parts[1]) END;
+	END IF;
+	RETURN pg_catalog.btrim(bare);
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN name;
+END
+$$;
+COMMENT ON FUNCTION sweep._find_function(text, text, text) IS 'the name of a function as it is stored, with its schema, of one that may be without and may have its arguments in parentheses';
+
 CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -141,7 +174,7 @@ CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF sweep._resolve('step', job.schedule) IS NOT NULL THEN
+	IF sweep._resolve('step', sweep._find_function(job.run_as, 'step', job.schedule)) IS NOT NULL THEN
 		RAISE EXCEPTION 'schedule "%" of job "%" is a function', job.schedule, job.name USING ERRCODE = 'invalid_parameter_value',
 			HINT = pg_catalog.format('The second argument is the schedule. Write sweep.create_job(%L, step => %L).', job.name, job.schedule);
 	END IF;
@@ -162,18 +195,19 @@ CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 AS $$
 DECLARE
 	candidates pg_catalog.text;
+	bare constant pg_catalog.text := pg_catalog.regexp_replace(name, E'\\s*\\([^()"]*\\)\\s*$', '');
 BEGIN
 	IF name IS NULL OR sweep._resolve(kind, name) IS NOT NULL THEN
 		RETURN;
 	END IF;
 	SELECT pg_catalog.string_agg(c.name, ', ' ORDER BY c.name) INTO candidates
 		FROM (SELECT DISTINCT pg_catalog.format('%I.%I', n.nspname, p.proname) AS name
-			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.proname = pg_catalog.regexp_replace(_check_function.name, E'^.*\\.', '')) AS c
+			FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname !~ '^pg_temp' AND p.proname = pg_catalog.regexp_replace(bare, E'^.*\\.', '')) AS c
 		WHERE sweep._resolve(kind, c.name) IS NOT NULL;
-	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, name)
+	RAISE EXCEPTION '% does not exist', sweep._function_form(kind, bare)
 		USING ERRCODE = 'undefined_function',
 			HINT = coalesce('Write the name with its schema: ' || candidates || '.',
-				pg_catalog.format('A %s is named with its schema and is a %s.', kind,
+				pg_catalog.format('A %s is named with its schema, unless that is in the search_path, and is a %s.', kind,
 					pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(sweep._function_form(kind, ''), 'function ', 'function'), 'returning', 'RETURNS'), 'setof', 'SETOF')));
 END
 $$;
@@ -263,6 +297,8 @@ BEGIN
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
+		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),
+		('on_failure', pg_catalog.octet_length(job.on_failure::pg_catalog.text), 64 * 1024, job.on_failure IS DISTINCT FROM old.on_failure),
 		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
 		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
@@ -277,28 +313,36 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
 
-CREATE FUNCTION sweep._check_on_start(on_start jsonb) RETURNS void
+CREATE FUNCTION sweep._check_hooks(job sweep.job) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	hook pg_catalog.record;
 	child pg_catalog.record;
 BEGIN
-	IF pg_catalog.jsonb_typeof(on_start) <> 'object' THEN
-		RAISE EXCEPTION 'invalid on_start %', on_start USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
-	END IF;
-	FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(on_start) AS c LOOP
-		IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
-			RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
-				USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+	FOR hook IN SELECT * FROM (VALUES ('on_start', job.on_start), ('on_success', job.on_success), ('on_failure', job.on_failure)) AS h (name, jobs)
+			WHERE h.jobs IS NOT NULL LOOP
+		IF pg_catalog.jsonb_typeof(hook.jobs) <> 'object' THEN
+			RAISE EXCEPTION 'invalid % %', hook.name, hook.jobs USING ERRCODE = 'invalid_parameter_value',
+				HINT = 'Write an object of names and delays: {"other_job": "15 min"}.';
 		END IF;
+		FOR child IN SELECT c.key, c.value FROM pg_catalog.jsonb_each_text(hook.jobs) AS c LOOP
+			IF child.key = job.name THEN
+				RAISE EXCEPTION 'job "%" names itself in %', job.name, hook.name USING ERRCODE = 'invalid_parameter_value',
+					HINT = 'It would go on for ever. max_attempts has a run that failed tried again, a schedule has a job run again.';
+			END IF;
+			IF coalesce(child.value::interval < interval '0' OR child.value::interval > interval '100 years', true) THEN
+				RAISE EXCEPTION 'invalid delay "%" of job "%" in %', child.value, child.key, hook.name
+					USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+			END IF;
+		END LOOP;
 	END LOOP;
 EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_field_overflow THEN
-	RAISE EXCEPTION 'invalid delay "%" of child "%"', child.value, child.key
+	RAISE EXCEPTION 'invalid delay "%" of job "%" in %', child.value, child.key, hook.name
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_on_start(jsonb) IS 'raises unless on_start has names with delays';
+COMMENT ON FUNCTION sweep._check_hooks(sweep.job) IS 'raises unless the hooks of the job have names of other jobs with delays';
 
 CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -339,6 +383,7 @@ BEGIN
 			'It must be "skip", "queue_one" or "cancel_previous".'),
 		(job.catch_up NOT IN ('once', 'skip', 'all'), 'catch_up "' || job.catch_up || '"', 'It must be "once", "skip" or "all".'),
 		(job.jitter < interval '0' OR job.jitter > interval '1 year', 'jitter ' || job.jitter, 'It must be between zero and one year.'),
+		(job.priority < -100 OR job.priority > 100, 'priority ' || job.priority, 'It must be between -100 and 100.'),
 		(job.buckets < 1 OR job.buckets > 1024, 'buckets ' || job.buckets, 'It must be between 1 and 1024, or NULL when the job is not divided.'),
 		(job.bucket_store NOT IN ('table', 'redis'), 'bucket_store "' || job.bucket_store || '"', 'It must be "table" or "redis".'),
 		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
@@ -355,7 +400,7 @@ BEGIN
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;
 	END IF;
-	PERFORM sweep._check_args(job.name, job.args), sweep._check_on_start(job.on_start);
+	PERFORM sweep._check_args(job.name, job.args), sweep._check_hooks(job);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';
@@ -406,6 +451,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._check_role(oid, sweep.job) IS 'raises unless the caller could SET ROLE to the role of the job';
+
+CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Whoever may go before others could take every worker from them.
+	IF job.priority > 0 AND NOT (sweep._acts_for(caller, 'sweep_operator') OR sweep._acts_for(caller, 'sweep_admin')) THEN
+		RAISE EXCEPTION 'permission denied to give job "%" priority %', job.name, job.priority USING ERRCODE = 'insufficient_privilege',
+			HINT = 'Members of sweep_operator and sweep_admin may go before the jobs of others; anybody may choose 0 or less.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_priority(oid, sweep.job) IS 'raises unless the caller may have the job go before others';
 
 CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

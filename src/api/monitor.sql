@@ -15,9 +15,9 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
-CREATE FUNCTION sweep._missing_worker(role oid) RETURNS text
+CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
 	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_missing';
-COMMENT ON FUNCTION sweep._missing_worker(oid) IS 'the setting that keeps runs of the role in this database waiting just now; NULL when there is room for one';
+COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting that keeps runs of the role and priority in this database waiting just now; NULL when there is room for one';
 
 -- Of a divided job all shares of a dispatch are one run to the reader. A function for the sake of its settings: the
 -- planner takes this for a large query and would have it compiled. It reads what its reader may see.
@@ -63,7 +63,7 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
 			WHEN live.running THEN CASE WHEN held.back THEN 'paused (running)' ELSE 'running' END
-			WHEN live.waiting THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(j.run_as)), '')
+			WHEN live.waiting THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(j.run_as), j.priority), '')
 			WHEN held.back THEN 'paused'
 			WHEN j.schedule IS NOT NULL AND NOT sweep._has_workers() THEN 'broken: pg_sweep is not in shared_preload_libraries'
 			WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)

@@ -108,12 +108,12 @@ sweep_preview(PG_FUNCTION_ARGS)
 	preview.trigger_depth = trigger_depth();
 	preview.name = PG_GETARG_TEXT_PP(0);
 	preview.args = PG_GETARG_JSONB_P(1);
-	error = sweep_sql_rehearse(read_work, &preview);
+	error = sweep_sql_attempt(read_work, &preview, false);
 	if (error != NULL)
 		ReThrowError(error);
 	sweep_run_check_role(preview.run);
 	install_hooks();
-	error = sweep_sql_rehearse(step_work, &preview);
+	error = sweep_sql_attempt(step_work, &preview, false);
 	catching = NULL;
 	sweep_step_free(preview.run->step);
 	sweep_step_free(preview.run->pick);

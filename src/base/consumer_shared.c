@@ -2,8 +2,7 @@
  * consumer_shared.c
  *		Shared memory of the consumers in the databases.
  *
- * A table of slots under one lock, apart from that of the runs: pg_sweep.max_consumers for consumers, and
- * one for the notifier of each database. The scheduler claims a slot and starts a process, the process
+ * A table of slots under one lock, apart from that of the runs: as many as there can be workers. The scheduler claims a slot and starts a process, the process
  * gives it back when it ends. What it counts is written once per transaction, under the spinlock of the
  * slot. No pointers: a process is named by its proc number, a recycled slot is told by its generation.
  */
@@ -70,7 +69,7 @@ sweep_consumer_shared_initialize(void)
 int
 sweep_consumer_shared_count(void)
 {
-	return consumers == NULL ? 0 : sweep_max_consumers + SWEEP_MAX_DATABASES;
+	return consumers == NULL ? 0 : max_worker_processes;
 }
 
 SweepConsumerSlot *
@@ -216,6 +215,32 @@ sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 	LWLockRelease(consumers_lock);
 }
 
+/* Those that are asked to leave already do not count. */
+void
+sweep_consumer_shared_dismiss_excess(Oid database)
+{
+	int			excess = -sweep_max_consumers;
+
+	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		excess += slot->state != CONSUMER_FREE && slot->consumer_id != SWEEP_NOTIFIER_ID && pg_atomic_read_u32(&slot->leave) == 0;
+	}
+	for (int i = 0; i < sweep_consumer_shared_count() && excess > 0; i++)
+	{
+		SweepConsumerSlot *slot = &consumers->slots[i];
+
+		if (slot->state == CONSUMER_FREE || slot->consumer_id == SWEEP_NOTIFIER_ID || slot->database != database ||
+			pg_atomic_exchange_u32(&slot->leave, 1) != 0)
+			continue;
+		excess--;
+		sweep_shared_wake(slot->procno);
+	}
+	LWLockRelease(consumers_lock);
+}
+
 bool
 sweep_consumer_shared_any(Oid database)
 {
@@ -325,5 +350,5 @@ static Size
 memory_size(void)
 {
 	return add_size(offsetof(SharedConsumers, slots),
-					mul_size(sizeof(SweepConsumerSlot), sweep_max_consumers + SWEEP_MAX_DATABASES));
+					mul_size(sizeof(SweepConsumerSlot), max_worker_processes));
 }

@@ -73,6 +73,9 @@ extern int	sweep_consumer_shared_processes(int32 consumer_id);
  */
 extern void sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus);
 
+/* Asks as many consumers of a database to leave as there are, in all databases, beyond pg_sweep.max_consumers. */
+extern void sweep_consumer_shared_dismiss_excess(Oid database);
+
 /* Whether a database has such processes; whether it uses that slot. */
 extern bool sweep_consumer_shared_any(Oid database);
 extern bool sweep_consumer_shared_uses(Oid database, int index);

@@ -43,6 +43,8 @@
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
 	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
 	X(BOOL, has_on_start, "j.on_start IS NOT NULL") \
+	X(BOOL, has_on_success, "j.on_success IS NOT NULL") \
+	X(BOOL, has_on_failure, "j.on_failure IS NOT NULL") \
 	X(INT32, bucket_count, "j.buckets")	/* divided jobs; 0 = not divided */ \
 	X(TEXT, bucket_store, "j.bucket_store") \
 	X(INTERVAL(0), bucket_recovery_us, "j.bucket_recovery") \

@@ -42,6 +42,7 @@ static List *taken_locks = NIL;
 /* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
+static LockAcquireResult acquire_ending(const char *job, bool without_waiting);
 static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static TakenLock *find_roles(text *key);
@@ -52,6 +53,7 @@ PG_FUNCTION_INFO_V1(sweep_lock_try);
 PG_FUNCTION_INFO_V1(sweep_lock_release);
 PG_FUNCTION_INFO_V1(sweep_lock_run_is_alive);
 PG_FUNCTION_INFO_V1(sweep_lock_probe);
+PG_FUNCTION_INFO_V1(sweep_lock_try_ending);
 
 void
 sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key)
@@ -105,6 +107,21 @@ sweep_lock_acquire_dispatch(const char *job)
 	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
+void
+sweep_lock_acquire_ending(const char *job)
+{
+	(void) acquire_ending(job, false);
+}
+
+static LockAcquireResult
+acquire_ending(const char *job, bool without_waiting)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_ENDING);
+	return LockAcquire(&tag, ExclusiveLock, false, without_waiting);
+}
+
 bool
 sweep_lock_acquire_suspects(void)
 {
@@ -131,6 +148,15 @@ sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode)
 
 	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
 	return LockAcquire(&tag, lock_mode(mode), false, false) == LOCKACQUIRE_OK;
+}
+
+bool
+sweep_lock_try_queue(int32 queue_id)
+{
+	LOCKTAG		tag;
+
+	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
+	return LockAcquire(&tag, lock_mode(LOCK_SHARED), false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 bool
@@ -302,6 +328,13 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
+}
+
+/* SQL: sweep._try_lock_ending(job text) RETURNS boolean */
+Datum
+sweep_lock_try_ending(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(acquire_ending(text_to_cstring(PG_GETARG_TEXT_PP(0)), true) != LOCKACQUIRE_NOT_AVAIL);
 }
 
 static LOCKMODE

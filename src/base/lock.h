@@ -17,6 +17,7 @@
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
 #define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, see consumer_turn.c */
+#define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, see engine/hooks.sql */
 
 typedef enum SweepLockMode
 {
@@ -41,6 +42,9 @@ extern bool sweep_lock_has_seen_held(void);
 /* Until the transaction ends: one dispatcher of a divided job at a time. False when there is another one. */
 extern bool sweep_lock_acquire_dispatch(const char *job);
 
+/* Until the transaction ends: one share of a divided job ends at a time. Waits for the others. */
+extern void sweep_lock_acquire_ending(const char *job);
+
 /*
  * For this process, without waiting: one suspected message at a time in a database. A class of its own:
  * sessions take locks.
@@ -53,6 +57,9 @@ extern void sweep_lock_give_back_suspects(void);
  * others. False when the transaction has it already.
  */
 extern bool sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode);
+
+/* The same for who works with a queue, without waiting; false while somebody drops it. */
+extern bool sweep_lock_try_queue(int32 queue_id);
 
 /* The lock that says that a run is alive. */
 extern bool sweep_lock_acquire_run(int64 run_id);

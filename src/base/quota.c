@@ -113,6 +113,8 @@ sweep_quota_setting(SweepRefusal refusal, const char *capacity)
 			return "pg_sweep.max_share_per_role";
 		case REFUSED_DATABASE:
 			return "pg_sweep.max_share_per_database";
+		case REFUSED_RESERVED:
+			return "pg_sweep.reserved_workers";
 		case REFUSED_ALL:
 			return capacity;
 		case REFUSED_PROCESSES:
@@ -146,8 +148,12 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 				 refusal == REFUSED_DATABASE ?
 				 errdetail("The database has its share of %s, %d of %d.", capacity->setting,
 						   share_of(capacity->count, sweep_max_share_per_database), capacity->count) :
+				 refusal == REFUSED_RESERVED ?
+				 errdetail("What is left of %s, %d, is reserved for jobs of a priority above 0.", capacity->setting, capacity->count) :
 				 errdetail("All of %s are in use.", setting),
-				 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
-				 errhint("Raise %s, or %s.", setting, capacity->advice) :
-				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice)));
+				 refusal == REFUSED_RESERVED ?
+				 errhint("Lower %s, raise %s, or %s.", setting, capacity->setting, capacity->advice) :
+				 refusal == REFUSED_PROCESSES ?
+				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice) :
+				 errhint("Raise %s, or %s.", setting, capacity->advice)));
 }

@@ -11,6 +11,7 @@ typedef enum SweepRefusal
 	REFUSED_NOT,
 	REFUSED_ROLE,				/* the role has its share */
 	REFUSED_DATABASE,			/* the database has its share */
+	REFUSED_RESERVED,			/* what is left is for those with a priority */
 	REFUSED_ALL,				/* everything is in use */
 	REFUSED_PROCESSES,			/* max_worker_processes are in use */
 } SweepRefusal;

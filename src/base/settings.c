@@ -21,10 +21,11 @@ int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 100;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_args_size = 64;
-int			sweep_max_consumers = 4;
+int			sweep_max_consumers = 8;
 int			sweep_max_in_flight = 65536;
 int			sweep_max_queues = 256;
-int			sweep_max_running_jobs = 4;
+int			sweep_max_running_jobs = 8;
+int			sweep_reserved_workers = 0;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
@@ -32,6 +33,9 @@ int			sweep_no_progress_after = 10000;
 int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
 int			sweep_once_retention = 30 * 24 * 60;
+
+/* Read by SQL, by its name. */
+static char *alert_queue = NULL;
 
 /* Read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
@@ -75,6 +79,11 @@ sweep_settings_define(bool at_server_start)
 static void
 define_job_settings(void)
 {
+	DefineCustomStringVariable("pg_sweep.alert_queue",
+							   "Sets the queue that is told of jobs that fail or are broken.",
+							   "For jobs without an alert_queue of their own, in databases that have a queue of that name. Empty means none.",
+							   &alert_queue, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pg_sweep.databases",
 							   "Restricts the databases in which jobs are started by their schedules.",
 							   "Names separated by commas; empty means every database that has the extension.",
@@ -122,14 +131,14 @@ define_job_settings(void)
 							NULL, NULL, NULL);
 }
 
-/* Shared memory depends on them, so there are none without shared_preload_libraries. */
+/* Of what is in shared memory: there are none without shared_preload_libraries. */
 static void
 define_capacities(void)
 {
 	DefineCustomIntVariable("pg_sweep.max_consumers",
 							"Sets how many processes of consumers there may be at a time.",
 							"Each takes one of max_worker_processes.",
-							&sweep_max_consumers, 4, 0, 1000, PGC_POSTMASTER, 0,
+							&sweep_max_consumers, 8, 0, 1000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.max_in_flight",
 							"Sets how many messages of queues may be claimed at a time.",
@@ -144,7 +153,12 @@ define_capacities(void)
 	DefineCustomIntVariable("pg_sweep.max_running_jobs",
 							"Sets how many runs may be in progress in the background at a time.",
 							"Each takes one of max_worker_processes.",
-							&sweep_max_running_jobs, 4, 1, 1000, PGC_POSTMASTER, 0,
+							&sweep_max_running_jobs, 8, 1, 1000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.reserved_workers",
+							"Sets how many of max_running_jobs are kept for jobs of a priority above 0.",
+							"One is left to the others in any case.",
+							&sweep_reserved_workers, 0, 0, 999, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 }
 

@@ -6,7 +6,7 @@
  * written once per batch by the run, copied by readers) and the atomics. There are no pointers in it:
  * a process is named by its pid and its proc number, a recycled slot is told by its generation.
  *
- * The table of slots has room for pg_sweep.max_running_jobs background runs and for some sessions that
+ * The table of slots has room for as many background runs as there can be workers and for some sessions that
  * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Which slot is whose
  * does not matter, but neither kind can have more than its number.
  */
@@ -49,8 +49,9 @@ typedef struct RunningRun
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
 
-static bool find_free_slot(int64 run_id, SweepSlot **slot);
+static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
+static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static bool wake_scheduler(Oid database, bool asked);
 static bool copy_run(SweepSlot *slot, RunningRun *run);
@@ -79,7 +80,7 @@ sweep_shared_initialize(void)
 		return;
 	memset(shared, 0, memory_size());
 	shared->launcher = INVALID_PROC_NUMBER;
-	shared->slot_count = sweep_max_running_jobs + SESSION_SLOTS;
+	shared->slot_count = max_worker_processes + SESSION_SLOTS;
 	ConditionVariableInit(&shared->changed);
 	for (int i = 0; i < shared->slot_count; i++)
 	{
@@ -122,10 +123,12 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 
 	*refusal = REFUSED_NOT;
 	sweep_shared_lock(LW_EXCLUSIVE);
-	if (find_free_slot(claimant->run_id, &slot))
+	if (find_free_slot(claimant, &slot))
 	{
 		count_slots(worker, claimant->role, &use);
 		*refusal = sweep_quota_check(&use, worker ? sweep_max_running_jobs : SESSION_SLOTS, claimant->unlimited);
+		if (*refusal == REFUSED_NOT && worker && use.all >= room_for_runs(claimant->preferred))
+			*refusal = REFUSED_RESERVED;
 		if (*refusal == REFUSED_NOT && slot == NULL)
 			*refusal = REFUSED_ALL;
 		if (*refusal != REFUSED_NOT)
@@ -133,7 +136,10 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	}
 	if (slot != NULL)
 	{
+		if (slot->state == SLOT_FREE)
+			slot->procno = worker ? INVALID_PROC_NUMBER : MyProcNumber;
 		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
+		slot->handed_over = false;
 		slot->worker = worker;
 		slot->generation = ++shared->generation;
 		slot->database = MyDatabaseId;
@@ -151,17 +157,31 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	return slot;
 }
 
-/* False when the run has a slot already. */
+/* False when the run has a slot already. One with a worker that is connected as its role comes first. */
 static bool
-find_free_slot(int64 run_id, SweepSlot **slot)
+find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
-	*slot = NULL;
-	if (find_run(run_id) != NULL)
+	*free_slot = NULL;
+	if (find_run(claimant->run_id) != NULL)
 		return false;
-	for (int i = 0; i < shared->slot_count && *slot == NULL; i++)
-		if (shared->slots[i].state == SLOT_FREE)
-			*slot = &shared->slots[i];
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+		bool		idle = slot->state == SLOT_IDLE && slot->database == MyDatabaseId && slot->role == claimant->role && claimant->worker;
+
+		if (idle || (slot->state == SLOT_FREE && *free_slot == NULL))
+			*free_slot = slot;
+		if (idle)
+			break;
+	}
 	return true;
+}
+
+/* One is left to those that are not preferred, whatever is reserved. */
+static int
+room_for_runs(bool preferred)
+{
+	return preferred ? sweep_max_running_jobs : Max(sweep_max_running_jobs - sweep_reserved_workers, 1);
 }
 
 /* The slot of a run in this database, or NULL; the caller has the lock. */
@@ -172,7 +192,7 @@ find_run(int64 run_id)
 	{
 		SweepSlot  *slot = &shared->slots[i];
 
-		if (slot->state != SLOT_FREE && slot->database == MyDatabaseId && slot->run_id == run_id)
+		if (slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId && slot->run_id == run_id)
 			return slot;
 	}
 	return NULL;
@@ -187,7 +207,7 @@ count_slots(bool worker, Oid role, SweepUse *use)
 	{
 		const SweepSlot *slot = &shared->slots[i];
 
-		if (slot->state == SLOT_FREE || slot->state == SLOT_UNOPENED || slot->worker != worker)
+		if ((slot->state != SLOT_STARTING && slot->state != SLOT_RUNNING) || slot->worker != worker)
 			continue;
 		use->all++;
 		if (slot->role == role)
@@ -216,13 +236,14 @@ sweep_shared_attach(SweepSlot *slot, uint64 generation)
 	{
 		slot->state = SLOT_RUNNING;
 		slot->pid = MyProcPid;
+		slot->procno = MyProcNumber;
 	}
 	sweep_shared_unlock();
 	return attached;
 }
 
 void
-sweep_shared_release(SweepSlot *slot, bool opened)
+sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 {
 	ProcNumber	schedulers[SWEEP_MAX_DATABASES];
 	int			count = 0;
@@ -231,7 +252,7 @@ sweep_shared_release(SweepSlot *slot, bool opened)
 	/* Who has just cancelled a run that waits on was told that it has a process: then it is recorded as one that has not begun. */
 	if (slot->put_back)
 		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
-	slot->state = slot->worker && !opened ? SLOT_UNOPENED : SLOT_FREE;
+	slot->state = slot->worker && !opened ? SLOT_UNOPENED : stays ? SLOT_IDLE : SLOT_FREE;
 	slot->pid = 0;
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
@@ -239,7 +260,7 @@ sweep_shared_release(SweepSlot *slot, bool opened)
 
 		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of != REFUSED_NOT))
 		{
-			entry->asked = true;
+			entry->ended = true;
 			schedulers[count++] = entry->procno;
 		}
 	}
@@ -276,10 +297,10 @@ sweep_shared_count_free_workers(Oid role, bool unlimited)
 	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
 	sweep_shared_unlock();
-	return sweep_quota_room(&use, sweep_max_running_jobs, unlimited);
+	return Min(sweep_quota_room(&use, sweep_max_running_jobs, unlimited), Max(room_for_runs(false) - use.all, 0));
 }
 
-/* SQL: sweep._missing_worker(role oid) RETURNS text: the setting that keeps runs of the role in this database waiting */
+/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps such runs in this database waiting */
 Datum
 sweep_shared_missing(PG_FUNCTION_ARGS)
 {
@@ -294,6 +315,8 @@ sweep_shared_missing(PG_FUNCTION_ARGS)
 	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
+	if (refusal == REFUSED_NOT && use.all >= room_for_runs(PG_GETARG_INT32(1) > 0))
+		refusal = REFUSED_RESERVED;
 	for (int i = 0; i < SWEEP_MAX_DATABASES && refusal == REFUSED_NOT; i++)
 	{
 		const SweepDatabase *entry = &shared->databases[i];
@@ -470,5 +493,5 @@ static Size
 memory_size(void)
 {
 	return add_size(offsetof(SweepShared, slots),
-					mul_size(sizeof(SweepSlot), sweep_max_running_jobs + SESSION_SLOTS));
+					mul_size(sizeof(SweepSlot), max_worker_processes + SESSION_SLOTS));
 }

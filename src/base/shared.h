@@ -27,9 +27,10 @@
 typedef enum SweepSlotState
 {
 	SLOT_FREE,					/* next: STARTING (scheduler), RUNNING (a session) */
-	SLOT_STARTING,				/* worker registered; next: RUNNING, UNOPENED, FREE */
-	SLOT_RUNNING,				/* its process is attached; next: FREE, UNOPENED */
+	SLOT_STARTING,				/* a worker is told to run it; next: RUNNING, UNOPENED, FREE */
+	SLOT_RUNNING,				/* its process is attached; next: FREE, IDLE, UNOPENED */
 	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
+	SLOT_IDLE,					/* its worker waits for another run of the role, see reuse.c; next: STARTING (scheduler), FREE */
 } SweepSlotState;
 
 typedef enum SweepPhase
@@ -67,6 +68,8 @@ typedef struct SweepSlot
 	Oid			role;			/* of the job */
 	int64		run_id;
 	int			pid;			/* 0 until the process is attached */
+	ProcNumber	procno;			/* of the process; INVALID_PROC_NUMBER until then, but not of one that has run another */
+	bool		handed_over;	/* the worker that was idle may attach: what it needs is written */
 	bool		put_back;		/* written by the run: it has not begun, and waits on */
 	TimestampTz claimed_at;
 	char		job[SWEEP_JOB_NAME_SIZE];
@@ -97,8 +100,10 @@ typedef struct SweepDatabase
 	int			pid;
 	ProcNumber	procno;
 	bool		asked;			/* there is something for the scheduler to look at; taken back when it looks */
+	bool		ended;			/* a run has ended; taken back likewise */
 	bool		leave;			/* the scheduler is asked to end */
 	SweepRefusal short_of;		/* what runs there wait for, which may end anywhere; written by the scheduler */
+	bool		crowded;		/* there are more runs than may be in progress; written by the scheduler */
 	TimestampTz claimed_at;
 } SweepDatabase;
 
@@ -130,6 +135,7 @@ typedef struct SweepClaimant
 	Oid			role;			/* of the job */
 	bool		unlimited;		/* see sweep_quota_is_unlimited */
 	bool		worker;			/* in the background, not in a session */
+	bool		preferred;		/* its priority is above 0: it may have what is reserved */
 	int64		run_id;
 	const char *job;
 } SweepClaimant;
@@ -137,7 +143,7 @@ typedef struct SweepClaimant
 /*
  * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
  * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
- * left, and says why, or when the run has one already.
+ * left, and says why, or when the run has one already. One with a proc number has a worker that is idle.
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
@@ -147,13 +153,16 @@ extern void sweep_shared_unclaim(SweepSlot *slot);
 /* Takes over the slot a worker was started with; false when it is no longer meant. */
 extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
 
-/* Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun. */
-extern void sweep_shared_release(SweepSlot *slot, bool opened);
+/*
+ * Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun; "stays": then its worker
+ * waits for another one.
+ */
+extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
 
 /* How many runs of the database are in progress. */
 extern int	sweep_shared_count_runs(Oid database);
 
-/* How many more background runs there is room for, of this role in this database. */
+/* How many more background runs there is room for, of this role in this database and not preferred. */
 extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
 
 /* Wakes a process by its number; harmless when it has ended. */

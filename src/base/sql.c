@@ -178,7 +178,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 }
 
 ErrorData *
-sweep_sql_rehearse(SweepWork work, void *arg)
+sweep_sql_attempt(SweepWork work, void *arg, bool keeps)
 {
 	MemoryContext caller_context = CurrentMemoryContext;
 	ResourceOwner caller_owner = CurrentResourceOwner;
@@ -196,7 +196,10 @@ sweep_sql_rehearse(SweepWork work, void *arg)
 		FlushErrorState();
 	}
 	PG_END_TRY();
-	RollbackAndReleaseCurrentSubTransaction();
+	if (keeps && error == NULL)
+		ReleaseCurrentSubTransaction();
+	else
+		RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(caller_context);
 	CurrentResourceOwner = caller_owner;
 	return error;
@@ -310,18 +313,18 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 {
 	SweepDoor	door;
 	bool		read_only = XactReadOnly;
-	Snapshot	latest = InvalidSnapshot;
+	uint32		held = QueryCancelHoldoffCount;	/* an error that a function catches resets it */
+	/* Queues are as they are, whatever the transaction may see. */
+	Snapshot	latest = statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot;
 	uint64		count;
 
 	sweep_door_enter_statement(&door, extension.owner);
-	/* Queues are as they are, whatever the transaction may see. */
-	if (statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot())
-		latest = GetLatestSnapshot();
 	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
 	if (MyBackendType == B_BG_WORKER)
 		XactReadOnly = false;
 	count = check_result(SPI_execute_snapshot(statement_plan(statement), values, nulls, latest, InvalidSnapshot, false, true, 0));
 	XactReadOnly = read_only;
+	QueryCancelHoldoffCount = held;
 	sweep_door_leave_statement(&door);
 	return count;
 }
@@ -493,7 +496,5 @@ sweep_sql_tid(int column)
 Size
 sweep_sql_raw_size(int column)
 {
-	bool		varies = TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1;
-
-	return varies && !sweep_sql_is_null(column) ? toast_raw_datum_size(column_value(column)) : 0;
+	return TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1 && !sweep_sql_is_null(column) ? toast_raw_datum_size(column_value(column)) : 0;
 }

@@ -30,10 +30,10 @@ extern bool sweep_sql_in_call(void);
 extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 
 /*
- * Does a piece of work and rolls it back, in a transaction that goes on. Returns what it raised, in the
- * current memory context, or NULL.
+ * Does a piece of work in a transaction that goes on, and rolls it back, unless it succeeds and is to be kept.
+ * Returns what it raised, in the current memory context, or NULL.
  */
-extern ErrorData *sweep_sql_rehearse(SweepWork work, void *arg);
+extern ErrorData *sweep_sql_attempt(SweepWork work, void *arg, bool keeps);
 
 /*
  * Does work of the engine that a user has asked for. What it raises is raised without the lines of CONTEXT

@@ -69,7 +69,8 @@ static const SweepStatementText statements[] = {
 		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
 		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 AND status = 'waiting' RETURNING detail ->> 'holder_pid'",
 	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
-	[SWEEP_SQL_START_CHILDREN] = {"SELECT sweep._start_children($1)", 1, {INT8OID}},
+	[SWEEP_SQL_START_HOOKS] = {"SELECT sweep._start_hooks($1)", 1, {INT8OID}},
+	[SWEEP_SQL_FOLLOW_END] = {"SELECT sweep._follow_end($1)", 1, {INT8OID}},
 	[SWEEP_SQL_SKIP_SHARE] = {
 		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
 		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1 AND status = 'waiting'",
@@ -94,7 +95,6 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_LOCK_BUCKET] = {
 		"SELECT FROM sweep.bucket b WHERE b.job = $1 AND b.bucket = $2 AND b.run_id = $3 FOR SHARE", 3, {TEXTOID, INT4OID, INT8OID}},
 	[SWEEP_SQL_RELEASE_BUCKET] = {"SELECT sweep._release_bucket($1, $2, $3, $4)", 4, {TEXTOID, INT4OID, INT8OID, INT4OID}},
-	[SWEEP_SQL_RETRY_RUN] = {"SELECT sweep._retry($1)", 1, {INT8OID}},
 	[SWEEP_SQL_RUN_OUTCOME] = {
 		"SELECT job, status, stop_reason, batches, rows, error, ended, decisive, reason FROM sweep._wait_outcome($1, $2)",
 	2, {OIDOID, INT8OID}},
@@ -102,11 +102,11 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
 	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
-		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), " DEFINITION_OF_RUN
+		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */
 		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
-		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY r.due_at, s.run_id",
+		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
 	1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake($1) - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},

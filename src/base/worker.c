@@ -11,18 +11,23 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/namespace.h"
 #include "commands/dbcommands.h"
+#include "commands/prepare.h"
+#include "commands/sequence.h"
 #include "fmgr.h"
 #include "pgstat.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
@@ -203,6 +208,22 @@ sweep_worker_reset_session(void)
 {
 	ResetAllOptions();
 	set_session();
+}
+
+/* Not the plans of the engine, which are what makes the next use of the process cheap; they keep nothing of a user's. */
+void
+sweep_worker_discard_session(void)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PortalHashTableDeleteAll();
+	DropAllPreparedStatements();
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	ResetTempTableNamespace();
+	ResetSequenceCaches();
+	CommitTransactionCommand();
+	sweep_worker_reset_session();
+	restore_identity();
 }
 
 static void

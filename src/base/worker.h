@@ -47,6 +47,9 @@ extern void sweep_worker_connect_engine(Oid database);
 /* Undoes what SQL of a user has set for the session. */
 extern void sweep_worker_reset_session(void);
 
+/* The same, and all else that it has left in the session, as DISCARD ALL does. Outside of any transaction. */
+extern void sweep_worker_discard_session(void);
+
 /* Sets a parameter for the session, stronger than what the role or database brought. */
 extern void sweep_worker_set(const char *name, const char *value);
 

@@ -101,7 +101,7 @@ AS $$
 		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
 			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
-		WHERE r.run_id = _divided_children.run_id AND r.trigger <> 'parent' AND child.buckets IS NOT NULL
+		WHERE r.run_id = _divided_children.run_id AND NOT sweep._ends_chain(r.hook_depth) AND child.buckets IS NOT NULL
 			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name
 			AND s.paused_at IS NULL AND sweep._has_workers()
 		ORDER BY child.name
@@ -148,8 +148,9 @@ BEGIN
 	shares := greatest(shares - chains, 0);
 	shares_left := shares / chains + (0 < shares % chains)::int;
 	wanted := wishes[1];
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, bucket, shares_left, due_at)
-		SELECT _queue_shares.job, dispatcher.run_as, CASE own WHEN 1 THEN dispatcher.args ELSE sweep._parent_args(dispatcher.job, run_id) END, 'parent', run_id,
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, hook_depth, bucket, shares_left, due_at)
+		SELECT _queue_shares.job, dispatcher.run_as,
+			CASE own WHEN 1 THEN dispatcher.args ELSE sweep._parent_args(dispatcher.job, run_id, 'running', NULL, NULL) END, 'parent', run_id, dispatcher.hook_depth + 1 - own,
 			wishes[1 + n + n * (shares / chains) + least(n, shares % chains)],
 			shares / chains + (n < shares % chains)::int, pg_catalog.clock_timestamp() + delay
 		FROM pg_catalog.generate_series(own, chains - 1) AS n;
@@ -168,10 +169,10 @@ DECLARE
 	wish int := bucket;
 	follower bigint;
 BEGIN
-	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
 		FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
 	IF NOT FOUND THEN
-		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
@@ -188,8 +189,8 @@ BEGIN
 					ORDER BY (b.bucket - wish + buckets) % buckets LIMIT 1);
 			END IF;
 		END IF;
-		INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, bucket, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN divides THEN run_id ELSE share.parent_run_id END, wish, share.shares_left - (NOT goes_on)::int, pg_catalog.clock_timestamp() + delay)
+		INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, hook_depth, bucket, shares_left, due_at)
+			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN divides THEN run_id ELSE share.parent_run_id END, share.hook_depth, wish, share.shares_left - (NOT goes_on)::int, pg_catalog.clock_timestamp() + delay)
 			RETURNING run_live.run_id INTO follower;
 	END IF;
 	RETURN follower;

@@ -225,11 +225,27 @@ void
 sweep_batch_save(SweepRun *run)
 {
 	sweep_run_row_save(run);
-	if (run->buckets != NULL && run->reason != SWEEP_STOP_NONE)
-		sweep_fence_end(&run->buckets->fence, sweep_loop_stop_name(run->reason));
+	if (sweep_run_is_ending(run))
+	{
+		if (run->buckets != NULL)
+			sweep_fence_end(&run->buckets->fence, sweep_loop_stop_name(run->reason));
+		sweep_batch_follow_end(run);
+	}
 	/* A crash of this server would undo its part alone. */
 	if (sweep_elsewhere_prepare_commit() && run->flush_may_wait)
 		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
+}
+
+void
+sweep_batch_follow_end(SweepRun *run)
+{
+	Datum		run_id = Int64GetDatum(run->run_id);
+
+	if (run->error == NULL && !run->has_on_success && !run->ends_apart)
+		return;
+	HOLD_CANCEL_INTERRUPTS();
+	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_END, &run_id, NULL);
+	RESUME_CANCEL_INTERRUPTS();
 }
 
 void
@@ -247,7 +263,7 @@ sweep_batch_accept(SweepRun *run)
 		pfree(old.cursor);
 	if (old.detail != NULL && old.detail != run->state.detail)
 		pfree(old.detail);
-	run->ended = run->reason != SWEEP_STOP_NONE;
+	run->ended = sweep_run_is_ending(run);
 	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
 	sweep_report_batch(run);
 }

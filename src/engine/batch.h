@@ -44,6 +44,9 @@ extern void sweep_batch_is_last(SweepRun *run);
 /* Last thing in the transaction: the row of the run, and the bucket of a share that has ended. */
 extern void sweep_batch_save(SweepRun *run);
 
+/* What follows from the outcome that the transaction records: another attempt, or the hooks of the job. */
+extern void sweep_batch_follow_end(SweepRun *run);
+
 /* The transaction is committed: what it came to is now the state of the run. */
 extern void sweep_batch_accept(SweepRun *run);
 

@@ -32,14 +32,15 @@ static void follow_work(void *arg);
 bool
 sweep_bucket_run_open(SweepRun *run, ErrorData **error)
 {
+	bool		divides_others = run->has_on_start && !run->is_share;
 	bool		opened;
 
-	if (!run->has_on_start && run->bucket_count == 0)
+	if (!divides_others && run->bucket_count == 0)
 		return true;
 	/* The buckets_function is code of the job: it can be cancelled like a step. */
 	if (!sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
-	opened = (!run->has_on_start || sweep_plan_children(run, error)) && (run->bucket_count == 0 || open_buckets(run, error));
+	opened = (!divides_others || sweep_plan_children(run, error)) && (run->bucket_count == 0 || open_buckets(run, error));
 	if (!sweep_sql_in_call())
 		sweep_worker_allow_cancel(false);
 	return opened;

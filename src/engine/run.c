@@ -31,10 +31,9 @@
 #include "engine/watch.h"
 
 static bool begin_run(SweepRun *run);
-static void queue_children(SweepRun *run);
-static void children_work(void *arg);
 static bool take_lock(SweepRun *run);
 static void start_work(void *arg);
+static void queue_hooks(SweepRun *run);
 static void end_unbegun(SweepRun *run);
 static void unbegun_work(void *arg);
 static void execute_batch(SweepRun *run);
@@ -79,9 +78,8 @@ begin_run(SweepRun *run)
 	SweepTxnEnd end;
 	SweepLimits limits;
 
-	/* Children of what is due do not depend on what becomes of it. What waits for its turn has them when that comes. */
-	if (!run->waits_for_lock)
-		queue_children(run);
+	run->is_share = run->shares_left >= 0;
+	run->ends_apart = run->bucket_count > 0 && (run->has_on_success || run->has_on_failure);
 	if (!take_lock(run))
 	{
 		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
@@ -90,8 +88,6 @@ begin_run(SweepRun *run)
 			end_unbegun(run);
 		return false;
 	}
-	if (run->waits_for_lock)
-		queue_children(run);
 	sweep_timers_arm_timeout(run);
 	end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
 	if (end == TXN_STOPPED)
@@ -101,46 +97,11 @@ begin_run(SweepRun *run)
 		end_unbegun(run);
 		return false;
 	}
+	run->state.detail = run->next.detail;
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
 	sweep_watch_begin(run);
 	return run->begun;
-}
-
-static void
-queue_children(SweepRun *run)
-{
-	ErrorData  *error = NULL;
-	SweepTxnEnd end;
-
-	if (!run->has_on_start)
-		return;
-	end = sweep_batch_transact(run, children_work, run, &error);
-	if (end == TXN_COMMITTED)
-		run->state.detail = run->next.detail;
-	else if (end == TXN_FAILED)
-		ereport(WARNING,
-				(errmsg("children of job \"%s\" could not be queued: %s", run->job, error->message)));
-}
-
-static void
-children_work(void *arg)
-{
-	SweepRun   *run = arg;
-	Datum		run_id = Int64GetDatum(run->run_id);
-
-	/* No timeout of the job's role keeps the engine from recording what is to be done. */
-	HOLD_CANCEL_INTERRUPTS();
-	(void) sweep_sql_execute(SWEEP_SQL_START_CHILDREN, &run_id, NULL);
-	if (!sweep_sql_is_null(1))
-	{
-		Jsonb	   *not_started = sweep_sql_jsonb(1, run->context);
-		MemoryContext old = MemoryContextSwitchTo(run->context);
-
-		run->next.detail = sweep_detail_merge(run->state.detail, not_started);
-		MemoryContextSwitchTo(old);
-	}
-	RESUME_CANCEL_INTERRUPTS();
 }
 
 static bool
@@ -174,6 +135,7 @@ start_work(void *arg)
 		if (!run->begins_anew && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
 		run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
+		queue_hooks(run);
 		sweep_report_begin(run);
 	}
 	else
@@ -183,6 +145,23 @@ start_work(void *arg)
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
 	RESUME_CANCEL_INTERRUPTS();
+}
+
+/* The on_start of its job; a share is no start of that. */
+static void
+queue_hooks(SweepRun *run)
+{
+	Datum		run_id = Int64GetDatum(run->run_id);
+	MemoryContext old;
+
+	if (!run->has_on_start || run->is_share)
+		return;
+	(void) sweep_sql_execute(SWEEP_SQL_START_HOOKS, &run_id, NULL);
+	if (sweep_sql_is_null(1))
+		return;
+	old = MemoryContextSwitchTo(run->context);
+	run->next.detail = sweep_detail_merge(run->state.detail, sweep_sql_jsonb(1, run->context));
+	MemoryContextSwitchTo(old);
 }
 
 /* Failed, cancelled or skipped before it began, as error and reason of the run say. */
@@ -208,21 +187,27 @@ end_unbegun(SweepRun *run)
 		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 }
 
+/* What is due queues what its on_start says also when somebody else has the lock. */
 static void
 unbegun_work(void *arg)
 {
 	SweepRun   *run = arg;
 
+	HOLD_CANCEL_INTERRUPTS();
+	if (run->ends_apart)
+		sweep_lock_acquire_ending(run->job);
 	if (run->reason != SWEEP_STOP_SKIPPED)
-	{
-		HOLD_CANCEL_INTERRUPTS();
 		sweep_run_row_fail(run);
-		RESUME_CANCEL_INTERRUPTS();
-	}
-	else if (run->buckets != NULL)
-		sweep_run_row_skip_share(run);
 	else
-		sweep_run_row_skip(run);
+	{
+		if (run->buckets != NULL)
+			sweep_run_row_skip_share(run);
+		else
+			sweep_run_row_skip(run);
+		queue_hooks(run);
+		sweep_batch_follow_end(run);
+	}
+	RESUME_CANCEL_INTERRUPTS();
 	run->begun = true;
 }
 
@@ -293,6 +278,7 @@ end_run(SweepRun *run)
 	ErrorData  *error = NULL;
 
 	sweep_report_phase(run, PHASE_ENDING);
+	run->ending = true;
 	if (sweep_batch_transact(run, end_work, run, &error) == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("outcome of run %lld of job \"%s\" could not be recorded: %s",
@@ -308,15 +294,13 @@ static void
 end_work(void *arg)
 {
 	SweepRun   *run = arg;
-	Datum		run_id = Int64GetDatum(run->run_id);
 
 	/* A second request to stop must not keep the first one from being recorded. */
 	HOLD_CANCEL_INTERRUPTS();
+	if (run->ends_apart)
+		sweep_lock_acquire_ending(run->job);
 	sweep_batch_is_last(run);
 	sweep_batch_save(run);
-	/* What makes no progress would not make any the next time. */
-	if (run->error != NULL && !run->no_progress)
-		(void) sweep_sql_execute(SWEEP_SQL_RETRY_RUN, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();
 	QueryCancelPending = false;
 }

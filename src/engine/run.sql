@@ -43,7 +43,8 @@ CREATE TABLE sweep.run_live (
 	run_as      text NOT NULL DEFAULT current_user,
 	bucket      int,
 	shares_left int,
-	parent_run_id bigint
+	parent_run_id bigint,
+	hook_depth  int NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 -- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
 -- batch, which would cost an entry in each index for each batch.
@@ -98,12 +99,21 @@ BEGIN
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
 			['bucket', 'share of a divided job that it has or had; while it waits the one it would have'],
 			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share'],
-			['parent_run_id', 'run that has queued it: of a share the one that divided the job, of a retry the one that is tried again, of a child that of the parent']] LOOP
+			['parent_run_id', 'run that has queued it: of a share the one that divided the job, of a retry the one that is tried again, of one that a hook has queued the run that it tells of'],
+			['hook_depth', 'how many hooks have led to it, one after the other']] LOOP
 			EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', target, note[1], note[2]);
 		END LOOP;
 	END LOOP;
 END
 $$;
+
+CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	-- What makes no progress would not make any the next time.
+	SELECT status IN ('failed', 'lost') AND stop_reason IS DISTINCT FROM 'no_progress' AND attempt < max_attempts
+$$;
+COMMENT ON FUNCTION sweep._is_retried(text, text, int, int) IS 'whether a run that has ended so is tried again';
 
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
@@ -147,7 +157,7 @@ DECLARE
 BEGIN
 	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.lock_key, j.buckets IS NOT NULL AS divided,
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.priority, j.lock_key, j.buckets IS NOT NULL AS divided,
 			-- What was started waits for its turn; what is due tries to take the lock at its moment.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
 			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
@@ -162,12 +172,12 @@ BEGIN
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and one
-	-- that cannot: so none keeps another job or role from being seen. And nothing of what their owners have written.
-	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.due_at, f.run_id) AS nth
+	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and some
+	-- that follow them: so none keeps another job or role from being seen. And nothing of what their owners have written.
+	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.priority DESC, f.due_at, f.run_id) AS nth
 			FROM ready f WHERE NOT f.takes_turns
 				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
-		WHERE w.nth <= coalesce(most, 1000) + 1 ORDER BY w.due_at, w.run_id;
+		WHERE w.nth <= coalesce(most, 1000) + 100 ORDER BY w.priority DESC, w.due_at, w.run_id;
 END
 $$;
 COMMENT ON FUNCTION sweep._startable_runs(timestamptz) IS 'the waiting runs that may start now, of each lock and each role the oldest ones';
@@ -184,61 +194,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when the scheduler has to look again that has listed what may start at the given time';
 
-CREATE FUNCTION sweep._parent_args(job text, run_id bigint) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT pg_catalog.jsonb_build_object('parent', pg_catalog.jsonb_build_object('job', job, 'run_id', run_id, 'status', 'running', 'error', NULL))
-$$;
-COMMENT ON FUNCTION sweep._parent_args(text, bigint) IS 'args of the runs that a run queues when it starts: what caused them';
-
-CREATE FUNCTION sweep._start_children(run_id bigint) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	idle pg_catalog.record;
-	not_started pg_catalog.jsonb;
-BEGIN
-	-- Only jobs that the role of the parent may start; one that waits already is not queued twice.
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id)
-		SELECT child.name, child.run_as, sweep._parent_args(r.job, r.run_id), 'parent', pg_catalog.clock_timestamp() + c.value::interval, r.run_id
-		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job AND parent.run_as = r.run_as
-			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
-			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
-		-- A child queues no children: a circle of definitions would go round for ever.
-		-- The shares of a divided one are queued by sweep._queue_shares.
-		WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND (child.buckets IS NULL OR child.run_as <> parent.run_as) AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND sweep._has_workers()
-			AND sweep._may_act_on(sweep._role_oid(parent.run_as), child.run_as, true)
-			AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.run_as = child.run_as AND w.status = 'waiting' AND w.trigger = 'parent');
-	PERFORM sweep._wake();
-	-- A run that succeeds while the work is left to nobody has to say so.
-	FOR idle IN SELECT parent.name AS parent, c.key AS name, n.reason
-			FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
-				CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
-				LEFT JOIN sweep.job child ON child.name = c.key LEFT JOIN sweep.job_state s ON s.job = child.name
-				CROSS JOIN LATERAL (SELECT CASE
-					WHEN child.name IS NULL THEN 'it does not exist'
-					WHEN s.paused_at IS NOT NULL THEN 'it is paused'
-					WHEN NOT sweep._has_workers() THEN 'pg_sweep is not loaded at server start'
-					WHEN (child.buckets IS NULL OR child.run_as <> parent.run_as)
-							AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.run_as = child.run_as AND w.status = 'waiting' AND w.trigger = 'parent')
-						THEN 'the role of its parent may not start it' END AS reason) AS n
-			WHERE r.run_id = _start_children.run_id AND r.trigger <> 'parent' AND n.reason IS NOT NULL ORDER BY c.key LOOP
-		RAISE NOTICE 'child "%" of job "%" is not started: %', idle.name, idle.parent, idle.reason;
-		not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(idle.name, idle.reason);
-	END LOOP;
-	RETURN CASE WHEN not_started IS NOT NULL THEN pg_catalog.jsonb_build_object('not_started', not_started) END;
-END
-$$;
-COMMENT ON FUNCTION sweep._start_children(bigint) IS 'queues the runs that a run of a parent causes, whatever becomes of itself; returns detail for it when some are not started';
-
 CREATE FUNCTION sweep._fail_start(run_id bigint, stop_reason text, sqlstate text, error text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	problem pg_catalog.text;
 BEGIN
-	-- Of one that somebody has locked it is tried again when it is free: it still waits.
-	IF sweep._lock_waiting_run(run_id) IS NULL THEN
+	-- Of one that somebody has locked it is tried again when it is free, and so it is while another share ends: it still waits.
+	IF NOT sweep._may_end(run_id) OR sweep._lock_waiting_run(run_id) IS NULL THEN
 		RETURN;
 	END IF;
 	-- What is known to be wrong with the job says more than that its process ended.
@@ -249,7 +212,7 @@ BEGIN
 			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
 			error = coalesce(problem, _fail_start.error), bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
-	PERFORM sweep._retry(run_id);
+	PERFORM sweep._follow_end(run_id);
 END
 $$;
 COMMENT ON FUNCTION sweep._fail_start(bigint, text, text, text) IS 'ends a run that could not begin: stop_reason error, timeout, or cancelled';
@@ -296,7 +259,7 @@ $$;
 COMMENT ON FUNCTION sweep._run_outcome(oid, bigint) IS 'a run, if the caller may see it';
 
 -- ------------------------------------------------------------------ public
-CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval) RETURNS bigint
+CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval, at timestamptz) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -310,6 +273,14 @@ BEGIN
 	IF delay IS NULL OR delay < interval '0' OR delay > interval '100 years' THEN
 		RAISE EXCEPTION 'invalid delay % for job "%"', coalesce(delay::pg_catalog.text, 'NULL'), name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be between zero and 100 years.';
+	END IF;
+	IF at IS NOT NULL AND delay <> interval '0' THEN
+		RAISE EXCEPTION 'job "%" cannot start both at % and after %', name, at, delay
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass at or delay.';
+	END IF;
+	IF at > pg_catalog.clock_timestamp() + interval '100 years' OR at = '-infinity' THEN
+		RAISE EXCEPTION 'invalid moment % for job "%"', at, name
+			USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be finite, and at most 100 years from now.';
 	END IF;
 	IF args <> '{}' AND NOT sweep._can_become(caller, job.run_as) THEN
 		RAISE EXCEPTION 'permission denied to pass args to job "%"', name USING ERRCODE = 'insufficient_privilege',
@@ -325,17 +296,17 @@ BEGIN
 			HINT = 'Mend what the message names, or change the job with sweep.alter_job.';
 	END IF;
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
-		VALUES (name, job.run_as, args, 'manual', pg_catalog.clock_timestamp() + delay)
+		VALUES (name, job.run_as, args, 'manual', greatest(at, pg_catalog.clock_timestamp() + delay))
 		RETURNING run_id INTO new_id;
 	PERFORM sweep._wake();
 	RETURN new_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._start(oid, text, jsonb, interval) IS 'implements sweep.start';
+COMMENT ON FUNCTION sweep._start(oid, text, jsonb, interval, timestamptz) IS 'implements sweep.start';
 
-CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval DEFAULT '0') RETURNS bigint
+CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval DEFAULT '0', at timestamptz DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.start(text, jsonb, interval) IS 'runs a job in the background once the transaction has committed, or after the delay; returns the run_id';
+COMMENT ON FUNCTION sweep.start(text, jsonb, interval, timestamptz) IS 'runs a job in the background once the transaction has committed, after the delay, or at that moment; returns the run_id';
 
 CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

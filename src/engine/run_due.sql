@@ -48,7 +48,7 @@ DECLARE
 	counted int := 0;
 BEGIN
 	IF problem IS DISTINCT FROM s.broken THEN
-		UPDATE sweep.job_state AS t SET broken = problem WHERE t.job = j.name;
+		PERFORM sweep._set_broken(j.name, problem);
 		IF problem IS NOT NULL THEN
 			RAISE WARNING 'job "%" is broken: %', j.name, problem;
 		END IF;
@@ -81,11 +81,13 @@ BEGIN
 	j.batch_sql := NULL;
 	j.args := '{}';
 	j.on_start := NULL;
+	j.on_success := NULL;
+	j.on_failure := NULL;
 	j.description := NULL;
 	RETURN j;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, on_start, description';
+COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: batch_sql, args, hooks, description';
 
 -- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
 -- then the second ones: thousands of jobs of one role delay no other role's.
@@ -115,7 +117,8 @@ BEGIN
 			RAISE;
 		WHEN OTHERS THEN
 			RAISE WARNING 'job "%" could not be scheduled: %', due.job, SQLERRM;
-			UPDATE sweep.job_state AS t SET broken = SQLERRM, next_start = at + interval '1 min' WHERE t.job = due.job;
+			UPDATE sweep.job_state AS t SET next_start = at + interval '1 min' WHERE t.job = due.job;
+			PERFORM sweep._set_broken(due.job, SQLERRM);
 		END;
 	END LOOP;
 	RETURN counted;
@@ -138,14 +141,14 @@ BEGIN
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
 				AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
-		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time(), broken = NULL WHERE s.job = due.name;
+		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
 		BEGIN
-			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false);
+			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due.name, NULL);
 		EXCEPTION WHEN lock_not_available THEN
 			RAISE;
 		WHEN OTHERS THEN
 			RAISE WARNING 'job "%" could not be scheduled: %', due.name, SQLERRM;
-			UPDATE sweep.job_state AS s SET broken = SQLERRM WHERE s.job = due.name;
+			PERFORM sweep._set_broken(due.name, SQLERRM);
 		END;
 		counted := counted + 1;
 	END LOOP;

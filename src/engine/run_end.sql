@@ -5,11 +5,11 @@ CREATE FUNCTION sweep._retry(run_id bigint) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- A share that failed has queued those that follow it; one that was lost has not.
-	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, parent_run_id, due_at)
-		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int, r.run_id,
+	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, parent_run_id, hook_depth, due_at)
+		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int, r.run_id, r.hook_depth,
 			pg_catalog.clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + pg_catalog.floor(pg_catalog.random() * 10 * (r.attempt + 1)))
 		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
-		WHERE r.run_id = _retry.run_id AND r.status IN ('failed', 'lost') AND r.attempt < j.max_attempts
+		WHERE r.run_id = _retry.run_id AND sweep._is_retried(r.status, r.stop_reason, r.attempt, j.max_attempts)
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
 
@@ -34,10 +34,11 @@ BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
 	FOR gone IN SELECT r.run_id, r.status FROM sweep.run_live r
 			WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE SKIP LOCKED LOOP
+		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
 		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = pg_catalog.clock_timestamp()
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
-			PERFORM sweep._retry(gone.run_id);
+			PERFORM sweep._follow_end(gone.run_id);
 			counted := counted + 1;
 		END IF;
 	END LOOP;

@@ -61,6 +61,7 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_BUCKET,
 	RUN_COLUMN_SHARES_LEFT,
 	RUN_COLUMN_PARENT_RUN_ID,
+	RUN_COLUMN_HOOK_DEPTH,
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
@@ -163,7 +164,7 @@ sweep_run_row_save(SweepRun *run)
 	set(&change, RUN_COLUMN_BRAKED_MS, Int64GetDatum(run->next.braked_us / 1000));
 	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
 	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
-	if (run->reason != SWEEP_STOP_NONE)
+	if (sweep_run_is_ending(run))
 		set_outcome(&change, run);
 	if (read_only || !change_row(&run->next.tid, run->run_id, "running", &change))
 		save_by_statement(run, &change);

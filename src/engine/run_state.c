@@ -107,6 +107,12 @@ sweep_run_lock_mode(const SweepRun *run)
 	return run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE;
 }
 
+bool
+sweep_run_is_ending(const SweepRun *run)
+{
+	return run->reason != SWEEP_STOP_NONE && (run->ending || !run->ends_apart);
+}
+
 SweepLimits
 sweep_run_limits(const SweepRun *run)
 {

@@ -72,6 +72,9 @@ typedef struct SweepRun
 	SweepRunState next;
 	bool		begun;
 	bool		put_back;		/* somebody else has its lock: it waits on, without this process */
+	bool		is_share;		/* it was begun as one of those that divide a job */
+	bool		ends_apart;		/* its outcome is recorded in a transaction of its own: others may be ending as well */
+	bool		ending;			/* that is the one in progress */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	int64		batch_started_us;
 	int64		last_batch_us;
@@ -115,6 +118,9 @@ extern void sweep_run_read_clock(SweepRun *run);
 
 /* How the run holds its lock: alone, or together with the other shares of its job. */
 extern SweepLockMode sweep_run_lock_mode(const SweepRun *run);
+
+/* Whether the transaction in progress records the outcome. */
+extern bool sweep_run_is_ending(const SweepRun *run);
 
 /* What its loop is limited by. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);

@@ -175,6 +175,7 @@ sweep_consumer_pool_adjust(void)
 	sweep_pool_prepare(&pool, sweep_consumer_shared_count());
 	free_orphans();
 	dismiss_unwanted();
+	sweep_consumer_shared_dismiss_excess(MyDatabaseId);
 	foreach(cell, wanted)
 		start_missing(lfirst(cell), &refusal, &role_name);
 	note_shortage(refusal, role_name);

@@ -14,7 +14,7 @@
 
 /* So many jobs are queued in a transaction, and in a tick for so long. */
 #define QUEUE_AT_ONCE 100
-#define QUEUE_US INT64CONST(200000)
+#define QUEUE_US INT64CONST(50000)
 
 static bool booted = false;		/* @reboot jobs are queued */
 static bool booting = false;	/* they will be when the transaction is committed */

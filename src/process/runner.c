@@ -1,10 +1,11 @@
 /*
  * runner.c
- *		The process of one run: connects as the job's owner, performs the run, writes its own result.
+ *		The process of a run: connects as the job's owner, performs the run, writes its own result.
  *
  * It is connected as the owner and nothing else, so that the job's SQL has no other identity to go back
  * to. Whatever way it ends, its slot is given back by an exit callback and its locks by the server;
- * a row that still says 'running' is then known to be lost.
+ * a row that still says 'running' is then known to be lost. While more runs wait than there is room for, it performs
+ * others of the same role, one after the other; see base/reuse.c.
  */
 #include "postgres.h"
 
@@ -12,7 +13,9 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
+#include "base/reuse.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "engine/batch.h"
@@ -20,25 +23,33 @@
 #include "engine/run.h"
 #include "process/runner.h"
 
+/* So long a process waits for another run, and so long it goes on with others: what roles and databases have is read anew. */
+#define IDLE_US INT64CONST(100000)
+#define LONGEST_LIFE_US INT64CONST(60000000)
+
 typedef struct RunnerContext
 {
 	SweepSlot  *slot;
 	SweepRun   *run;
 	bool		opened;
 	bool		found;
+	int64		began_us;		/* 0 = not connected yet */
 } RunnerContext;
 
+static void perform(void);
 static void read_work(void *arg);
 static void name_session(const SweepRun *run);
+static bool stay(void);
+static bool await_run(void);
 static void give_slot_back(int code, Datum arg);
 
 static RunnerContext runner;
 
 SweepRefusal
-sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index)
+sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, int *slot_index)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
-	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .worker = true, .run_id = run->run_id, .job = run->job};
+	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .preferred = preferred, .worker = true, .run_id = run->run_id, .job = run->job};
 	SweepRefusal refusal;
 	SweepShared *shared = sweep_shared();
 	SweepSlot  *slot;
@@ -51,28 +62,30 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	/* The role of its job is gone: ended like a run whose process could not begin, which says why. */
 	if (!OidIsValid(run->run_as))
 	{
-		sweep_shared_release(slot, false);
+		sweep_shared_release(slot, false, false);
 		return REFUSED_NOT;
 	}
 	slot->live.estimated_rows = expected_rows;
 	slot->definition_size = run->unread ? 0 : sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
-	args.index = slot - shared->slots;
+	*slot_index = args.index = slot - shared->slots;
+	if (slot->procno != INVALID_PROC_NUMBER)
+	{
+		sweep_reuse_hand_over(slot);
+		return REFUSED_NOT;
+	}
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
-	if (!sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
-	{
-		sweep_shared_unclaim(slot);
-		return REFUSED_PROCESSES;
-	}
-	*slot_index = args.index;
-	return REFUSED_NOT;
+	if (sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
+		return REFUSED_NOT;
+	*slot_index = -1;
+	sweep_shared_unclaim(slot);
+	return REFUSED_PROCESSES;
 }
 
 void
 sweep_runner_main(Datum arg)
 {
 	SweepWorkerArgs args;
-	ErrorData  *error = NULL;
 
 	sweep_worker_args(&args);
 	runner.slot = &sweep_shared()->slots[args.index];
@@ -81,19 +94,31 @@ sweep_runner_main(Datum arg)
 	before_shmem_exit(give_slot_back, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
+	runner.began_us = sweep_monotonic_us();
+	do
+		perform();
+	while (stay() && await_run());
+	proc_exit(0);
+}
+
+static void
+perform(void)
+{
+	ErrorData  *error = NULL;
+	int64		run_id = runner.slot->run_id;
 
 	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
-	runner.run->run_id = args.run_id;
+	runner.run->run_id = run_id;
 	if (runner.slot->definition_size > 0)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
 		sweep_sql_assume_extension(&runner.run->extension);
-		runner.found = sweep_lock_acquire_run(args.run_id);
+		runner.found = sweep_lock_acquire_run(run_id);
 	}
 	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
-				 errmsg("run %lld could not be read: %s", (long long) args.run_id, error->message)));
+				 errmsg("run %lld could not be read: %s", (long long) run_id, error->message)));
 	if (runner.found)
 	{
 		name_session(runner.run);
@@ -102,7 +127,6 @@ sweep_runner_main(Datum arg)
 	}
 	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
 	pgstat_report_activity(STATE_IDLE, NULL);
-	proc_exit(0);
 }
 
 static void
@@ -127,9 +151,50 @@ name_session(const SweepRun *run)
 	pgstat_report_appname(name);
 }
 
+/*
+ * Whether the process stays for another run: when one waits, and the last one has left nothing but success. What it has
+ * set for the session, or left in it, is not for the next one.
+ */
+static bool
+stay(void)
+{
+	if (!runner.opened || runner.run->put_back || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
+		sweep_monotonic_us() - runner.began_us > LONGEST_LIFE_US || !sweep_reuse_is_wanted())
+		return false;
+	sweep_worker_discard_session();
+	pgstat_report_stat(true);
+	sweep_shared_release(runner.slot, true, true);
+	MemoryContextDelete(runner.run->context);
+	runner.run = NULL;
+	runner.opened = false;
+	return true;
+}
+
+/* False when there is none: then the slot is given back. */
+static bool
+await_run(void)
+{
+	int64		end_us = sweep_monotonic_us() + IDLE_US;
+	SweepReuse	look;
+
+	do
+	{
+		(void) sweep_worker_wait((long) Max((end_us - sweep_monotonic_us()) / 1000, 1));
+		look = sweep_reuse_look(runner.slot, sweep_monotonic_us() >= end_us);
+	} while (look == REUSE_NOT_YET);
+	if (look == REUSE_LEAVE)
+		runner.slot = NULL;
+	return look == REUSE_TAKEN;
+}
+
 /* Registered before the connection is made, so it runs after the locks are gone. */
 static void
 give_slot_back(int code, Datum arg)
 {
-	sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->begun));
+	if (runner.slot == NULL)
+		return;
+	if (runner.run == NULL && runner.began_us != 0)
+		sweep_reuse_give_up(runner.slot);
+	else
+		sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->begun), false);
 }

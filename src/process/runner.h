@@ -14,7 +14,8 @@
  * so when there is no room for it now. When the run has a process already, nothing was refused and
  * *slot_index is -1.
  */
-extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, int *slot_index);
+extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited,
+									   bool preferred, int *slot_index);
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 

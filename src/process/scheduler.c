@@ -40,8 +40,9 @@
 #define HEARTBEAT_MS 60000
 #define LOCK_TIMEOUT "1s"
 
-/* So long the rest of a tick waits when runs were started. */
+/* So long the rest of a tick waits when runs were started, and so long it goes on starting what it has listed. */
 #define START_PAUSE_MS 5
+#define START_MS 100
 
 /* So often runs that wait for a lock are looked at: a session that gives it back by ending tells nobody. */
 #define LOCK_PAUSE_MS 1000
@@ -85,6 +86,7 @@ static void scheduler_tick(void);
 static bool transact(SweepWork work);
 static void startable_work(void *arg);
 static void start_runs(void);
+static bool start_listed(SweepRefusal *shortage, const char **role_name);
 static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
 static List *collect_unopened(void);
@@ -186,7 +188,7 @@ scheduler_tick(void)
 	scheduler.lock_held = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
 	sweep_shared_lock(LW_EXCLUSIVE);
-	scheduler.entry->asked = false;
+	scheduler.entry->asked = scheduler.entry->ended = false;
 	sweep_shared_unlock();
 
 	/*
@@ -254,25 +256,53 @@ startable_work(void *arg)
 		startable->run.run_as = sweep_sql_oid(5);
 		startable->unlimited = sweep_quota_is_unlimited(startable->run.run_as);
 		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
-		sweep_definition_read_small(&startable->run, 6);
-		startable->turn = sweep_turns_next(startable->run.run_as);
+		sweep_definition_read_small(&startable->run, 7);
+		startable->turn = sweep_turns_next(startable->run.run_as, sweep_sql_int32(6));
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
 	scheduler.lock_held |= sweep_lock_has_seen_held();
+	scheduler.entry->crowded = count > (uint64) sweep_max_running_jobs;
 }
 
-/* A role that has its share keeps none of those behind it from being started. */
+/*
+ * Where more runs may start than there is room for, those that are left are started as others end, for a while: to list
+ * them anew for each one that ends would take longer than the runs. What has become of one meanwhile it finds itself;
+ * what is new may come before them, and ends this.
+ */
 static void
 start_runs(void)
 {
-	SweepRefusal shortage = REFUSED_NOT;
-	const char *role_name = NULL;
+	int64		end_us = sweep_monotonic_us() + START_MS * INT64CONST(1000);
+	SweepRefusal shortage;
+	const char *role_name;
+	bool		any;
+
+	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
+	any = start_listed(&shortage, &role_name);
+	note_shortage(shortage, role_name);
+	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !scheduler.entry->asked && !scheduler.entry->leave)
+	{
+		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
+		if (!scheduler.entry->asked)
+			any |= start_listed(&shortage, &role_name);
+	}
+	note_shortage(shortage, role_name);
+	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
+	if (any && shortage == REFUSED_NOT)
+		rest(START_PAUSE_MS);
+}
+
+/* A role that has its share keeps none of those behind it from being started. What is started leaves the list. */
+static bool
+start_listed(SweepRefusal *shortage, const char **role_name)
+{
 	List	   *refused = NIL;	/* roles */
 	bool		any = false;
 	ListCell   *cell;
 
-	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
+	*shortage = REFUSED_NOT;
+	*role_name = NULL;
 	foreach(cell, scheduler.startable)
 	{
 		StartableRun *startable = lfirst(cell);
@@ -281,26 +311,24 @@ start_runs(void)
 
 		if (list_member_oid(refused, startable->run.run_as))
 			continue;
-		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, &slot);
+		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &slot);
 		if (refusal != REFUSED_NOT)
 		{
-			shortage = refusal;
-			role_name = startable->role_name;
+			*shortage = refusal;
+			*role_name = startable->role_name;
 			if (refusal != REFUSED_ROLE)
 				break;
 			refused = lappend_oid(refused, startable->run.run_as);
 			continue;
 		}
+		scheduler.startable = foreach_delete_current(scheduler.startable, cell);
 		if (slot < 0)
 			continue;
 		sweep_turns_note(startable->run.run_as);
 		sweep_watchdog_forget(slot);
 		any = true;
 	}
-	note_shortage(shortage, role_name);
-	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
-	if (any)
-		rest(START_PAUSE_MS);
+	return any;
 }
 
 static void
@@ -430,7 +458,7 @@ is_called(void)
 	bool		called;
 
 	sweep_shared_lock(LW_SHARED);
-	called = scheduler.entry->asked || scheduler.entry->leave;
+	called = scheduler.entry->asked || scheduler.entry->ended || scheduler.entry->leave;
 	for (int i = 0; i < sweep_shared()->slot_count && !called && !scheduler.tick_failed; i++)
 	{
 		SweepSlot  *slot = &sweep_shared()->slots[i];

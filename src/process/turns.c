@@ -3,7 +3,7 @@
  *		Whose run is started next.
  *
  * Called by scheduler.c. Where there are fewer processes than runs that are due, the oldest ones first would
- * mean that a role with a long backlog starts all of them before anybody else's. So roles take turns: first the
+ * mean that a role with a long backlog starts all of them before anybody else's. So among runs of one priority roles take turns: first the
  * first run of each, the role first of which a run was started longest ago, then the second ones. Runs of one
  * role keep their order.
  */
@@ -39,11 +39,11 @@ sweep_turns_begin(void)
 }
 
 SweepTurn
-sweep_turns_next(Oid role)
+sweep_turns_next(Oid role, int priority)
 {
 	Role	   *found = find_role(role);
 
-	return (SweepTurn) {.nth = found->seen++, .served = found->served, .number = listed++};
+	return (SweepTurn) {.priority = priority, .nth = found->seen++, .served = found->served, .number = listed++};
 }
 
 void
@@ -59,6 +59,8 @@ compare(const ListCell *first, const ListCell *second)
 	const SweepTurn *a = (const SweepTurn *) ((const char *) lfirst(first) + turn_offset);
 	const SweepTurn *b = (const SweepTurn *) ((const char *) lfirst(second) + turn_offset);
 
+	if (a->priority != b->priority)
+		return a->priority > b->priority ? -1 : 1;
 	if (a->nth != b->nth)
 		return a->nth < b->nth ? -1 : 1;
 	if (a->served != b->served)

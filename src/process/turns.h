@@ -11,6 +11,7 @@
 /* The place of a run among those that may start. */
 typedef struct SweepTurn
 {
+	int			priority;		/* of the job */
 	int			nth;			/* of the runs of its role, from 0 */
 	uint64		served;			/* when a run of that role was started last; 0 = not yet */
 	int			number;			/* in the order in which they are due */
@@ -19,8 +20,8 @@ typedef struct SweepTurn
 /* Before the first one of a list. */
 extern void sweep_turns_begin(void);
 
-/* The place of the next run of the list, which is in the order in which they are due. */
-extern SweepTurn sweep_turns_next(Oid role);
+/* The place of the next run of the list, which is in the order in which they are due, those of higher priority first. */
+extern SweepTurn sweep_turns_next(Oid role, int priority);
 
 /* Sorts a list of structures that have their places at this offset. */
 extern void sweep_turns_sort(List *list, Size offset);

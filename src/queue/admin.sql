@@ -12,8 +12,19 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, whom it was granted to, and those who watch or act on all';
 
--- The queue of that name, when the caller has the right: 'send', 'consume',
--- 'redrive' or 'own'.  Members of the owner and of sweep_admin have all of them.
+-- Members of the owner and of sweep_admin have all of the rights: 'send', 'consume', 'redrive' and 'own'.
+CREATE FUNCTION sweep._may_use_queue(caller oid, q sweep.queue, wanted text)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT sweep._may_act_on(caller, q.owner, wanted = 'redrive')
+		OR EXISTS (SELECT FROM pg_catalog.unnest(CASE wanted WHEN 'send' THEN q.senders WHEN 'consume' THEN q.consumers END) AS r (role)
+			WHERE sweep._acts_for(caller, r.role))
+$$;
+COMMENT ON FUNCTION sweep._may_use_queue(oid, sweep.queue, text) IS 'internal: whether the caller has that right on the queue';
+
+-- The queue of that name, when the caller has the right.
 CREATE FUNCTION sweep._find_queue(caller oid, queue text, wanted text)
 RETURNS sweep.queue
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -38,10 +49,7 @@ BEGIN
 			USING ERRCODE = 'undefined_object',
 				HINT = coalesce('Perhaps you meant "' || closest || '".', 'sweep.create_queue creates a queue.');
 	END IF;
-	IF NOT (sweep._may_act_on(caller, found_queue.owner, wanted = 'redrive')
-		OR EXISTS (SELECT FROM pg_catalog.unnest(CASE wanted WHEN 'send' THEN found_queue.senders WHEN 'consume' THEN found_queue.consumers END) AS r (role)
-			WHERE sweep._acts_for(caller, r.role)))
-	THEN
+	IF NOT sweep._may_use_queue(caller, found_queue, wanted) THEN
 		RAISE EXCEPTION 'permission denied for queue "%"', found_queue.name
 			USING ERRCODE = 'insufficient_privilege',
 				HINT = CASE WHEN wanted IN ('send', 'consume')
@@ -74,7 +82,32 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_statement_note_purged';
 COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; whoever holds it need not any more when that has committed';
 
-CREATE FUNCTION sweep._create_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
+-- Nothing is written when nothing is to be changed.  Its owner, those it was granted to and its messages stay.
+CREATE FUNCTION sweep._replace_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	old sweep.queue;
+BEGIN
+	IF NOT EXISTS (SELECT FROM sweep.queue q WHERE q.name = _replace_queue.name) THEN
+		RETURN false;
+	END IF;
+	old := sweep._find_queue(caller, name, 'own');
+	IF (old.visibility, old.max_attempts, old.backoff, old.keep_done, old.notify, old.key_policy)
+			IS DISTINCT FROM (visibility, max_attempts, backoff, keep_done, notify, key_policy)
+	THEN
+		UPDATE sweep.queue AS q SET (visibility, max_attempts, backoff, keep_done, notify, key_policy) = (_replace_queue.visibility, _replace_queue.max_attempts,
+				_replace_queue.backoff, _replace_queue.keep_done, _replace_queue.notify, _replace_queue.key_policy)
+			WHERE q.queue_id = old.queue_id;
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._replace_queue(oid, text, interval, int, text, interval, boolean, text) IS 'internal: gives a queue of that name these settings; false when there is none';
+
+CREATE FUNCTION sweep._create_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text, replace boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -113,24 +146,31 @@ BEGIN
 		RAISE EXCEPTION 'invalid key_policy "%" for queue "%"', _create_queue.key_policy, _create_queue.name
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'A key_policy is while_queued, while_queued_or_running or once_more_if_running.';
 	END IF;
-	INSERT INTO sweep.queue (name, owner, visibility, max_attempts, backoff, keep_done, notify, key_policy)
-	VALUES (_create_queue.name, sweep._role_name(caller), _create_queue.visibility, _create_queue.max_attempts,
-		coalesce(pause::pg_catalog.text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy)
-	ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'queue "%" already exists', _create_queue.name
-			USING ERRCODE = 'duplicate_object', HINT = 'sweep.drop_queue removes a queue with its messages.';
-	END IF;
+	LOOP
+		IF replace AND sweep._replace_queue(caller, _create_queue.name, _create_queue.visibility, _create_queue.max_attempts,
+				coalesce(pause::pg_catalog.text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy) THEN
+			RETURN;
+		END IF;
+		INSERT INTO sweep.queue (name, owner, visibility, max_attempts, backoff, keep_done, notify, key_policy)
+		VALUES (_create_queue.name, sweep._role_name(caller), _create_queue.visibility, _create_queue.max_attempts,
+			coalesce(pause::pg_catalog.text, _create_queue.backoff), _create_queue.keep_done, coalesce(_create_queue.notify, true), _create_queue.key_policy)
+		ON CONFLICT ON CONSTRAINT queue_name_key DO NOTHING;
+		EXIT WHEN FOUND;
+		IF NOT coalesce(replace, false) THEN
+			RAISE EXCEPTION 'queue "%" already exists', _create_queue.name
+				USING ERRCODE = 'duplicate_object', HINT = 'sweep.drop_queue removes a queue with its messages; replace => true gives it these settings.';
+		END IF;
+	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._create_queue(oid, text, interval, int, text, interval, boolean, text) IS 'internal: implements sweep.create_queue';
+COMMENT ON FUNCTION sweep._create_queue(oid, text, interval, int, text, interval, boolean, text, boolean) IS 'internal: implements sweep.create_queue';
 
 CREATE FUNCTION sweep.create_queue(name text, visibility interval DEFAULT '30 s', max_attempts int DEFAULT 25, backoff text DEFAULT 'sidekiq',
-	keep_done interval DEFAULT '0', notify boolean DEFAULT true, key_policy text DEFAULT 'while_queued')
+	keep_done interval DEFAULT '0', notify boolean DEFAULT true, key_policy text DEFAULT 'while_queued', replace boolean DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text) IS 'creates a queue of the caller: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
+COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean) IS 'creates a queue of the caller, or with replace gives an existing one these settings: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
 
 CREATE FUNCTION sweep._lock_queue(queue_id int)
 RETURNS void

@@ -8,6 +8,12 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_send';
 COMMENT ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb) IS 'queues a message in the caller''s transaction and returns its id; NULL when one with this key is already waiting';
 
+CREATE FUNCTION sweep._try_send(queue_id int, queue text, payload jsonb)
+RETURNS text
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_queue_try_send';
+COMMENT ON FUNCTION sweep._try_send(int, text, jsonb) IS 'internal: sends without waiting for who drops the queue, in a transaction that goes on in any case; NULL, or what has kept it from being sent';
+
 CREATE FUNCTION sweep.send_many(queue text, payloads jsonb[], keys text[] DEFAULT NULL, delay interval DEFAULT '0', priority int DEFAULT 0)
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE

@@ -15,17 +15,21 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/lock.h"
 #include "base/primary.h"
+#include "base/sql.h"
 #include "queue/key.h"
 #include "queue/queue.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
 
+static void try_send_work(void *arg);
 static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name);
 static int64 next_id(const SweepSendRequest *request);
 static int64 send_without_keys(const SweepSendRequest *request);
@@ -34,6 +38,7 @@ static int	count_elements(ArrayType *array);
 
 PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
+PG_FUNCTION_INFO_V1(sweep_queue_try_send);
 
 /* SQL: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
 Datum
@@ -105,6 +110,46 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 	}
 	sweep_queue_close(request.messages);
 	PG_RETURN_INT64(sent);
+}
+
+/*
+ * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for anybody who drops
+ * the queue; NULL, or what has kept it from being sent. The transaction goes on, and what it is in the middle of cannot
+ * be cancelled afterwards either, if it could not before.
+ */
+Datum
+sweep_queue_try_send(PG_FUNCTION_ARGS)
+{
+	uint32		held = QueryCancelHoldoffCount;
+	ErrorData  *error = sweep_sql_attempt(try_send_work, fcinfo, true);
+
+	QueryCancelHoldoffCount = held;
+	if (error == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(error->message));
+}
+
+static void
+try_send_work(void *arg)
+{
+	FunctionCallInfo fcinfo = arg;
+
+	LOCAL_FCINFO(send, 6);
+
+	if (!sweep_lock_try_queue(PG_GETARG_INT32(0)))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("queue is being dropped")));
+	/* It may have been dropped just before. */
+	AcceptInvalidationMessages();
+	InitFunctionCallInfoData(*send, NULL, 6, InvalidOid, NULL, NULL);
+	send->args[0] = fcinfo->args[1];
+	send->args[1] = fcinfo->args[2];
+	send->args[2].isnull = true;
+	send->args[3] = (NullableDatum) {.value = IntervalPGetDatum(&(Interval) {0})};
+	send->args[4] = (NullableDatum) {.value = Int32GetDatum(0)};
+	send->args[5].isnull = true;
+	(void) sweep_queue_send(send);
 }
 
 /* What both functions have in common: the queue is the first argument, delay and priority follow each other. */

@@ -2,6 +2,7 @@
 CREATE EXTENSION pg_sweep;
 CREATE ROLE monitor LOGIN IN ROLE sweep_monitor, pg_monitor;
 CREATE ROLE operator LOGIN IN ROLE sweep_operator;
+CREATE ROLE app LOGIN IN ROLE sweep_user;
 CREATE SCHEMA shop;
 CREATE TABLE shop.payment (id bigint PRIMARY KEY);
 CREATE FUNCTION shop.pick_payments(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql SET search_path = pg_catalog, pg_temp

@@ -209,5 +209,50 @@ soon($node, q{SELECT count(*) FROM t.started WHERE job = 'a'}, 21, 'turns: and a
 cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM t.started WHERE job = 'a' AND at < (SELECT at FROM t.started WHERE job = 'b')}), '<=', 2,
 	'turns: it has not waited for the backlog of role a');
 
+# ---------------------------------------------------------------- priority
+# The one process is taken; of what waits the job of the higher priority comes first, whenever it was started.
+$node->safe_psql('postgres', q{
+	TRUNCATE t.started;
+	SELECT sweep.create_job('last', step => 't.note', run_as => 'b', args => '{"job": "last"}', priority => -5);
+	SELECT sweep.create_job('first', step => 't.note', run_as => 'b', args => '{"job": "first"}', priority => 5)});
+$gate = hold_gate($node, 5);
+$node->safe_psql('postgres', q{SELECT sweep.start('a0')});
+at_gate($node, 5, 'priority: the only process is in use');
+$node->safe_psql('postgres', q{SELECT sweep.start('last')});
+$node->safe_psql('postgres', q{SELECT sweep.start('a1')});
+$node->safe_psql('postgres', q{SELECT sweep.start('first')});
+open_gate($gate);
+soon($node, q{SELECT count(*) FROM t.started}, 4, 'priority: all have run');
+is($node->safe_psql('postgres', q{SELECT string_agg(job, ' ' ORDER BY at) FROM t.started}), 'a first a last', 'priority: in its order');
+
+# ---------------------------------------------------------------- reserved, by reload
+$node->append_conf('postgresql.conf', "pg_sweep.max_running_jobs = 2\npg_sweep.reserved_workers = 1\npg_sweep.max_share_per_role = 1");
+$node->reload;
+my $offset = -s $node->logfile;
+$gate = hold_gate($node, 5);
+$node->safe_psql('postgres', q{SELECT sweep.start('a0')});
+at_gate($node, 5, 'reserved: one of two workers is in use');
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('a1')});
+soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'a1'}, 'waiting_for_slot: pg_sweep.reserved_workers', 'reserved: the other one is not for everybody');
+ok($node->wait_for_log(qr/What is left of pg_sweep\.max_running_jobs, 2, is reserved for jobs of a priority above 0\./, $offset), 'reserved: the log says so');
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('first')})), 'succeeded drained 1 0', 'reserved: but for a job of a higher priority');
+is($node->safe_psql('postgres', qq{SELECT status FROM sweep.runs WHERE run_id = $run}), 'waiting', 'reserved: while the others wait');
+$node->append_conf('postgresql.conf', 'pg_sweep.reserved_workers = 0');
+$node->reload;
+is(ended_run($node, $run), 'succeeded drained 1 0', 'reserved: until nothing is, without a restart');
+open_gate($gate);
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'reserved: all have ended');
+
+# ---------------------------------------------------------------- consumers, by reload
+$node->safe_psql('postgres', q{CREATE FUNCTION t.handle(m sweep.message) RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT; END;
+	SELECT sweep.create_queue('reloaded'); SELECT sweep.create_consumer('reloaded', 't.handle', concurrency => 4)});
+soon($node, q{SELECT workers FROM sweep.consumers WHERE queue = 'reloaded'}, 4, 'consumers: as many as are wanted');
+$node->append_conf('postgresql.conf', 'pg_sweep.max_consumers = 1');
+$node->reload;
+soon($node, q{SELECT workers FROM sweep.consumers WHERE queue = 'reloaded'}, 1, 'consumers: those beyond a lowered limit leave');
+$node->append_conf('postgresql.conf', 'pg_sweep.max_consumers = 3');
+$node->reload;
+soon($node, q{SELECT workers FROM sweep.consumers WHERE queue = 'reloaded'}, 3, 'consumers: and come when it is raised');
+
 $node->stop;
 done_testing();

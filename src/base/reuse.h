@@ -1,0 +1,29 @@
+/*
+ * reuse.h
+ *		One worker for several runs of a role.
+ */
+#ifndef SWEEP_REUSE_H
+#define SWEEP_REUSE_H
+
+#include "base/shared.h"
+
+typedef enum SweepReuse
+{
+	REUSE_NOT_YET,
+	REUSE_TAKEN,				/* there is another run for this process, and the slot is its own again */
+	REUSE_LEAVE,				/* there is none; the slot belongs to somebody else */
+} SweepReuse;
+
+/* Whether there are more runs in this database than may be in progress. */
+extern bool sweep_reuse_is_wanted(void);
+
+/* The definition of the run that an idle worker was claimed for is written: it may begin. */
+extern void sweep_reuse_hand_over(SweepSlot *slot);
+
+/* Whether this process, which is idle, has got another run. With time_over it has waited long enough. */
+extern SweepReuse sweep_reuse_look(SweepSlot *slot, bool time_over);
+
+/* The process ends and has no run; one that it was claimed for meanwhile is recorded as not begun. */
+extern void sweep_reuse_give_up(SweepSlot *slot);
+
+#endif							/* SWEEP_REUSE_H */

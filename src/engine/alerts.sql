@@ -1,0 +1,79 @@
+--
+-- Alerts: messages that tell of a job that failed or is broken, in the commit that records it.
+--
+-- They go to the alert_queue of the job, as far as its role may send there, else to that of the server,
+-- pg_sweep.alert_queue, in the databases that have such a queue. What keeps one from being sent is a WARNING: it
+-- keeps nothing from being recorded, and waits for nobody.
+--
+CREATE FUNCTION sweep._send_alert(job text, alert jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	j pg_catalog.record;
+	target sweep.queue;
+	problem pg_catalog.text;
+BEGIN
+	SELECT k.alert_queue AS own, k.run_as, coalesce(k.alert_queue, pg_catalog.current_setting('pg_sweep.alert_queue')) AS queue INTO j
+		FROM sweep.job k WHERE k.name = _send_alert.job;
+	IF coalesce(j.queue, '') = '' THEN
+		RETURN;
+	END IF;
+	SELECT q.* INTO target FROM sweep.queue q WHERE q.name = j.queue;
+	IF target.queue_id IS NULL AND j.own IS NULL THEN
+		RETURN;
+	END IF;
+	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
+		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'
+		ELSE sweep._try_send(target.queue_id, target.name, alert) END;
+	IF problem IS NOT NULL THEN
+		RAISE WARNING 'alert of job "%" could not be sent to queue "%": %', job, j.queue, problem;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._send_alert(text, jsonb) IS 'sends an alert to the alert_queue of the job or of the server, if there is one';
+
+CREATE FUNCTION sweep._alert_failed(run_id bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r pg_catalog.record;
+BEGIN
+	SELECT l.job, l.run_id, l.status, l.sqlstate, l.error, l.finished_at INTO r
+		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
+		WHERE l.run_id = _alert_failed.run_id AND l.status IN ('failed', 'lost')
+			AND NOT sweep._is_retried(l.status, l.stop_reason, l.attempt, j.max_attempts);
+	IF FOUND THEN
+		PERFORM sweep._send_alert(r.job, pg_catalog.jsonb_build_object('kind', 'failed', 'severity', 'error', 'job', r.job, 'run_id', r.run_id,
+			'text', pg_catalog.format(CASE r.status WHEN 'lost' THEN 'run %s of job "%s" was lost' ELSE 'run %s of job "%s" failed: %s' END,
+				r.run_id, r.job, sweep._error_message(r.error)),
+			'hint', CASE r.status WHEN 'lost' THEN 'Its process ended without an outcome: the server log says why.'
+				ELSE pg_catalog.format('SELECT error FROM sweep.runs WHERE run_id = %s shows all of the error.', r.run_id) END,
+			'status', r.status, 'sqlstate', r.sqlstate, 'since', r.finished_at, 'ended', false));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._alert_failed(bigint) IS 'tells of a run that has failed or was lost and is not tried again';
+
+CREATE FUNCTION sweep._set_broken(job text, problem text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE sweep.job_state AS s SET broken = problem WHERE s.job = _set_broken.job AND s.broken IS DISTINCT FROM problem;
+	IF FOUND THEN
+		PERFORM sweep._send_alert(job, pg_catalog.jsonb_build_object('kind', 'broken', 'severity', 'error', 'job', job, 'run_id', NULL,
+			'text', CASE WHEN problem IS NULL THEN pg_catalog.format('job "%s" is no longer broken', job) ELSE pg_catalog.format('job "%s" is broken: %s', job, problem) END,
+			'hint', CASE WHEN problem IS NOT NULL THEN 'Mend what the text names, or change the job with sweep.alter_job.' END,
+			'since', pg_catalog.clock_timestamp(), 'ended', problem IS NULL));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._set_broken(text, text) IS 'notes why a job cannot be started, or (NULL) that it can, and tells of it when that has changed';
+
+CREATE FUNCTION sweep._check_alert_queue(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._find_queue(sweep._role_oid(job.run_as), job.alert_queue, 'send') WHERE job.alert_queue IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job) IS 'raises unless the role of the job may send to its alert_queue';

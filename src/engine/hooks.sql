@@ -1,0 +1,224 @@
+--
+-- Hooks: the runs of other jobs that a run queues when it starts, succeeds or fails, in the commit that says so.
+--
+-- A run that is tried again has not failed yet: its last attempt decides. A divided job has ended when all shares of
+-- a dispatch have, with the last one to end. Two that end at once would each see the other one in progress, so they end
+-- one after the other, by a lock (SWEEP_LOCK_ENDING) that is held until the commit; see batch.c. The scheduler, which
+-- waits for nobody, leaves the end of a share to its next tick while somebody has that lock.
+--
+CREATE FUNCTION sweep._try_lock_ending(job text) RETURNS boolean
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_try_ending';
+COMMENT ON FUNCTION sweep._try_lock_ending(text) IS 'keeps the other shares of a divided job from ending until the transaction ends; false when one of them is just doing so';
+
+CREATE FUNCTION sweep._may_end(run_id bigint) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce((SELECT sweep._try_lock_ending(j.name) FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
+		WHERE r.run_id = _may_end.run_id AND j.buckets IS NOT NULL AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL)), true)
+$$;
+COMMENT ON FUNCTION sweep._may_end(bigint) IS 'whether a run may be ended in this transaction; false when another share of its job is just ending';
+
+-- ------------------------------------------------------------------ what the queued run is told
+CREATE FUNCTION sweep._hook_of(status text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN status = 'succeeded' THEN 'on_success' WHEN status IN ('failed', 'lost') THEN 'on_failure' ELSE 'on_start' END
+$$;
+COMMENT ON FUNCTION sweep._hook_of(text) IS 'the hook that queues runs when the run that it belongs to has this status';
+
+CREATE FUNCTION sweep._error_message(error text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.regexp_replace(error, E'\n(DETAIL|HINT|CONTEXT): .*$', '')
+$$;
+COMMENT ON FUNCTION sweep._error_message(text) IS 'the error of a run without its detail, hint and context';
+
+CREATE FUNCTION sweep._parent_args(job text, run_id bigint, status text, sqlstate text, error text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.jsonb_build_object('parent', pg_catalog.jsonb_build_object('job', job, 'run_id', run_id, 'status', status,
+		'error', CASE WHEN error IS NOT NULL THEN pg_catalog.jsonb_build_object('sqlstate', sqlstate, 'message', sweep._error_message(error)) END))
+$$;
+COMMENT ON FUNCTION sweep._parent_args(text, bigint, text, text, text) IS 'args of the runs that a hook queues: what caused them';
+
+-- ------------------------------------------------------------------ queueing
+CREATE FUNCTION sweep._ends_chain(hook_depth int) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT hook_depth >= 16
+$$;
+COMMENT ON FUNCTION sweep._ends_chain(int) IS 'whether a run that so many hooks have led to queues none any more: a circle of definitions would go round for ever';
+
+CREATE FUNCTION sweep._queue_hooks(run_id bigint, hook text, parent_args jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r pg_catalog.record;
+	named pg_catalog.record;
+	child pg_catalog.record;
+	reason pg_catalog.text;
+	not_started pg_catalog.jsonb;
+	queued boolean := false;
+BEGIN
+	SELECT l.job, l.run_as, l.status, l.hook_depth,
+			CASE hook WHEN 'on_start' THEN j.on_start WHEN 'on_success' THEN j.on_success ELSE j.on_failure END AS hooks INTO r
+		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as WHERE l.run_id = _queue_hooks.run_id;
+	FOR named IN SELECT h.key AS name, h.value::interval AS delay FROM pg_catalog.jsonb_each_text(r.hooks) AS h ORDER BY h.key LOOP
+		SELECT j.name, j.run_as, s.paused_at IS NOT NULL AS paused, sweep._is_home(s.system_identifier, s.database) AS at_home,
+				-- Queued as shares, before the run began: sweep._divided_children().
+				hook = 'on_start' AND r.status = 'running' AND j.buckets IS NOT NULL AND j.run_as = r.run_as AS divided INTO child
+			FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = named.name;
+		reason := CASE
+			WHEN child.name IS NULL THEN 'it does not exist'
+			WHEN child.paused THEN 'it is paused'
+			WHEN NOT sweep._has_workers() THEN 'pg_sweep is not loaded at server start'
+			WHEN NOT child.at_home THEN 'the database is a copy: its jobs are paused'
+			-- Only jobs that the role of the parent may start.
+			WHEN NOT sweep._may_act_on(sweep._role_oid(r.run_as), child.run_as, true) THEN 'the role of its parent may not start it'
+			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;
+		IF reason IS NOT NULL THEN
+			-- A run that succeeds while the work is left to nobody has to say so.
+			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
+			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
+		-- One of this hook that waits already will do.
+		ELSIF NOT child.divided AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
+				AND w.status = 'waiting' AND w.shares_left IS NULL
+				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook) THEN
+			INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id, hook_depth)
+				VALUES (child.name, child.run_as, parent_args, 'parent', pg_catalog.clock_timestamp() + named.delay,
+					(parent_args #>> '{parent,run_id}')::bigint, r.hook_depth + 1);
+			queued := true;
+		END IF;
+	END LOOP;
+	PERFORM sweep._wake() WHERE queued;
+	RETURN CASE WHEN not_started IS NOT NULL THEN pg_catalog.jsonb_build_object('not_started', not_started) END;
+END
+$$;
+COMMENT ON FUNCTION sweep._queue_hooks(bigint, text, jsonb) IS 'queues the runs that a hook of the job of a run names; returns detail for it when some are not started';
+
+CREATE FUNCTION sweep._note_not_started(run_id bigint, found jsonb) RETURNS void
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	UPDATE sweep.run_live AS r SET detail = coalesce(r.detail, '{}') || pg_catalog.jsonb_build_object('not_started',
+			CASE WHEN pg_catalog.jsonb_typeof(r.detail -> 'not_started') = 'object' THEN r.detail -> 'not_started' ELSE '{}' END || (found -> 'not_started'))
+		WHERE r.run_id = _note_not_started.run_id AND found IS NOT NULL
+$$;
+COMMENT ON FUNCTION sweep._note_not_started(bigint, jsonb) IS 'adds to the detail of a run that has ended which jobs of its hooks are not started';
+
+CREATE FUNCTION sweep._start_hooks(run_id bigint) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r pg_catalog.record;
+	not_started pg_catalog.jsonb;
+BEGIN
+	-- One that somebody has locked waits on.
+	SELECT l.job, l.status INTO r FROM sweep.run_live l WHERE l.run_id = _start_hooks.run_id AND l.status <> 'waiting';
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	not_started := sweep._queue_hooks(run_id, 'on_start', sweep._parent_args(r.job, run_id, r.status, NULL, NULL));
+	IF r.status <> 'running' THEN
+		PERFORM sweep._note_not_started(run_id, not_started);
+	END IF;
+	RETURN not_started;
+END
+$$;
+COMMENT ON FUNCTION sweep._start_hooks(bigint) IS 'queues what a run queues when it starts, or when its moment has come and it does not get its lock; returns detail for it';
+
+-- ------------------------------------------------------------------ ends
+-- All runs of the job that hang together by what has queued what: shares, those that follow them, and retries. What has
+-- queued them is a run of the job, or one of another job that has divided it.
+CREATE FUNCTION sweep._dispatch_outcome(run_id bigint, OUT ended boolean, OUT first bigint, OUT decisive bigint, OUT status text)
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+	asked pg_catalog.record;
+	parent bigint;
+	above bigint;
+	shares bigint[];
+	added bigint[];
+BEGIN
+	SELECT r.job, r.run_as, r.parent_run_id, r.args -> 'parent' AS cause INTO asked FROM sweep.run_live r WHERE r.run_id = _dispatch_outcome.run_id;
+	first := run_id;
+	parent := asked.parent_run_id;
+	LOOP
+		SELECT e.parent_run_id INTO above FROM (SELECT r.parent_run_id FROM sweep.run_live r WHERE r.run_id = parent AND r.job = asked.job AND r.run_as = asked.run_as
+			UNION ALL SELECT h.parent_run_id FROM sweep.run_history h WHERE h.run_id = parent AND h.job = asked.job AND h.run_as = asked.run_as) AS e;
+		EXIT WHEN NOT FOUND;
+		first := parent;
+		parent := above;
+	END LOOP;
+	-- Another hook of that job may have queued a run of this one as well.
+	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.run_live r WHERE r.parent_run_id = parent AND r.job = asked.job AND r.run_as = asked.run_as
+			AND r.run_id <> first AND r.args -> 'parent' IS NOT DISTINCT FROM asked.cause
+		UNION ALL SELECT h.run_id FROM sweep.run_history h WHERE h.parent_run_id = parent AND h.job = asked.job AND h.run_as = asked.run_as
+			AND h.run_id <> first AND h.args -> 'parent' IS NOT DISTINCT FROM asked.cause);
+	added := shares;
+	WHILE pg_catalog.cardinality(added) > 0 LOOP
+		added := ARRAY(SELECT r.run_id FROM sweep.run_live r WHERE r.parent_run_id = ANY (added) AND r.job = asked.job AND r.run_as = asked.run_as
+			UNION ALL SELECT h.run_id FROM sweep.run_history h WHERE h.parent_run_id = ANY (added) AND h.job = asked.job AND h.run_as = asked.run_as);
+		shares := shares || added;
+	END LOOP;
+	first := (SELECT pg_catalog.min(s.id) FROM pg_catalog.unnest(shares) AS s (id));
+	WITH share AS (SELECT r.run_id, r.status, r.finished_at, r.parent_run_id, r.trigger FROM sweep.run_live r WHERE r.run_id = ANY (shares)
+			UNION ALL SELECT h.run_id, h.status, h.finished_at, h.parent_run_id, h.trigger FROM sweep.run_history h WHERE h.run_id = ANY (shares)),
+		-- Somebody has stopped it: it has neither succeeded nor failed. What was tried again does not count.
+		counted AS (SELECT s.*, pg_catalog.array_position('{cancelled,failed,lost,succeeded}'::pg_catalog.text[], s.status::pg_catalog.text) AS rank FROM share s
+			WHERE s.status <> 'skipped' AND NOT EXISTS (SELECT FROM share t WHERE t.parent_run_id = s.run_id AND t.trigger = 'retry'))
+	SELECT (SELECT pg_catalog.bool_and(s.finished_at IS NOT NULL) FROM share s),
+			(pg_catalog.array_agg(c.run_id ORDER BY c.rank, c.run_id))[1], (pg_catalog.array_agg(c.status::pg_catalog.text ORDER BY c.rank, c.run_id))[1]
+		INTO ended, decisive, status FROM counted c;
+END
+$$;
+COMMENT ON FUNCTION sweep._dispatch_outcome(bigint) IS 'whether all shares of the dispatch have ended that a run of a divided job belongs to, the first of them, and which of them says what came of it';
+
+CREATE FUNCTION sweep._end_hooks(run_id bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r pg_catalog.record;
+	dispatch pg_catalog.record;
+	-- The run that the hook tells of, and the one of which the error is.
+	told bigint := run_id;
+	decisive bigint := run_id;
+	status pg_catalog.text;
+	failure pg_catalog.record;
+BEGIN
+	SELECT l.job, l.status, sweep._is_retried(l.status, l.stop_reason, l.attempt, j.max_attempts) AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
+		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
+		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);
+	IF NOT FOUND THEN
+		RETURN;
+	END IF;
+	status := r.status;
+	IF r.divided THEN
+		SELECT * INTO dispatch FROM sweep._dispatch_outcome(run_id);
+		IF NOT dispatch.ended THEN
+			RETURN;
+		END IF;
+		told := dispatch.first;
+		decisive := dispatch.decisive;
+		status := dispatch.status;
+	ELSIF r.retried THEN
+		RETURN;
+	END IF;
+	IF status IN ('succeeded', 'failed', 'lost') THEN
+		SELECT e.sqlstate, e.error INTO failure FROM (SELECT l.sqlstate, l.error FROM sweep.run_live l WHERE l.run_id = decisive
+			UNION ALL SELECT h.sqlstate, h.error FROM sweep.run_history h WHERE h.run_id = decisive) AS e;
+		PERFORM sweep._note_not_started(run_id, sweep._queue_hooks(run_id, sweep._hook_of(status),
+			sweep._parent_args(r.job, told, status, failure.sqlstate, failure.error)));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._end_hooks(bigint) IS 'queues what a run queues when it has succeeded, or failed for good; a run of a divided job when it is the last of its dispatch to end';
+
+CREATE FUNCTION sweep._follow_end(run_id bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._retry(run_id);
+	PERFORM sweep._end_hooks(run_id), sweep._alert_failed(run_id);
+END
+$$;
+COMMENT ON FUNCTION sweep._follow_end(bigint) IS 'what follows from the end of a run, in the transaction that records it: another attempt, or hooks and an alert';
