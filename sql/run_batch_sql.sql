@@ -39,13 +39,16 @@ INSERT INTO run_batch_sql.item VALUES (1), (2), (3);
 CALL sweep.run('run_batch_sql with');
 SELECT * FROM run_batch_sql.last_run;
 
--- the session's temporary tables are not in front of the catalogue
+-- where names are looked up when it is created the session's temporary tables are not in front; those of a run in a session are
 CREATE TEMP TABLE pg_class (oid oid);
 SELECT sweep.create_job('run_batch_sql temp', stop_after => '0', batch_sql =>
 	'WITH seen AS (UPDATE run_batch_sql.item SET id = id WHERE $1 < 0) SELECT FROM pg_class WHERE relname = ''pg_class'' LIMIT 1');
+\set VERBOSITY sqlstate
+CALL sweep.run('run_batch_sql temp');
+\set VERBOSITY default
+DROP TABLE pg_temp.pg_class;
 CALL sweep.run('run_batch_sql temp');
 SELECT * FROM run_batch_sql.last_run;
-DROP TABLE pg_temp.pg_class;
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_batch\_sql%';
 DELETE FROM sweep.run_live WHERE job LIKE 'run\_batch\_sql%';

@@ -21,6 +21,7 @@
 #include "base/detail.h"
 #include "base/elsewhere.h"
 #include "engine/batch.h"
+#include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run_row.h"
 #include "engine/timers.h"
@@ -69,10 +70,10 @@ begin(void *owner)
 	SweepRun   *run = owner;
 
 	run->next = run->state;
+	if (sweep_sql_in_call())
+		sweep_environment_set_local(run);
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
-	if (sweep_sql_in_call())
-		sweep_run_set_environment();
 }
 
 /* The end of a run is recorded in any case. */

@@ -25,6 +25,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 
 #include "base/compat.h"
 #include "base/door.h"
@@ -95,6 +96,7 @@ typedef struct Packed
 typedef struct Analysis
 {
 	const char *source;
+	const char *search_path;
 	RawStmt    *raw;
 } Analysis;
 
@@ -252,7 +254,7 @@ sweep_definition_unpack(SweepRun *run, const char *buffer)
 }
 
 /*
- * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
+ * SQL: sweep._check_batch_sql(role oid, batch_sql text, search_path text) RETURNS void
  *
  * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
  * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
@@ -264,7 +266,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	ErrorContextCallback callback = {error_context_stack, place_error, source};
 	List	   *statements;
-	Analysis	analysis = {source, NULL};
+	Analysis	analysis = {source, text_to_cstring(PG_GETARG_TEXT_PP(2)), NULL};
 
 	error_context_stack = &callback;
 	statements = pg_parse_query(source);
@@ -330,6 +332,8 @@ analyse_work(void *arg)
 	Oid			types[2] = {INT4OID, sweep_sql_extension()->batch_type};
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
+	/* A worker has no temporary objects: those of this session are not in front. */
+	(void) set_config_option("search_path", psprintf("%s%spg_temp", analysis->search_path, analysis->search_path[0] != '\0' ? ", " : ""), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	error_context_stack = &callback;
 	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
 	error_context_stack = callback.previous;

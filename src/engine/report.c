@@ -127,8 +127,8 @@ sweep_report_error_text(const ErrorData *error)
 		appendStringInfo(&text, "\nHINT: %s", error->hint);
 	else if (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
 			 error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT)
-		appendStringInfoString(&text, "\nHINT: A job runs with search_path \"pg_catalog, pg_temp\": write names with their schema, "
-							   "or give the step function a SET search_path clause.");
+		appendStringInfoString(&text, "\nHINT: Write names with their schema. Others are looked up in the search_path of the step, of the job's settings, "
+							   "or of its role.");
 	if (error->context)
 		appendStringInfo(&text, "\nCONTEXT: %s", error->context);
 	if (text.len > ERROR_TEXT_LIMIT)

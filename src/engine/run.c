@@ -23,6 +23,7 @@
 #include "engine/batch.h"
 #include "engine/brake.h"
 #include "engine/bucket_run.h"
+#include "engine/environment.h"
 #include "engine/items.h"
 #include "engine/report.h"
 #include "engine/run.h"
@@ -31,6 +32,8 @@
 #include "engine/watch.h"
 
 static bool begin_run(SweepRun *run);
+static SweepTxnEnd set_environment(SweepRun *run);
+static void environment_work(void *arg);
 static bool take_lock(SweepRun *run);
 static void start_work(void *arg);
 static void queue_hooks(SweepRun *run);
@@ -89,7 +92,9 @@ begin_run(SweepRun *run)
 		return false;
 	}
 	sweep_timers_arm_timeout(run);
-	end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
+	end = set_environment(run);
+	if (end == TXN_COMMITTED)
+		end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
 	if (end == TXN_STOPPED)
 		run->reason = SWEEP_STOP_CANCELLED;
 	if (end == TXN_FAILED || end == TXN_STOPPED)
@@ -102,6 +107,21 @@ begin_run(SweepRun *run)
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
 	sweep_watch_begin(run);
 	return run->begun;
+}
+
+/* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
+static SweepTxnEnd
+set_environment(SweepRun *run)
+{
+	if (sweep_sql_in_call() || !sweep_environment_is_needed(run))
+		return TXN_COMMITTED;
+	return sweep_batch_transact(run, environment_work, run, &run->error);
+}
+
+static void
+environment_work(void *arg)
+{
+	sweep_environment_set(arg);
 }
 
 static bool

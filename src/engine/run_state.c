@@ -126,18 +126,6 @@ sweep_run_limits(const SweepRun *run)
 }
 
 void
-sweep_run_set_environment(void)
-{
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* Else an error of a batch would end the session before it is recorded. */
-	(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	(void) set_config_option("max_parallel_workers_per_gather", "0",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
-void
 sweep_run_note_cancel(SweepRun *run)
 {
 	if (QueryCancelPending)

@@ -98,7 +98,8 @@ typedef struct SweepRun
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
-	char	   *synchronous_commit; /* of the session */
+	char	   *synchronous_commit; /* of the session, or the job */
+	bool		environment_failed; /* the settings of the job cannot be set */
 	int64		statement_deadline_us;	/* 0 = not armed */
 	bool		statement_timed_out;
 	MemoryContext context;
@@ -124,9 +125,6 @@ extern bool sweep_run_is_ending(const SweepRun *run);
 
 /* What its loop is limited by. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);
-
-/* The settings a step runs with, for this transaction; a worker has them for good. */
-extern void sweep_run_set_environment(void);
 
 /* A request to cancel that is pending becomes one to stop the run. */
 extern void sweep_run_note_cancel(SweepRun *run);
