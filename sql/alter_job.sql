@@ -43,8 +43,8 @@ $$;
 -- every key, one by one; paused comes below
 SELECT c.* FROM (VALUES
 	('{"step": "alter_job.other"}'::jsonb),
-	('{"step": null, "batch_sql": "SELECT 1"}'),
-	('{"batch_sql": "SELECT 2"}'),
+	('{"step": null, "batch_sql": "UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0"}'),
+	('{"batch_sql": "UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0 - 1"}'),
 	('{"step": "alter_job.step", "batch_sql": null}'),
 	('{"schedule": "0 0 29 2 *"}'),
 	('{"timezone": "Europe/Berlin"}'),
@@ -97,7 +97,7 @@ SELECT c.* FROM (VALUES
 	('{"run_as": "nobody at all"}'),
 	('{"run_as": null}'),
 	('{"step": null}'),
-	('{"batch_sql": "SELECT 1"}'),
+	('{"batch_sql": "UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0"}'),
 	('{"step": "alter_job.missing"}'),
 	('{"batch_size": 7, "schedule": "at noon"}'),
 	('{"timezone": null}'),

@@ -103,7 +103,8 @@ BEGIN;
 SELECT sweep.create_job('create_job quoted', step => 'create_job."Odd.step"');
 SELECT sweep.create_job('create_job folded', step => 'CREATE_JOB.Step');
 SELECT sweep.create_job('create_job overloaded', step => 'create_job.twice');
-SELECT sweep.create_job('create_job select', batch_sql => 'SELECT id FROM create_job.item LIMIT $1');
+SELECT sweep.create_job('create_job select', batch_sql =>
+	'WITH gone AS (DELETE FROM create_job.item WHERE id IN (SELECT id FROM create_job.item LIMIT $1) RETURNING id) SELECT id FROM gone');
 SELECT sweep.create_job('create_job insert', batch_sql => 'INSERT INTO create_job.item SELECT $1');
 SELECT sweep.create_job('create_job update', batch_sql => 'UPDATE create_job.item SET id = id WHERE id < $1');
 SELECT sweep.create_job('create_job merge', batch_sql =>
@@ -117,7 +118,7 @@ ROLLBACK;
 -- step and batch_sql: exactly one, and of the right form
 SELECT r.* FROM (VALUES
 	($$'refused'$$),
-	($$'refused', step => 'create_job.step', batch_sql => 'SELECT 1'$$),
+	($$'refused', step => 'create_job.step', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0'$$),
 	($$'refused', step => 'step'$$),
 	($$'refused', step => 'create_job.stop'$$),
 	($$'refused', step => 'nowhere.step'$$),
@@ -137,6 +138,12 @@ SELECT r.* FROM (VALUES
 SELECT r.* FROM (VALUES
 	($$'refused', batch_sql => ''$$),
 	($$'refused', batch_sql => 'SELECT 1; SELECT 2'$$),
+	($$'refused', batch_sql => 'SELECT now()'$$),
+	($$'refused', batch_sql => 'SELECT id FROM create_job.item LIMIT $1'$$),
+	($$'refused', batch_sql => 'SELECT FROM create_job.item WHERE $1 > 0 FOR UPDATE'$$),
+	($$'refused', batch_sql => 'WITH i AS (SELECT $1 AS id) SELECT id FROM i'$$),
+	($$'refused', batch_sql => 'VALUES ($1)'$$),
+	($$'refused', batch_sql => 'TABLE create_job.item'$$),
 	($$'refused', batch_sql => 'TRUNCATE create_job.item'$$),
 	($$'refused', batch_sql => 'COMMIT'$$),
 	($$'refused', batch_sql => 'VACUUM'$$),
@@ -197,6 +204,9 @@ SELECT r.* FROM (VALUES
 	($$'refused', step => 'create_job.step', lock_key => ''$$),
 	($$'refused', step => 'create_job.step', timeout => '0'$$),
 	($$'refused', step => 'create_job.step', stop_after => '1 h', timeout => '59 min'$$),
+	($$'refused', step => 'create_job.step', pause => '0'$$),
+	($$'refused', step => 'create_job.step', pause => '-1 ms'$$),
+	($$'refused', step => 'create_job.step', pause => '1 day 1 us'$$),
 	($$'refused', step => 'create_job.step', lock_retries => -1$$),
 	($$'refused', step => 'create_job.step', lock_retries => 10001$$),
 	($$'refused', step => 'create_job.step', lock_retry_delay => '999 us'$$),
@@ -234,7 +244,7 @@ SELECT r.state, r.message FROM create_job.refuse($$'refused', step => 'create_jo
 -- a name is taken once
 BEGIN;
 SELECT sweep.create_job('create_job', step => 'create_job.step');
-SELECT r.* FROM create_job.refuse($$'create_job', batch_sql => 'SELECT 1'$$) AS r;
+SELECT r.* FROM create_job.refuse($$'create_job', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0'$$) AS r;
 SELECT step, batch_sql FROM sweep.job WHERE name = 'create_job';
 -- names differ by case and blanks
 SELECT sweep.create_job('Create_Job', step => 'create_job.step'), sweep.create_job(' create_job ', step => 'create_job.step'),

@@ -8,9 +8,9 @@ CREATE SCHEMA error_context;
 
 -- what the dispatcher calls, and what C asks of SQL
 SELECT sweep.create_job('error_context', step => 'error_context.missing');
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', batch_size => 0);
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', schedule => 'never');
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1', on_start => '{"x": "soon"}');
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', batch_size => 0);
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', schedule => 'never');
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', on_start => '{"x": "soon"}');
 SELECT sweep.alter_job('error context', '{"batch_size": "many"}');
 SELECT sweep.start('error context');
 SELECT sweep.create_queue('error-context');
@@ -25,7 +25,7 @@ CALL sweep.wait(-1);
 SELECT * FROM sweep.preview('error context');
 -- the place of a mistake in the text of a batch_sql is told
 SELECT sweep.create_job('error_context', batch_sql => 'SELECT 1 FROM a AS b c');
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT missing FROM pg_catalog.pg_class');
+SELECT sweep.create_job('error_context', batch_sql => 'DELETE FROM pg_catalog.pg_class WHERE missing < $1');
 
 -- so is where in code of its user the analysis of it has failed
 CREATE FUNCTION error_context.check_it(int) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -35,7 +35,7 @@ END
 $$;
 CREATE DOMAIN error_context.checked AS int CHECK (error_context.check_it(VALUE));
 CREATE TYPE error_context.pair AS (a error_context.checked);
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT ''(1)''::error_context.pair');
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(1)''::error_context.pair) IS NULL AND $1 < 0');
 
 -- what it says meanwhile has its own lines and no others, whatever code it gives
 CREATE FUNCTION error_context.talk() RETURNS boolean LANGUAGE plpgsql AS $$
@@ -59,9 +59,9 @@ CREATE TYPE error_context.warning_pair AS (a error_context.warning);
 SELECT last_value AS before FROM sweep.run_live_run_id_seq \gset
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 2200000, false);
 SET client_min_messages = notice;
-SELECT sweep.create_job('error_context', batch_sql => 'SELECT ''(1)''::error_context.talking_pair LIMIT 0');
-SELECT sweep.alter_job('error_context', '{"batch_sql": "SELECT ''(2)''::error_context.talking_pair LIMIT 0"}');
-SELECT sweep.create_job('error_context_2', batch_sql => 'SELECT ''(1)''::error_context.warning_pair');
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(1)''::error_context.talking_pair) IS NULL AND $1 < 0');
+SELECT sweep.alter_job('error_context', '{"batch_sql": "UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(2)''::error_context.talking_pair) IS NULL AND $1 < 0"}');
+SELECT sweep.create_job('error_context_2', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(1)''::error_context.warning_pair) IS NULL AND $1 < 0');
 -- so it is in a batch: of a statement, a step, a pick function, a rescue function and a buckets_function
 CREATE FUNCTION error_context.talking_step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN

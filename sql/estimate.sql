@@ -35,8 +35,8 @@ SELECT t.* FROM (VALUES (''), ('   '), ('SELECT 1; SELECT 2'), ('DELETE FROM est
 		('SELECT $2'), ('SELECT count(*) FROM item'), ('SELECT estimate.no_such()'), ('SELECT ($1).no_such'), ('SELECT count(* FROM estimate.item')) AS e (text), estimate.try(e.text) AS t;
 \x
 -- where the mistake is
-SELECT sweep.create_job('estimate try', batch_sql => 'SELECT LIMIT $1', estimate => 'SELECT count(*) FORM estimate.item');
-SELECT sweep.create_job('estimate try', batch_sql => 'SELECT LIMIT $1', estimate => 'SELECT count(*) + n FROM estimate.item');
+SELECT sweep.create_job('estimate try', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', estimate => 'SELECT count(*) FORM estimate.item');
+SELECT sweep.create_job('estimate try', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', estimate => 'SELECT count(*) + n FROM estimate.item');
 SELECT state, left(message, 60) AS message, hint FROM estimate.try('SELECT 1 -- ' || repeat('x', 65536));
 SELECT count(*) FROM sweep.job WHERE name = 'estimate try';
 
@@ -45,7 +45,7 @@ CREATE ROLE regress_sweep_estimate LOGIN IN ROLE sweep_user;
 CREATE ROLE regress_sweep_estimate_admin LOGIN IN ROLE sweep_admin;
 GRANT USAGE ON SCHEMA estimate TO regress_sweep_estimate;
 CREATE TABLE estimate.secret (n int);
-SELECT sweep.create_job('estimate role', batch_sql => 'SELECT LIMIT 0 * $1', run_as => 'regress_sweep_estimate', estimate => 'SELECT n FROM estimate.secret');
+SELECT sweep.create_job('estimate role', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_estimate', estimate => 'SELECT n FROM estimate.secret');
 SELECT sweep.alter_job('estimate role', '{"estimate": "SELECT n FROM estimate.no_such"}');
 SELECT sweep.alter_job('estimate role', '{"estimate": "SELECT 1, 2"}');
 SELECT estimate FROM sweep.job WHERE name = 'estimate role';

@@ -67,7 +67,7 @@ COMMIT;
 -- without it the jobs are there and do nothing, and pg_sweep goes on
 SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 SELECT sweep_gitlab.keep_environment(7, '2026-01-01Z');
-SELECT sweep.create_job('gitlab_extension other', batch_sql => 'SELECT 1 WHERE false');
+SELECT sweep.create_job('gitlab_extension other', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 DROP EXTENSION pg_sweep_gitlab;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'sweep_gitlab';
 SELECT count(*) FROM pg_trigger WHERE tgrelid = 'sweep.job'::regclass AND NOT tgisinternal;

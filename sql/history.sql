@@ -73,7 +73,7 @@ ROLLBACK;
 
 -- what the state of a job remembers of its runs: the rows of the last one that drained, and the cursor of the last one that did a batch
 BEGIN;
-SELECT sweep.create_job('history', batch_sql => 'SELECT 1 LIMIT 0');
+SELECT sweep.create_job('history', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1450000, false);
 CREATE FUNCTION pg_temp.remember(stop_reason text, batches int, rows bigint, cursor jsonb) RETURNS TABLE (drained_rows bigint, kept_cursor jsonb, of_runs jsonb) LANGUAGE plpgsql AS $$
 BEGIN

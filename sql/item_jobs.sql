@@ -374,7 +374,7 @@ SELECT rows, cursor, notes FROM sweep.preview('item_jobs');
 
 -- ------------------------------------------------------------------ definitions that are refused
 SELECT sweep.create_job('item_jobs x', pick => 'item_jobs.pick');
-SELECT sweep.create_job('item_jobs x', batch_sql => 'SELECT 1', pick => 'item_jobs.pick');
+SELECT sweep.create_job('item_jobs x', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', pick => 'item_jobs.pick');
 SELECT sweep.create_job('item_jobs x', step => 'item_jobs.step', rescue => 'item_jobs.rescue');
 SELECT sweep.create_job('item_jobs x', step => 'item_jobs.step', transaction => 'row');
 SELECT sweep.create_job('item_jobs x', step => 'item_jobs.step', pick => 'item_jobs.pick', transaction => 'item');

@@ -35,8 +35,8 @@ SELECT name, a.type AS of_argument, CASE d.type WHEN 'int' THEN 'integer' ELSE d
 -- each argument arrives in its column
 SELECT sweep.create_queue('settings'), sweep.grant_queue('settings', 'regress_sweep_job_settings', '{send}');
 SELECT sweep.create_job('settings', step => 'job_settings.step');
-SELECT sweep.create_job('settings 1', '@yearly', batch_sql => 'SELECT 1', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
-	stop_after => '5 s', timeout => '6 s', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
+SELECT sweep.create_job('settings 1', '@yearly', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
+	stop_after => '5 s', timeout => '6 s', pause => '15 ms', settings => '{"work_mem": "8MB"}', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
 	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', estimate => 'SELECT 1', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'settings', priority => 15, flush => 'batch', description => 'eleven',
 	run_as => 'regress_sweep_job_settings');
 SELECT sweep.create_job('settings 2', step => 'job_settings.step', pick => 'job_settings.pick', rescue => 'job_settings.rescue', transaction => 'row',

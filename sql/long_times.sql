@@ -57,14 +57,14 @@ SELECT sweep.create_queue('long_times_2', keep_done => :'before');
 SELECT sweep.drop_queue('long_times');
 
 -- jobs: all of them are limited
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', stop_after => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', timeout => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', lock_retry_delay => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', jitter => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', buckets => 2, bucket_recovery => :'forever');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', on_start => jsonb_build_object('x', :'forever'));
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false', stop_after => :'before');
-SELECT sweep.create_job('long_times', batch_sql => 'SELECT 1 WHERE false');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', stop_after => :'forever');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', timeout => :'forever');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', lock_retry_delay => :'forever');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', jitter => :'forever');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', buckets => 2, bucket_recovery => :'forever');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', on_start => jsonb_build_object('x', :'forever'));
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', stop_after => :'before');
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT sweep.start('long_times', delay => :'forever');
 SELECT sweep.start('long_times', delay => :'before');
 

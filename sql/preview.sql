@@ -120,13 +120,14 @@ SELECT sweep.drop_queue('preview_queue');
 -- batch_sql: its row count, no cursor
 SELECT sweep.create_job('preview sql', batch_size => 2, batch_sql => 'DELETE FROM preview.item WHERE id IN (SELECT id FROM preview.item ORDER BY id LIMIT $1)');
 SELECT rows, cursor, plan LIKE '%Delete on item%' AS planned FROM sweep.preview('preview sql');
-SELECT sweep.create_job('preview seq', batch_sql => 'SELECT FROM preview.item WHERE v = ''v'' LIMIT $1');
+SELECT sweep.create_job('preview seq', batch_sql => 'UPDATE preview.item SET v = v WHERE v = ''v'' AND id <= $1');
 SELECT rows, plan LIKE '%Seq Scan on item%' AS sequential, split_part(notes, E'\n', 2) AS note FROM sweep.preview('preview seq');
 SELECT count(*) FROM preview.item;
 
--- a preview does what a run would do in a transaction of its own: its path, and the session has its own back
+-- a preview does what a run would do in a transaction of its own: its settings, and the session has its own back
 SET search_path = preview;
-SELECT sweep.create_job('preview path', batch_sql => 'SELECT WHERE current_setting(''search_path'') = ''pg_catalog, pg_temp''');
+SELECT sweep.create_job('preview path', settings => '{"search_path": "pg_catalog, pg_temp"}', batch_sql =>
+	'WITH seen AS (UPDATE preview.item SET v = v WHERE $1 < 0) SELECT WHERE current_setting(''search_path'') = ''pg_catalog, pg_temp''');
 SELECT rows FROM sweep.preview('preview path');
 SHOW search_path;
 RESET search_path;

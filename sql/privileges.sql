@@ -28,7 +28,7 @@ SELECT c.relname, string_agg(r.rolname, ' ' ORDER BY r.rolname) FILTER (WHERE ha
 -- with nothing but a database one cannot even look
 SET ROLE regress_sweep_nobody;
 SELECT * FROM sweep.jobs;
-SELECT sweep.create_job('privileges nobody', batch_sql => 'SELECT 1');
+SELECT sweep.create_job('privileges nobody', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 RESET ROLE;
 
 -- Executes a statement as a role and takes it back; says what came of it.
@@ -69,7 +69,7 @@ SELECT s.statement, r.role, replace(privileges.try('regress_sweep_' || r.role, r
 	FROM (VALUES
 		(1, $$SELECT sweep.alter_job('privileges user', '{"batch_size": 5}')$$),
 		(2, $$SELECT sweep.alter_job('privileges user', '{"args": {"x": 1}}')$$),
-		(3, $$SELECT sweep.alter_job('privileges user', '{"batch_sql": "SELECT 1", "step": null}')$$),
+		(3, $$SELECT sweep.alter_job('privileges user', '{"batch_sql": "UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0", "step": null}')$$),
 		(4, $$SELECT sweep.alter_job('privileges user', '{"run_as": "regress_sweep_other"}')$$),
 		(5, $$SELECT sweep.drop_job('privileges user')$$),
 		(6, $$SELECT sweep.pause('privileges user')$$),
@@ -86,7 +86,7 @@ SELECT s.statement, r.role, replace(privileges.try('regress_sweep_' || r.role, r
 	ORDER BY s.nr, r.nr;
 
 -- run_as: a role that the caller could SET ROLE to
-SELECT r.role, a.run_as, privileges.try('regress_sweep_' || r.role, format($$SELECT sweep.create_job('privileges', batch_sql => 'SELECT 1', run_as => 'regress_sweep_%s')$$, a.run_as)) AS outcome
+SELECT r.role, a.run_as, privileges.try('regress_sweep_' || r.role, format($$SELECT sweep.create_job('privileges', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_%s')$$, a.run_as)) AS outcome
 	FROM (VALUES ('user', 'user'), ('user', 'other'), ('member', 'member'), ('member', 'user'), ('user', 'member'), ('admin', 'user'), ('admin', 'admin'), ('monitor', 'monitor')) AS a (role, run_as),
 		LATERAL (SELECT a.role) AS r;
 \pset format aligned
@@ -185,7 +185,7 @@ SET ROLE regress_sweep_other;
 CREATE FUNCTION privileges.take(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'ALTER ROLE regress_sweep_other SUPERUSER'; RETURN true; END $$;
 CREATE DOMAIN privileges.bait AS int CHECK (privileges.take(VALUE));
 \set VERBOSITY sqlstate
-SELECT sweep.create_job('privileges bait', batch_sql => $$SELECT '{1}'::privileges.bait[]$$);
+SELECT sweep.create_job('privileges bait', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('{1}'::privileges.bait[]) IS NULL AND $1 < 0$$);
 \set VERBOSITY default
 RESET ROLE;
 SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_sweep_other';
@@ -194,7 +194,7 @@ SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_sweep_other';
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at, error)
 	VALUES (1900001, 'privileges heir', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
 SET ROLE regress_sweep_other;
-SELECT sweep.create_job('privileges heir', batch_sql => 'SELECT 1');
+SELECT sweep.create_job('privileges heir', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT count(*) FROM sweep.runs WHERE job = 'privileges heir';
 SELECT sweep.drop_job('privileges heir');
 RESET ROLE;

@@ -40,7 +40,7 @@ INSERT INTO queue_client.customer VALUES (2);
 SELECT * FROM sweep.claim('client_mail');
 SELECT sweep.send('client_other', '1');
 SELECT sweep.create_queue('client_own');
-SELECT sweep.create_job('client', batch_sql => 'SELECT 1');
+SELECT sweep.create_job('client', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT * FROM sweep.dead('client_mail');
 SELECT * FROM sweep.queues;
 \c - regress_sweep_queues

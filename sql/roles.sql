@@ -34,7 +34,7 @@ $$;
 SELECT a.attrelid::regclass, a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_extension e ON e.extname = 'pg_sweep'
 	WHERE c.relnamespace = 'sweep'::regnamespace AND a.attnum > 0 AND c.oid = ANY (e.extconfig)
 		AND (a.atttypid IN ('regrole'::regtype, 'regrole[]'::regtype, 'oid[]'::regtype) OR a.atttypid = 'oid'::regtype AND a.attname <> 'database');
-SELECT sweep.create_job('roles quoted', batch_sql => 'SELECT 1 LIMIT 0', run_as => '"regress_sweep_R ""quoted"""');
+SELECT sweep.create_job('roles quoted', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => '"regress_sweep_R ""quoted"""');
 SELECT sweep.create_queue('roles');
 SELECT sweep.grant_queue('roles', '"regress_sweep_R ""quoted"""', '{send,consume}');
 SELECT run_as FROM sweep.jobs WHERE name = 'roles quoted';
@@ -75,12 +75,12 @@ ALTER ROLE regress_sweep_r_other RENAME TO regress_sweep_r_owner;
 SELECT roles.try('regress_sweep_r_owner', $$SELECT sweep.send('roles_owned', '1') > 0$$);
 
 -- ------------------------------------------------------------------ to act for a role, and to become it
-SELECT sweep.create_job('roles owned', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_owner');
+SELECT sweep.create_job('roles owned', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_owner');
 SELECT sweep.grant_queue('roles', 'regress_sweep_r_owner', '{send}');
 CREATE TEMP TABLE attempt (nth serial, statement text);
 INSERT INTO attempt (statement) VALUES ($$SELECT count(*) FROM sweep.job WHERE name = 'roles owned'$$), ($$SELECT sweep.pause('roles owned')$$),
 	($$SELECT sweep.send('roles', '1') > 0$$), ($$SELECT sweep.purge_queue('roles_owned')$$),
-	($$SELECT sweep.create_job('roles new', batch_sql => 'SELECT 1', run_as => 'regress_sweep_r_owner')$$);
+	($$SELECT sweep.create_job('roles new', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_owner')$$);
 GRANT SELECT ON attempt TO PUBLIC;
 -- without INHERIT a member has no rights of the role before SET ROLE, and could become it
 GRANT sweep_user TO regress_sweep_r_noinherit;
@@ -92,7 +92,7 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON SCHEMA sweep FROM regress_sweep_r_noinherit;
 REVOKE ALL ON sweep.job FROM regress_sweep_r_noinherit;
 -- a parent whose role may not act for that of the child queues no run of it
-SELECT sweep.create_job('roles parent', batch_sql => 'SELECT 1 LIMIT 0', run_as => 'regress_sweep_r_noinherit', on_start => '{"roles owned": "1 day"}');
+SELECT sweep.create_job('roles parent', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_noinherit', on_start => '{"roles owned": "1 day"}');
 INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at, status) OVERRIDING SYSTEM VALUE VALUES (-8, 'roles parent', 'regress_sweep_r_noinherit', 'manual', '2100-01-01', 'running');
 SELECT sweep._start_hooks(-8);
 SELECT count(*) FROM sweep.runs WHERE job = 'roles owned';
@@ -156,7 +156,7 @@ SELECT sweep._job_problem(j) IS NULL AS healed FROM sweep.job j WHERE name = 'ro
 	GRANT regress_sweep_r_caller TO regress_sweep_r_author WITH INHERIT TRUE, SET FALSE;
 	DO $$ BEGIN ASSERT (SELECT sweep._job_problem(j) ~ 'could not become role "regress_sweep_r_caller"' FROM sweep.job j WHERE name = 'roles lent'); END $$;
 	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.pause('roles lent')$q$) = 'done'; END $$;
-	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.create_job('roles x', batch_sql => 'SELECT 1', run_as => 'regress_sweep_r_caller')$q$)
+	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.create_job('roles x', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_caller')$q$)
 		~ '^42501 permission denied to run job'; END $$;
 	-- nor is to be able to become it
 	GRANT regress_sweep_r_caller TO regress_sweep_r_author WITH INHERIT FALSE, SET TRUE;

@@ -15,7 +15,8 @@ SELECT sweep.create_job('run_batch_sql update', batch_size => 4, max_rows => 6, 
 	'UPDATE run_batch_sql.item SET done = true WHERE id IN (SELECT id FROM run_batch_sql.item WHERE done IS NULL LIMIT $1) RETURNING id');
 SELECT sweep.create_job('run_batch_sql insert', max_batches => 2, args => '{"n": 5}', batch_sql =>
 	'INSERT INTO run_batch_sql.item SELECT (SELECT coalesce(max(id), 0) FROM run_batch_sql.item) + i FROM generate_series(1, least($1, (($2).args ->> ''n'')::int)) AS i');
-SELECT sweep.create_job('run_batch_sql select', stop_after => '0', batch_sql => 'SELECT id FROM run_batch_sql.item LIMIT $1');
+SELECT sweep.create_job('run_batch_sql select', stop_after => '0', batch_sql =>
+	'WITH seen AS (UPDATE run_batch_sql.item SET id = id WHERE id IN (SELECT id FROM run_batch_sql.item LIMIT $1) RETURNING id) SELECT id FROM seen');
 SELECT sweep.create_job('run_batch_sql with', stop_after => '0', batch_sql =>
 	'WITH gone AS (DELETE FROM run_batch_sql.item WHERE id < 3 AND $1 > 0 RETURNING id) SELECT count(*) FROM gone');
 
@@ -38,12 +39,16 @@ INSERT INTO run_batch_sql.item VALUES (1), (2), (3);
 CALL sweep.run('run_batch_sql with');
 SELECT * FROM run_batch_sql.last_run;
 
--- the session's temporary tables are not in front of the catalogue
+-- where names are looked up when it is created the session's temporary tables are not in front; those of a run in a session are
 CREATE TEMP TABLE pg_class (oid oid);
-SELECT sweep.create_job('run_batch_sql temp', stop_after => '0', batch_sql => 'SELECT FROM pg_class WHERE relname = ''pg_class'' LIMIT 1');
+SELECT sweep.create_job('run_batch_sql temp', stop_after => '0', batch_sql =>
+	'WITH seen AS (UPDATE run_batch_sql.item SET id = id WHERE $1 < 0) SELECT FROM pg_class WHERE relname = ''pg_class'' LIMIT 1');
+\set VERBOSITY sqlstate
+CALL sweep.run('run_batch_sql temp');
+\set VERBOSITY default
+DROP TABLE pg_temp.pg_class;
 CALL sweep.run('run_batch_sql temp');
 SELECT * FROM run_batch_sql.last_run;
-DROP TABLE pg_temp.pg_class;
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_batch\_sql%';
 DELETE FROM sweep.run_live WHERE job LIKE 'run\_batch\_sql%';

@@ -137,14 +137,14 @@ SELECT name FROM relation WHERE relkind = 'v' AND reloptions::text NOT LIKE '%se
 -- every table has a primary key
 SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = r.oid AND c.contype = 'p');
 
--- settings: described, changed by a reload or at server start only; the prefix is ours
+-- settings: described, changed by a reload or at server start only, but for one that a superuser may set for a role; the prefix is ours
 SELECT count(*) > 4 AS some FROM pg_settings WHERE name LIKE 'pg\_sweep.%';
-SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster'));
+SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster') AND name <> 'pg_sweep.no_progress_after');
 SET pg_sweep.no_such_setting = 1;
 
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
 SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
 	FULL JOIN unnest('{run_id, job, args, trigger, attempt, due_at, started_at, finished_at, status, stop_reason, batches, rows, rescued, quarantined,
-		cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id, hook_depth}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+		braked_ms, cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id, hook_depth}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
 	WHERE a.attname IS DISTINCT FROM c.name;
 SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);

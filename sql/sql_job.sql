@@ -84,7 +84,7 @@ ROLLBACK;
 
 -- altered
 SELECT sweep.create_job('once', NULL, 'SELECT 1', run_as => 'regress_sweep_sql_job');
-SELECT sweep.create_job('batches', batch_sql => 'SELECT 1 LIMIT $1', max_batches => 1);
+SELECT sweep.create_job('batches', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', max_batches => 1);
 \pset recordsep '\n\n'
 SELECT * FROM sql_job.refuse(
 	$$SELECT sweep.alter_job('once', '{"sql": "VACUM"}')$$,

@@ -114,14 +114,14 @@ SELECT intruder.settings() AS settings, current_setting('search_path') AS path \
 
 -- ---------------------------------------------------------------- analysis of a batch_sql
 -- a schema where one may create: composite, array, range and domain
-SELECT sweep.create_job('intruder composite', batch_sql => $$SELECT '(a)'::intruder.composite LIMIT $1$$);
+SELECT sweep.create_job('intruder composite', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(a)'::intruder.composite) IS NULL AND $1 < 0$$);
 :unchanged;
-SELECT sweep.create_job('intruder array', batch_sql => $$SELECT '{a}'::intruder.checked[] LIMIT $1$$);
+SELECT sweep.create_job('intruder array', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('{a}'::intruder.checked[]) IS NULL AND $1 < 0$$);
 :unchanged;
-SELECT sweep.create_job('intruder range', batch_sql => $$SELECT '[a,b]'::intruder.stretch LIMIT $1$$);
+SELECT sweep.create_job('intruder range', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('[a,b]'::intruder.stretch) IS NULL AND $1 < 0$$);
 :unchanged;
-SELECT sweep.create_job('intruder', batch_sql => 'SELECT LIMIT $1');
-SELECT sweep.alter_job('intruder', jsonb_build_object('batch_sql', $$SELECT '(b)'::intruder.composite LIMIT $1$$, 'timezone', 'UTC', 'schedule', '@daily'));
+SELECT sweep.create_job('intruder', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
+SELECT sweep.alter_job('intruder', jsonb_build_object('batch_sql', $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(b)'::intruder.composite) IS NULL AND $1 < 0$$, 'timezone', 'UTC', 'schedule', '@daily'));
 :unchanged;
 SELECT timezone FROM sweep.job WHERE name = 'intruder';
 SELECT DISTINCT what FROM intruder.note ORDER BY what;
@@ -130,12 +130,12 @@ CREATE FUNCTION pg_temp.mislead() RETURNS boolean LANGUAGE sql AS $$ SELECT intr
 CREATE DOMAIN pg_temp.checked AS text CHECK (pg_temp.mislead());
 CREATE TYPE pg_temp.composite AS (v pg_temp.checked);
 SELECT * FROM intruder.set_traps('pg_temp');
-SELECT sweep.create_job('intruder temp', batch_sql => $$SELECT '(a)'::pg_temp.composite LIMIT 0$$);
+SELECT sweep.create_job('intruder temp', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(a)'::pg_temp.composite) IS NULL AND $1 < 0$$);
 :unchanged;
-SELECT sweep.alter_job('intruder temp', jsonb_build_object('batch_sql', $$SELECT '(b)'::pg_temp.composite LIMIT 0$$));
+SELECT sweep.alter_job('intruder temp', jsonb_build_object('batch_sql', $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(b)'::pg_temp.composite) IS NULL AND $1 < 0$$));
 :unchanged;
 -- the same of an estimate
-SELECT sweep.create_job('intruder estimate', batch_sql => 'SELECT LIMIT $1', estimate => $$SELECT count(*) FROM (SELECT '(a)'::intruder.composite) AS c$$);
+SELECT sweep.create_job('intruder estimate', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', estimate => $$SELECT count(*) FROM (SELECT '(a)'::intruder.composite) AS c$$);
 :unchanged;
 SELECT sweep.alter_job('intruder estimate', jsonb_build_object('estimate', $$SELECT count(*) FROM (SELECT '(b)'::pg_temp.composite) AS c$$));
 :unchanged;
@@ -143,24 +143,24 @@ SELECT sweep.alter_job('intruder estimate', jsonb_build_object('estimate', $$SEL
 CREATE FUNCTION intruder.fail() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM intruder.mislead('intruder, pg_catalog'); RAISE undefined_table USING MESSAGE = 'no such thing'; END $$;
 CREATE DOMAIN intruder.failing AS text CHECK (intruder.fail());
 CREATE TYPE intruder.failing_composite AS (v intruder.failing);
-SELECT sweep.create_job('intruder fails', batch_sql => $$SELECT '(a)'::intruder.failing_composite LIMIT 0$$);
+SELECT sweep.create_job('intruder fails', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(a)'::intruder.failing_composite) IS NULL AND $1 < 0$$);
 :unchanged;
 DO $$ BEGIN
-	PERFORM sweep.create_job('intruder fails', batch_sql => $s$SELECT '(a)'::intruder.failing_composite LIMIT 0$s$);
+	PERFORM sweep.create_job('intruder fails', batch_sql => $s$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(a)'::intruder.failing_composite) IS NULL AND $1 < 0$s$);
 EXCEPTION WHEN undefined_table THEN
-	PERFORM sweep.create_job('intruder went on', batch_sql => 'SELECT LIMIT $1');
+	PERFORM sweep.create_job('intruder went on', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 END $$;
 :unchanged;
 -- it can call the engine, as its own role
 CREATE FUNCTION intruder.nest() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM intruder.mislead('intruder, pg_catalog'), sweep.create_job('intruder nested', batch_sql => 'SELECT LIMIT $1');
+	PERFORM intruder.mislead('intruder, pg_catalog'), sweep.create_job('intruder nested', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 	RETURN true;
 END
 $$;
 CREATE DOMAIN intruder.nesting AS text CHECK (intruder.nest());
 CREATE TYPE intruder.nesting_composite AS (v intruder.nesting);
-SELECT sweep.create_job('intruder nests', batch_sql => $$SELECT '(a)'::intruder.nesting_composite LIMIT 0$$);
+SELECT sweep.create_job('intruder nests', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE ('(a)'::intruder.nesting_composite) IS NULL AND $1 < 0$$);
 :unchanged;
 SELECT name, run_as FROM sweep.job WHERE name LIKE 'intruder nest%' ORDER BY name;
 
@@ -207,7 +207,7 @@ CREATE FUNCTION intruder.buckets(b sweep.batch) RETURNS int LANGUAGE plpgsql SET
 SELECT sweep.create_job('intruder step', step => 'intruder.step');
 SELECT sweep.create_job('intruder items', pick => 'intruder.pick', step => 'intruder.step', rescue => 'intruder.rescue');
 SELECT sweep.create_job('intruder shares', step => 'intruder.step', buckets => 4, buckets_function => 'intruder.buckets');
-SELECT sweep.create_job('intruder reads', batch_sql => $$SELECT FROM intruder.item WHERE v IS DISTINCT FROM '(a)'::intruder.composite LIMIT 0 * $1$$);
+SELECT sweep.create_job('intruder reads', batch_sql => $$DELETE FROM intruder.item WHERE v IS DISTINCT FROM '(a)'::intruder.composite AND $1 < 0$$);
 -- a preview is rolled back with all that its batch has set
 SELECT rows, plan LIKE '%item%' AS planned FROM sweep.preview('intruder step');
 :unchanged;
@@ -235,11 +235,11 @@ DEALLOCATE ALL;
 SELECT intruder.mislead('pg_temp, intruder, pg_catalog');
 SELECT intruder.settings() AS settings, pg_catalog.current_setting('search_path') AS path \gset
 \set unchanged 'SELECT pg_catalog.md5(intruder.settings()) OPERATOR(pg_catalog.=) pg_catalog.md5(:\'settings\') AND pg_catalog.current_setting(\'search_path\') OPERATOR(pg_catalog.=) :\'path\' AS unchanged'
-SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT LIMIT 0 * $1', schedule => '@daily', stop_after => pg_catalog.interval '1 day -2 hours',
+SELECT sweep.create_job('intruder settings', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', schedule => '@daily', stop_after => pg_catalog.interval '1 day -2 hours',
 	on_start => '{"intruder step": "1 day -2 hours"}', args => '{"as_of": "2026-02-03 04:05:06+00"}');
 :unchanged;
 SELECT sweep.alter_job('intruder settings', '{"jitter": "1 hour -2 min", "timeout": "1 day -1 hours"}');
-SELECT sweep.create_job('intruder settings', batch_sql => 'SELECT');
+SELECT sweep.create_job('intruder settings', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT sweep.create_job('intruder wrong', step => 'a.b.no_such_step');
 SELECT sweep.alter_job('intruder settings', '{"stop_after": "-1 hour"}');
 SELECT sweep.alter_job('intruder settings', '{"no_such_key": 1}');

@@ -22,6 +22,8 @@ CREATE TABLE sweep.job (
 	max_rows         bigint,
 	stop_after       interval,
 	timeout          interval,
+	pause            interval,
+	settings         jsonb NOT NULL,
 	lock_key         text NOT NULL,
 	lock_retries     int NOT NULL,
 	lock_retry_delay interval NOT NULL,
@@ -72,6 +74,8 @@ COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit
 COMMENT ON COLUMN sweep.job.stop_after IS 'no new batch begins after this time; NULL: no limit';
 COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
 COMMENT ON COLUMN sweep.job.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
+COMMENT ON COLUMN sweep.job.pause IS 'time between two batches in which a run does nothing; NULL: none';
+COMMENT ON COLUMN sweep.job.settings IS 'settings of a run, on top of those of its role: {"work_mem": "256MB"}';
 COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
 COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
 COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';
@@ -149,13 +153,17 @@ CREATE FUNCTION sweep._require_workers() RETURNS void
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_require';
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
-CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
+CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text, search_path text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';
-COMMENT ON FUNCTION sweep._check_batch_sql(oid, text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE that the role can have analysed';
+COMMENT ON FUNCTION sweep._check_batch_sql(oid, text, text) IS 'raises unless the text is one INSERT, UPDATE, DELETE or MERGE that the role can have analysed, with that search_path';
 
-CREATE FUNCTION sweep._check_estimate(role oid, estimate text) RETURNS void
+CREATE FUNCTION sweep._check_setting(role oid, name text, value text) RETURNS void
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_environment_check';
+COMMENT ON FUNCTION sweep._check_setting(oid, text, text) IS 'raises unless the role may set it to that, and a job may';
+
+CREATE FUNCTION sweep._check_estimate(role oid, estimate text, search_path text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_estimate_check';
-COMMENT ON FUNCTION sweep._check_estimate(oid, text) IS 'raises unless the text is one SELECT of a number that the role can have analysed';
+COMMENT ON FUNCTION sweep._check_estimate(oid, text, text) IS 'raises unless the text is one SELECT of a number that the role can have analysed, with that search_path';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_shared_signal_cancel';

@@ -214,6 +214,49 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';
 
+-- What decides: the settings of the role in this database, of the role, of the database, of all; then the configuration.
+CREATE FUNCTION sweep._login_path(role oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(
+		(SELECT pg_catalog.substring(c.entry, '=(.*)$') FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (entry)
+			WHERE s.setrole IN (0, role) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
+				AND pg_catalog.starts_with(c.entry, 'search_path=') ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
+		(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE f.name = 'search_path' AND f.applied ORDER BY f.seqno DESC LIMIT 1),
+		(SELECT p.boot_val FROM pg_catalog.pg_settings p WHERE p.name = 'search_path'))
+$$;
+COMMENT ON FUNCTION sweep._login_path(oid) IS 'the search_path that a role has after it has logged in to this database';
+
+CREATE FUNCTION sweep._run_path(job sweep.job) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce((SELECT s.value FROM pg_catalog.jsonb_each_text(job.settings) AS s WHERE pg_catalog.lower(s.key) = 'search_path' LIMIT 1),
+		sweep._login_path(sweep._role_oid(job.run_as)))
+$$;
+COMMENT ON FUNCTION sweep._run_path(sweep.job) IS 'the search_path of background runs of a job';
+
+CREATE FUNCTION sweep._check_settings(job sweep.job) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	setting pg_catalog.record;
+BEGIN
+	FOR setting IN SELECT s.key, s.value, job.settings ->> s.key AS text FROM pg_catalog.jsonb_each(job.settings) AS s LOOP
+		IF pg_catalog.jsonb_typeof(setting.value) NOT IN ('string', 'number', 'boolean') THEN
+			RAISE EXCEPTION 'invalid value % of setting "%"', setting.value, setting.key USING ERRCODE = 'invalid_parameter_value',
+				HINT = 'Write a text, a number, true or false. What is left out is as the role has it.';
+		END IF;
+		BEGIN
+			PERFORM sweep._check_setting(sweep._role_oid(job.run_as), setting.key, setting.text);
+		EXCEPTION WHEN insufficient_privilege THEN
+			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE, HINT = pg_catalog.format('A job can set what its role may SET: see GRANT SET ON PARAMETER %s TO %I.',
+				pg_catalog.quote_ident(setting.key), job.run_as);
+		END;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_settings(sweep.job) IS 'raises unless the role of the job, which exists, may set what the settings of the job say';
+
 CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -231,14 +274,16 @@ BEGIN
 				CASE WHEN job.pick IS NOT NULL THEN 'step' ELSE 'pick' END
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'An item job has a pick function and a step function.';
 	END IF;
+	PERFORM sweep._check_settings(job);
 	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue),
 		sweep._check_function('buckets_function', job.buckets_function), sweep._check_sql(job.sql);
 	IF coalesce(job.batch_sql, job.estimate) IS NOT NULL THEN
 		BEGIN
-			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql), sweep._check_estimate(sweep._role_oid(job.run_as), job.estimate);
+			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql, sweep._run_path(job)),
+				sweep._check_estimate(sweep._role_oid(job.run_as), job.estimate, sweep._run_path(job));
 		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
-				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
+				HINT = pg_catalog.format('Write names with their schema, or name it in settings => ''{"search_path": "..."}''. The job would run with search_path %s.', sweep._run_path(job));
 		END;
 	END IF;
 	SELECT f.problem, f.found INTO problem, untrusted FROM (SELECT p.problem, r.found
@@ -299,6 +344,7 @@ BEGIN
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
 		('estimate', pg_catalog.octet_length(job.estimate), 64 * 1024, job.estimate IS DISTINCT FROM old.estimate),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
+		('settings', pg_catalog.octet_length(job.settings::pg_catalog.text), 16 * 1024, job.settings IS DISTINCT FROM old.settings),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
 		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),
 		('on_failure', pg_catalog.octet_length(job.on_failure::pg_catalog.text), 64 * 1024, job.on_failure IS DISTINCT FROM old.on_failure),
@@ -373,6 +419,9 @@ BEGIN
 			'It must be greater than zero and at most 100 years, or NULL for no hard limit.'),
 		(job.stop_after > job.timeout, pg_catalog.format('stop_after %s, which is later than timeout %s', job.stop_after, job.timeout),
 			'A run is to stop between batches before it is stopped within one.'),
+		(job.pause <= interval '0' OR job.pause > interval '1 day', 'pause ' || job.pause,
+			'It must be greater than zero and at most one day, or NULL for none.'),
+		(pg_catalog.jsonb_typeof(job.settings) <> 'object', 'settings ' || job.settings::pg_catalog.text, 'Write an object of names and values: {"work_mem": "256MB"}.'),
 		(job.lock_retries < 0 OR job.lock_retries > 10000, 'lock_retries ' || job.lock_retries, 'It must be between 0 and 10000.'),
 		(job.lock_retry_delay < interval '1 ms' OR job.lock_retry_delay > interval '1 hour',
 			'lock_retry_delay ' || job.lock_retry_delay, 'It must be between 1 ms and 1 hour.'),

@@ -29,6 +29,7 @@
 #include "base/primary.h"
 #include "base/sql.h"
 #include "engine/definition.h"
+#include "engine/environment.h"
 #include "engine/items.h"
 #include "engine/ranges.h"
 #include "engine/run_state.h"
@@ -159,7 +160,7 @@ step_work(void *arg)
 	sweep_loop_begin(&loop, &limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
 	batch.buckets = run->bucket_count;
-	sweep_run_set_environment();
+	sweep_environment_set_local(run);
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)
 		run->pick = sweep_step_prepare_call(preview->context, run->pick_name);

@@ -9,6 +9,7 @@
  *		stringToQualifiedNameList	takes a place for soft errors
  *		pg_*_aclcheck, pg_*_ownercheck	are object_aclcheck and object_ownercheck
  *		is_member_of_role			is not enough for SET ROLE: member_can_set_role
+ *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus counts instead of t_counts
  *	17	LockHeldByMe				takes orstronger
  *		MyProc->pgprocno			is MyProcNumber
  *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
@@ -68,17 +69,31 @@ sweep_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 
 /* 17: extensions name their wait events. */
 static inline uint32
-sweep_wait_event(void)
+sweep_named_wait_event(uint32 *event, const char *name)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 event = 0;
-
-	if (event == 0)
-		event = WaitEventExtensionNew("PgSweepMain");
-	return event;
+	if (*event == 0)
+		*event = WaitEventExtensionNew(name);
+	return *event;
 #else
 	return PG_WAIT_EXTENSION;
 #endif
+}
+
+static inline uint32
+sweep_wait_event(void)
+{
+	static uint32 event = 0;
+
+	return sweep_named_wait_event(&event, "PgSweepMain");
+}
+
+static inline uint32
+sweep_brake_wait_event(void)
+{
+	static uint32 event = 0;
+
+	return sweep_named_wait_event(&event, "PgSweepBrake");
 }
 
 /* 16: one function asks for the ownership of any object. */
@@ -285,6 +300,54 @@ sweep_query_ms(QueryDesc *query)
 #else
 #define SWEEP_SIGNAL_ARGUMENTS postgres_signal_arg
 #endif
+
+/*
+ * What the statistics say of a table, with what this process has not given to them yet, its transaction in progress
+ * included. 16: other names, and what is pending includes the transaction.
+ */
+#include "pgstat.h"
+typedef struct SweepTableCounts
+{
+	int64		inserted;
+	int64		updated;
+	int64		live;
+} SweepTableCounts;
+
+static inline SweepTableCounts
+sweep_count_table(Oid table)
+{
+	const PgStat_StatTabEntry *told = pgstat_fetch_stat_tabentry(table);
+	const PgStat_TableStatus *untold = find_tabstat_entry(table);
+	SweepTableCounts counts = {0};
+
+	if (told != NULL)
+	{
+		counts.inserted = told->tuples_inserted;
+		counts.updated = told->tuples_updated;
+#if PG_VERSION_NUM >= 160000
+		counts.live = told->live_tuples;
+#else
+		counts.live = told->n_live_tuples;
+#endif
+	}
+	if (untold == NULL)
+		return counts;
+#if PG_VERSION_NUM >= 160000
+	counts.inserted += untold->counts.tuples_inserted;
+	counts.updated += untold->counts.tuples_updated;
+	counts.live += untold->counts.delta_live_tuples;
+#else
+	counts.inserted += untold->t_counts.t_tuples_inserted;
+	counts.updated += untold->t_counts.t_tuples_updated;
+	counts.live += untold->t_counts.t_delta_live_tuples;
+	for (const PgStat_TableXactStatus *open = untold->trans; open != NULL; open = open->upper)
+	{
+		counts.inserted += open->tuples_inserted;
+		counts.updated += open->tuples_updated;
+	}
+#endif
+	return counts;
+}
 
 /* 19: a backslash in a literal has no meaning, and no setting gives it one. */
 #include "parser/parser.h"

@@ -35,6 +35,8 @@
 	X(INT64, max_rows, "j.max_rows")	/* 0 = no limit */ \
 	X(INTERVAL(-1), stop_after_us, "j.stop_after")	/* -1 = no limit, 0 = exactly one batch */ \
 	X(INTERVAL(0), timeout_us, "j.timeout")	/* 0 = no hard limit */ \
+	X(INTERVAL(0), pause_us, "j.pause")	/* 0 = none */ \
+	X(JSONB, settings, "j.settings") \
 	X(TEXT, lock_key, "j.lock_key") \
 	X(INT32, lock_retries, "j.lock_retries") \
 	X(INTERVAL(0), lock_retry_delay_us, "j.lock_retry_delay") \

@@ -29,6 +29,7 @@ int			sweep_reserved_workers = 0;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
+int			sweep_no_progress_after = 10000;
 int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
 int			sweep_once_retention = 30 * 24 * 60;
@@ -122,6 +123,11 @@ define_job_settings(void)
 							"Sets the shortest interval that a schedule may have.",
 							NULL,
 							&sweep_min_interval, 1000, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_sweep.no_progress_after",
+							"Sets how long a run may report rows without getting on.",
+							"It ends then, if it has handled twice as many rows as there are. -1 means never.",
+							&sweep_no_progress_after, 10000, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 }
 

@@ -25,6 +25,7 @@ extern int	sweep_reserved_workers;
 extern double sweep_max_share_per_database;
 extern double sweep_max_share_per_role;
 extern int	sweep_min_interval; /* milliseconds */
+extern int	sweep_no_progress_after;	/* milliseconds; -1 = runs are not watched */
 extern int	sweep_notify_interval;	/* milliseconds */
 extern double sweep_notify_queue_limit;	/* a fraction */
 extern int	sweep_once_retention;	/* minutes */

@@ -32,7 +32,7 @@
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
 
-const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "ending"};
+const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "braked", "ending"};
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
@@ -463,8 +463,9 @@ static void
 put_run(ReturnSetInfo *result, const RunningRun *run)
 {
 	const SweepLiveProgress *live = &run->live;
-	Datum		values[13];
-	bool		nulls[13] = {0};
+	Datum		values[14];
+	bool		nulls[14] = {0};
+	int64		braked_us = live->braked_us;
 
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(run->job);
@@ -485,6 +486,9 @@ put_run(ReturnSetInfo *result, const RunningRun *run)
 	nulls[9] = nulls[11] = live->started_at == 0;
 	values[12] = TimestampTzGetDatum(live->eta);
 	nulls[12] = live->eta == 0;
+	if (live->phase == PHASE_BRAKED)
+		braked_us += GetCurrentTimestamp() - live->braked_since;
+	values[13] = Int64GetDatum(Max(braked_us, 0) / 1000);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

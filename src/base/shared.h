@@ -40,6 +40,7 @@ typedef enum SweepPhase
 	PHASE_ESTIMATE,				/* asking how many rows there are to do */
 	PHASE_STEP,					/* in a batch */
 	PHASE_COMMIT,				/* committing it */
+	PHASE_BRAKED,				/* between two batches, on purpose */
 	PHASE_ENDING,
 } SweepPhase;
 
@@ -50,6 +51,8 @@ typedef struct SweepLiveProgress
 	int64		batches;
 	int64		rows;
 	int64		last_batch_us;
+	int64		braked_us;		/* without the pause in progress */
+	TimestampTz braked_since;	/* of the pause in progress */
 	int32		batch_size;		/* 0 = there are no batches */
 	int64		estimated_rows; /* -1 = not known; before started_at what the last run had to do, 0 = not known */
 	double		rows_per_second;	/* until the last commit */

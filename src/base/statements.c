@@ -22,9 +22,10 @@
 /* What a run writes into its row. */
 #define RUN_COLUMNS \
 	"batches = $3, rows = $4, cursor = $5, detail = $6, status = coalesce($7, 'running'), stop_reason = $8, " \
-	"finished_at = CASE WHEN $8 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $9, error = $10, rescued = $11, quarantined = $12"
+	"finished_at = CASE WHEN $8 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $9, error = $10, rescued = $11, quarantined = $12, " \
+	"braked_ms = $13"
 #define RUN_TYPES \
-	{TIDOID, INT8OID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID}
+	{TIDOID, INT8OID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
 
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
@@ -48,11 +49,11 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantine q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $2 RETURNING ctid",
-	12, RUN_TYPES},
+	13, RUN_TYPES},
 	[SWEEP_SQL_SAVE_RUN_BY_KEY] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $2 AND status = 'running' "
 		"AND pid = pg_catalog.pg_backend_pid() RETURNING ctid",
-	12, RUN_TYPES},
+	13, RUN_TYPES},
 	[SWEEP_SQL_FIND_QUARANTINED] = {
 		"SELECT u.n::int, q.next_try > pg_catalog.clock_timestamp() FROM pg_catalog.unnest($2) WITH ORDINALITY AS u (item, n) "
 		"JOIN sweep.quarantine q ON q.job = $1 AND q.item_hash = pg_catalog.md5(u.item::pg_catalog.text)",

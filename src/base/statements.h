@@ -66,7 +66,7 @@ typedef enum SweepStatement
 } SweepStatement;
 
 #define SWEEP_STATEMENT_COUNT (SWEEP_SQL_PREPARED_XIDS + 1)
-#define SWEEP_STATEMENT_MAX_PARAMETERS 12
+#define SWEEP_STATEMENT_MAX_PARAMETERS 13
 
 typedef struct SweepStatementText
 {

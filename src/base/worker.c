@@ -47,6 +47,7 @@ static const struct
 	const char *name;
 	const char *value;
 }			engine_settings[] = {
+	{"search_path", "pg_catalog, pg_temp"},
 	{"default_transaction_read_only", "off"},
 	{"default_transaction_isolation", "read committed"},
 	{"default_transaction_deferrable", "off"},
@@ -229,7 +230,6 @@ sweep_worker_discard_session(void)
 static void
 set_session(void)
 {
-	sweep_worker_set("search_path", "pg_catalog, pg_temp");
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");
 	/* An error ends a batch, or the handling of a message; with the process, nobody could record which one it was. */

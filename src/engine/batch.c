@@ -21,6 +21,7 @@
 #include "base/detail.h"
 #include "base/elsewhere.h"
 #include "engine/batch.h"
+#include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run_row.h"
 #include "engine/timers.h"
@@ -69,10 +70,10 @@ begin(void *owner)
 	SweepRun   *run = owner;
 
 	run->next = run->state;
+	if (sweep_sql_in_call())
+		sweep_environment_set_local(run);
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
-	if (sweep_sql_in_call())
-		sweep_run_set_environment();
 }
 
 /* The end of a run is recorded in any case. */
@@ -275,6 +276,40 @@ sweep_batch_accept(SweepRun *run)
 	sweep_report_batch(run);
 }
 
+bool
+sweep_batch_halve(SweepRun *run, ErrorData *error)
+{
+	int32		size = sweep_loop_next_size(&run->state.loop);
+	bool		timed_out = sweep_batch_is_timed_out(run, error);
+
+	if (!timed_out && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		return false;
+	/* What the rolled back transaction decided does not stand. */
+	run->reason = SWEEP_STOP_NONE;
+	if (sweep_loop_is_late(&run->state.loop, sweep_monotonic_us()))
+	{
+		run->status = "succeeded";
+		run->reason = SWEEP_STOP_STOP_AFTER;
+		return true;
+	}
+	if (sweep_loop_halve(&run->state.loop))
+	{
+		sweep_report_halved(run, size, error);
+		return true;
+	}
+	if (error->hint == NULL)
+		error->hint = timed_out ? "Not even a batch of one row is done in time: raise statement_timeout, or see with sweep.preview what takes so long." :
+			"Not even a batch of one row gets its locks: raise lock_timeout, or have the batch pick its rows with FOR UPDATE SKIP LOCKED.";
+	return false;
+}
+
+bool
+sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED && !sweep_sql_in_call() && sweep_timers_statement_fired(run) &&
+		pg_atomic_read_u32(&run->slot->stop_request) == 0;
+}
+
 void
 sweep_batch_fail(SweepRun *run, ErrorData *error)
 {
@@ -282,13 +317,9 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
 	bool		timed_out = sweep_timers_statement_fired(run);
 
-	/* One that fired as its call ended takes effect a moment later, when it is no longer timed. */
-	if (error != NULL && StatementTimeout > 0 && !sweep_sql_in_call() && (request & SWEEP_STOP_REQUEST_CANCEL) == 0)
-		timed_out = true;
-
 	QueryCancelPending = false;
 	run->status = "failed";
-	run->reason = SWEEP_STOP_ERROR;
+	run->reason = run->no_progress ? SWEEP_STOP_NO_PROGRESS : SWEEP_STOP_ERROR;
 	if (cancelled && (request & SWEEP_STOP_REQUEST_TIMEOUT) != 0)
 	{
 		run->reason = SWEEP_STOP_TIMEOUT;
@@ -300,7 +331,10 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
 	else
-		run->error = error;
+		/* Between two batches only that of a CALL fires. */
+		run->error = error != NULL ? error :
+			sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
+							   "It fired between two batches.", "Under CALL it is the time of the whole CALL; sweep.start() has none but that of a batch.");
 }
 
 static Jsonb *

@@ -53,6 +53,16 @@ extern void sweep_batch_follow_end(SweepRun *run);
 /* The transaction is committed: what it came to is now the state of the run. */
 extern void sweep_batch_accept(SweepRun *run);
 
+/*
+ * The transaction was rolled back by a timeout of a statement or a lock: true when its batch is to be done again
+ * with half the size, or the run has reached its stop_after instead. False when it failed for another reason, or
+ * with one row; then the error has a hint.
+ */
+extern bool sweep_batch_halve(SweepRun *run, ErrorData *error);
+
+/* Whether the statement timeout of a worker is what ended the transaction. */
+extern bool sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error);
+
 /* The transaction was rolled back, or not begun: why the run ends. */
 extern void sweep_batch_fail(SweepRun *run, ErrorData *error);
 

@@ -28,6 +28,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 
 #include "base/compat.h"
 #include "base/door.h"
@@ -98,10 +99,14 @@ typedef struct Packed
 typedef struct Analysis
 {
 	const char *source;
+	const char *search_path;
 	RawStmt    *raw;
 	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
 	Query	   *query;
 } Analysis;
+
+/* What somebody means who passes a statement that is no batch. */
+#define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
 static void read_columns(SweepRun *run, int first_column);
 static bool is_word(int column, const char *word);
@@ -350,7 +355,7 @@ sweep_definition_start(const char *source, const RawStmt *statement)
 	return start;
 }
 
-/* SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void */
+/* SQL: sweep._check_batch_sql(role oid, batch_sql text, search_path text) RETURNS void */
 Datum
 sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 {
@@ -363,15 +368,21 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
-				 errhint("Its row count is the progress of a batch. What is to be executed once is passed as sql; anything else is a step function.")));
-	if (changes_rows(raw->stmt) && !uses_batch_size(raw->stmt, NULL))
+				 errmsg("batch_sql \"%s\" is not a single INSERT, UPDATE, DELETE or MERGE", source),
+				 errhint("Its row count is the progress of a batch. " EXECUTED_ONCE)));
+	if (!changes_rows(raw->stmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" is a plain SELECT", source),
+				 errdetail("It would be executed again and again: its row count does not say that something is done."),
+				 errhint(EXECUTED_ONCE)));
+	if (!uses_batch_size(raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
-						 "WHERE id IN (SELECT id FROM ... LIMIT $1). What is to be executed once is passed as sql.")));
-	(void) sweep_definition_analyse(role, source, raw, true);
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1). " EXECUTED_ONCE)));
+	(void) sweep_definition_analyse(role, source, text_to_cstring(PG_GETARG_TEXT_PP(2)), raw, true);
 	PG_RETURN_VOID();
 }
 
@@ -422,9 +433,9 @@ sweep_definition_parse(const char *source, RawStmt **raw)
  * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
 Query *
-sweep_definition_analyse(Oid role, const char *source, RawStmt *raw, bool has_size)
+sweep_definition_analyse(Oid role, const char *source, const char *search_path, RawStmt *raw, bool has_size)
 {
-	Analysis	analysis = {source, raw, has_size, NULL};
+	Analysis	analysis = {source, search_path, raw, has_size, NULL};
 
 	sweep_extension_require(sweep_extension_lock());
 	sweep_door_visit_user(role, analyse_work, &analysis);
@@ -439,6 +450,8 @@ analyse_work(void *arg)
 	int			first = analysis->has_size ? 0 : 1;
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
+	/* A worker has no temporary objects: those of this session are not in front. */
+	(void) set_config_option("search_path", psprintf("%s%spg_temp", analysis->search_path, analysis->search_path[0] != '\0' ? ", " : ""), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	error_context_stack = &callback;
 	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
 	error_context_stack = callback.previous;

@@ -186,7 +186,7 @@ DECLARE
 	status pg_catalog.text;
 	failure pg_catalog.record;
 BEGIN
-	SELECT l.job, l.status, l.attempt < j.max_attempts AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
+	SELECT l.job, l.status, sweep._is_retried(l.status, l.stop_reason, l.attempt, j.max_attempts) AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
 		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);
 	IF NOT FOUND THEN
@@ -201,7 +201,7 @@ BEGIN
 		told := dispatch.first;
 		decisive := dispatch.decisive;
 		status := dispatch.status;
-	ELSIF status IN ('failed', 'lost') AND r.retried THEN
+	ELSIF r.retried THEN
 		RETURN;
 	END IF;
 	IF status IN ('succeeded', 'failed', 'lost') THEN

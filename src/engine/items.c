@@ -67,7 +67,6 @@ static void handle_items(ItemBatch *batch, SweepProgress *progress);
 static void release_handled(ItemBatch *batch, Jsonb **items, int count);
 static void finish_piece(ItemBatch *batch, SweepProgress *progress);
 static void accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome);
-static void fail_run(ItemBatch *batch, ErrorData *error);
 static bool is_interruption(SweepRun *run, const ErrorData *error);
 static bool is_passing(const ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
@@ -84,9 +83,14 @@ sweep_items_execute(SweepRun *run)
 	end = sweep_batch_transact(run, whole_work, batch, &error);
 	if (end == TXN_FAILED)
 	{
+		if (!batch->picked && sweep_batch_halve(run, error))
+			return;
+		/* One that fails for a lock says nothing about the size: the item that is locked is found, and the others are done. */
+		if (batch->picked && sweep_batch_is_timed_out(run, error))
+			(void) sweep_loop_halve(&run->state.loop);
 		if (run->item_per_transaction || !batch->picked || is_interruption(run, error))
 		{
-			fail_run(batch, error);
+			sweep_batch_fail(run, error);
 			return;
 		}
 	}
@@ -220,11 +224,11 @@ handle_pieces(ItemBatch *batch, ErrorData *error)
 	while (run->reason == SWEEP_STOP_NONE && sweep_bisect_next(&bisect, &batch->piece))
 	{
 		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
-			fail_run(batch, NULL);
+			sweep_batch_fail(run, NULL);
 		else if (handle_piece(batch, tries, &error))
 			error = NULL;
 		else if (is_interruption(run, error))
-			fail_run(batch, error);
+			sweep_batch_fail(run, error);
 		else if (!sweep_bisect_split(&bisect, batch->piece))
 		{
 			batch->error = error;
@@ -288,14 +292,14 @@ handle_bad_item(ItemBatch *batch)
 		run->reason = SWEEP_STOP_NONE;
 		if (is_interruption(run, error))
 		{
-			fail_run(batch, error);
+			sweep_batch_fail(run, error);
 			return;
 		}
 		batch->error = error;
 	}
 	end = sweep_batch_transact(run, quarantine_work, batch, &error);
 	if (end == TXN_FAILED)
-		fail_run(batch, error);
+		sweep_batch_fail(run, error);
 	else
 	{
 		run->has_quarantine = true;
@@ -401,14 +405,6 @@ accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 		return;
 	sweep_batch_accept(batch->run);
 	log_items(batch, outcome);
-}
-
-static void
-fail_run(ItemBatch *batch, ErrorData *error)
-{
-	sweep_batch_fail(batch->run, error);
-	if (batch->run->no_progress)
-		batch->run->reason = SWEEP_STOP_NO_PROGRESS;
 }
 
 /*

@@ -69,13 +69,39 @@ sweep_report_batch(SweepRun *run)
 	live->batches = run->state.loop.batches;
 	live->rows = run->state.loop.rows;
 	live->last_batch_us = run->last_batch_us;
-	live->rows_per_second = sweep_pace_rate(run->state.loop.rows, elapsed_us);
+	live->rows_per_second = sweep_pace_rate(run->state.loop.rows, elapsed_us - run->state.braked_us);
+	live->batch_size = run->sql == NULL ? run->state.loop.size : 0;
 	live->eta = eta;
 	SpinLockRelease(&run->slot->mutex);
 	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: batch %lld, %s so far, %.1f ms", run->job, (long long) run->run_id,
 						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->last_batch_us / 1000.0)));
+}
+
+/* A batch of so many rows has failed, and is done again with less. */
+void
+sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error)
+{
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.batch_size = run->state.loop.size;
+	SpinLockRelease(&run->slot->mutex);
+	if (sweep_log_batches != LOG_BATCHES_OFF)
+		ereport(LOG,
+				(errmsg("job \"%s\" run %lld: batch %lld of %d rows is done again with %d: %s", run->job, (long long) run->run_id,
+						(long long) run->state.loop.batches + 1, size, run->state.loop.size, error->message)));
+}
+
+void
+sweep_report_brake(SweepRun *run, bool begins)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.phase = begins ? PHASE_BRAKED : PHASE_STEP;
+	run->slot->live.braked_us = run->state.braked_us;
+	run->slot->live.braked_since = now;
+	SpinLockRelease(&run->slot->mutex);
 }
 
 void
@@ -117,8 +143,8 @@ sweep_report_error_text(const ErrorData *error)
 		appendStringInfo(&text, "\nHINT: %s", error->hint);
 	else if (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
 			 error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT)
-		appendStringInfoString(&text, "\nHINT: A job runs with search_path \"pg_catalog, pg_temp\": write names with their schema, "
-							   "or give the step function a SET search_path clause.");
+		appendStringInfoString(&text, "\nHINT: Write names with their schema. Others are looked up in the search_path of the step, of the job's settings, "
+							   "or of its role.");
 	if (error->context)
 		appendStringInfo(&text, "\nCONTEXT: %s", error->context);
 	if (text.len > ERROR_TEXT_LIMIT)

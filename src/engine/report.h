@@ -12,6 +12,8 @@ extern void sweep_report_begin(SweepRun *run);
 extern void sweep_report_estimate(SweepRun *run, int64 rows);	/* -1 = not known */
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
+extern void sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error);
+extern void sweep_report_brake(SweepRun *run, bool begins);
 
 /* "1 batch", "2 batches"; in the current memory context. */
 extern char *sweep_report_batches(int64 batches);

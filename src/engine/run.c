@@ -14,7 +14,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -23,7 +22,9 @@
 #include "base/lock.h"
 #include "base/worker.h"
 #include "engine/batch.h"
+#include "engine/brake.h"
 #include "engine/bucket_run.h"
+#include "engine/environment.h"
 #include "engine/estimate.h"
 #include "engine/items.h"
 #include "engine/report.h"
@@ -31,14 +32,12 @@
 #include "engine/run_row.h"
 #include "engine/script.h"
 #include "engine/timers.h"
-
-/* Who waits for long looks this often whether he is to stop. */
-#define LOOK_AGAIN_MS 1000L
+#include "engine/watch.h"
 
 static bool begin_run(SweepRun *run);
+static SweepTxnEnd set_environment(SweepRun *run);
+static void environment_work(void *arg);
 static bool take_lock(SweepRun *run);
-static bool is_stopped(const SweepRun *run);
-static void pause_run(SweepRun *run, long timeout_ms);
 static void start_work(void *arg);
 static void queue_hooks(SweepRun *run);
 static void end_unbegun(SweepRun *run);
@@ -63,6 +62,8 @@ sweep_run_perform(SweepRun *run)
 		{
 			MemoryContextReset(run->batch_context);
 			execute_batch(run);
+			if (run->pause_us > 0)
+				sweep_brake_pause(run);
 		}
 		if (!sweep_sql_in_call())
 			sweep_worker_allow_cancel(false);
@@ -90,14 +91,16 @@ begin_run(SweepRun *run)
 	run->ends_apart = run->bucket_count > 0 && (run->has_on_success || run->has_on_failure);
 	if (!take_lock(run))
 	{
-		run->reason = is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
+		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
 		run->put_back = run->waits_for_lock && run->reason == SWEEP_STOP_SKIPPED;
 		if (!run->put_back)
 			end_unbegun(run);
 		return false;
 	}
 	sweep_timers_arm_timeout(run);
-	end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
+	end = set_environment(run);
+	if (end == TXN_COMMITTED)
+		end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
 	if (end == TXN_STOPPED)
 		run->reason = SWEEP_STOP_CANCELLED;
 	if (end == TXN_FAILED || end == TXN_STOPPED)
@@ -108,7 +111,23 @@ begin_run(SweepRun *run)
 	run->state.detail = run->next.detail;
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
+	sweep_watch_begin(run);
 	return run->begun;
+}
+
+/* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
+static SweepTxnEnd
+set_environment(SweepRun *run)
+{
+	if (sweep_sql_in_call() || !sweep_environment_is_needed(run))
+		return TXN_COMMITTED;
+	return sweep_batch_transact(run, environment_work, run, &run->error);
+}
+
+static void
+environment_work(void *arg)
+{
+	sweep_environment_set(arg);
 }
 
 static bool
@@ -120,38 +139,10 @@ take_lock(SweepRun *run)
 		if (sweep_lock_acquire(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 			return true;
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
-		if (tries >= run->lock_retries || run->waits_for_lock || is_stopped(run))
+		if (tries >= run->lock_retries || run->waits_for_lock || sweep_brake_is_stopped(run))
 			return false;
-		pause_run(run, (long) (run->lock_retry_delay_us / 1000));
+		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event());
 	}
-}
-
-/* Somebody wants the run to stop; before it has begun nothing but this looks at it. */
-static bool
-is_stopped(const SweepRun *run)
-{
-	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
-}
-
-/*
- * That the latch is set does not end it: it may have been set for something else before. Nor is it set by a
- * request to stop, the signal of which means nothing before a batch: that is looked for now and then.
- */
-static void
-pause_run(SweepRun *run, long timeout_ms)
-{
-	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
-	int64		left_us;
-
-	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !is_stopped(run))
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), sweep_wait_event());
-		ResetLatch(MyLatch);
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
-	}
-	sweep_run_note_cancel(run);
 }
 
 static void
@@ -278,9 +269,16 @@ execute_batch(SweepRun *run)
 	}
 	end = sweep_batch_transact(run, batch_work, run, &error);
 	if (end == TXN_COMMITTED)
+	{
 		sweep_batch_accept(run);
+		sweep_watch_end(run);
+	}
 	else if (end == TXN_FAILED)
-		sweep_batch_fail(run, error);
+	{
+		run->no_progress = false;
+		if (!sweep_batch_halve(run, error))
+			sweep_batch_fail(run, error);
+	}
 }
 
 /* One transaction: the step, and the row of the run. */
@@ -299,6 +297,8 @@ batch_work(void *arg)
 	sweep_batch_call(run, run->step, &batch, NULL, &progress);
 	sweep_batch_add(run, &progress);
 	sweep_batch_end(run, progress.rows == 0);
+	if (run->reason == SWEEP_STOP_NONE)
+		sweep_watch_batch(run);
 	sweep_batch_save(run);
 }
 

@@ -34,6 +34,7 @@ CREATE TABLE sweep.run_live (
 	rows        bigint NOT NULL DEFAULT 0,
 	rescued     bigint NOT NULL DEFAULT 0,
 	quarantined bigint NOT NULL DEFAULT 0,
+	braked_ms   bigint NOT NULL DEFAULT 0,
 	cursor      jsonb,
 	detail      jsonb,
 	sqlstate    text,
@@ -92,7 +93,7 @@ BEGIN
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
 			['stop_reason', 'why it ended: drained, done, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
-			['quarantined', 'items put into quarantine'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
+			['quarantined', 'items put into quarantine'], ['braked_ms', 'time in pauses between its batches'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
 			['pid', 'process that runs it, or ran it'],
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
@@ -105,6 +106,14 @@ BEGIN
 	END LOOP;
 END
 $$;
+
+CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	-- What makes no progress would not make any the next time.
+	SELECT status IN ('failed', 'lost') AND stop_reason IS DISTINCT FROM 'no_progress' AND attempt < max_attempts
+$$;
+COMMENT ON FUNCTION sweep._is_retried(text, text, int, int) IS 'whether a run that has ended so is tried again';
 
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean

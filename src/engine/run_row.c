@@ -51,6 +51,7 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_ROWS,
 	RUN_COLUMN_RESCUED,
 	RUN_COLUMN_QUARANTINED,
+	RUN_COLUMN_BRAKED_MS,
 	RUN_COLUMN_CURSOR,
 	RUN_COLUMN_DETAIL,
 	RUN_COLUMN_SQLSTATE,
@@ -160,6 +161,7 @@ sweep_run_row_save(SweepRun *run)
 	set(&change, RUN_COLUMN_ROWS, Int64GetDatum(run->next.loop.rows));
 	set(&change, RUN_COLUMN_RESCUED, Int64GetDatum(run->next.rescued));
 	set(&change, RUN_COLUMN_QUARANTINED, Int64GetDatum(run->next.quarantined));
+	set(&change, RUN_COLUMN_BRAKED_MS, Int64GetDatum(run->next.braked_us / 1000));
 	set_jsonb(&change, RUN_COLUMN_CURSOR, run->next.cursor);
 	set_jsonb(&change, RUN_COLUMN_DETAIL, run->next.detail);
 	if (sweep_run_is_ending(run))
@@ -190,7 +192,8 @@ save_by_statement(SweepRun *run, const SweepRunChange *change)
 	/* In the order of the parameters from $3 on; what is not set is NULL there. */
 	static const SweepRunColumn columns[] = {
 		RUN_COLUMN_BATCHES, RUN_COLUMN_ROWS, RUN_COLUMN_CURSOR, RUN_COLUMN_DETAIL, RUN_COLUMN_STATUS, RUN_COLUMN_STOP_REASON,
-		RUN_COLUMN_SQLSTATE, RUN_COLUMN_ERROR, RUN_COLUMN_RESCUED, RUN_COLUMN_QUARANTINED
+		RUN_COLUMN_SQLSTATE, RUN_COLUMN_ERROR, RUN_COLUMN_RESCUED, RUN_COLUMN_QUARANTINED,
+		RUN_COLUMN_BRAKED_MS
 	};
 	Datum		values[lengthof(columns) + 2] = {PointerGetDatum(&run->next.tid), Int64GetDatum(run->run_id)};
 	char		nulls[lengthof(values) + 1] = "  ";

@@ -121,19 +121,8 @@ sweep_run_limits(const SweepRun *run)
 		.max_batches = run->max_batches,
 		.max_rows = run->max_rows,
 		.stop_after_us = run->stop_after_us,
+		.pause_us = run->pause_us,
 	};
-}
-
-void
-sweep_run_set_environment(void)
-{
-	(void) set_config_option("search_path", "pg_catalog, pg_temp",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* Else an error of a batch would end the session before it is recorded. */
-	(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	(void) set_config_option("max_parallel_workers_per_gather", "0",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 void

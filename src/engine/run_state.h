@@ -13,6 +13,7 @@
 #include "bucket/bucket.h"
 #include "engine/step.h"
 #include "pure/loop.h"
+#include "pure/runaway.h"
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
@@ -25,6 +26,8 @@ typedef struct SweepRunState
 	ItemPointerData tid;		/* where the row of the run is */
 	int64		rescued;
 	int64		quarantined;
+	int64		braked_us;		/* spent between batches on purpose */
+	SweepRunaway runaway;
 } SweepRunState;
 
 /* The buckets of a divided job, as a run of it or of its parent sees them; see plan_buckets.c. */
@@ -52,6 +55,8 @@ typedef struct SweepBuckets
 #define SWEEP_TYPE_IS(word) bool
 #define SWEEP_DECLARE_SETTING(kind, member, ...) SWEEP_TYPE_##kind member;
 
+typedef struct SweepWatch SweepWatch;
+
 typedef struct SweepRun
 {
 	/* Definition, as it was when the run was started; see definition.c */
@@ -75,7 +80,9 @@ typedef struct SweepRun
 	int64		work_started_us;	/* when its first batch began */
 	int64		batch_started_us;
 	int64		last_batch_us;
-	bool		no_progress;	/* pick has returned an item twice */
+	int64		braked_batches;	/* committed when the last pause began */
+	bool		no_progress;	/* pick has returned an item twice, or batches go on reporting rows */
+	double		rows_to_handle; /* of these, how many there were */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 
 	/* Outcome */
@@ -88,11 +95,13 @@ typedef struct SweepRun
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
+	SweepWatch *watch;			/* what it works on, once it may be endless; see watch.c */
 	HTAB	   *seen;			/* item jobs: what this run has picked, by hash */
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
-	char	   *synchronous_commit; /* of the session */
+	char	   *synchronous_commit; /* of the session, or the job */
+	bool		environment_failed; /* the settings of the job cannot be set */
 	int64		statement_deadline_us;	/* 0 = not armed */
 	bool		statement_timed_out;
 	MemoryContext context;
@@ -118,9 +127,6 @@ extern bool sweep_run_is_ending(const SweepRun *run);
 
 /* What its loop is limited by. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);
-
-/* The settings a step runs with, for this transaction; a worker has them for good. */
-extern void sweep_run_set_environment(void);
 
 /* A request to cancel that is pending becomes one to stop the run. */
 extern void sweep_run_note_cancel(SweepRun *run);

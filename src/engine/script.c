@@ -64,7 +64,6 @@ sweep_script_execute(SweepRun *run)
 	char	   *name = MemoryContextStrdup(run->batch_context, application_name);
 
 	script.statement_context = AllocSetContextCreate(run->batch_context, "pg_sweep statement", ALLOCSET_DEFAULT_SIZES);
-	sweep_worker_set("search_path", NULL);
 	sweep_worker_set("synchronous_commit", run->synchronous_commit);
 	if (!sweep_sql_attempt(script_work, &script, run->batch_context, &error))
 		fail(&script, error);

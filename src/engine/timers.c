@@ -75,6 +75,9 @@ sweep_timers_disarm_statement(SweepRun *run)
 		return;
 	disable_timeout(STATEMENT_TIMEOUT, false);
 	run->statement_timed_out = sweep_monotonic_us() >= run->statement_deadline_us;
+	/* One that fired as its call ended would take effect a moment later, as somebody's request. */
+	if (run->statement_timed_out && pg_atomic_read_u32(&run->slot->stop_request) == 0)
+		QueryCancelPending = false;
 	run->statement_deadline_us = 0;
 }
 

@@ -37,16 +37,17 @@ static const char *const stop_names[] = {
 _Static_assert(sizeof(stop_names) / sizeof(stop_names[0]) == SWEEP_STOP_COUNT,
 			   "every stop reason needs a name");
 
+#define GROW_AFTER 10
+#define MOST_GROW_AFTER 10000
+
+static void grow(SweepLoop *loop);
 static int64_t add_saturated(int64_t counter, int64_t amount);
 static int64_t elapsed_us(const SweepLoop *loop, int64_t now_us);
 
 void
 sweep_loop_begin(SweepLoop *loop, const SweepLimits *limits, int64_t now_us)
 {
-	loop->limits = *limits;
-	loop->started_us = now_us;
-	loop->batches = 0;
-	loop->rows = 0;
+	*loop = (SweepLoop) {.limits = *limits, .started_us = now_us, .size = limits->batch_size, .grow_after = GROW_AFTER};
 }
 
 int32_t
@@ -60,17 +61,19 @@ sweep_loop_next_size(const SweepLoop *loop)
 
 		if (left <= 0)
 			return 0;
-		if (left < limits->batch_size)
+		if (left < loop->size)
 			return (int32_t) left;
 	}
-	return limits->batch_size;
+	return loop->size;
 }
 
 void
 sweep_loop_add_rows(SweepLoop *loop, int64_t rows)
 {
-	if (rows > 0)
-		loop->rows = add_saturated(loop->rows, rows);
+	if (rows <= 0)
+		return;
+	loop->rows = add_saturated(loop->rows, rows);
+	loop->batch_rows = add_saturated(loop->batch_rows, rows);
 }
 
 SweepStopReason
@@ -79,6 +82,7 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 	const SweepLimits *limits = &loop->limits;
 
 	loop->batches = add_saturated(loop->batches, 1);
+	grow(loop);
 	if (drained)
 		return SWEEP_STOP_DRAINED;
 
@@ -88,9 +92,30 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 		return SWEEP_STOP_MAX_ROWS;
 	/* at 0 a clock must not matter: not even one that ran backwards */
 	if (limits->stop_after_us == 0 ||
-		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us))
+		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us - limits->pause_us))
 		return SWEEP_STOP_STOP_AFTER;
 	return SWEEP_STOP_NONE;
+}
+
+bool
+sweep_loop_halve(SweepLoop *loop)
+{
+	int32_t		size = sweep_loop_next_size(loop);
+
+	if (size <= 1)
+		return false;
+	if (loop->grown && loop->grow_after < MOST_GROW_AFTER)
+		loop->grow_after *= 2;
+	loop->size = size / 2;
+	loop->full_batches = 0;
+	loop->grown = false;
+	return true;
+}
+
+bool
+sweep_loop_is_late(const SweepLoop *loop, int64_t now_us)
+{
+	return loop->batches > 0 && loop->limits.stop_after_us >= 0 && elapsed_us(loop, now_us) >= loop->limits.stop_after_us;
 }
 
 const char *
@@ -99,6 +124,21 @@ sweep_loop_stop_name(SweepStopReason reason)
 	if ((unsigned int) reason >= SWEEP_STOP_COUNT)
 		return NULL;
 	return stop_names[reason];
+}
+
+/* Batches that are not full say nothing about the size. */
+static void
+grow(SweepLoop *loop)
+{
+	bool		full = loop->batch_rows >= loop->size;
+
+	loop->batch_rows = 0;
+	if (!full || ++loop->full_batches < loop->grow_after)
+		return;
+	loop->grown = loop->size < loop->limits.batch_size;
+	loop->full_batches = 0;
+	if (loop->grown)
+		loop->size = loop->size > loop->limits.batch_size / 2 ? loop->limits.batch_size : loop->size * 2;
 }
 
 /* The sum of a counter and an amount that is not negative. */

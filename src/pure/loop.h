@@ -46,6 +46,7 @@ typedef struct SweepLimits
 	int32_t		max_batches;	/* 0: none */
 	int64_t		max_rows;		/* 0: none */
 	int64_t		stop_after_us;		/* -1: none; 0: exactly one batch */
+	int64_t		pause_us;		/* between two batches; 0: none */
 } SweepLimits;
 
 /* What a loop has done so far. Callers may read it, only loop.c writes it. */
@@ -55,13 +56,18 @@ typedef struct SweepLoop
 	int64_t		started_us;		/* monotonic clock */
 	int64_t		batches;		/* including the one that found nothing */
 	int64_t		rows;
+	int64_t		batch_rows;		/* of the batch in progress */
+	int32_t		size;			/* of a batch: batch_size, or less after batches that were too large */
+	int32_t		full_batches;	/* of this size, in a row */
+	int32_t		grow_after;		/* so many of them double the size */
+	bool		grown;			/* that was how it got this size, and not so many have followed yet */
 } SweepLoop;
 
 /* Starts counting at now_us (monotonic). The limits are copied. */
 extern void sweep_loop_begin(SweepLoop *loop, const SweepLimits *limits, int64_t now_us);
 
 /*
- * The size of the next batch: batch_size, or what is left of max_rows where
+ * The size of the next batch: batch_size, less after sweep_loop_halve(), or what is left of max_rows where
  * that is less. 0 when max_rows is used up (the end of a batch has said so before).
  */
 extern int32_t sweep_loop_next_size(const SweepLoop *loop);
@@ -75,9 +81,19 @@ extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
 /*
  * Counts a committed batch and says whether the run stops now: drained, which the
  * caller knows, before max_batches before max_rows before stop_after, and NONE to go
- * on.
+ * on. A pause that would reach stop_after is not made: the run stops at once.
  */
 extern SweepStopReason sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us);
+
+/*
+ * A batch was too large, and nothing of it was done: the next one has half its size. False when it was of one
+ * row. After ten full batches in a row the size doubles, up to batch_size; each time that turns out to be too
+ * large again it takes twice as many.
+ */
+extern bool sweep_loop_halve(SweepLoop *loop);
+
+/* Whether stop_after has passed and something was committed, so that no batch is to be done again. */
+extern bool sweep_loop_is_late(const SweepLoop *loop, int64_t now_us);
 
 /* The word for a reason, a constant; NULL for NONE and for what is no reason. */
 extern const char *sweep_loop_stop_name(SweepStopReason reason);

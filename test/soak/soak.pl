@@ -394,7 +394,7 @@ my %fault = (
 		my $name = 'soak_' . int(rand(1e6));
 		later_sql(2 + rand(3), "DROP DATABASE IF EXISTS $name WITH (FORCE)");
 		$child{ spawn("$directory/statements.log", psql_command('postgres', '-c', "CREATE DATABASE $name", '-c', "\\connect $name", '-c', 'CREATE EXTENSION pg_sweep',
-			'-c', q{SELECT sweep.create_job('here', batch_sql => 'SELECT 1 WHERE false', schedule => 'every 1 second')})) } = 1;
+			'-c', q{SELECT sweep.create_job('here', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', schedule => 'every 1 second')})) } = 1;
 		$name },
 	prepared => \&fault_prepared);
 

@@ -72,10 +72,10 @@ sub create_victim
 			AS $$ BEGIN RAISE EXCEPTION 'secret of the victim: consumer error'; END $$;
 		SELECT sweep.create_job('vict_job', step => 'victim.step', args => '{"x": "secret of the victim: args"}', max_batches => 1,
 			description => 'secret of the victim: description', cursor => 'drain');
-		SELECT sweep.create_job('vict_batch', batch_sql => $$SELECT 1 WHERE 'secret of the victim: sql' = ''$$);
+		SELECT sweep.create_job('vict_batch', batch_sql => $$UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0 AND 'secret of the victim: sql' = ''$$);
 		SELECT sweep.create_job('vict_sql', NULL, $$SELECT 'secret of the victim: sql'$$);
 		SELECT sweep.create_job('vict_item', step => 'victim.step', pick => 'victim.pick', args => '{"fail": 1}');
-		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
+		SELECT sweep.create_job('vict_divided', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', buckets => 3);
 		SELECT sweep.create_job('heir', step => 'victim.step', args => '{"fail": 1}');
 		SELECT sweep.create_job('environments_auto_stop', step => 'victim.step', max_batches => 1);
 		SELECT sweep_gitlab.keep_environment(4242424242, now());
@@ -96,7 +96,7 @@ sub create_victim
 	$fails->(q{CALL sweep.run('vict_job', '{"fail": 1}')});
 	$fails->(q{CALL sweep.run('heir')});
 	$as->(q{SELECT sweep.drop_job('heir')});
-	$node->safe_psql('postgres', q{SELECT sweep.create_job('heir', batch_sql => 'SELECT 1 WHERE false')}, extra_params => [ '-U', 'attacker' ]);
+	$node->safe_psql('postgres', q{SELECT sweep.create_job('heir', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0')}, extra_params => [ '-U', 'attacker' ]);
 	$as->(q{SELECT sweep.start('vict_batch', '{"x": "secret of the victim: args of a run"}', '10 years')});
 	$as->(qq{SELECT sweep.start('vict_job', '{"x": "secret of the victim: args of a run", "gate": $gate}')});
 	at_gate($node, $gate, 'a run of the victim is in progress');

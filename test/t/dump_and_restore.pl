@@ -17,7 +17,7 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_queue('handed_on');
 	SELECT sweep.create_job('work', step => 't.work', args => '{"queue": "handed_on"}', batch_size => 100, run_as => 'jobber', description => 'a word');
 	SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}', timezone => 'Europe/Berlin');
-	SELECT sweep.create_job('resting', batch_sql => 'SELECT LIMIT $1', schedule => '@daily');
+	SELECT sweep.create_job('resting', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', schedule => '@daily');
 	SELECT sweep.pause('resting');
 	SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 	SELECT sweep.create_job('environments_auto_stop', step => 'sweep_gitlab.environments_auto_stop', args => '{"schema": "public"}');

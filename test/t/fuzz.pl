@@ -112,7 +112,7 @@ my %word = (
 		'SET ROLE victim; SELECT attacker.gain()', 'SET SESSION AUTHORIZATION victim', 'RESET SESSION AUTHORIZATION; RESET ROLE; SELECT attacker.gain()', 'DISCARD ALL', 'SELECT pg_advisory_unlock_all()',
 		'SET search_path = attacker, pg_catalog; SET default_transaction_read_only = on; SET statement_timeout = 1', 'UPDATE sweep.run_live SET error = NULL', 'DELETE FROM sweep.job', 'COPY attacker.todo TO STDOUT',
 		'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT pg_terminate_backend(pg_backend_pid())', 'SELECT sweep.drop_job(\'vict_job\')', 'LISTEN x', '/*', ';;', 'DROP EXTENSION pg_sweep', 'ALTER SYSTEM SET work_mem = 1' ],
-	batch_sql => [ 'SELECT 1 WHERE false', 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', 'SELECT 1/0', 'SELECT $3', 'SELECT ($2).args WHERE ($2).size < 0',
+	batch_sql => [ 'SELECT 1 WHERE false', 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', 'SELECT 1/0', 'SELECT $3', 'SELECT ($2).args WHERE ($2).size < 0',
 		'DELETE FROM sweep.job', 'TABLE sweep.run_live', 'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT 1; SELECT 2', '', 'SELECT 1 FROM generate_series(1, 10000) WHERE $1 < 0', 'VACUUM', '/*', 'WITH x AS (DELETE FROM attacker.todo WHERE false RETURNING id) SELECT * FROM x',
 		'SELECT sweep.drop_job(\'vict_job\')', 'INSERT INTO attacker.todo SELECT 1 WHERE false', 'MERGE INTO attacker.todo t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DO NOTHING', 'SELECT attacker.gain() WHERE false',
 		'DECLARE c CURSOR FOR SELECT 1', 'SELECT * INTO attacker.x FROM attacker.todo' ],

@@ -1,5 +1,6 @@
 # room: base
-# Settings of a role that would end or stop its processes: what fails is recorded as failed, and nothing is lost.
+# Settings of a role, its database and its jobs hold in background runs; those that would end or stop a process do not: what fails is
+# recorded as failed, and nothing is lost.
 use strict;
 use warnings;
 
@@ -58,6 +59,66 @@ as_jobber(q{
 	SELECT sweep.create_job('fail', step => 't.fail', max_attempts => 2), sweep.create_job('catch', step => 't.catch'), sweep.create_job('long', step => 't.long'),
 		sweep.create_job('items', pick => 't.pick', step => 't.each');
 });
+
+# ---------------------------------------------------------------- a run has what its role has after a login, then what its job says
+$node->safe_psql('postgres', q{
+	CREATE SCHEMA app;
+	CREATE TABLE app.todo (id int PRIMARY KEY, done boolean);
+	CREATE TABLE app.log (id int);
+	-- the names in it are looked up in the path of whoever fires it
+	CREATE FUNCTION app.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (new.id); RETURN NULL; END $$;
+	CREATE TRIGGER note AFTER UPDATE ON app.todo FOR EACH ROW EXECUTE FUNCTION app.note();
+	INSERT INTO app.todo SELECT generate_series(1, 30);
+	GRANT USAGE ON SCHEMA app TO jobber;
+	GRANT ALL ON ALL TABLES IN SCHEMA app TO jobber;
+	CREATE FUNCTION t.tell(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT 0::bigint, NULL::jsonb,
+		jsonb_build_object('path', current_setting('search_path'), 'work_mem', current_setting('work_mem'), 'commit', current_setting('synchronous_commit'), 'statement', current_setting('statement_timeout'),
+			'own', coalesce(nullif(current_setting('app.own', true), ''), 'none'), 'jit', current_setting('jit')) $$;
+});
+as_jobber(q{SELECT sweep.create_job('tell', step => 't.tell')});
+
+sub told
+{
+	my ($job, @names) = @_;
+	my $run = as_jobber("SELECT sweep.start('$job')");
+
+	ended_run($node, $run);
+	return $node->safe_psql('postgres', "SELECT concat_ws(' ', " . join(', ', map { "detail ->> '$_'" } @names) . ") FROM sweep.runs WHERE run_id = $run");
+}
+
+is(told('tell', 'path', 'work_mem', 'jit'), '"$user", public 4MB off', 'login: as the configuration says');
+$node->safe_psql('postgres', q{ALTER DATABASE postgres SET search_path = app, "of database"});
+is(told('tell', 'path'), 'app, "of database"', 'login: as the database says');
+$node->safe_psql('postgres', q{ALTER ROLE jobber SET search_path = app, "of role"; ALTER ROLE jobber SET work_mem = '5MB'});
+is(told('tell', 'path', 'work_mem'), 'app, "of role" 5MB', 'login: as the role says');
+$node->safe_psql('postgres', q{ALTER ROLE jobber IN DATABASE postgres SET search_path = app, "of both"});
+is(told('tell', 'path', 'work_mem'), 'app, "of both" 5MB', 'login: as the role says for the database');
+as_jobber(q{SELECT sweep.create_job('names', batch_size => 10, batch_sql => 'UPDATE todo SET done = true WHERE id IN (SELECT id FROM todo WHERE done IS NULL LIMIT $1)')});
+is(end_of('names'), 'succeeded drained 4 30: ', 'login: names in a batch_sql, and in a trigger, are found in it');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM app.log'), 30, 'login: the trigger has done its work');
+as_jobber(q{SELECT sweep.create_job('settings', step => 't.tell', settings => '{"search_path": "t", "work_mem": "6MB", "statement_timeout": "7s", "synchronous_commit": "local", "app.own": "mine", "jit": true}')});
+is(told('settings', 'path', 'work_mem', 'statement', 'own', 'jit', 'commit'), 't 6MB 7s mine on off', 'settings of a job: on top of those');
+as_jobber(q{SELECT sweep.alter_job('settings', '{"flush": "batch"}')});
+is(told('settings', 'commit'), 'local', 'settings of a job: synchronous_commit is that of the commits that wait');
+
+# One process may perform several runs: none has what is another's.
+as_jobber(q{SELECT count(*) FROM (SELECT sweep.start(CASE WHEN n % 2 = 0 THEN 'settings' ELSE 'tell' END) FROM generate_series(1, 60) AS n) AS s});
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'one after the other: all have ended');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT concat_ws(' ', job, detail ->> 'work_mem', detail ->> 'own', detail ->> 'statement'), ', ' ORDER BY concat_ws(' ', job, detail ->> 'work_mem', detail ->> 'own', detail ->> 'statement'))
+	FROM (SELECT * FROM sweep.runs WHERE job IN ('tell', 'settings') ORDER BY run_id DESC LIMIT 60) AS r}), 'settings 6MB mine 7s, tell 5MB none 0', 'one after the other: each with its own settings');
+
+# statement_timeout and lock_timeout of a job hold for each batch, and make it smaller.
+as_jobber(q{SELECT sweep.create_job('slow', step => 't.long', settings => '{"statement_timeout": "100ms"}', batch_size => 4)});
+is(end_of('slow'), 'failed error 0 0: canceling statement due to statement timeout', 'statement_timeout of a job: ends a batch');
+
+# What has become wrong since fails the run, and says so.
+$node->safe_psql('postgres', q{GRANT SET ON PARAMETER log_min_duration_statement TO jobber});
+as_jobber(q{SELECT sweep.alter_job('settings', '{"settings": {"log_min_duration_statement": "1h"}}')});
+like(end_of('settings'), qr/^succeeded drained /, 'a setting that was granted: is set');
+$node->safe_psql('postgres', q{REVOKE SET ON PARAMETER log_min_duration_statement FROM jobber});
+is(end_of('settings'), 'failed error 0 0: permission denied to set parameter "log_min_duration_statement"', 'a setting that is granted no longer: the run fails');
+is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'settings'}), 'broken: permission denied to set parameter "log_min_duration_statement"', 'a setting that is granted no longer: the job is broken');
+$node->safe_psql('postgres', q{ALTER ROLE jobber RESET ALL; ALTER ROLE jobber IN DATABASE postgres RESET ALL; ALTER DATABASE postgres RESET ALL});
 
 # ---------------------------------------------------------------- exit_on_error: an error ends the batch and not the process
 $node->safe_psql('postgres', 'ALTER ROLE jobber SET exit_on_error = on');

@@ -20,7 +20,7 @@ record(SweepLoop *loop, int64_t rows, int64_t now_us)
 static SweepLoop
 loop_with(int32_t max_batches, int64_t max_rows, int64_t stop_after_us)
 {
-	SweepLimits limits = {100, max_batches, max_rows, stop_after_us};
+	SweepLimits limits = {100, max_batches, max_rows, stop_after_us, 0};
 	SweepLoop	loop;
 
 	sweep_loop_begin(&loop, &limits, 100 * SECOND);
@@ -109,6 +109,93 @@ test_boundaries(void)
 	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");
 }
 
+/* A pause between two batches is not made when stop_after would have passed at its end. */
+static void
+test_pause(void)
+{
+	SweepLoop	loop = loop_with(0, 0, 5 * SECOND);
+
+	loop.limits.pause_us = 2 * SECOND;
+	check_number(record(&loop, 1, 103 * SECOND - 1), SWEEP_STOP_NONE, "the pause ends a microsecond before stop_after");
+	check_number(record(&loop, 1, 103 * SECOND), SWEEP_STOP_STOP_AFTER, "the pause would end at stop_after");
+	loop = loop_with(0, 0, 5 * SECOND);
+	loop.limits.pause_us = 6 * SECOND;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_STOP_AFTER, "a pause longer than stop_after: one batch");
+	loop = loop_with(0, 0, -1);
+	loop.limits.pause_us = INT64_MAX;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_NONE, "the longest pause, without a stop_after");
+	loop = loop_with(0, 0, 1);
+	loop.limits.pause_us = INT64_MAX;
+	check_number(record(&loop, 1, 100 * SECOND), SWEEP_STOP_STOP_AFTER, "the longest pause, with the shortest stop_after");
+}
+
+/* Full batches of the size of the moment, until it changes; how many. */
+static int
+batches_until_growth(SweepLoop *loop)
+{
+	int32_t		size = sweep_loop_next_size(loop);
+	int			batches = 0;
+
+	while (sweep_loop_next_size(loop) == size && batches < 100000)
+	{
+		(void) record(loop, size, 0);
+		batches++;
+	}
+	return batches;
+}
+
+static void
+test_halves(void)
+{
+	SweepLoop	loop = loop_with(0, 0, -1);
+
+	check_number(sweep_loop_halve(&loop), true, "100 rows were too many");
+	check_number(sweep_loop_next_size(&loop), 50, "half of it");
+	(void) sweep_loop_halve(&loop);
+	check_number(sweep_loop_next_size(&loop), 25, "a quarter");
+	for (int i = 0; i < 4; i++)
+		check_number(sweep_loop_halve(&loop), true, "down to one");
+	check_number(sweep_loop_next_size(&loop), 1, "one row");
+	check_number(sweep_loop_halve(&loop), false, "not less than one");
+	check_number(sweep_loop_next_size(&loop), 1, "still one row");
+	for (int i = 0; i < 1000; i++)
+		(void) record(&loop, i % 10 == 9 ? 0 : 1, 0);
+	check_number(sweep_loop_next_size(&loop), 2, "ten full batches in the end, not in a row");
+	check_number(batches_until_growth(&loop), 10, "ten full batches double it");
+	check_number(sweep_loop_next_size(&loop), 4, "to four");
+	check_number(sweep_loop_halve(&loop), true, "which is too many");
+	check_number(batches_until_growth(&loop), 20, "then it takes twenty");
+	(void) sweep_loop_halve(&loop);
+	check_number(batches_until_growth(&loop), 40, "then forty");
+	check_number(batches_until_growth(&loop), 40, "which four rows have lasted for");
+	for (int i = 0; i < 4; i++)
+		(void) batches_until_growth(&loop);
+	check_number(sweep_loop_next_size(&loop), 100, "never above batch_size");
+	for (int i = 0; i < 100; i++)
+		(void) record(&loop, 100, 0);
+	check_number(sweep_loop_next_size(&loop), 100, "where it stays");
+	(void) sweep_loop_halve(&loop);
+	check_number(loop.grow_after, 40, "a size that has lasted is no wrong guess");
+	for (int i = 0; i < 30; i++)
+	{
+		(void) sweep_loop_halve(&loop);
+		loop.grown = true;
+	}
+	check_number(loop.grow_after <= 20000, true, "and there is an end to it");
+
+	loop = loop_with(0, 60, -1);
+	(void) sweep_loop_halve(&loop);
+	check_number(sweep_loop_next_size(&loop), 30, "half of what max_rows leaves");
+	loop = loop_with(0, 0, 5 * SECOND);
+	check_number(sweep_loop_is_late(&loop, 200 * SECOND), false, "late, but nothing is done yet");
+	(void) record(&loop, 100, 101 * SECOND);
+	check_number(sweep_loop_is_late(&loop, 105 * SECOND - 1), false, "not late yet");
+	check_number(sweep_loop_is_late(&loop, 105 * SECOND), true, "late");
+	loop = loop_with(0, 0, -1);
+	(void) record(&loop, 100, 0);
+	check_number(sweep_loop_is_late(&loop, INT64_MAX), false, "never late");
+}
+
 /* All limits met by one batch: the first of drained, max_batches, max_rows, stop_after. */
 static void
 test_order(void)
@@ -178,6 +265,8 @@ main(void)
 	test_names();
 	test_reasons();
 	test_boundaries();
+	test_pause();
+	test_halves();
 	test_order();
 	test_sizes();
 	test_overflow();

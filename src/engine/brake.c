@@ -1,0 +1,64 @@
+/*
+ * brake.c
+ *		What slows a run down: pauses between its batches.
+ *
+ * Called by run.c. In a worker no transaction is open meanwhile; in a session that executes CALL there is
+ * one, which SPI has begun after the last commit, but it has no snapshot. Who wants the run to stop is
+ * answered at once: the request comes with a signal, which sets the latch.
+ *
+ * A pause never goes beyond stop_after: a run whose pause would reach it has ended before, see pure/loop.c. So
+ * a share does not lose its bucket while it pauses.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+#include "base/clock.h"
+#include "base/compat.h"
+#include "engine/brake.h"
+#include "engine/report.h"
+
+/* Who waits for long looks this often whether he is to stop: a request before the first batch has no signal. */
+#define LOOK_AGAIN_MS 1000L
+
+bool
+sweep_brake_is_stopped(const SweepRun *run)
+{
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
+}
+
+/* That the latch is set does not end it: it may have been set for something else before. */
+void
+sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event)
+{
+	int64		end_us = sweep_monotonic_us() + time_us;
+	int64		left_us;
+
+	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !sweep_brake_is_stopped(run))
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), wait_event);
+		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+	}
+	sweep_run_note_cancel(run);
+}
+
+void
+sweep_brake_pause(SweepRun *run)
+{
+	int64		began_us = sweep_monotonic_us();
+
+	if (run->reason != SWEEP_STOP_NONE || run->state.loop.batches == run->braked_batches)
+		return;
+	run->braked_batches = run->state.loop.batches;
+	/* Of the batch before: what stops the run now is something else. */
+	run->statement_timed_out = false;
+	sweep_report_brake(run, true);
+	sweep_brake_wait(run, run->pause_us, sweep_brake_wait_event());
+	run->state.braked_us += sweep_monotonic_us() - began_us;
+	sweep_report_brake(run, false);
+}

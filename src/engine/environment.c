@@ -1,0 +1,159 @@
+/*
+ * environment.c
+ *		The settings that the code of a job is executed with.
+ *
+ * Called by run.c, batch.c and preview.c, and when a job is created or changed. A worker is connected as the role of
+ * the job, and so has the settings of that role and of the database, as after any login. Those of the job come on
+ * top: in a worker once, for its session, which is put in order before another run; in a session with each
+ * transaction, and they end with it. The role sets them itself: what it may not SET is refused, by PostgreSQL.
+ *
+ * A few are not the job's, see refused[]. Under CALL there is one more: a statement_timeout has been running since the CALL.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/numeric.h"
+
+#include "base/door.h"
+#include "base/sql.h"
+#include "engine/environment.h"
+
+/* Settings that would be in the way of the engine, or have no effect. */
+static const struct
+{
+	const char *name;
+	const char *why;
+}			refused[] = {
+	{"application_name", "It names the run."},
+	{"client_encoding", "It is between a session and its client."},
+	{"default_transaction_deferrable", "The transactions of a run are begun by pg_sweep."},
+	{"default_transaction_isolation", "The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are."},
+	{"default_transaction_read_only", "The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are."},
+	{"exit_on_error", "An error ends a batch; with the process, nobody could record it."},
+	{"role", "A run is the role that run_as names."},
+	{"session_authorization", "A run is the role that run_as names."},
+	{"transaction_deferrable", "The transactions of a run are begun by pg_sweep."},
+	{"transaction_isolation", "The transactions of a run are begun by pg_sweep."},
+	{"transaction_read_only", "The transactions of a run are begun by pg_sweep."},
+	{"transaction_timeout", "It would end the process. A batch is one transaction: use statement_timeout."},
+};
+
+/* A setting that is to be checked. */
+typedef struct Check
+{
+	Oid			role;
+	const char *name;
+	const char *value;
+} Check;
+
+static void set_all(SweepRun *run, GucAction action);
+static const char *text_of(const JsonbValue *value);
+static GucContext context_of(Oid role);
+static void check_work(void *arg);
+
+PG_FUNCTION_INFO_V1(sweep_environment_check);
+
+void
+sweep_environment_set_local(SweepRun *run)
+{
+	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	/* Else an error of a batch would end the session before it is recorded. */
+	(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	(void) set_config_option("max_parallel_workers_per_gather", "0",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	/* What could not be set keeps no failure of the run from being recorded. */
+	if (run->environment_failed || !sweep_environment_is_needed(run))
+		return;
+	run->environment_failed = true;
+	set_all(run, GUC_ACTION_LOCAL);
+	run->environment_failed = false;
+}
+
+bool
+sweep_environment_is_needed(const SweepRun *run)
+{
+	return JB_ROOT_COUNT(run->settings) > 0;
+}
+
+void
+sweep_environment_set(SweepRun *run)
+{
+	set_all(run, GUC_ACTION_SET);
+}
+
+static void
+set_all(SweepRun *run, GucAction action)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(&run->settings->root);
+	JsonbIteratorToken token;
+	JsonbValue	key;
+	JsonbValue	value;
+
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
+	{
+		char	   *name;
+
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		name = pnstrdup(key.val.string.val, key.val.string.len);
+		if (action == GUC_ACTION_LOCAL && pg_strcasecmp(name, "statement_timeout") == 0)
+			continue;
+		(void) set_config_option(name, text_of(&value), context_of(GetUserId()), PGC_S_SESSION, action, true, 0, false);
+		/* That of the commits that wait for the disk; what the others have is decided in batch.c. */
+		if (pg_strcasecmp(name, "synchronous_commit") == 0)
+			run->synchronous_commit = MemoryContextStrdup(run->context, GetConfigOption("synchronous_commit", false, false));
+	}
+}
+
+/* As jsonb writes it, and SET takes it. */
+static const char *
+text_of(const JsonbValue *value)
+{
+	if (value->type == jbvBool)
+		return value->val.boolean ? "true" : "false";
+	if (value->type == jbvNumeric)
+		return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+	return value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : "";
+}
+
+static GucContext
+context_of(Oid role)
+{
+	return superuser_arg(role) ? PGC_SUSET : PGC_USERSET;
+}
+
+/*
+ * SQL: sweep._check_setting(role oid, name text, value text) RETURNS void
+ *
+ * Raises unless the role may set it to that. What checks a value is code of PostgreSQL or an extension, and is executed
+ * as that role; nothing is set.
+ */
+Datum
+sweep_environment_check(PG_FUNCTION_ARGS)
+{
+	Check		check = {PG_GETARG_OID(0), text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2))};
+
+	for (size_t i = 0; i < lengthof(refused); i++)
+	{
+		if (pg_strcasecmp(refused[i].name, check.name) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("\"%s\" is no setting of a job", refused[i].name),
+					 errdetail("%s", refused[i].why)));
+	}
+	sweep_door_visit_user(check.role, check_work, &check);
+	PG_RETURN_VOID();
+}
+
+static void
+check_work(void *arg)
+{
+	const Check *check = arg;
+
+	(void) set_config_option(check->name, check->value, context_of(check->role), PGC_S_SESSION, GUC_ACTION_SAVE, false, 0, false);
+}

@@ -1,0 +1,17 @@
+/*
+ * environment.h
+ *		The settings that the code of a job is executed with.
+ */
+#ifndef SWEEP_ENVIRONMENT_H
+#define SWEEP_ENVIRONMENT_H
+
+#include "engine/run_state.h"
+
+/* In a session: for the transaction in progress what a worker has for good, and the settings of the job. */
+extern void sweep_environment_set_local(SweepRun *run);
+
+/* In a worker, before anything of the job is executed: the settings of the job, if it has any; raises when one cannot be set. */
+extern bool sweep_environment_is_needed(const SweepRun *run);
+extern void sweep_environment_set(SweepRun *run);
+
+#endif							/* SWEEP_ENVIRONMENT_H */

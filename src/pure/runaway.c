@@ -1,0 +1,98 @@
+/*
+ * runaway.c
+ *	  Whether the batches of a run bring it nearer to an end.
+ *
+ * Called by watch.c for each batch that was not empty. A run gets on when its cursor moves to where it has not
+ * been, or when a batch leaves less behind than it found. What does neither, an UPDATE for example, may still be
+ * honest: each row is handled once. So a run is endless only if it has done neither for some time, and has handled
+ * twice as many rows as there were to handle.
+ *
+ * Where a cursor has been is not kept, for it may move for days. Like Brent's search for a cycle, this saves one
+ * cursor, compares each new one with it, and saves another one after twice as many batches as before: once
+ * it is within a circle, and that is as long as the circle, the cursor comes back to it. The cursor at the mark is
+ * compared as well: to go back to where it began, with no cursor for example, is the most frequent circle.
+ */
+#include "pure/runaway.h"
+
+#define FEWEST_BATCHES 10
+
+static void set_mark(SweepRunaway *run, SweepPlace place);
+static void meet(SweepRunaway *run);
+static int64_t stuck_us(const SweepRunaway *run);
+
+void
+sweep_runaway_begin(SweepRunaway *run, uint64_t cursor, int64_t now_us)
+{
+	*run = (SweepRunaway) {.now = {.cursor = cursor, .at_us = now_us}};
+	set_mark(run, run->now);
+}
+
+void
+sweep_runaway_note(SweepRunaway *run, uint64_t cursor, bool removed, int64_t work, int64_t now_us)
+{
+	bool		met;			/* it is where it was before */
+	bool		left;			/* it is no longer in the circle */
+
+	run->now.cursor = cursor;
+	run->now.at_us = now_us;
+	run->now.batches++;
+	if (__builtin_add_overflow(run->now.work, work, &run->now.work))
+		run->now.work = INT64_MAX;
+
+	met = cursor == run->mark.cursor || cursor == run->saved.cursor;
+	left = run->stuck && !met && run->now.batches - run->met > run->length;
+	if (removed || left)
+		set_mark(run, run->now);
+	else if (met)
+		meet(run);
+	else if (!run->stuck && run->now.batches - run->saved.batches >= run->distance)
+	{
+		run->saved = run->now;
+		run->distance *= 2;
+	}
+}
+
+bool
+sweep_runaway_is_stuck(const SweepRunaway *run, int64_t after_us)
+{
+	return run->stuck && stuck_us(run) >= after_us / 10;
+}
+
+bool
+sweep_runaway_is_endless(const SweepRunaway *run, int64_t after_us, double rows)
+{
+	return run->stuck && stuck_us(run) >= after_us && run->now.batches - run->mark.batches >= FEWEST_BATCHES &&
+		(double) (run->now.work - run->mark.work) > 2 * rows;
+}
+
+static void
+set_mark(SweepRunaway *run, SweepPlace place)
+{
+	run->mark = run->saved = place;
+	run->distance = 1;
+	run->marks++;
+	run->stuck = false;
+}
+
+/* The cursor has been here before. What was done since then has not moved it. */
+static void
+meet(SweepRunaway *run)
+{
+	if (run->stuck)
+		run->length = run->now.batches - run->met;
+	else
+	{
+		if (run->now.cursor != run->mark.cursor)
+			set_mark(run, run->saved);
+		run->length = run->now.batches - run->mark.batches;
+		run->stuck = true;
+	}
+	run->met = run->now.batches;
+}
+
+/* A clock that ran backwards gives less than 0. */
+static int64_t
+stuck_us(const SweepRunaway *run)
+{
+	return run->now.at_us - run->mark.at_us;
+}
