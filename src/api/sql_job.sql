@@ -18,6 +18,8 @@ BEGIN
 		('max_batches', job.max_batches IS NOT NULL, 'It is executed once: timeout limits it.'),
 		('max_rows', job.max_rows IS NOT NULL, 'It is executed once: timeout limits it.'),
 		('stop_after', job.stop_after IS NOT NULL, 'It is executed once: timeout limits it.'),
+		('pause', job.pause IS NOT NULL, 'It has no batches to pause between.'),
+		('estimate', job.estimate IS NOT NULL, 'How much of it is done is known by its statements: batches in sweep.running.'),
 		('cursor', job.cursor <> 'run', 'It is executed once and begins at the start each time.'),
 		('args', job.args <> '{}', 'It has no parameters: write values into the text.'),
 		('pick', job.pick IS NOT NULL, 'It has no items: for those write a step.'),
