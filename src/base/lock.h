@@ -36,6 +36,9 @@ extern bool sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode);
 extern void sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode);
 extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 
+/* Forgets what sweep.try_lock took and this session has no longer, because something has given back all locks. */
+extern void sweep_lock_forget_lost(void);
+
 /* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
 extern bool sweep_lock_has_seen_held(void);
 

@@ -31,6 +31,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/lock.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/worker.h"
@@ -220,6 +221,7 @@ sweep_worker_discard_session(void)
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
 	LockReleaseAll(USER_LOCKMETHOD, true);
+	sweep_lock_forget_lost();
 	ResetTempTableNamespace();
 	ResetSequenceCaches();
 	CommitTransactionCommand();

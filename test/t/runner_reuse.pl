@@ -23,6 +23,7 @@ $node->safe_psql('postgres', q{
 	DECLARE
 		found text[] := ARRAY(SELECT 'prepared ' || name FROM pg_prepared_statements UNION ALL SELECT 'cursor ' || name FROM pg_cursors WHERE name = 'kept'
 			UNION ALL SELECT 'lock ' || objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 4711
+			UNION ALL SELECT 'taken lock' WHERE sweep.release_lock('left')
 			UNION ALL SELECT 'work_mem ' || current_setting('work_mem') WHERE current_setting('work_mem') <> CASE current_user WHEN 'a' THEN '5MB' ELSE '4MB' END
 			UNION ALL SELECT 'synchronous_commit ' || current_setting('synchronous_commit') WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')
 			UNION ALL SELECT 'own setting ' || current_setting('left.over', true) WHERE current_setting('left.over', true) <> ''
@@ -42,7 +43,7 @@ $node->safe_psql('postgres', q{
 		EXECUTE 'PREPARE left_statement AS SELECT 1';
 		EXECUTE 'DECLARE kept CURSOR WITH HOLD FOR SELECT 1';
 		EXECUTE 'CREATE TEMPORARY TABLE left_table (a int)';
-		PERFORM nextval('left_over.numbers'), pg_advisory_lock(4711, pg_backend_pid()), set_config('work_mem', '7MB', false), set_config('left.over', 'yes', false),
+		PERFORM nextval('left_over.numbers'), sweep.try_lock('left'), pg_advisory_lock(4711, pg_backend_pid()), set_config('work_mem', '7MB', false), set_config('left.over', 'yes', false),
 			set_config('synchronous_commit', 'on', false), set_config('row_security', 'off', false), set_config('search_path', 'left_over', false),
 			set_config('application_name', 'left over', false);
 		RETURN ROW(CASE WHEN b.cursor IS NULL AND b.args ? 'fails' THEN 1 / (b.args->>'fails')::int ELSE 0 END::bigint, NULL::jsonb, NULL::jsonb);
