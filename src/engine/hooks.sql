@@ -80,14 +80,17 @@ BEGIN
 			-- A run that succeeds while the work is left to nobody has to say so.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
 			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
-		-- One of this hook that waits already will do.
-		ELSIF NOT child.divided AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
+		ELSIF NOT child.divided THEN
+			-- One of this hook that waits already will do, if it begins when this is committed: it has to find what was done.
+			PERFORM FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
 				AND w.status = 'waiting' AND w.shares_left IS NULL
-				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook) THEN
-			INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id, hook_depth)
-				VALUES (child.name, child.run_as, parent_args, 'parent', pg_catalog.clock_timestamp() + named.delay,
-					(parent_args #>> '{parent,run_id}')::bigint, r.hook_depth + 1);
-			queued := true;
+				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook LIMIT 1 FOR SHARE SKIP LOCKED;
+			IF NOT FOUND THEN
+				INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id, hook_depth)
+					VALUES (child.name, child.run_as, parent_args, 'parent', pg_catalog.clock_timestamp() + named.delay,
+						(parent_args #>> '{parent,run_id}')::bigint, r.hook_depth + 1);
+				queued := true;
+			END IF;
 		END IF;
 	END LOOP;
 	PERFORM sweep._wake() WHERE queued;
