@@ -130,6 +130,20 @@ is(ended_run($node, $run), 'succeeded drained 1 0', 'the run that has divided th
 soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'and all others have ended');
 is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'third' AND parent_run_id IN (SELECT run_id FROM sweep.runs WHERE job = 'divided')}) . ' ' . told(), "1 $run|succeeded", 'one run is queued');
 
+# Whatever the role of the job has its transactions see.
+for my $level ('repeatable read', 'serializable')
+{
+	sql(qq{CREATE ROLE "of $level" LOGIN IN ROLE sweep_user; ALTER ROLE "of $level" SET default_transaction_isolation = '$level';
+		GRANT ALL ON t.told TO "of $level";
+		SELECT sweep.alter_job(name, '{"run_as": "\\"of $level\\""}') FROM sweep.jobs WHERE name IN ('divided', 'third')});
+	shares_at_their_end('{}');
+	$ending->query_safe('COMMIT');
+	soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, "two shares whose transactions are $level");
+	is(sql(q{SELECT string_agg(DISTINCT status, ', ') FROM sweep.runs WHERE job = 'divided'}), 'succeeded', 'succeed');
+	is(told(), "$run|succeeded", 'and the last one of them queues what is to follow');
+}
+sql(q{SELECT sweep.alter_job(name, '{"run_as": "postgres"}') FROM sweep.jobs WHERE name IN ('divided', 'third')});
+
 # Both have failed.
 shares_at_their_end('{"fail": true}');
 $ending->query_safe('COMMIT');
