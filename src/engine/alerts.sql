@@ -40,7 +40,8 @@ DECLARE
 BEGIN
 	SELECT l.job, l.run_id, l.status, l.sqlstate, l.error, l.finished_at INTO r
 		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
-		WHERE l.run_id = _alert_failed.run_id AND l.status IN ('failed', 'lost') AND l.attempt >= j.max_attempts;
+		WHERE l.run_id = _alert_failed.run_id AND l.status IN ('failed', 'lost')
+			AND NOT EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry');
 	IF FOUND THEN
 		PERFORM sweep._send_alert(r.job, pg_catalog.jsonb_build_object('kind', 'failed', 'severity', 'error', 'job', r.job, 'run_id', r.run_id,
 			'text', pg_catalog.format(CASE r.status WHEN 'lost' THEN 'run %s of job "%s" was lost' ELSE 'run %s of job "%s" failed: %s' END,

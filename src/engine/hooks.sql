@@ -188,7 +188,8 @@ DECLARE
 	status pg_catalog.text;
 	failure pg_catalog.record;
 BEGIN
-	SELECT l.job, l.status, l.attempt < j.max_attempts AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
+	-- Whether it is tried again is known by the run that does: max_attempts may have changed since that was queued.
+	SELECT l.job, l.status, EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry') AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
 		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);
 	IF NOT FOUND THEN
@@ -203,7 +204,7 @@ BEGIN
 		told := dispatch.first;
 		decisive := dispatch.decisive;
 		status := dispatch.status;
-	ELSIF status IN ('failed', 'lost') AND r.retried THEN
+	ELSIF r.retried THEN
 		RETURN;
 	END IF;
 	IF status IN ('succeeded', 'failed', 'lost') THEN
