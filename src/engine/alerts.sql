@@ -24,6 +24,9 @@ BEGIN
 	END IF;
 	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
 		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'
+		-- Anybody may have a queue of that name, and who has it hands on what it is told.
+		WHEN j.own IS NULL AND NOT (sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor'))
+			THEN pg_catalog.format('role "%s", which owns it, may not see the runs of the job', target.owner)
 		ELSE sweep._try_send(target.queue_id, target.name, alert) END;
 	IF problem IS NOT NULL THEN
 		RAISE WARNING 'alert of job "%" could not be sent to queue "%": %', job, j.queue, problem;
