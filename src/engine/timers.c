@@ -27,14 +27,14 @@ static TimeoutId hard_timer;
 void
 sweep_timers_arm_timeout(SweepRun *run)
 {
-	static bool registered = false;
-
 	if (run->timeout_us <= 0)
 		return;
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
 	/* Of a run that is called by the sql of another one only the scheduler looks at the clock. */
 	if (timed_run == NULL)
 	{
+		static bool registered = false;
+
 		if (!registered)
 			hard_timer = RegisterTimeout(USER_TIMEOUT, hard_timer_fired);
 		registered = true;
