@@ -49,6 +49,10 @@ INSTALL_PARTS = \
 	src/engine/alerts.sql \
 	src/process/consumer.sql \
 	src/queue/once.sql \
+	src/api/ranges.sql \
+	src/api/retention.sql \
+	src/api/backfill.sql \
+	src/api/copy.sql \
 	src/api/monitor.sql \
 	src/api/privileges.sql
 GITLAB_PARTS = \

@@ -37,7 +37,7 @@ SELECT sweep.create_queue('settings'), sweep.grant_queue('settings', 'regress_sw
 SELECT sweep.create_job('settings', step => 'job_settings.step');
 SELECT sweep.create_job('settings 1', '@yearly', batch_sql => 'SELECT 1', timezone => 'Asia/Tokyo', args => '{"a": 1}', batch_size => 2, max_batches => 3, max_rows => 4,
 	stop_after => '5 s', timeout => '6 s', lock_key => 'settings_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9,
-	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'settings', priority => 15, flush => 'batch', description => 'eleven',
+	overlap => 'queue_one', catch_up => 'all', jitter => '10 s', cursor => 'drain', estimate => 'SELECT 1', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'settings', priority => 15, flush => 'batch', description => 'eleven',
 	run_as => 'regress_sweep_job_settings');
 SELECT sweep.create_job('settings 2', step => 'job_settings.step', pick => 'job_settings.pick', rescue => 'job_settings.rescue', transaction => 'row',
 	row_retries => 12, buckets => 13, bucket_store => 'redis', bucket_recovery => '14 s', bucket_key => 'settings_bucket', buckets_function => 'job_settings.count');

@@ -134,6 +134,11 @@ SELECT sweep.create_job('intruder temp', batch_sql => $$SELECT '(a)'::pg_temp.co
 :unchanged;
 SELECT sweep.alter_job('intruder temp', jsonb_build_object('batch_sql', $$SELECT '(b)'::pg_temp.composite LIMIT 0$$));
 :unchanged;
+-- the same of an estimate
+SELECT sweep.create_job('intruder estimate', batch_sql => 'SELECT LIMIT $1', estimate => $$SELECT count(*) FROM (SELECT '(a)'::intruder.composite) AS c$$);
+:unchanged;
+SELECT sweep.alter_job('intruder estimate', jsonb_build_object('estimate', $$SELECT count(*) FROM (SELECT '(b)'::pg_temp.composite) AS c$$));
+:unchanged;
 -- an error in it changes nothing either, nor does one that is caught
 CREATE FUNCTION intruder.fail() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN PERFORM intruder.mislead('intruder, pg_catalog'); RAISE undefined_table USING MESSAGE = 'no such thing'; END $$;
 CREATE DOMAIN intruder.failing AS text CHECK (intruder.fail());

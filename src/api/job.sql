@@ -30,6 +30,7 @@ CREATE TABLE sweep.job (
 	catch_up         text NOT NULL,
 	jitter           interval NOT NULL,
 	cursor           text NOT NULL,
+	estimate         text,
 	on_start         jsonb,
 	on_success       jsonb,
 	on_failure       jsonb,
@@ -78,6 +79,7 @@ COMMENT ON COLUMN sweep.job.overlap IS 'what happens when the job is due while a
 COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
 COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
+COMMENT ON COLUMN sweep.job.estimate IS 'SELECT of one number, the rows that there are to do: asked when a run starts; $1 is the batch. NULL: those of the last run that drained';
 COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
 COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
@@ -150,6 +152,10 @@ COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot 
 CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';
 COMMENT ON FUNCTION sweep._check_batch_sql(oid, text) IS 'raises unless the text is one SELECT, INSERT, UPDATE, DELETE or MERGE that the role can have analysed';
+
+CREATE FUNCTION sweep._check_estimate(role oid, estimate text) RETURNS void
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_estimate_check';
+COMMENT ON FUNCTION sweep._check_estimate(oid, text) IS 'raises unless the text is one SELECT of a number that the role can have analysed';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_shared_signal_cancel';

@@ -84,7 +84,7 @@ CREATE FUNCTION sweep.create_job(name text, schedule text DEFAULT NULL, sql text
 	transaction text DEFAULT 'batch', row_retries int DEFAULT 3, batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, lock_key text DEFAULT NULL,
 	lock_retries int DEFAULT 0, lock_retry_delay interval DEFAULT '10 ms', max_attempts int DEFAULT 1, overlap text DEFAULT 'skip',
-	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,
+	catch_up text DEFAULT 'once', jitter interval DEFAULT '0', cursor text DEFAULT 'run', estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,
 	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT 0, flush text DEFAULT NULL, buckets int DEFAULT NULL, bucket_store text DEFAULT 'table', bucket_recovery interval DEFAULT '10 min',
 	bucket_key text DEFAULT NULL, buckets_function text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL,
 	paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS void
@@ -128,8 +128,8 @@ DECLARE
 BEGIN
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	-- What the job's role executes may be changed only by those who could be that role.
-	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.estimate, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.estimate, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.run_as) THEN
 		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
@@ -142,8 +142,8 @@ BEGIN
 		PERFORM sweep._check_bucket_store(caller, job);
 	END IF;
 	PERFORM sweep._check_priority(caller, job) WHERE job.priority <> old.priority;
-	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.transaction, job.buckets_function, job.run_as)
-			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.transaction, old.buckets_function, old.run_as) THEN
+	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.transaction, job.estimate, job.buckets_function, job.run_as)
+			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.transaction, old.estimate, old.buckets_function, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
 	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',

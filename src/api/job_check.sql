@@ -233,9 +233,9 @@ BEGIN
 	END IF;
 	PERFORM sweep._check_function('step', job.step), sweep._check_function('pick', job.pick), sweep._check_function('rescue', job.rescue),
 		sweep._check_function('buckets_function', job.buckets_function), sweep._check_sql(job.sql);
-	IF job.batch_sql IS NOT NULL THEN
+	IF coalesce(job.batch_sql, job.estimate) IS NOT NULL THEN
 		BEGIN
-			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql);
+			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql), sweep._check_estimate(sweep._role_oid(job.run_as), job.estimate);
 		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
 				HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
@@ -297,6 +297,7 @@ BEGIN
 	SELECT c.* INTO wrong FROM (VALUES
 		('sql', pg_catalog.octet_length(job.sql), 1024 * 1024, job.sql IS DISTINCT FROM old.sql),
 		('batch_sql', pg_catalog.octet_length(job.batch_sql), 1024 * 1024, job.batch_sql IS DISTINCT FROM old.batch_sql),
+		('estimate', pg_catalog.octet_length(job.estimate), 64 * 1024, job.estimate IS DISTINCT FROM old.estimate),
 		('description', pg_catalog.octet_length(job.description), 64 * 1024, job.description IS DISTINCT FROM old.description),
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
 		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),

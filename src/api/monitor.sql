@@ -2,15 +2,17 @@
 -- What an operator reads.
 --
 CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT phase text, OUT batches bigint, OUT rows bigint,
-	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz)
+	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz, OUT rows_per_second float8, OUT eta timestamptz)
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_running';
 COMMENT ON FUNCTION sweep._running() IS 'the runs in progress in this database, from shared memory';
 
 CREATE VIEW sweep.running WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.pid, r.phase, r.batches, r.rows,
-		pg_catalog.round((r.rows / nullif(extract(epoch FROM pg_catalog.clock_timestamp() - r.started_at), 0))::numeric, 1) AS rows_per_second,
+		pg_catalog.round(r.rows_per_second::numeric, 1) AS rows_per_second,
 		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, nullif(r.batch_size, 0) AS batch_size, r.estimated_rows,
-		CASE WHEN r.estimated_rows > 0 THEN pg_catalog.round(least(r.rows::numeric / r.estimated_rows, 1), 3) END AS fraction, r.started_at, r.deadline
+		CASE WHEN r.estimated_rows IS NOT NULL THEN pg_catalog.round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) END AS fraction,
+		-- A batch may take longer than all before it have let expect.
+		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline
 	-- Which the reader may see is asked there, by the role of the run: its job may be gone, or another role's by now.
 	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
@@ -105,12 +107,12 @@ DECLARE
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
-		['running', 'phase', 'starting, lock (trying to take it), step, commit or ending'],
+		['running', 'phase', 'starting, lock (trying to take it), estimate (asking how many rows there are to do), step, commit or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
-		['running', 'rows_per_second', 'rows per second since the run began'], ['running', 'last_batch_ms', 'how long the last batch took'],
+		['running', 'rows_per_second', 'rows per second from its first batch to its last commit'], ['running', 'last_batch_ms', 'how long the last batch took'],
 		['running', 'batch_size', 'rows of one batch at most; NULL: a job with sql, whose batches are its statements'],
-		['running', 'estimated_rows', 'rows of the last run that drained, or what the limits of this one allow; NULL: not known'],
-		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'started_at', 'when it had its lock'],
+		['running', 'estimated_rows', 'what the estimate of the job says, without one the rows of the last run that drained; at most what the limits of this one allow. NULL: not known'],
+		['running', 'fraction', 'rows as a part of estimated_rows, from 0 to 1'], ['running', 'eta', 'when the rows that are left are done if it goes on as until now; NULL: not known'], ['running', 'started_at', 'when it had its lock'],
 		['running', 'deadline', 'when its stop_after or its timeout has passed, whichever is first'],
 		['jobs', 'name', 'name of the job'], ['jobs', 'schedule', 'its schedule; NULL: started by hand only'],
 		['jobs', 'sql', 'what it executes once'], ['jobs', 'batch_sql', 'or the statement that does a batch'], ['jobs', 'step', 'or the function that does'],

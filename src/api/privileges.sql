@@ -15,7 +15,7 @@ $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM PUBLIC;
 REVOKE ALL ON ALL PROCEDURES IN SCHEMA sweep FROM PUBLIC;
-REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message, sweep.run_trigger, sweep.run_status, sweep.run_stop_reason FROM PUBLIC;
+REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message, sweep._statements, sweep.run_trigger, sweep.run_status, sweep.run_stop_reason FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor, sweep_client;
 GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;
@@ -35,6 +35,10 @@ COMMENT ON POLICY job_select ON sweep.job IS 'one sees the jobs of the roles one
 
 -- Jobs: what a function does for whom is checked by the function.
 GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy TO sweep_admin, sweep_user;
+-- Steps, and what their statements call as the role of the job.
+GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch),
+	sweep._drop_partition(text, text, text, jsonb), sweep._settle(text, jsonb, bigint, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;

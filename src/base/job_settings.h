@@ -42,6 +42,7 @@
 	X(IS("always"), keep_cursor_always, "j.cursor")	/* also when that one drained */ \
 	X(IS("batch"), flush_batch, "j.flush")	/* each commit waits for the disk */ \
 	X(IS_NULL, flush_may_wait, "j.flush")	/* those that other servers take part in do */ \
+	X(TEXT, estimate, "j.estimate")	/* NULL = the last run that drained says how many rows to expect */ \
 	X(BOOL, has_on_start, "j.on_start IS NOT NULL") \
 	X(BOOL, has_on_success, "j.on_success IS NOT NULL") \
 	X(BOOL, has_on_failure, "j.on_failure IS NOT NULL") \

@@ -48,6 +48,7 @@ static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class
 static TakenLock *find_roles(text *key);
 static bool take_all(const TakenLock *lock);
 static bool is_taken(const TakenLock *lock);
+static void forget_lost(void);
 static ListCell *find_taken(const char *key);
 
 PG_FUNCTION_INFO_V1(sweep_lock_try);
@@ -180,6 +181,14 @@ sweep_lock_give_back_run(int64 run_id)
 }
 
 void
+sweep_lock_release_all(void)
+{
+	LockReleaseAll(USER_LOCKMETHOD, true);
+	list_free_deep(taken_locks);
+	taken_locks = NIL;
+}
+
+void
 sweep_lock_hold_database(Oid database)
 {
 	LOCKTAG		tag;
@@ -208,7 +217,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	MemoryContext old;
 
 	if (list_length(taken_locks) >= MAX_LOCKS)
-		sweep_lock_forget_lost();
+		forget_lost();
 	/* Locks are in a table that all sessions share. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
@@ -292,22 +301,6 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-void
-sweep_lock_forget_lost(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, taken_locks)
-	{
-		TakenLock *lock = lfirst(cell);
-
-		if (is_taken(lock))
-			continue;
-		taken_locks = foreach_delete_current(taken_locks, cell);
-		pfree(lock);
-	}
-}
-
 /* SQL: sweep._run_is_alive(run_id bigint) RETURNS boolean */
 Datum
 sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
@@ -376,6 +369,22 @@ is_taken(const TakenLock *lock)
 	for (int i = 0; i < lock->role_count && taken; i++)
 		taken = sweep_lock_is_held(lock->roles[i], lock->key, LOCK_ALONE);
 	return taken;
+}
+
+static void
+forget_lost(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, taken_locks)
+	{
+		TakenLock *lock = lfirst(cell);
+
+		if (is_taken(lock))
+			continue;
+		taken_locks = foreach_delete_current(taken_locks, cell);
+		pfree(lock);
+	}
 }
 
 /* The last one, should the session have become another role meanwhile. */

@@ -36,9 +36,6 @@ extern bool sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode);
 extern void sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode);
 extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 
-/* Forgets what sweep.try_lock took and this session has no longer, because something has given back all locks. */
-extern void sweep_lock_forget_lost(void);
-
 /* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
 extern bool sweep_lock_has_seen_held(void);
 
@@ -67,6 +64,9 @@ extern bool sweep_lock_try_queue(int32 queue_id);
 /* The lock that says that a run is alive. */
 extern bool sweep_lock_acquire_run(int64 run_id);
 extern void sweep_lock_give_back_run(int64 run_id);
+
+/* Every lock of the session but those of its transaction: advisory ones, and ours. */
+extern void sweep_lock_release_all(void);
 
 /*
  * Keeps schedulers out of a database until the transaction ends (hold), or asks whether somebody does

@@ -32,7 +32,7 @@
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
 
-const char *const sweep_phase_names[] = {"starting", "lock", "step", "commit", "ending"};
+const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "ending"};
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
@@ -463,8 +463,8 @@ static void
 put_run(ReturnSetInfo *result, const RunningRun *run)
 {
 	const SweepLiveProgress *live = &run->live;
-	Datum		values[11];
-	bool		nulls[11] = {0};
+	Datum		values[13];
+	bool		nulls[13] = {0};
 
 	values[0] = Int64GetDatum(run->run_id);
 	values[1] = CStringGetTextDatum(run->job);
@@ -477,11 +477,14 @@ put_run(ReturnSetInfo *result, const RunningRun *run)
 	nulls[6] = live->batches == 0;
 	values[7] = Int32GetDatum(live->batch_size);
 	values[8] = Int64GetDatum(live->estimated_rows);
-	nulls[8] = live->estimated_rows == 0;
+	nulls[8] = live->estimated_rows < 0 || live->started_at == 0;
 	values[9] = TimestampTzGetDatum(live->started_at);
-	nulls[9] = live->started_at == 0;
 	values[10] = TimestampTzGetDatum(live->deadline);
 	nulls[10] = live->deadline == 0;
+	values[11] = Float8GetDatum(live->rows_per_second);
+	nulls[9] = nulls[11] = live->started_at == 0;
+	values[12] = TimestampTzGetDatum(live->eta);
+	nulls[12] = live->eta == 0;
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

@@ -37,6 +37,7 @@ typedef enum SweepPhase
 {
 	PHASE_STARTING,
 	PHASE_LOCK,				/* trying to take the lock */
+	PHASE_ESTIMATE,				/* asking how many rows there are to do */
 	PHASE_STEP,					/* in a batch */
 	PHASE_COMMIT,				/* committing it */
 	PHASE_ENDING,
@@ -50,7 +51,9 @@ typedef struct SweepLiveProgress
 	int64		rows;
 	int64		last_batch_us;
 	int32		batch_size;		/* 0 = there are no batches */
-	int64		estimated_rows; /* 0 = not known */
+	int64		estimated_rows; /* -1 = not known; before started_at what the last run had to do, 0 = not known */
+	double		rows_per_second;	/* until the last commit */
+	TimestampTz eta;			/* as it was reckoned then; 0 = not known */
 	TimestampTz started_at;
 	TimestampTz deadline;		/* of stop_after or timeout, whichever is first; 0 = none */
 } SweepLiveProgress;

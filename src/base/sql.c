@@ -32,11 +32,6 @@
 #include "base/shared.h"
 #include "base/sql.h"
 
-struct SweepPlan
-{
-	SPIPlanPtr	plan;
-};
-
 /* The work of one transaction. */
 typedef struct Transaction
 {
@@ -44,7 +39,7 @@ typedef struct Transaction
 	void	   *arg;
 } Transaction;
 
-static SPIPlanPtr plans[SWEEP_STATEMENT_COUNT];
+static SweepPlan *plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
 static uint64 current_row = 0;
 
@@ -53,7 +48,7 @@ static void begin_transaction(void);
 static void do_work(SweepWork work, void *arg);
 static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
-static SPIPlanPtr statement_plan(SweepStatement statement);
+static SweepPlan *statement_plan(SweepStatement statement);
 static uint64 check_result(int code);
 static Datum column_value(int column);
 
@@ -282,47 +277,53 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 }
 
 /* The plans of constant statements are generic ones: nothing in them depends on the values. */
-static SPIPlanPtr
+static SweepPlan *
 statement_plan(SweepStatement statement)
 {
-	if (plans[statement] == NULL)
-	{
-		const SweepStatementText *source = sweep_statement_text(statement);
-		SPIPlanPtr	plan = SPI_prepare_cursor(source->text, source->count, (Oid *) source->types, CURSOR_OPT_GENERIC_PLAN);
+	const SweepStatementText *source = sweep_statement_text(statement);
 
-		if (plan == NULL || SPI_keepplan(plan) != 0)
-			elog(ERROR, "could not prepare \"%s\": %s", source->text, SPI_result_code_string(SPI_result));
-		plans[statement] = plan;
-	}
+	if (plans[statement] == NULL)
+		plans[statement] = sweep_sql_prepare(source->text, source->count, (Oid *) source->types, true);
 	return plans[statement];
 }
 
 SweepPlan *
 sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 {
-	SPIPlanPtr	prepared = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
-	SweepPlan  *plan;
+	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
 
-	if (prepared == NULL || SPI_keepplan(prepared) != 0)
+	if (plan == NULL || SPI_keepplan(plan) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result))));
-	plan = MemoryContextAlloc(TopMemoryContext, sizeof(SweepPlan));
-	plan->plan = prepared;
 	return plan;
+}
+
+void
+sweep_sql_make_plan(SweepPlan *plan)
+{
+	ReleaseCachedPlan(SPI_plan_get_cached_plan(plan), CurrentResourceOwner);
 }
 
 void
 sweep_sql_free_plan(SweepPlan *plan)
 {
-	(void) SPI_freeplan(plan->plan);
-	pfree(plan);
+	(void) SPI_freeplan(plan);
 }
 
 uint64
 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
 {
-	return check_result(SPI_execute_plan(plan->plan, values, nulls, false, 0));
+	return check_result(SPI_execute_plan(plan, values, nulls, false, 0));
+}
+
+uint64
+sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type)
+{
+	uint64		rows = check_result(SPI_execute_plan(plan, &value, NULL, true, 2));
+
+	*type = SPI_gettypeid(SPI_tuptable->tupdesc, 1);
+	return rows;
 }
 
 static uint64

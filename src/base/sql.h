@@ -10,8 +10,8 @@
 #include "storage/itemptr.h"
 #include "utils/jsonb.h"
 
-/* A statement that is not constant: the call of a step. */
-typedef struct SweepPlan SweepPlan;
+/* A statement that is not constant: the call of a step. It is a plan of SPI. */
+typedef struct _SPI_plan SweepPlan;
 
 typedef void (*SweepWork) (void *arg);
 
@@ -69,10 +69,16 @@ extern void sweep_sql_end_call(void);
  */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
 
+/* Has the plan of a generic one made now, if it is not there or no longer right, with the settings that are in force. */
+extern void sweep_sql_make_plan(SweepPlan *plan);
+
 extern void sweep_sql_free_plan(SweepPlan *plan);
 
 /* Executes it as the current user; returns the number of rows returned or affected. */
 extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);
+
+/* Executes a SELECT, which changes nothing, up to its second row; type is that of its first column. */
+extern uint64 sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type);
 
 /* Columns are numbered from 1; the values are copied to the current memory context, NULL if null. */
 extern void sweep_sql_row(uint64 row);

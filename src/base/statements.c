@@ -172,6 +172,9 @@ static const SweepStatementText statements[] = {
 		"SELECT u.usage > $2, pg_catalog.count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::pg_catalog.text END) "
 		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
 	2, {INT4ARRAYOID, FLOAT8OID}},
+	[SWEEP_SQL_RANGE_STATEMENTS] = {
+		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, counter, rest_counter, checked, restarts FROM sweep._range_statements($1, $2, $3, $4)",
+	4, {TEXTOID, JSONBOID, BOOLOID, BOOLOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

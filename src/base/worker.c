@@ -21,7 +21,6 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
@@ -220,8 +219,7 @@ sweep_worker_discard_session(void)
 	StartTransactionCommand();
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
-	LockReleaseAll(USER_LOCKMETHOD, true);
-	sweep_lock_forget_lost();
+	sweep_lock_release_all();
 	ResetTempTableNamespace();
 	ResetSequenceCaches();
 	CommitTransactionCommand();

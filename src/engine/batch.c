@@ -176,7 +176,7 @@ sweep_batch_require_lock(SweepRun *run)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("job \"%s\" has released its own lock", run->job),
 			 run->sql != NULL ? errhint("Its sql must not call pg_advisory_unlock_all(), nor DISCARD ALL, which does the same.") :
-			 errhint("A step must not call pg_advisory_unlock_all().")));
+			 errhint("Neither its step nor its estimate may call pg_advisory_unlock_all().")));
 }
 
 void

@@ -94,11 +94,13 @@ typedef struct Packed
 	Size		left;
 } Packed;
 
-/* A batch_sql that is to be analysed. */
+/* A statement of a job that is to be analysed. */
 typedef struct Analysis
 {
 	const char *source;
 	RawStmt    *raw;
+	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
+	Query	   *query;
 } Analysis;
 
 static void read_columns(SweepRun *run, int first_column);
@@ -348,40 +350,28 @@ sweep_definition_start(const char *source, const RawStmt *statement)
 	return start;
 }
 
-/*
- * SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void
- *
- * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
- * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
- */
+/* SQL: sweep._check_batch_sql(role oid, batch_sql text) RETURNS void */
 Datum
 sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_GETARG_OID(0);
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	ErrorContextCallback callback = {error_context_stack, place_error, source};
-	List	   *statements;
-	Analysis	analysis = {source, NULL};
+	RawStmt    *raw;
 
-	error_context_stack = &callback;
-	statements = pg_parse_query(source);
-	analysis.raw = list_length(statements) == 1 ? linitial_node(RawStmt, statements) : NULL;
-	if (analysis.raw == NULL ||
-		!(IsA(analysis.raw->stmt, SelectStmt) || IsA(analysis.raw->stmt, InsertStmt) || IsA(analysis.raw->stmt, UpdateStmt) ||
-		  IsA(analysis.raw->stmt, DeleteStmt) || IsA(analysis.raw->stmt, MergeStmt)))
+	if (!sweep_definition_parse(source, &raw) ||
+		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
+		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" is not a single SELECT, INSERT, UPDATE, DELETE or MERGE", source),
 				 errhint("Its row count is the progress of a batch. What is to be executed once is passed as sql; anything else is a step function.")));
-	if (changes_rows(analysis.raw->stmt) && !uses_batch_size(analysis.raw->stmt, NULL))
+	if (changes_rows(raw->stmt) && !uses_batch_size(raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
 						 "WHERE id IN (SELECT id FROM ... LIMIT $1). What is to be executed once is passed as sql.")));
-	sweep_extension_require(sweep_extension_lock());
-	error_context_stack = callback.previous;
-	sweep_door_visit_user(role, analyse_work, &analysis);
+	(void) sweep_definition_analyse(role, source, raw, true);
 	PG_RETURN_VOID();
 }
 
@@ -414,15 +404,43 @@ uses_batch_size(Node *node, void *context)
 	return raw_expression_tree_walker(node, uses_batch_size, context);
 }
 
+bool
+sweep_definition_parse(const char *source, RawStmt **raw)
+{
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	List	   *statements;
+
+	error_context_stack = &callback;
+	statements = pg_parse_query(source);
+	error_context_stack = callback.previous;
+	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
+	return list_length(statements) == 1;
+}
+
+/*
+ * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
+ * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
+ */
+Query *
+sweep_definition_analyse(Oid role, const char *source, RawStmt *raw, bool has_size)
+{
+	Analysis	analysis = {source, raw, has_size, NULL};
+
+	sweep_extension_require(sweep_extension_lock());
+	sweep_door_visit_user(role, analyse_work, &analysis);
+	return analysis.query;
+}
+
 static void
 analyse_work(void *arg)
 {
-	const Analysis *analysis = arg;
+	Analysis   *analysis = arg;
 	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
+	int			first = analysis->has_size ? 0 : 1;
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
 	error_context_stack = &callback;
-	(void) parse_analyze_fixedparams(analysis->raw, analysis->source, types, 2, NULL);
+	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
 	error_context_stack = callback.previous;
 }
 

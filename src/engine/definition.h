@@ -38,4 +38,10 @@ extern int	sweep_definition_start(const char *source, const RawStmt *statement);
 /* Takes it over from such a buffer. */
 extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
 
+/* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
+extern bool sweep_definition_parse(const char *source, RawStmt **raw);
+
+/* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
+extern Query *sweep_definition_analyse(Oid role, const char *source, RawStmt *raw, bool has_size);
+
 #endif							/* SWEEP_DEFINITION_H */

@@ -29,7 +29,8 @@ COMMENT ON FUNCTION sweep._hook_of(text) IS 'the hook that queues runs when the 
 CREATE FUNCTION sweep._error_message(error text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.regexp_replace(error, E'\n(DETAIL|HINT|CONTEXT): .*$', '')
+	-- No regular expression: while a request to cancel is pending it fails, and with it what records the outcome.
+	SELECT pg_catalog.split_part(pg_catalog.split_part(pg_catalog.split_part(error, E'\nDETAIL: ', 1), E'\nHINT: ', 1), E'\nCONTEXT: ', 1)
 $$;
 COMMENT ON FUNCTION sweep._error_message(text) IS 'the error of a run without its detail, hint and context';
 

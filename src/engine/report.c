@@ -17,11 +17,12 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "engine/report.h"
+#include "pure/pace.h"
 
 /* Each text of an error that a rescue function or a message gets, and all that sweep.runs keeps of one. */
 #define ERROR_TEXT_LIMIT 8192
 
-static int64 estimate_rows(const SweepRun *run, int64 rows_of_last_run);
+static int64 bound_rows(const SweepRun *run, int64 rows);
 static TimestampTz first_deadline(const SweepRun *run, TimestampTz started_at);
 
 void
@@ -32,9 +33,17 @@ sweep_report_begin(SweepRun *run)
 
 	SpinLockAcquire(&run->slot->mutex);
 	live->batch_size = run->sql == NULL ? run->batch_size : 0;
-	live->estimated_rows = estimate_rows(run, live->estimated_rows);
+	live->estimated_rows = run->estimate == NULL ? bound_rows(run, live->estimated_rows > 0 ? live->estimated_rows : -1) : -1;
 	live->started_at = now;
 	live->deadline = first_deadline(run, now);
+	SpinLockRelease(&run->slot->mutex);
+}
+
+void
+sweep_report_estimate(SweepRun *run, int64 rows)
+{
+	SpinLockAcquire(&run->slot->mutex);
+	run->slot->live.estimated_rows = bound_rows(run, rows);
 	SpinLockRelease(&run->slot->mutex);
 }
 
@@ -49,12 +58,19 @@ sweep_report_phase(SweepRun *run, SweepPhase phase)
 void
 sweep_report_batch(SweepRun *run)
 {
-	bool		complete = run->slot->live.batches != run->state.loop.batches;
+	SweepLiveProgress *live = &run->slot->live;
+	bool		complete = live->batches != run->state.loop.batches;
+	int64		elapsed_us = run->batch_started_us + run->last_batch_us - run->work_started_us;
+	/* Nobody but the run writes it. */
+	int64		left_us = sweep_pace_left_us(run->state.loop.rows, live->estimated_rows, elapsed_us);
+	TimestampTz eta = left_us >= 0 ? GetCurrentTimestamp() + left_us : 0;
 
 	SpinLockAcquire(&run->slot->mutex);
-	run->slot->live.batches = run->state.loop.batches;
-	run->slot->live.rows = run->state.loop.rows;
-	run->slot->live.last_batch_us = run->last_batch_us;
+	live->batches = run->state.loop.batches;
+	live->rows = run->state.loop.rows;
+	live->last_batch_us = run->last_batch_us;
+	live->rows_per_second = sweep_pace_rate(run->state.loop.rows, elapsed_us);
+	live->eta = eta;
 	SpinLockRelease(&run->slot->mutex);
 	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
@@ -176,18 +192,17 @@ sweep_report_timeout_error(SweepRun *run)
 							  "Set a stop_after below timeout, so that a run ends between batches.");
 }
 
-/* The last run that drained says how many rows to expect, the limits how many at most. */
+/* So many rows are to be done, -1 = not known; the limits say how many at most. */
 static int64
-estimate_rows(const SweepRun *run, int64 rows_of_last_run)
+bound_rows(const SweepRun *run, int64 rows)
 {
-	int64		estimate = rows_of_last_run;
 	int64		most_by_batches = (int64) run->max_batches * run->batch_size;
 
-	if (run->max_rows > 0 && (estimate == 0 || estimate > run->max_rows))
-		estimate = run->max_rows;
-	if (most_by_batches > 0 && (estimate == 0 || estimate > most_by_batches))
-		estimate = most_by_batches;
-	return estimate;
+	if (run->max_rows > 0 && (rows < 0 || rows > run->max_rows))
+		rows = run->max_rows;
+	if (most_by_batches > 0 && (rows < 0 || rows > most_by_batches))
+		rows = most_by_batches;
+	return rows;
 }
 
 static TimestampTz

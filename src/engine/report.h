@@ -9,6 +9,7 @@
 
 /* Live progress in shared memory, for sweep.running. */
 extern void sweep_report_begin(SweepRun *run);
+extern void sweep_report_estimate(SweepRun *run, int64 rows);	/* -1 = not known */
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
 

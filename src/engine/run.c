@@ -25,6 +25,7 @@
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
+#include "engine/estimate.h"
 #include "engine/items.h"
 #include "engine/report.h"
 #include "engine/run.h"
@@ -57,6 +58,9 @@ sweep_run_perform(SweepRun *run)
 	{
 		if (!sweep_sql_in_call())
 			sweep_worker_allow_cancel(true);
+		if (run->estimate != NULL)
+			sweep_estimate_ask(run);
+		run->work_started_us = sweep_monotonic_us();
 		while (run->reason == SWEEP_STOP_NONE)
 		{
 			MemoryContextReset(run->batch_context);

@@ -72,6 +72,7 @@ typedef struct SweepRun
 	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
 	bool		ending;			/* that is the one in progress */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
+	int64		work_started_us;	/* when its first batch began */
 	int64		batch_started_us;
 	int64		last_batch_us;
 	bool		no_progress;	/* pick has returned an item twice */

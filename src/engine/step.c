@@ -2,7 +2,7 @@
  * step.c
  *		Calls the functions of a job, or executes its statement.
  *
- * Called by batch.c, items.c, preview.c and plan_buckets.c; consumer_turn.c has its handlers checked here. A
+ * Called by batch.c, items.c, preview.c, plan_buckets.c and estimate.c; consumer_turn.c has its handlers checked here. A
  * step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked
  * up as a function of exactly one sweep.batch, and the call is made from what was found, never from the text.
  * A batch_sql is the job's own statement; it was checked to be a single one that changes or reads rows.
@@ -140,6 +140,21 @@ sweep_step_prepare_function(MemoryContext context, const char *name, int argumen
 	function->info_context = AllocSetContextCreate(context, "pg_sweep function", ALLOCSET_SMALL_SIZES);
 	find(function);
 	return prepared;
+}
+
+SweepStep *
+sweep_step_prepare_question(MemoryContext context, const char *estimate)
+{
+	SweepStep  *prepared = create_step(context);
+
+	prepared->plan = sweep_sql_prepare(estimate, 1, (Oid[]) {sweep_extension()->batch_type}, false);
+	return prepared;
+}
+
+uint64
+sweep_step_ask(SweepStep *question, const SweepBatch *batch, Oid *type)
+{
+	return sweep_sql_ask(question->plan, batch_datum(question, batch), type);
 }
 
 int32

@@ -45,6 +45,10 @@ extern SweepStep *sweep_step_prepare_function(MemoryContext context, const char 
 /* The same for the pick function of an item job and the buckets_function. */
 extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *name);
 
+/* The same for the estimate, the answer to which is in the columns of the current row: returns how many rows there are, 2 = or more. */
+extern SweepStep *sweep_step_prepare_question(MemoryContext context, const char *estimate);
+extern uint64 sweep_step_ask(SweepStep *question, const SweepBatch *batch, Oid *type);
+
 /* Items as jsonb[], in the current memory context. */
 extern Datum sweep_step_items(Jsonb **items, int count);
 

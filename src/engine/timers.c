@@ -2,8 +2,9 @@
  * timers.c
  *		The timers of a run.
  *
- * Called by run.c and batch.c. Both end in a cancel request to this very process, so a statement in flight stops at
- * its next check for interrupts; which of them it was is known by the flag of the slot and by the clock.
+ * Called by run.c, batch.c and estimate.c. All end in a cancel request to this very process, so a statement in flight
+ * stops at its next check for interrupts; which of them it was is known by the flag of the slot, the clock, and what
+ * PostgreSQL notes of a timeout.
  */
 #include "postgres.h"
 
@@ -19,10 +20,12 @@
 #include "engine/timers.h"
 
 static void hard_timer_fired(void);
+static void limit_timer_fired(void);
 
 /* The run that is timed, for the signal handler. */
 static SweepRun *timed_run = NULL;
 static TimeoutId hard_timer;
+static TimeoutId limit_timer = MAX_TIMEOUTS;
 
 void
 sweep_timers_arm_timeout(SweepRun *run)
@@ -83,6 +86,35 @@ sweep_timers_statement_fired(const SweepRun *run)
 	/* In a session it is the one of the CALL. */
 	return StatementTimeout > 0 &&
 		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
+}
+
+/* Not the statement timeout: in a session that of the CALL is running. */
+void
+sweep_timers_arm_limit(int limit_ms)
+{
+	if (limit_timer == MAX_TIMEOUTS)
+		limit_timer = RegisterTimeout(USER_TIMEOUT, limit_timer_fired);
+	enable_timeout_after(limit_timer, limit_ms);
+}
+
+bool
+sweep_timers_disarm_limit(void)
+{
+	bool		fired;
+
+	disable_timeout(limit_timer, true);
+	fired = get_timeout_indicator(limit_timer, true);
+	/* If that was as the code ended, it would take effect a moment later. Who else wants the run to stop has said so in its slot. */
+	if (fired)
+		QueryCancelPending = false;
+	return fired;
+}
+
+/* In a signal handler. */
+static void
+limit_timer_fired(void)
+{
+	kill(MyProcPid, SIGINT);
 }
 
 /* In a signal handler. */

@@ -1,6 +1,6 @@
 /*
  * timers.h
- *		The timers of a run: its hard limit, and the statement timeout of its role.
+ *		The timers of a run: its hard limit, the statement timeout of its role, and the limit of its estimate.
  */
 #ifndef SWEEP_TIMERS_H
 #define SWEEP_TIMERS_H
@@ -23,5 +23,12 @@ extern void sweep_timers_disarm_statement(SweepRun *run);
 
 /* Whether the time had passed when it was disarmed, so that it may be what ended the call. */
 extern bool sweep_timers_statement_fired(const SweepRun *run);
+
+/*
+ * Around code of the job that may take so long and no longer, in a worker or a session: then it is interrupted like by a
+ * request to cancel, and nothing of that is left. Returns whether the time had passed.
+ */
+extern void sweep_timers_arm_limit(int limit_ms);
+extern bool sweep_timers_disarm_limit(void);
 
 #endif							/* SWEEP_TIMERS_H */

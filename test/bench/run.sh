@@ -18,6 +18,8 @@
 #	fixed_cost              of a batch that does nothing
 #	first_batch             time from sweep.start() to it
 #	flat                    cost per row: many rows against few, a dead front, an old snapshot
+#	retention               that of sweep.create_retention, against a procedure that picks ids and one statement;
+#	                        PEER_TTL=<pg_ttl_index--3.0.0.sql> brings that in
 #	scheduler               idle with 1,000 jobs, and a job that is due every second
 #
 # --quick takes small numbers: it shows that everything works, not how fast.
@@ -25,7 +27,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
 
-all_cases='fan_out purge distinct long scattered packed items artifacts stop fixed_cost first_batch flat scheduler'
+all_cases='fan_out purge distinct long scattered packed items artifacts retention stop fixed_cost first_batch flat scheduler'
 cases=${CASES-}
 quick=${QUICK-}
 runs=
@@ -95,7 +97,7 @@ make_template()
 	then
 		psql_in "$1" -v table="$3" -v every="$4" -v last="$5" -v scattered="${6:-false}" -v rows="$rows" -f "$here/fill.sql"
 	fi
-	psql_in "$1" -f "$here/$2.sql"
+	psql_in "$1" -v rows="$rows" -f "$here/$2.sql"
 }
 
 # make_machines EVERY [SCATTERED]: the template of a purge, a table that has been in use
@@ -169,6 +171,19 @@ by_key()
 		options="$options -c enable_$way=off"
 	done
 	note "$1" "by key $2 batch" "$(PGOPTIONS=$options psql_in bench_run -c "CALL bench.by_key($2)")" "$3"
+}
+
+# by_id CASE SIZE ROWS: a loop that picks ids and deletes by them
+by_id()
+{
+	note "$1" "by id $2 batch" "$(psql_in bench_run -c "CALL bench.by_id($2)")" "$3"
+}
+
+# ttl CASE SIZE ROWS: pg_ttl_index, without the process that calls its function
+ttl()
+{
+	note "$1" "pg_ttl_index $2" "$(psql_in bench_run -c "SELECT ttl_create_index('bench.event', 'created_at', 8640000, $2)" -c '\timing on' \
+		-c 'SELECT ttl_runner()' | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p')" "$3"
 }
 
 # one_statement CASE PLAN ROWS
@@ -309,6 +324,21 @@ case_stop()
 {
 	make_template bench_compare stop environments "$every" "$rows"
 	compare stop $((rows / every)) "${stop_methods[@]}"
+}
+
+case_retention()
+{
+	local old=$((rows * 5184 / 10000))
+	local methods=('one_statement planner' 'engine 1000 run' 'by_id 1000' 'one_statement index' 'engine 100 run')
+
+	make_template bench_compare retention
+	if test -n "${PEER_TTL-}"
+	then
+		# but for its functions in C, which start and stop its process
+		psql -Xq -d bench_compare -f "$PEER_TTL" >/dev/null 2>&1 || true
+		methods+=('ttl 1000')
+	fi
+	compare retention "$old" "${methods[@]}"
 }
 
 case_fixed_cost()

@@ -73,6 +73,7 @@ sub create_victim
 		SELECT sweep.create_job('vict_job', step => 'victim.step', args => '{"x": "secret of the victim: args"}', max_batches => 1,
 			description => 'secret of the victim: description', cursor => 'drain');
 		SELECT sweep.create_job('vict_batch', batch_sql => $$SELECT 1 WHERE 'secret of the victim: sql' = ''$$);
+		SELECT sweep.create_job('vict_sql', NULL, $$SELECT 'secret of the victim: sql'$$);
 		SELECT sweep.create_job('vict_item', step => 'victim.step', pick => 'victim.pick', args => '{"fail": 1}');
 		SELECT sweep.create_job('vict_divided', batch_sql => 'SELECT 1 WHERE false', buckets => 3);
 		SELECT sweep.create_job('heir', step => 'victim.step', args => '{"fail": 1}');

@@ -42,6 +42,11 @@ $node->safe_psql('postgres', q{
 # search_path, and take whatever rights they are called with.
 $node->safe_psql('postgres', q{
 	CREATE TABLE attacker.todo (id bigint PRIMARY KEY);
+	CREATE TABLE attacker.aged (id bigint PRIMARY KEY, at timestamptz, v text);
+	CREATE INDEX ON attacker.aged (at);
+	INSERT INTO attacker.aged SELECT n, now() - interval '1 hour' * n FROM generate_series(1, 1000) AS n;
+	CREATE TABLE attacker.archive (LIKE attacker.aged INCLUDING ALL);
+	GRANT ALL ON attacker.aged, attacker.archive TO PUBLIC;
 	INSERT INTO attacker.todo SELECT generate_series(1, 1000);
 	CREATE FUNCTION attacker.gain() RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
@@ -94,7 +99,7 @@ $node->safe_psql('postgres', q{
 
 # ---------------------------------------------------------------- values
 my @queues = qw(q_1 q_2 q_3 q_new vict_queue vict_dead vict_work inbox);
-my @jobs = (qw(f_1 f_2 f_3 f_4 f_5 vict_job vict_item heir environments_auto_stop), 'f "6"');
+my @jobs = (qw(f_1 f_2 f_3 f_4 f_5 f_6 f_7 vict_job vict_item vict_sql heir environments_auto_stop), 'f "6"');
 my @functions = map { "attacker.$_" } qw(step fails nothing odd pick pick_null rescue buckets handle gain none);
 my @hostile = ('', ' ', q{'}, q{"}, q{a'b"c}, q{'; DROP TABLE sweep.job; --}, '$1', '%s%n%d', "\n\t\x01\x7f", "\xe2\x98\x83\xf0\x9d\x84\x9e", "\xef\xbb\xbfx",
 	'NULL', 'x' x 63, 'x' x 64, 'x' x 1001, "\xc3\xa4" x 40, 'pg_temp.x', '../../etc/passwd', 'a.b.c.d', '"a"."b', '\\', '{}', '{"a":1}', '-1', "\xff\xfe",
@@ -103,12 +108,20 @@ my %word = (
 	schedule => [ 'every 1 second', '* * * * * *', '* * * * *', '@hourly', '@reboot', 'H H * * *', '0 0 31 2 *', '61 * * * *', '1-0 * * * *', '*/0 * * * *', 'every 99999999999 years',
 		'1,2,3-5/2 * L * *', 'every -1 second', '* * * *', '0 0 29 2 1' ],
 	timezone => [ 'UTC', 'Europe/Berlin', 'no/zone', 'posixrules', '+25:00', 'EST5EDT', 'Pacific/Apia' ],
+	sql => [ 'SELECT 1', 'VACUUM attacker.todo', 'BEGIN; INSERT INTO attacker.todo SELECT 1 WHERE false; COMMIT', 'BEGIN', 'DO $$ BEGIN COMMIT; END $$', 'CALL sweep.run($$f_2$$)', 'SELECT 1 / 0; SELECT 2',
+		'SET ROLE victim; SELECT attacker.gain()', 'SET SESSION AUTHORIZATION victim', 'RESET SESSION AUTHORIZATION; RESET ROLE; SELECT attacker.gain()', 'DISCARD ALL', 'SELECT pg_advisory_unlock_all()',
+		'SET search_path = attacker, pg_catalog; SET default_transaction_read_only = on; SET statement_timeout = 1', 'UPDATE sweep.run_live SET error = NULL', 'DELETE FROM sweep.job', 'COPY attacker.todo TO STDOUT',
+		'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT pg_terminate_backend(pg_backend_pid())', 'SELECT sweep.drop_job(\'vict_job\')', 'LISTEN x', '/*', ';;', 'DROP EXTENSION pg_sweep', 'ALTER SYSTEM SET work_mem = 1' ],
 	batch_sql => [ 'SELECT 1 WHERE false', 'DELETE FROM attacker.todo WHERE id IN (SELECT id FROM attacker.todo LIMIT $1)', 'SELECT 1/0', 'SELECT $3', 'SELECT ($2).args WHERE ($2).size < 0',
 		'DELETE FROM sweep.job', 'TABLE sweep.run_live', 'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT 1; SELECT 2', '', 'SELECT 1 FROM generate_series(1, 10000) WHERE $1 < 0', 'VACUUM', '/*', 'WITH x AS (DELETE FROM attacker.todo WHERE false RETURNING id) SELECT * FROM x',
 		'SELECT sweep.drop_job(\'vict_job\')', 'INSERT INTO attacker.todo SELECT 1 WHERE false', 'MERGE INTO attacker.todo t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DO NOTHING', 'SELECT attacker.gain() WHERE false',
 		'DECLARE c CURSOR FOR SELECT 1', 'SELECT * INTO attacker.x FROM attacker.todo' ],
 	(map { my $right = "attacker.$_->[1]"; ($_->[0] => [ ($right) x 8, @functions ]) }
 		([ step => 'step' ], [ pick => 'pick' ], [ rescue => 'rescue' ], [ buckets_function => 'buckets' ], [ handler => 'handle' ])),
+	(map { ($_ => [ ('attacker.aged') x 6, 'attacker.archive', 'attacker.todo', 'aged', 'sweep.job', 'sweep.run_live', 'sweep.jobs', 'pg_catalog.pg_class', 'victim.none' ]) } qw(target source archive_to)),
+	age_column => [qw(at at at id v none)], order_by => [ 'id', 'id', 'at', 'id, at', 'at,', '"' ], partitions => [qw(empty empty empty drop x)], on_conflict => [qw(error nothing update)],
+	condition => [ 'v IS NULL', 'id > 10', 'attacker.gain() IS NULL', 'true) OR (true', 'attacker.now() > at', 'id IN (SELECT id FROM attacker.todo)', 'id > (SELECT count(*) FROM sweep.run_live)', '$1 > 0', 'true; SELECT attacker.gain()' ],
+	set => [ q{v = 'x'}, q{v = 'x'}, 'v = attacker.now()::text', 'id = 1', 'v = 1 WHERE true', '(v, at) = (SELECT 1, now())', 'v = $1', q{v = 'x'; SELECT attacker.gain()} ],
 	overlap => [qw(skip queue_one cancel_previous)], catch_up => [qw(once skip all)], transaction => [qw(batch row)], flush => [qw(run batch)],
 	bucket_store => [qw(table redis)], backoff => [ 'sidekiq', 'none', '1 ms', '-1 s', '178000000 years', 'infinity' ],
 	key_policy => [qw(while_queued while_queued_or_running once_more_if_running)], kind => [qw(step pick rescue buckets_function)],
@@ -215,6 +228,12 @@ my @good = (
 	q{SELECT sweep.create_job('f_4', step => 'attacker.step', buckets => 3, buckets_function => 'attacker.buckets', max_batches => 2)},
 	q{SELECT sweep.create_job('f_5', step => 'attacker.fails', max_attempts => 2, on_start => '{"f_1": "0", "f_4": "1 s"}')},
 	q{SELECT sweep.create_job('f "6"', step => 'attacker.fails', pick => 'attacker.pick', transaction => 'row')},
+	q{SELECT sweep.create_job('f_7', 'every 1 second', 'VACUUM attacker.todo; SET search_path = attacker, pg_catalog; SET ROLE attacker; SELECT attacker.gain()')},
+	q{SELECT sweep.start('f_7')},
+	(map { $_, "CALL sweep.run('f_6')", "SELECT sweep.drop_job('f_6')" }
+		q{SELECT sweep.create_retention('attacker.aged', 'at', '1 hour', name => 'f_6', condition => 'attacker.gain() IS NULL', archive_to => 'attacker.archive', max_rows => 50, batch_size => 7)},
+		q{SELECT sweep.create_backfill('attacker.aged', 'v = attacker.now()', 'v IS NULL', name => 'f_6', paused => true, max_rows => 50, batch_size => 9)},
+		q{SELECT sweep.create_copy('attacker.archive', 'attacker.aged', name => 'f_6', paused => true, on_conflict => 'nothing', max_rows => 50)}),
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),
 	q{CALL sweep.run('f "6"')},
 	(map { (qq{SELECT sweep.create_queue('q_$_', max_attempts => 3, backoff => '1 ms')}, qq{SELECT sweep.create_consumer('q_$_', 'attacker.handle', batch => 4)},
@@ -366,7 +385,7 @@ is(changed_rows($node), '', 'nor by who may only watch');
 is(gained_privileges($node), '', 'no privilege was gained, nothing was left in schema sweep');
 
 my $flags = $node->safe_psql('postgres', q{SELECT string_agg(name || enabled, ',' ORDER BY name) FROM sweep_gitlab.feature_flag});
-my $definitions = q{SELECT md5(string_agg(row(name, step, batch_sql, args, run_as, schedule)::text, ',' ORDER BY name)) FROM sweep.job WHERE run_as = 'victim'};
+my $definitions = q{SELECT md5(string_agg(row(name, step, sql, batch_sql, args, run_as, schedule)::text, ',' ORDER BY name)) FROM sweep.job WHERE run_as = 'victim'};
 my $defined = $node->safe_psql('postgres', $definitions);
 
 pass('helper', int($calls * 0.1));

@@ -23,11 +23,11 @@ $node->safe_psql('postgres', q{
 	DECLARE
 		found text[] := ARRAY(SELECT 'prepared ' || name FROM pg_prepared_statements UNION ALL SELECT 'cursor ' || name FROM pg_cursors WHERE name = 'kept'
 			UNION ALL SELECT 'lock ' || objid FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND classid = 4711
-			UNION ALL SELECT 'taken lock' WHERE sweep.release_lock('left')
 			UNION ALL SELECT 'work_mem ' || current_setting('work_mem') WHERE current_setting('work_mem') <> CASE current_user WHEN 'a' THEN '5MB' ELSE '4MB' END
 			UNION ALL SELECT 'synchronous_commit ' || current_setting('synchronous_commit') WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')
 			UNION ALL SELECT 'own setting ' || current_setting('left.over', true) WHERE current_setting('left.over', true) <> ''
 			UNION ALL SELECT 'application_name ' || current_setting('application_name') WHERE current_setting('application_name') NOT LIKE '%#' || b.run_id
+			UNION ALL SELECT 'lock taken' WHERE sweep.release_lock('left')
 			UNION ALL SELECT 'row_security' WHERE current_setting('row_security') <> 'on');
 	BEGIN
 		IF to_regclass('pg_temp.left_table') IS NOT NULL THEN

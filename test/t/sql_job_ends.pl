@@ -200,7 +200,17 @@ subtest 'settings, a role and a cursor' => sub {
 	at_gate($node, 52, 'in the middle of it');
 	query("SELECT sweep.cancel($run)");
 	is(ended_run($node, $run), 'cancelled cancelled 22 0', 'nor when it is cancelled');
+	# With that setting the first try to record the end, which fails here, would end the process.
+	create_job('left to wait', 'SELECT pg_advisory_xact_lock(52); SET exit_on_error = on');
+	$run = start('left to wait');
+	at_gate($node, 52, 'in the middle of it');
+	my $altering = session($node);
+	$altering->query('BEGIN; ALTER EXTENSION pg_sweep UPDATE');
 	open_gate($gate);
+	soon($node, "SELECT phase FROM sweep.running WHERE run_id = $run", 'ending', 'what is recorded waits for the extension');
+	$altering->query('COMMIT');
+	$altering->quit;
+	is(ended_run($node, $run), 'succeeded done 2 1', 'for as long as that takes');
 };
 
 subtest 'SET ROLE and SET SESSION AUTHORIZATION' => sub {

@@ -1,0 +1,82 @@
+--
+-- Backfill: an UPDATE of all rows that meet a condition, once, by ranges of a unique key.
+--
+-- The first pass goes through all rows, so that a batch reads no more of them than it may change, however few meet the condition. Then
+-- it is asked whether any row does: those that came behind the cursor are found by the condition.
+--
+CREATE FUNCTION sweep._backfill_statements(args jsonb, first boolean, again boolean) RETURNS sweep._statements
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements;
+	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
+	key pg_catalog.record := sweep._ordered_key(relation, args ->> 'order_by');
+	name constant pg_catalog.text := sweep._table_name(relation);
+	condition constant pg_catalog.text := pg_catalog.format(E'(%s\n)', args ->> 'condition');
+	columns pg_catalog.text[];
+BEGIN
+	PERFORM sweep._check_condition(args ->> 'condition');
+	BEGIN
+		columns := sweep._set_columns(args ->> 'set');
+	EXCEPTION WHEN syntax_error THEN
+		RAISE EXCEPTION '"%" is not what can stand behind SET', args ->> 'set' USING ERRCODE = 'syntax_error',
+			HINT = 'Write columns and their values, for example: total = price * quantity. The condition is another argument.';
+	END;
+	IF columns && key.columns THEN
+		RAISE EXCEPTION 'column "%" cannot be set: the rows are gone through in its order',
+				(SELECT c FROM pg_catalog.unnest(columns) AS c WHERE c = ANY (key.columns) LIMIT 1) USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Name in order_by the columns of another unique index.';
+	END IF;
+	made := sweep._edge_statements(relation, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
+	made.counter := 'updated';
+	made.work := pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE %3$s AND %4$s RETURNING %4$s AS again, pg_catalog.concat_ws('', '', %5$s) AS key)'
+		' SELECT pg_catalog.count(*), (SELECT d.key FROM done AS d WHERE d.again LIMIT 1) FROM done',
+		name, args ->> 'set', sweep._range(relation, key.columns, first), condition,
+		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
+			FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
+	made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s)', name, condition);
+	made.checked := true;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._backfill_statements(jsonb, boolean, boolean) IS 'the statements of a backfill';
+
+CREATE FUNCTION sweep.backfill_step(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
+COMMENT ON FUNCTION sweep.backfill_step(sweep.batch) IS 'step of the jobs that sweep.create_backfill makes';
+
+CREATE FUNCTION sweep._create_backfill(caller oid, job sweep.job, target text, set text, condition text, order_by text, run_as regrole, paused boolean, replace boolean) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	existed pg_catalog.bool;
+	relation constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
+BEGIN
+	IF set IS NULL OR condition IS NULL THEN
+		RAISE EXCEPTION '% must not be null', CASE WHEN set IS NULL THEN 'set' ELSE 'condition' END USING ERRCODE = 'null_value_not_allowed',
+			HINT = CASE WHEN set IS NULL THEN 'Write what stands behind SET, for example: total = price * quantity.'
+				ELSE 'Say which rows are to be updated still, for example: total IS NULL.' END;
+	END IF;
+	job := sweep._begin_maker(caller, job, 'backfill', relation, run_as);
+	job.cursor := 'drain';
+	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
+	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
+		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
+			FROM pg_catalog.unnest((sweep._ordered_key(relation, order_by)).columns) WITH ORDINALITY AS u (name, n)));
+	PERFORM sweep._backfill_statements(job.args, true, false);
+	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
+		sweep._table_name(relation), set, condition));
+	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
+	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;
+	RETURN job.name;
+END
+$$;
+COMMENT ON FUNCTION sweep._create_backfill IS 'implements sweep.create_backfill';
+
+CREATE FUNCTION sweep.create_backfill(target text, set text, condition text, order_by text DEFAULT NULL, name text DEFAULT NULL, schedule text DEFAULT NULL,
+	timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL,
+	max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.create_backfill IS
+	'creates a job that updates the rows of a table until none meets the condition, and starts it unless it has a schedule; returns its name';

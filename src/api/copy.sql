@@ -1,0 +1,149 @@
+--
+-- Copy: rows of one table are inserted into another one, by ranges of a unique key, and, when the cursor is kept for good, those that have
+-- come since.
+--
+CREATE FUNCTION sweep._copy_columns(source regclass, target regclass) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	columns pg_catalog.text[];
+	missing pg_catalog.text;
+BEGIN
+	SELECT pg_catalog.array_agg(b.attname::pg_catalog.text ORDER BY b.attnum) INTO columns FROM pg_catalog.pg_attribute b
+		WHERE b.attrelid = target AND b.attnum > 0 AND NOT b.attisdropped AND b.attgenerated = ''
+			AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = source AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped);
+	IF columns IS NULL THEN
+		RAISE EXCEPTION '% and % have no column in common', source, target USING ERRCODE = 'invalid_parameter_value', HINT = 'Columns are copied by their names.';
+	END IF;
+	SELECT b.attname INTO missing FROM pg_catalog.pg_attribute b WHERE b.attrelid = target AND b.attnum > 0 AND NOT b.attisdropped AND b.attnotnull
+		AND NOT b.atthasdef AND b.attidentity = '' AND b.attname::pg_catalog.text <> ALL (columns) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of % is not in %', missing, target, source USING ERRCODE = 'invalid_parameter_value', HINT = 'It is NOT NULL, so it needs a default.';
+	END IF;
+	RETURN columns;
+END
+$$;
+COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
+
+-- A transaction in progress may still commit rows with smaller keys than some that can be seen: a cursor behind those would pass them
+-- over for ever. It holds a lock on the table since before it drew its keys. So what is the newest key now is the last one to be copied only
+-- when all these transactions have ended: "settled" is such a key, "newest" the one that is to become so next.
+CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	state pg_catalog.jsonb := coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('run', run_id);
+	writers constant pg_catalog.jsonb := (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT l.virtualtransaction), '[]') FROM pg_catalog.pg_locks l
+		WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+			AND (l.relation = source::pg_catalog.regclass OR l.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(source::pg_catalog.regclass) AS t))
+			AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+			AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+BEGIN
+	IF writers = '[]' THEN
+		RETURN state - ARRAY['newest', 'writers'] || pg_catalog.jsonb_build_object('settled', newest);
+	END IF;
+	IF state ? 'newest' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_array_elements_text(state -> 'writers') AS w WHERE writers ? w) THEN
+		state := (state || pg_catalog.jsonb_build_object('settled', state -> 'newest')) - 'newest';
+	END IF;
+	IF NOT state ? 'newest' THEN
+		state := state || pg_catalog.jsonb_build_object('newest', newest, 'writers', writers);
+	END IF;
+	RETURN state;
+END
+$$;
+COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS 'the cursor with the last key to be copied: no transaction in progress can insert a smaller one';
+
+CREATE FUNCTION sweep._copy_statements(args jsonb, first boolean) RETURNS sweep._statements
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements;
+	source constant pg_catalog.regclass := sweep._find_table('source', args ->> 'source', NULL);
+	target constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
+	key pg_catalog.record := sweep._ordered_key(source, args ->> 'order_by');
+	is_settled constant boolean := (args ->> 'settled')::boolean;
+	source_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
+	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
+BEGIN
+	PERFORM sweep._check_condition(args ->> 'condition');
+	made := sweep._edge_statements(source, key.columns, key.nulls, CASE WHEN is_settled
+		THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
+	made.counter := 'copied';
+	made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
+		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+		sweep._table_name(source), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
+		CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
+	IF is_settled THEN
+		made.prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)),'
+			' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns),
+			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
+			sweep._table_name(source), sweep._key_order(source, key.columns, key.nulls, true));
+	END IF;
+	-- What was copied already cannot be told by another key.
+	made.restarts := NOT is_settled;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
+
+CREATE FUNCTION sweep._range_statements(step text, args jsonb, next boolean, again boolean) RETURNS sweep._statements
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next, again)
+		WHEN 'backfill_step' THEN sweep._backfill_statements(args, NOT next, again)
+		WHEN 'copy_step' THEN sweep._copy_statements(args, NOT next) END;
+END
+$$;
+COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, boolean) IS
+	'the statements of a batch of a job that was made: of the first or a next one of a pass, of the first pass or a further one';
+
+CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
+COMMENT ON FUNCTION sweep.copy_step(sweep.batch) IS 'step of the jobs that sweep.create_copy makes';
+
+CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job, source text, target text, condition text, order_by text, on_conflict text, run_as regrole,
+	paused boolean, replace boolean) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	existed pg_catalog.bool;
+	source_table constant pg_catalog.regclass := sweep._find_table('source', source, coalesce(run_as::pg_catalog.oid, caller));
+	target_table constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
+	names pg_catalog.text;
+BEGIN
+	IF on_conflict IS NULL OR on_conflict NOT IN ('error', 'nothing') THEN
+		RAISE EXCEPTION 'invalid on_conflict "%"', coalesce(on_conflict, 'NULL') USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "error" or "nothing".';
+	END IF;
+	IF on_conflict = 'nothing' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = target_table AND i.indisunique AND i.indisvalid) THEN
+		RAISE EXCEPTION 'rows of % are never in conflict', target_table USING ERRCODE = 'invalid_parameter_value', HINT = 'It has no unique index. Leave on_conflict out.';
+	END IF;
+	IF source_table = target_table OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(source_table)) AS t WHERE t.relid = target_table) THEN
+		RAISE EXCEPTION '% cannot be copied to itself', source_table USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table as the target.';
+	END IF;
+	job := sweep._begin_maker(caller, job, 'copy', source_table, run_as);
+	PERFORM sweep._check_table(job.run_as, source_table, '{SELECT}'), sweep._check_table(job.run_as, target_table, '{INSERT}');
+	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('source', sweep._table_name(source_table), 'target', sweep._table_name(target_table),
+		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',
+		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
+			FROM pg_catalog.unnest((sweep._ordered_key(source_table, order_by)).columns) WITH ORDINALITY AS u (name, n))));
+	PERFORM sweep._copy_statements(job.args, true);
+	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
+	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
+		sweep._table_name(target_table), names, sweep._table_name(source_table), coalesce(condition, 'true')));
+	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
+	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;
+	RETURN job.name;
+END
+$$;
+COMMENT ON FUNCTION sweep._create_copy IS 'implements sweep.create_copy';
+
+CREATE FUNCTION sweep.create_copy(source text, target text, condition text DEFAULT NULL, order_by text DEFAULT NULL, on_conflict text DEFAULT 'error',
+	cursor text DEFAULT 'always', name text DEFAULT NULL, schedule text DEFAULT NULL, timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_rows bigint DEFAULT NULL,
+	stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL, run_as regrole DEFAULT NULL,
+	description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.create_copy IS
+	'creates a job that inserts the rows of one table into another one, and later those that have come since; starts it unless it has a schedule; returns its name';

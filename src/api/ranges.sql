@@ -1,0 +1,352 @@
+--
+-- What the makers of retention, backfill and copy have in common: which table is meant, by which index its rows are
+-- gone through in ranges, and the statements of a batch. ../engine/ranges.c executes these, and says in which order.
+--
+-- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
+-- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.
+-- Their parameters: $1 the size, $2 the cursor, $3 as_of, $4 the last key of the batch as a cursor, $5 the run.
+--
+CREATE TYPE sweep._statements AS (
+	prologue     text,
+	edge         text,
+	rest         text,
+	before       text,
+	work         text,
+	pick         text,
+	epilogue     text,
+	key          text,
+	counter      text,
+	rest_counter text,
+	checked      boolean,
+	restarts     boolean
+);
+COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
+COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
+COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch, and the one behind it where keys are not unique';
+COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is left, and how many rows these are';
+COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
+COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
+COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
+COMMENT ON COLUMN sweep._statements.epilogue IS 'returns whether anything is left when there is nothing behind the cursor; NULL: that is not asked';
+COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
+COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows that were done';
+COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
+COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns how many rows it has done, and the key of one that would be done again';
+COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
+
+CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';
+COMMENT ON FUNCTION sweep._check_condition(text) IS 'raises unless the text is a single expression without parameters';
+
+CREATE FUNCTION sweep._set_columns(assignments text) RETURNS text[]
+	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_set_columns';
+COMMENT ON FUNCTION sweep._set_columns(text) IS 'the columns that are set; raises unless the text is nothing but what stands behind SET';
+
+-- ------------------------------------------------------------------ the table
+-- One without a schema is looked for in the search_path of the caller, as the role of the job would; what is stored has its schema.
+CREATE FUNCTION sweep._find_table(argument text, name text, role oid) RETURNS regclass
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts pg_catalog.text[];
+	found pg_catalog.regclass;
+	candidates pg_catalog.text;
+BEGIN
+	IF name IS NULL THEN
+		RAISE EXCEPTION '% must not be null', argument USING ERRCODE = 'null_value_not_allowed', HINT = 'Name a table.';
+	END IF;
+	BEGIN
+		parts := pg_catalog.parse_ident(name);
+		-- A number is no name, and what is in pg_temp or pg_catalog is not what is meant.
+		IF pg_catalog.cardinality(parts) = 2 THEN
+			found := pg_catalog.to_regclass(name);
+		ELSIF pg_catalog.cardinality(parts) = 1 AND role IS NOT NULL THEN
+			SELECT c.oid INTO found FROM pg_catalog.unnest(sweep._caller_search_path()) WITH ORDINALITY AS p (name, nth)
+					JOIN pg_catalog.pg_namespace n ON n.nspname = CASE p.name WHEN '$user' THEN sweep._role_name(role) ELSE p.name END
+					JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = parts[1]
+				WHERE n.nspname !~ '^pg_' AND pg_catalog.has_schema_privilege(role, n.oid, 'USAGE') ORDER BY p.nth LIMIT 1;
+		END IF;
+	EXCEPTION WHEN invalid_parameter_value OR invalid_name OR syntax_error THEN
+		found := NULL;
+	END;
+	IF found IS NOT NULL THEN
+		RETURN found;
+	END IF;
+	SELECT pg_catalog.string_agg(c.oid::pg_catalog.regclass::pg_catalog.text, ', ' ORDER BY c.oid::pg_catalog.regclass::pg_catalog.text) INTO candidates
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relname = pg_catalog.lower(name) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname !~ '^pg_';
+	RAISE EXCEPTION 'table "%" does not exist', name USING ERRCODE = 'undefined_table',
+		HINT = coalesce('Write the name with its schema: ' || candidates || '.', 'Write the name with its schema, for example: app.event.');
+END
+$$;
+COMMENT ON FUNCTION sweep._find_table(text, text, oid) IS 'the table that an argument names; raises when there is none';
+
+CREATE FUNCTION sweep._check_table(role text, relation regclass, privileges text[]) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	known pg_catalog.record;
+	missing pg_catalog.text;
+BEGIN
+	SELECT c.relkind, c.relpersistence, n.nspname, CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view'
+			WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence' WHEN 'i' THEN 'an index' WHEN 'I' THEN 'an index' ELSE 'a type' END AS word INTO known
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+	IF known.relkind NOT IN ('r', 'p') THEN
+		RAISE EXCEPTION '% is %', relation, known.word USING ERRCODE = 'wrong_object_type',
+			HINT = CASE known.relkind WHEN 'v' THEN 'Name the table that the view reads; batches go by an index of it.'
+				WHEN 'f' THEN 'Create the job on the server where the table is; batches go by an index of it.'
+				ELSE 'Name a table or a partitioned table.' END;
+	END IF;
+	IF known.relpersistence = 't' THEN
+		RAISE EXCEPTION '% is a temporary table', relation USING ERRCODE = 'wrong_object_type',
+			HINT = 'A job runs in a session of its own, which does not see it.';
+	END IF;
+	IF known.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = relation) THEN
+		RAISE EXCEPTION '% has tables that inherit from it', relation USING ERRCODE = 'wrong_object_type',
+			HINT = 'An index of the one is none of the others. Create a job for each of them, or make it a partitioned table.';
+	END IF;
+	IF NOT pg_catalog.has_schema_privilege(sweep._role_oid(role), known.nspname, 'USAGE') THEN
+		RAISE EXCEPTION 'role "%" may not use schema "%"', role, known.nspname USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I;', known.nspname, role);
+	END IF;
+	SELECT pg_catalog.string_agg(p, ', ') INTO missing FROM pg_catalog.unnest(privileges) AS p
+		WHERE NOT pg_catalog.has_table_privilege(sweep._role_oid(role), relation, p)
+			-- Of these a column may be enough; the statement itself will say which.
+			AND (p = 'DELETE' OR NOT pg_catalog.has_any_column_privilege(sweep._role_oid(role), relation, p));
+	IF missing IS NOT NULL THEN
+		RAISE EXCEPTION 'role "%" lacks privileges on %: %', role, relation, missing USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT %s ON %s TO %I;', missing, relation, role);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_table(text, regclass, text[]) IS 'raises unless it is a table through which the role can go in batches';
+
+CREATE FUNCTION sweep._create_index(relation regclass, columns text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('CREATE INDEX %sON %s (%s);', CASE c.relkind WHEN 'p' THEN '' ELSE 'CONCURRENTLY ' END, relation,
+			(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)))
+		|| CASE c.relkind WHEN 'p' THEN ' It takes over indexes that its partitions have already, which can be created CONCURRENTLY.' ELSE '' END
+		FROM pg_catalog.pg_class c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION sweep._create_index(regclass, text[]) IS 'the statement that creates an index, for a hint';
+
+CREATE FUNCTION sweep._table_name(relation regclass) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION sweep._table_name(regclass) IS 'its name with its schema, quoted';
+
+CREATE FUNCTION sweep._check_fragment(role text, statement text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement);
+EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
+	RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
+		HINT = 'A job runs with search_path "pg_catalog, pg_temp": write names with their schema.';
+END
+$$;
+COMMENT ON FUNCTION sweep._check_fragment(text, text) IS 'has a statement with what the user has written in it analysed, as the role of the job';
+
+-- ------------------------------------------------------------------ the key
+-- Only of columns whose order and equality are the plain ones, all in the same direction: then a comparison of rows is a range of
+-- the index. The first column may be null, which is in no range; the others may not.
+CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.array_agg(p.attname::pg_catalog.text ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n)
+		FROM (SELECT k.n, a.attname, CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
+				pg_catalog.bool_and(a.attnum IS NOT NULL AND (k.n = 0 OR a.attnotnull) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
+					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = a.attcollation) OVER (ORDER BY k.n) AS fits
+			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
+				LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n] AND a.attnum > 0
+				JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
+			WHERE i.indexrelid = index AND i.indisvalid AND i.indisready AND i.indislive AND i.indpred IS NULL) AS p
+			JOIN pg_catalog.pg_class c ON c.oid = index JOIN pg_catalog.pg_am m ON m.oid = c.relam AND m.amname = 'btree'
+		WHERE p.fits
+$$;
+COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index by which rows can be gone through in ranges, and where their nulls are; NULL: none';
+
+CREATE FUNCTION sweep._is_unique(relation regclass, columns text[]) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = relation AND i.indisunique AND i.indimmediate AND i.indisvalid
+		AND i.indpred IS NULL AND i.indexprs IS NULL
+		AND NOT EXISTS (SELECT FROM pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[k.n] WHERE a.attname::pg_catalog.text <> ALL (columns)))
+$$;
+COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
+
+-- In SQL: the key that a cursor has, and comparisons with it.
+CREATE FUNCTION sweep._key_value(relation regclass, name text, place bigint, source text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, place - 1, pg_catalog.format_type(a.atttypid, a.atttypmod))
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION sweep._key_value(regclass, text, bigint, text) IS 'an expression: a column of the key in a cursor';
+
+CREATE FUNCTION sweep._key_compare(relation regclass, columns text[], operator text, source text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE pg_catalog.cardinality(columns) WHEN 1 THEN pg_catalog.min(k.name) || o.compare || pg_catalog.min(k.value)
+			ELSE pg_catalog.format('ROW(%s)%sROW(%s)', pg_catalog.string_agg(k.name, ', ' ORDER BY k.n), o.compare, pg_catalog.string_agg(k.value, ', ' ORDER BY k.n))
+			-- Says the same of the first one alone, which is what partitions are left out by.
+			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
+				pg_catalog.left(operator, 1), pg_catalog.min(k.value) FILTER (WHERE k.n = 1)) END END
+		FROM (SELECT u.n, pg_catalog.format('%I.%I', c.relname, u.name) AS name, sweep._key_value(relation, u.name, u.n, source) AS value
+				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation) AS k,
+			(SELECT pg_catalog.format(' OPERATOR(pg_catalog.%s) ', operator) AS compare) AS o
+		GROUP BY o.compare
+$$;
+COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater, less, … than that of a cursor';
+
+CREATE FUNCTION sweep._key_json(columns text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %L, ''after'', pg_catalog.jsonb_build_array(%s))',
+			pg_catalog.array_to_string(columns, ', '), pg_catalog.string_agg(pg_catalog.format('k.%I', u.name), ', ' ORDER BY u.n))
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)
+$$;
+COMMENT ON FUNCTION sweep._key_json(text[]) IS 'an expression: the key of row k as a cursor';
+
+-- What is found is the edge of a batch of the rows for which the filter holds. JSON is made outside of the subquery: of one row, and not of
+-- each that is passed over.
+CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[], down boolean) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I %s NULLS %s', c.relname, u.name, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
+			CASE WHEN (nulls[u.n] = 'first') <> down THEN 'FIRST' ELSE 'LAST' END), ', ' ORDER BY u.n)
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation
+$$;
+COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
+
+CREATE FUNCTION sweep._range(relation regclass, columns text[], first boolean) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN first THEN '' ELSE sweep._key_compare(relation, columns, '>', '$2') || ' AND ' END || sweep._key_compare(relation, columns, '<=', '$4')
+$$;
+COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the row is of the batch, behind the cursor, if any, and not behind its last key';
+
+-- What is found is the edge of a batch of those rows for which the filter holds. JSON is made outside of the subquery: of one row, and not
+-- of each that is passed over.
+CREATE FUNCTION sweep._edge_statements(relation regclass, columns text[], nulls text[], filter text, first boolean) RETURNS sweep._statements
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements;
+	is_unique constant boolean := sweep._is_unique(relation, columns);
+	behind constant pg_catalog.text := pg_catalog.format('SELECT %s FROM %s WHERE %s',
+		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
+			FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation),
+		sweep._table_name(relation), filter || CASE WHEN first THEN '' ELSE ' AND ' || sweep._key_compare(relation, columns, '>', '$2') END);
+	upwards constant pg_catalog.text := sweep._key_order(relation, columns, nulls, false);
+BEGIN
+	made.key := pg_catalog.array_to_string(columns, ', ');
+	made.edge := pg_catalog.format('SELECT %s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
+		sweep._key_json(columns), behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
+	made.rest := pg_catalog.format('SELECT pg_catalog.jsonb_agg(%s) OPERATOR(pg_catalog.->) (-1), pg_catalog.count(*) FROM (%s ORDER BY %s LIMIT $1) AS k',
+		sweep._key_json(columns), behind, upwards);
+	IF NOT is_unique THEN
+		made.before := pg_catalog.format('SELECT %s FROM (%s AND %s ORDER BY %s LIMIT 1) AS k', sweep._key_json(columns), behind,
+			sweep._key_compare(relation, columns, '<', '$4'), sweep._key_order(relation, columns, nulls, true));
+	END IF;
+	made.checked := false;
+	made.restarts := true;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._edge_statements(regclass, text[], text[], text, boolean) IS
+	'the statements that find the edge of a batch among the rows for which the filter holds, behind the cursor or, first, from the start';
+
+-- By the primary key, or by the columns that are named: an index must have them in this order, and tell all rows apart.
+CREATE FUNCTION sweep._ordered_key(relation regclass, order_by text, OUT columns text[], OUT nulls text[]) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wanted pg_catalog.text[];
+BEGIN
+	IF order_by IS NULL THEN
+		SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n) INTO wanted
+			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
+				JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n]
+			WHERE i.indrelid = relation AND i.indisprimary;
+		IF wanted IS NULL THEN
+			RAISE EXCEPTION '% has no primary key', relation USING ERRCODE = 'invalid_parameter_value',
+				HINT = 'Name in order_by the columns of a unique index, none of which may be null.';
+		END IF;
+	ELSE
+		BEGIN
+			SELECT pg_catalog.array_agg(CASE WHEN pg_catalog.cardinality(p.parts) = 1 THEN p.parts[1] END ORDER BY p.n) INTO wanted
+				FROM (SELECT u.n, pg_catalog.parse_ident(pg_catalog.btrim(u.name)) AS parts
+					FROM pg_catalog.string_to_table(order_by, ',') WITH ORDINALITY AS u (name, n)) AS p;
+		EXCEPTION WHEN invalid_parameter_value THEN
+			wanted := NULL;
+		END;
+	END IF;
+	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+		WHERE i.indrelid = relation AND k.columns = wanted AND sweep._is_unique(relation, wanted)
+			AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = wanted[1] AND a.attnotnull) ORDER BY i.indexrelid LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION '% has no unique index by which to go through it in the order of (%)', relation,
+				coalesce(order_by, pg_catalog.array_to_string(wanted, ', ')) USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'It is a btree index of these columns and no others, all NOT NULL and in one direction, without a WHERE. Name its columns in order_by.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns by which a table is gone through, and where their nulls are in the index; raises when there is no such index';
+
+-- ------------------------------------------------------------------ the job
+CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job, word text, relation regclass, run_as regrole) RETURNS sweep.job
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	defaults pg_catalog.jsonb;
+BEGIN
+	IF job.name IS NULL THEN
+		job.name := word || '_' || (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
+		WHILE pg_catalog.octet_length(job.name) > 63 LOOP
+			job.name := pg_catalog.left(job.name, -1);
+		END LOOP;
+	END IF;
+	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
+	PERFORM sweep._check_role(caller, job);
+	job.step := pg_catalog.format('sweep.%s_step', word);
+	IF NOT pg_catalog.has_function_privilege(sweep._role_oid(job.run_as), job.step || '(sweep.batch)', 'EXECUTE') THEN
+		RAISE EXCEPTION 'role "%" may not run job "%"', job.run_as, job.name USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('GRANT sweep_user TO %I;', job.run_as);
+	END IF;
+	IF job.schedule IS NULL THEN
+		job.timezone := NULL;
+	END IF;
+	-- Whatever else a job may have is as sweep.create_job has it.
+	EXECUTE (SELECT pg_catalog.format('SELECT pg_catalog.jsonb_object_agg(d.name, d.value) FROM (VALUES %s) AS d (name, value)',
+			pg_catalog.string_agg(pg_catalog.format('(%L, pg_catalog.to_jsonb(%s))', a.attname, pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4)), ', '))
+		FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.unnest(p.proargnames) WITH ORDINALITY AS g (name, n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
+		WHERE p.oid = 'sweep.create_job'::pg_catalog.regproc AND pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4) IS NOT NULL) INTO defaults;
+	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job, defaults || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
+		FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(job)) AS e WHERE e.value <> 'null'));
+END
+$$;
+COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
+
+CREATE FUNCTION sweep._start_maker(job sweep.job, paused boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF job.schedule IS NOT NULL OR paused THEN
+		RETURN;
+	END IF;
+	IF sweep._has_workers() THEN
+		PERFORM sweep.start(job.name);
+	ELSE
+		RAISE NOTICE 'job "%" is not started: pg_sweep is not loaded at server start', job.name
+			USING HINT = pg_catalog.format('CALL sweep.run(%L);', job.name);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._start_maker(sweep.job, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';

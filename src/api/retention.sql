@@ -1,0 +1,379 @@
+--
+-- Retention: rows that are older than they are to be kept are deleted, or moved to another table, in the order of their age.
+--
+-- ------------------------------------------------------------------ foreign keys
+CREATE FUNCTION sweep._referencing(relation regclass, parent_alias text, child_alias text) RETURNS TABLE (name text, child regclass, columns text[], joined text, action "char")
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.conname::pg_catalog.text, c.conrelid, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
+			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(%I.%s) %I.%I', parent_alias, r.attname, n.nspname, o.oprname, child_alias, a.attname), ' AND ' ORDER BY k.n),
+			c.confdeltype
+		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL pg_catalog.generate_subscripts(c.conkey, 1) AS k (n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[k.n]
+			JOIN pg_catalog.pg_attribute r ON r.attrelid = c.confrelid AND r.attnum = c.confkey[k.n]
+			JOIN pg_catalog.pg_operator o ON o.oid = c.conpfeqop[k.n] JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
+		WHERE c.contype = 'f' AND c.confrelid = relation
+			-- Partitions of a table that refers to it have a row of their own.
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
+		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid
+$$;
+COMMENT ON FUNCTION sweep._referencing(regclass, text, text) IS 'the foreign keys that refer to a table, with the conditions that join the two';
+
+-- A row of a table that goes with it, ON DELETE CASCADE, is asked for what refers to that. A circle of tables is gone through once.
+CREATE FUNCTION sweep._blockers(relation regclass, alias text, path regclass[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	foreign_key pg_catalog.record;
+	child_alias constant pg_catalog.text := 'sweep_' || pg_catalog.cardinality(path);
+	found pg_catalog.text := NULL;
+	deeper pg_catalog.text[];
+	blockers pg_catalog.text[] := '{}';
+BEGIN
+	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, alias, child_alias) LOOP
+		found := pg_catalog.format('SELECT FROM %s AS %I WHERE %s', sweep._table_name(foreign_key.child), child_alias, foreign_key.joined);
+		IF foreign_key.action IN ('a', 'r') THEN
+			-- A row that refers to itself may go.
+			blockers := blockers || (found || CASE WHEN foreign_key.child = relation THEN pg_catalog.format(
+				' AND NOT (%1$I.ctid OPERATOR(pg_catalog.=) %2$I.ctid AND %1$I.tableoid OPERATOR(pg_catalog.=) %2$I.tableoid)', child_alias, alias) ELSE '' END);
+		ELSIF foreign_key.action = 'c' AND foreign_key.child <> ALL (path) THEN
+			deeper := sweep._blockers(foreign_key.child, child_alias, path || foreign_key.child);
+			IF pg_catalog.cardinality(deeper) > 0 THEN
+				blockers := blockers || pg_catalog.format('%s AND (EXISTS (%s))', found, pg_catalog.array_to_string(deeper, ') OR EXISTS ('));
+			END IF;
+		END IF;
+	END LOOP;
+	RETURN blockers;
+END
+$$;
+COMMENT ON FUNCTION sweep._blockers(regclass, text, regclass[]) IS 'queries that find a row because of which a row of the table cannot be deleted';
+
+CREATE FUNCTION sweep._check_references(role text, relation regclass, path regclass[]) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	foreign_key pg_catalog.record;
+BEGIN
+	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, '', '') LOOP
+		IF NOT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam
+				WHERE i.indrelid = foreign_key.child AND i.indisvalid AND i.indisready AND i.indislive AND m.amname IN ('btree', 'hash')
+					AND (i.indpred IS NULL OR pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NOT NULL)', foreign_key.columns[1]))
+					AND NOT EXISTS (SELECT FROM pg_catalog.unnest(foreign_key.columns) AS f (name) WHERE NOT EXISTS (
+						SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attname = f.name
+							AND a.attnum = ANY ((i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(foreign_key.columns) - 1])))) THEN
+			RAISE EXCEPTION 'foreign key "%" of % has no index', foreign_key.name, foreign_key.child USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = pg_catalog.format('For each row that is deleted from %s all of %s would be read.', relation, foreign_key.child),
+				HINT = sweep._create_index(foreign_key.child, foreign_key.columns);
+		END IF;
+		IF foreign_key.action IN ('a', 'r') OR foreign_key.action = 'c' AND pg_catalog.cardinality(sweep._blockers(foreign_key.child, '', path || foreign_key.child)) > 0 THEN
+			PERFORM sweep._check_table(role, foreign_key.child, '{SELECT}');
+		END IF;
+		IF foreign_key.action = 'c' AND foreign_key.child <> ALL (path) THEN
+			PERFORM sweep._check_references(role, foreign_key.child, path || foreign_key.child);
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_references(text, regclass, regclass[]) IS 'raises unless each foreign key that refers to the table can be followed by an index, and by the role where it has to';
+
+-- ------------------------------------------------------------------ age
+CREATE FUNCTION sweep._age_type(relation regclass, age_column text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	type pg_catalog.text;
+BEGIN
+	SELECT pg_catalog.format_type(CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END, NULL) INTO type FROM pg_catalog.pg_attribute a
+		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attrelid = relation AND a.attname = age_column AND a.attnum > 0 AND NOT a.attisdropped;
+	IF type IS NULL THEN
+		RAISE EXCEPTION 'column "%" of % does not exist', age_column, relation USING ERRCODE = 'undefined_column',
+			HINT = coalesce('There is ' || (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+				WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+					AND a.atttypid IN ('pg_catalog.timestamptz'::pg_catalog.regtype, 'pg_catalog.timestamp'::pg_catalog.regtype, 'pg_catalog.date'::pg_catalog.regtype)) || '.', 'Name a column that says since when the row is there.');
+	END IF;
+	IF type NOT IN ('timestamp with time zone', 'timestamp without time zone', 'date') THEN
+		RAISE EXCEPTION 'column "%" of % is of type %', age_column, relation, type USING ERRCODE = 'datatype_mismatch',
+			HINT = 'The age of a row is a timestamptz, timestamp or date. For another type write the batch yourself: sweep.create_job(..., step => ...).';
+	END IF;
+	RETURN type;
+END
+$$;
+COMMENT ON FUNCTION sweep._age_type(regclass, text) IS 'timestamptz, timestamp or date, as the catalogue calls it; raises for any other type';
+
+-- Days and months are those of the time zone, and so are values without one.
+CREATE FUNCTION sweep._age_limit(type text, args jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE type WHEN 'timestamp with time zone' THEN pg_catalog.format('pg_catalog.timezone(%L, %s)', z.zone, z.moment)
+			WHEN 'date' THEN pg_catalog.format('(%s)::pg_catalog.date', z.moment) ELSE '(' || z.moment || ')' END
+		FROM (SELECT p.zone, pg_catalog.format('pg_catalog.timezone(%L, $3) OPERATOR(pg_catalog.-) %L::pg_catalog.interval', p.zone, (args ->> 'keep')::interval) AS moment
+			FROM (SELECT coalesce(args ->> 'timezone', 'UTC') AS zone) AS p) AS z
+$$;
+COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: rows that are older are not kept';
+
+CREATE FUNCTION sweep._age_key(relation regclass, age_column text, OUT columns text[], OUT nulls text[]) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Best is one that tells all rows apart, with no more columns than that takes, else the one that tells most apart.
+	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+			CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
+		WHERE i.indrelid = relation AND k.columns[1] = age_column
+		ORDER BY u.is_unique DESC, CASE WHEN u.is_unique THEN pg_catalog.cardinality(k.columns) ELSE - pg_catalog.cardinality(k.columns) END, i.indexrelid LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION '% has no index that begins with "%"', relation, age_column USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Each batch would read the whole table. It must be a valid btree index without a WHERE.', HINT = sweep._create_index(relation, ARRAY[age_column]);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._age_key(regclass, text) IS 'the columns by which the oldest rows are found, and where their nulls are in the index; raises when there is no such index';
+
+-- ------------------------------------------------------------------ another table
+CREATE FUNCTION sweep._archive_columns(relation regclass, archive regclass) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wrong pg_catalog.record;
+BEGIN
+	SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, pg_catalog.format_type(b.atttypid, b.atttypmod) AS other_type INTO wrong
+		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attribute b ON b.attrelid = archive AND b.attname = a.attname AND b.attnum > 0 AND NOT b.attisdropped
+		WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND (b.atttypid, b.atttypmod) IS DISTINCT FROM (a.atttypid, a.atttypmod) ORDER BY a.attnum LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of % is not in % with type %', wrong.attname, relation, archive, wrong.type USING ERRCODE = 'datatype_mismatch',
+			DETAIL = CASE WHEN wrong.other_type IS NULL THEN 'There is no such column.' ELSE pg_catalog.format('There it has type %s.', wrong.other_type) END,
+			HINT = pg_catalog.format('ALTER TABLE %s %s COLUMN %I %s%s;', archive, CASE WHEN wrong.other_type IS NULL THEN 'ADD' ELSE 'ALTER' END, wrong.attname,
+				CASE WHEN wrong.other_type IS NULL THEN '' ELSE 'TYPE ' END, wrong.type);
+	END IF;
+	SELECT b.attname INTO wrong FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped AND b.attnotnull AND NOT b.atthasdef
+		AND b.attidentity = '' AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of % is not in %', wrong.attname, archive, relation USING ERRCODE = 'datatype_mismatch',
+			HINT = 'It is NOT NULL, so it needs a default.';
+	END IF;
+	-- What is generated there is generated anew.
+	RETURN (SELECT pg_catalog.array_agg(b.attname::pg_catalog.text ORDER BY b.attnum) FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped
+		AND b.attgenerated = '' AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped));
+END
+$$;
+COMMENT ON FUNCTION sweep._archive_columns(regclass, regclass) IS 'the columns that are moved; raises unless the other table has all of them';
+
+-- One statement in either case: what is moved is in one of the two tables for everybody at any time.
+CREATE FUNCTION sweep._removal(relation regclass, archive regclass, picked text, condition text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names pg_catalog.text;
+	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._table_name(relation), condition);
+	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH picked AS MATERIALIZED (%s) ', picked) END;
+BEGIN
+	IF archive IS NULL THEN
+		RETURN with_picked || removal;
+	END IF;
+	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) INTO names
+		FROM pg_catalog.unnest(sweep._archive_columns(relation, archive)) WITH ORDINALITY AS u (name, n);
+	RETURN pg_catalog.format('%s gone AS (%s RETURNING %s) INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM gone',
+		CASE WHEN picked IS NULL THEN 'WITH' ELSE with_picked || ',' END, removal, names, sweep._table_name(archive), names, names);
+END
+$$;
+COMMENT ON FUNCTION sweep._removal(regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
+
+-- ------------------------------------------------------------------ the statements
+CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean, again boolean) RETURNS sweep._statements
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements;
+	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
+	archive constant pg_catalog.regclass := CASE WHEN args ? 'archive_to' THEN sweep._find_table('archive_to', args ->> 'archive_to', NULL) END;
+	age constant pg_catalog.text := args ->> 'age_column';
+	age_limit constant pg_catalog.text := sweep._age_limit(sweep._age_type(relation, age), args);
+	key pg_catalog.record := sweep._age_key(relation, age);
+	table_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
+	blockers constant pg_catalog.text[] := sweep._blockers(relation, table_name, ARRAY[relation]);
+	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
+	free pg_catalog.text := '';
+	same_key pg_catalog.text;
+BEGIN
+	IF args ? 'condition' THEN
+		PERFORM sweep._check_condition(args ->> 'condition');
+		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
+	END IF;
+	IF pg_catalog.cardinality(blockers) > 0 THEN
+		free := pg_catalog.format(' AND NOT EXISTS (%s)', pg_catalog.array_to_string(blockers, ') AND NOT EXISTS ('));
+	END IF;
+	made := sweep._edge_statements(relation, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
+	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
+	IF pg_catalog.cardinality(blockers) > 0 THEN
+		made.rest_counter := 'referenced';
+		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._table_name(relation), due, free);
+	END IF;
+	made.work := sweep._removal(relation, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
+	IF made.before IS NOT NULL THEN
+		same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
+		-- By their places, which are those of a partition each.
+		made.pick := sweep._removal(relation, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
+			table_name, sweep._table_name(relation), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
+			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+	END IF;
+	IF args ->> 'partitions' = 'drop' THEN
+		made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
+			' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), sweep._age_type(relation, age), age_limit);
+	END IF;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, boolean) IS 'the statements of a retention';
+
+-- ------------------------------------------------------------------ partitions
+CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	owner constant pg_catalog.oid := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = relation);
+	reason pg_catalog.text;
+BEGIN
+	IF args ->> 'partitions' NOT IN ('empty', 'drop') THEN
+		RAISE EXCEPTION 'invalid partitions "%"', args ->> 'partitions' USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "empty" or "drop".';
+	END IF;
+	IF args ->> 'partitions' = 'empty' THEN
+		RETURN;
+	END IF;
+	reason := CASE
+		WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+				WHERE p.partrelid = relation AND p.partstrat = 'r' AND a.attname = args ->> 'age_column')
+			THEN pg_catalog.format('%s is not partitioned by ranges of "%s"', relation, args ->> 'age_column')
+		WHEN args ? 'condition' THEN 'rows in them may not meet the condition'
+		WHEN args ? 'archive_to' THEN 'their rows are to be moved'
+		WHEN EXISTS (SELECT FROM sweep._referencing(relation, '', '')) THEN pg_catalog.format('foreign keys refer to %s', relation) END;
+	IF reason IS NOT NULL THEN
+		RAISE EXCEPTION 'partitions cannot be dropped: %', reason USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave partitions out: they are emptied then.';
+	END IF;
+	IF NOT pg_catalog.pg_has_role(sweep._role_oid(role), owner, 'USAGE') THEN
+		RAISE EXCEPTION 'role "%" does not own %', role, relation USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('Only its owner can drop partitions: write run_as => %L, or leave partitions out: they are emptied then.', pg_catalog.pg_get_userbyid(owner));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
+
+-- DETACH CONCURRENTLY cannot be in a transaction. So the lock on the table is waited for half a second at a time, and whoever waits behind us
+-- has his turn in between.
+CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
+	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
+AS $$
+DECLARE
+	parent constant pg_catalog.regclass := relation::pg_catalog.regclass;
+	tries constant int := coalesce((cursor ->> 'tries')::int, 0);
+	found pg_catalog.regclass;
+BEGIN
+	-- Of a bound of several columns there may be rows that have the first of them. A bound as it is shown has no quotes within.
+	EXECUTE pg_catalog.format($find$
+		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
+				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound
+			FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = i.inhparent
+			WHERE i.inhparent = $1 AND NOT i.inhdetachpending) AS p
+		WHERE p.bound::%1$s < $2::%1$s OR p.bound::%1$s = $2::%1$s AND p.partnatts = 1 ORDER BY p.bound::%1$s LIMIT 1 $find$, type) INTO found USING parent, age_limit;
+	IF found IS NULL THEN
+		RETURN;
+	END IF;
+	rows := 1;
+	detail := pg_catalog.jsonb_build_object('dropped', pg_catalog.jsonb_build_array(found));
+	BEGIN
+		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent, found);
+		EXECUTE pg_catalog.format('DROP TABLE %s', found);
+	EXCEPTION WHEN lock_not_available THEN
+		IF tries >= 9 THEN
+			RAISE EXCEPTION 'partition % could not be locked', found USING ERRCODE = 'lock_not_available',
+				DETAIL = pg_catalog.format('It was tried %s times, for half a second each.', tries + 1), HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
+		END IF;
+		next_cursor := pg_catalog.jsonb_build_object('tries', tries + 1);
+		detail := '{"lock_timeouts": 1}';
+	END;
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_partition(text, text, text, jsonb) IS 'drops a partition in which every row is too old; rows is NULL when there is none';
+
+-- ------------------------------------------------------------------ the job
+CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
+COMMENT ON FUNCTION sweep.retention_step(sweep.batch) IS 'step of the jobs that sweep.create_retention makes';
+
+CREATE FUNCTION sweep._check_retention(role text, args jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
+	archive pg_catalog.regclass;
+	foreign_key pg_catalog.record;
+BEGIN
+	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}');
+	PERFORM sweep._age_key(relation, args ->> 'age_column') FROM sweep._age_type(relation, args ->> 'age_column');
+	PERFORM sweep._check_references(role, relation, ARRAY[relation]);
+	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_constraint c ON c.confrelid = t.relid AND c.contype = 'f' AND c.conparentid = 0
+			WHERE t.relid <> relation) THEN
+		RAISE EXCEPTION 'foreign keys refer to partitions of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = 'Have them refer to the table itself, or create a job for each partition.';
+	END IF;
+	PERFORM sweep._check_partitions(role, relation, args);
+	IF args ? 'archive_to' THEN
+		archive := sweep._find_table('archive_to', args ->> 'archive_to', NULL);
+		PERFORM sweep._check_table(role, archive, '{INSERT}');
+		IF archive = relation OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(relation)) AS t WHERE t.relid = archive) THEN
+			RAISE EXCEPTION 'rows of % cannot be moved to itself', relation USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table in archive_to.';
+		END IF;
+		FOR foreign_key IN SELECT r.name, r.child FROM sweep._referencing(relation, '', '') AS r WHERE r.action = 'c' LOOP
+			RAISE WARNING 'rows of % that refer to those that are moved are deleted', foreign_key.child
+				USING DETAIL = pg_catalog.format('Foreign key "%s" is ON DELETE CASCADE.', foreign_key.name);
+		END LOOP;
+	END IF;
+	IF args ? 'condition' THEN
+		PERFORM sweep._check_condition(args ->> 'condition');
+		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._table_name(relation), args ->> 'condition'));
+	END IF;
+	PERFORM sweep._retention_statements(args, true, false);
+END
+$$;
+COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';
+
+CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job, target text, age_column text, keep interval, condition text, archive_to text,
+	partitions text, run_as regrole, paused boolean, replace boolean) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	relation constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
+	wrong constant pg_catalog.text := CASE WHEN age_column IS NULL THEN 'age_column' WHEN keep IS NULL THEN 'keep' WHEN partitions IS NULL THEN 'partitions' END;
+	zone constant pg_catalog.text := coalesce(job.timezone, 'UTC');
+BEGIN
+	IF wrong IS NOT NULL THEN
+		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
+			HINT = CASE wrong WHEN 'keep' THEN 'Say for how long rows are kept, for example: 90 days.' WHEN 'partitions' THEN 'Write "empty" or "drop".'
+				ELSE 'Name the column that says since when a row is there.' END;
+	END IF;
+	IF keep <= interval '0' OR keep > interval '1000 years' THEN
+		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero and at most 1000 years.';
+	END IF;
+	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
+	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
+	job.cursor := 'drain';
+	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
+		'timezone', zone, 'condition', condition, 'partitions', partitions,
+		'archive_to', CASE WHEN archive_to IS NOT NULL THEN sweep._table_name(sweep._find_table('archive_to', archive_to, coalesce(run_as::pg_catalog.oid, caller))) END));
+	BEGIN
+		PERFORM pg_catalog.timezone(zone, pg_catalog.now());
+	EXCEPTION WHEN invalid_parameter_value THEN
+		RAISE EXCEPTION 'time zone "%" is not known', zone USING ERRCODE = 'invalid_parameter_value', HINT = 'The view pg_timezone_names lists those that are.';
+	END;
+	PERFORM sweep._check_retention(job.run_as, job.args);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
+	RETURN job.name;
+END
+$$;
+COMMENT ON FUNCTION sweep._create_retention IS 'implements sweep.create_retention';
+
+CREATE FUNCTION sweep.create_retention(target text, age_column text, keep interval, schedule text DEFAULT 'H 3 * * *', condition text DEFAULT NULL,
+	archive_to text DEFAULT NULL, name text DEFAULT NULL, partitions text DEFAULT 'empty', timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000,
+	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL,
+	run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.create_retention IS
+	'creates a job that deletes the rows of a table that are older than they are to be kept, or moves them to another one; returns its name';

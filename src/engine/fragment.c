@@ -1,0 +1,130 @@
+/*
+ * fragment.c
+ *		Whether a text of a user is the part of a statement that it is to become: a condition, or what is set.
+ *
+ * Called by the functions that make jobs, and whenever the statements of such a job are made. A text that is put
+ * between two parentheses need not be what stands there afterwards: "a) OR (b" or "a; DROP TABLE b". So it is parsed on its own.
+ * What is a whole expression by itself is one between parentheses, too, if the second one is in a line of its own.
+ * Only the parser looks at it: no name is looked up and nothing of a user's is executed.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+
+/* Before and after what is set. A WHERE, FROM or RETURNING of its own is a syntax error then. */
+#define SET_BEFORE "UPDATE t SET "
+#define SET_AFTER "\nFROM f WHERE true RETURNING 1"
+
+/* Where a text is in the one that is parsed. */
+typedef struct Place
+{
+	const char *text;
+	int			offset;
+} Place;
+
+static List *parse(const char *text, RawParseMode mode, const char *fragment, int offset);
+static void place_error(void *arg);
+static bool is_expression(const SelectStmt *statement);
+static bool has_parameter(Node *node, void *context);
+
+PG_FUNCTION_INFO_V1(sweep_fragment_check_condition);
+PG_FUNCTION_INFO_V1(sweep_fragment_set_columns);
+
+/* SQL: sweep._check_condition(condition text) RETURNS void: raises unless it is one expression without parameters */
+Datum
+sweep_fragment_check_condition(PG_FUNCTION_ARGS)
+{
+	char	   *condition = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	List	   *parsed = parse(condition, RAW_PARSE_PLPGSQL_EXPR, condition, 0);
+	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
+
+	if (!IsA(statement, SelectStmt) || !is_expression(castNode(SelectStmt, statement)) || has_parameter(statement, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("condition \"%s\" is not a single expression", condition),
+				 errhint("Write what could stand alone behind WHERE, without parameters, for example: state = 'done'.")));
+	PG_RETURN_VOID();
+}
+
+/* SQL: sweep._set_columns(assignments text) RETURNS text[]: the columns that are set; raises unless it is nothing but what stands behind SET */
+Datum
+sweep_fragment_set_columns(PG_FUNCTION_ARGS)
+{
+	char	   *assignments = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	List	   *parsed = parse(psprintf(SET_BEFORE "%s" SET_AFTER, assignments), RAW_PARSE_DEFAULT, assignments, strlen(SET_BEFORE));
+	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
+	List	   *targets;
+	Datum	   *columns;
+	int			count = 0;
+	ListCell   *cell;
+
+	if (list_length(parsed) != 1 || !IsA(statement, UpdateStmt) || has_parameter(statement, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"%s\" is not what can stand behind SET", assignments),
+				 errhint("Write columns and their values without parameters, for example: total = price * quantity.")));
+	targets = castNode(UpdateStmt, statement)->targetList;
+	columns = palloc(sizeof(Datum) * list_length(targets));
+	foreach(cell, targets)
+		columns[count++] = CStringGetTextDatum(lfirst_node(ResTarget, cell)->name);
+	PG_RETURN_ARRAYTYPE_P(construct_array(columns, count, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static List *
+parse(const char *text, RawParseMode mode, const char *fragment, int offset)
+{
+	Place		place = {fragment, offset};
+	ErrorContextCallback callback = {error_context_stack, place_error, &place};
+	List	   *parsed;
+
+	error_context_stack = &callback;
+	parsed = raw_parser(text, mode);
+	error_context_stack = callback.previous;
+	return parsed;
+}
+
+/* The position of a syntax error is one in the text of the user. */
+static void
+place_error(void *arg)
+{
+	const Place *place = arg;
+	int			position = geterrposition() - place->offset;
+
+	if (geterrposition() <= 0)
+		return;
+	errposition(0);
+	internalerrposition(Max(1, Min(position, (int) strlen(place->text) + 1)));
+	internalerrquery(place->text);
+}
+
+/* As in PL/pgSQL, an expression is parsed as a SELECT without that word. */
+static bool
+is_expression(const SelectStmt *statement)
+{
+	const ResTarget *target;
+
+	if (list_length(statement->targetList) != 1 || statement->op != SETOP_NONE || statement->distinctClause != NIL ||
+		statement->intoClause != NULL || statement->fromClause != NIL || statement->whereClause != NULL ||
+		statement->groupClause != NIL || statement->havingClause != NULL || statement->windowClause != NIL ||
+		statement->valuesLists != NIL || statement->sortClause != NIL || statement->limitOffset != NULL ||
+		statement->limitCount != NULL || statement->lockingClause != NIL || statement->withClause != NULL)
+		return false;
+	target = linitial_node(ResTarget, statement->targetList);
+	return target->name == NULL && target->indirection == NIL;
+}
+
+static bool
+has_parameter(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ParamRef))
+		return true;
+	return raw_expression_tree_walker(node, has_parameter, context);
+}
