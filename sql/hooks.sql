@@ -138,6 +138,17 @@ UPDATE sweep.job SET max_attempts = 2 WHERE name = 'hooks bad';
 SELECT sweep._retry(run_id) FROM sweep.run_live WHERE job = 'hooks bad';
 SELECT attempt, hook_depth FROM sweep.run_live WHERE job = 'hooks bad' ORDER BY attempt;
 ROLLBACK;
+-- one that was not tried again has failed for good, whatever has become of max_attempts since; and once
+BEGIN;
+UPDATE sweep.run_live SET status = 'failed', finished_at = now() WHERE job = 'hooks bad';
+UPDATE sweep.job SET max_attempts = 2, on_failure = '{"hooks good": "1 day"}' WHERE name = 'hooks bad';
+DELETE FROM sweep.run_live WHERE job = 'hooks good';
+SELECT sweep._end_hooks(run_id) FROM sweep.run_live WHERE job = 'hooks bad';
+SELECT job, status, trigger FROM sweep.run_live WHERE job LIKE 'hooks %' ORDER BY run_id;
+UPDATE sweep.run_live SET status = 'running', pid = 1 WHERE job = 'hooks good';
+SELECT sweep._fail_start(run_id, 'error', '08006', 'ended') FROM sweep.run_live WHERE job = 'hooks bad';
+SELECT job, status, trigger FROM sweep.run_live WHERE job LIKE 'hooks %' ORDER BY run_id;
+ROLLBACK;
 SELECT sweep.alter_job('hooks good', '{"on_success": null}'), sweep.alter_job('hooks bad', '{"on_start": null}');
 
 -- ------------------------------------------------------------------ divided: when all shares have ended

@@ -27,6 +27,15 @@ SELECT sweep.release_lock('lock a');
 \echo :SQLSTATE
 SELECT sweep.release_lock('');
 
+-- nor what something else has given back; that does not count among those that the session has
+SELECT count(*) FROM (SELECT sweep.try_lock('lock ' || n) FROM generate_series(1, 1000) AS n) AS taken;
+SELECT sweep.try_lock('lock a');
+SELECT pg_advisory_unlock_all();
+SELECT sweep.release_lock('lock 1000');
+SELECT sweep.try_lock('lock a');
+SELECT sweep.release_lock('lock a');
+SELECT * FROM lock.locks;
+
 -- NULL is NULL, any text is a key
 SELECT sweep.try_lock(NULL), sweep.release_lock(NULL);
 SELECT sweep.try_lock(''), sweep.try_lock(repeat('long', 1000)), sweep.try_lock('ä');

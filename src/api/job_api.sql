@@ -156,8 +156,10 @@ BEGIN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 	END IF;
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
-		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp()), sweep._wake();
+		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp());
 	END IF;
+	-- What the scheduler has listed, and is about to start, is as it was.
+	PERFORM sweep._wake();
 END
 $$;
 COMMENT ON FUNCTION sweep._change_job(oid, sweep.job, sweep.job) IS 'makes a job that is locked another one of the same name, with what follows from that; a run in progress goes on';

@@ -36,7 +36,7 @@ typedef struct TakenLock
 	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
 } TakenLock;
 
-/* Of this session, one entry per call. */
+/* Of this session, one entry per call. What gives back all locks, pg_advisory_unlock_all() for one, leaves them here. */
 static List *taken_locks = NIL;
 
 /* sweep._lock_is_held() has said yes. */
@@ -47,6 +47,8 @@ static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static TakenLock *find_roles(text *key);
 static bool take_all(const TakenLock *lock);
+static bool is_taken(const TakenLock *lock);
+static void forget_lost(void);
 static ListCell *find_taken(const char *key);
 
 PG_FUNCTION_INFO_V1(sweep_lock_try);
@@ -214,6 +216,8 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	TakenLock *lock;
 	MemoryContext old;
 
+	if (list_length(taken_locks) >= MAX_LOCKS)
+		forget_lost();
 	/* Locks are in a table that all sessions share. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
@@ -357,6 +361,32 @@ set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
 	SET_LOCKTAG_ADVISORY(*tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
 }
 
+static bool
+is_taken(const TakenLock *lock)
+{
+	bool		taken = true;
+
+	for (int i = 0; i < lock->role_count && taken; i++)
+		taken = sweep_lock_is_held(lock->roles[i], lock->key, LOCK_ALONE);
+	return taken;
+}
+
+static void
+forget_lost(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, taken_locks)
+	{
+		TakenLock *lock = lfirst(cell);
+
+		if (is_taken(lock))
+			continue;
+		taken_locks = foreach_delete_current(taken_locks, cell);
+		pfree(lock);
+	}
+}
+
 /* The last one, should the session have become another role meanwhile. */
 static ListCell *
 find_taken(const char *key)
@@ -365,7 +395,7 @@ find_taken(const char *key)
 	{
 		const TakenLock *lock = list_nth(taken_locks, i);
 
-		if (strcmp(lock->key, key) == 0)
+		if (strcmp(lock->key, key) == 0 && is_taken(lock))
 			return list_nth_cell(taken_locks, i);
 	}
 	return NULL;

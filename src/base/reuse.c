@@ -81,7 +81,7 @@ sweep_reuse_give_up(SweepSlot *slot)
 	bool		claimed;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
-	claimed = slot->procno == MyProcNumber && slot->state == SLOT_STARTING;
+	claimed = slot->procno == MyProcNumber && (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING);
 	if (slot->procno == MyProcNumber && slot->state == SLOT_IDLE)
 		slot->state = SLOT_FREE;
 	sweep_shared_unlock();

@@ -105,6 +105,8 @@ sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorD
 	PG_CATCH();
 	{
 		abort_transaction(error_context, error);
+		/* Of a procedure that the work has called, and that has raised. */
+		in_call = false;
 	}
 	PG_END_TRY();
 	/* One that fired when the lock was just got means nothing to what comes next. */

@@ -24,6 +24,9 @@ BEGIN
 	END IF;
 	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
 		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'
+		-- Anybody may have a queue of that name, and who has it hands on what it is told.
+		WHEN j.own IS NULL AND NOT (sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor'))
+			THEN pg_catalog.format('role "%s", which owns it, may not see the runs of the job', target.owner)
 		ELSE sweep._try_send(target.queue_id, target.name, alert) END;
 	IF problem IS NOT NULL THEN
 		RAISE WARNING 'alert of job "%" could not be sent to queue "%": %', job, j.queue, problem;
@@ -41,7 +44,7 @@ BEGIN
 	SELECT l.job, l.run_id, l.status, l.sqlstate, l.error, l.finished_at INTO r
 		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _alert_failed.run_id AND l.status IN ('failed', 'lost')
-			AND NOT sweep._is_retried(l.status, l.stop_reason, l.attempt, j.max_attempts);
+			AND NOT EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry');
 	IF FOUND THEN
 		PERFORM sweep._send_alert(r.job, pg_catalog.jsonb_build_object('kind', 'failed', 'severity', 'error', 'job', r.job, 'run_id', r.run_id,
 			'text', pg_catalog.format(CASE r.status WHEN 'lost' THEN 'run %s of job "%s" was lost' ELSE 'run %s of job "%s" failed: %s' END,

@@ -81,14 +81,17 @@ BEGIN
 			-- A run that succeeds while the work is left to nobody has to say so.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
 			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
-		-- One of this hook that waits already will do.
-		ELSIF NOT child.divided AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
+		ELSIF NOT child.divided THEN
+			-- One of this hook that waits already will do, if it begins when this is committed: it has to find what was done.
+			PERFORM FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
 				AND w.status = 'waiting' AND w.shares_left IS NULL
-				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook) THEN
-			INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id, hook_depth)
-				VALUES (child.name, child.run_as, parent_args, 'parent', pg_catalog.clock_timestamp() + named.delay,
-					(parent_args #>> '{parent,run_id}')::bigint, r.hook_depth + 1);
-			queued := true;
+				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook LIMIT 1 FOR SHARE SKIP LOCKED;
+			IF NOT FOUND THEN
+				INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at, parent_run_id, hook_depth)
+					VALUES (child.name, child.run_as, parent_args, 'parent', pg_catalog.clock_timestamp() + named.delay,
+						(parent_args #>> '{parent,run_id}')::bigint, r.hook_depth + 1);
+				queued := true;
+			END IF;
 		END IF;
 	END LOOP;
 	PERFORM sweep._wake() WHERE queued;
@@ -186,7 +189,8 @@ DECLARE
 	status pg_catalog.text;
 	failure pg_catalog.record;
 BEGIN
-	SELECT l.job, l.status, sweep._is_retried(l.status, l.stop_reason, l.attempt, j.max_attempts) AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
+	-- Whether it is tried again is known by the run that does: max_attempts may have changed since that was queued.
+	SELECT l.job, l.status, EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry') AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
 		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);
 	IF NOT FOUND THEN

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -45,6 +46,7 @@ static void unbegun_work(void *arg);
 static void execute_batch(SweepRun *run);
 static void batch_work(void *arg);
 static void end_run(SweepRun *run);
+static void see_others(void);
 static void end_work(void *arg);
 
 void
@@ -88,7 +90,7 @@ begin_run(SweepRun *run)
 	SweepLimits limits;
 
 	run->is_share = run->shares_left >= 0;
-	run->ends_apart = run->bucket_count > 0 && (run->has_on_success || run->has_on_failure);
+	run->ends_apart = (run->bucket_count > 0 || DefaultXactIsoLevel > XACT_READ_COMMITTED) && (run->has_on_success || run->has_on_failure);
 	if (!take_lock(run))
 	{
 		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
@@ -209,6 +211,7 @@ end_unbegun(SweepRun *run)
 	}
 	else
 		run->status = run->reason == SWEEP_STOP_CANCELLED ? "cancelled" : "skipped";
+	see_others();
 	if (sweep_batch_transact(run, unbegun_work, run, &error) == TXN_FAILED)
 		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 }
@@ -310,6 +313,7 @@ end_run(SweepRun *run)
 
 	sweep_report_phase(run, PHASE_ENDING);
 	run->ending = true;
+	see_others();
 	if (sweep_batch_transact(run, end_work, run, &error) == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("outcome of run %lld of job \"%s\" could not be recorded: %s",
@@ -319,6 +323,18 @@ end_run(SweepRun *run)
 		ereport(WARNING,
 				(errcode(run->error->sqlerrcode),
 				 errmsg("run %lld of job \"%s\" failed: %s", (long long) run->run_id, run->job, run->error->message)));
+}
+
+/*
+ * What follows from an end depends on what others have committed, those that were waited for among them: it must not be
+ * looked for in a snapshot that is older, as a role may have it for its transactions, nor fail because of it. In a session it
+ * is as the session has chosen.
+ */
+static void
+see_others(void)
+{
+	if (!sweep_sql_in_call())
+		sweep_worker_set("default_transaction_isolation", "read committed");
 }
 
 static void

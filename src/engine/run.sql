@@ -201,7 +201,8 @@ DECLARE
 	problem pg_catalog.text;
 BEGIN
 	-- Of one that somebody has locked it is tried again when it is free, and so it is while another share ends: it still waits.
-	IF NOT sweep._may_end(run_id) OR sweep._lock_waiting_run(run_id) IS NULL THEN
+	-- What does not has its end already.
+	IF NOT sweep._may_end(run_id) OR sweep._lock_waiting_run(run_id) IS NOT TRUE THEN
 		RETURN;
 	END IF;
 	-- What is known to be wrong with the job says more than that its process ended.

@@ -129,18 +129,21 @@ set_started(SweepRun *run)
 	return true;
 }
 
-/* Wherever it is now; in a session it has always to be looked for. */
+/*
+ * Wherever it is now; in a session it has always to be looked for. If it is another role's by now, with its job, it waits
+ * for a process of that one.
+ */
 static bool
 update_started(SweepRun *run)
 {
-	Datum		values[4] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid)};
+	Datum		values[5] = {Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), (Datum) 0, (Datum) 0, ObjectIdGetDatum(run->run_as)};
 
 	if (run->buckets != NULL)
 	{
 		values[2] = Int32GetDatum(run->buckets->fence.claim.bucket);
 		values[3] = Int32GetDatum(run->shares_left);
 	}
-	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->buckets != NULL ? NULL : "  nn") == 0)
+	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->buckets != NULL ? NULL : "  nn ") == 0)
 		return false;
 	run->state.tid = sweep_sql_tid(1);
 	return true;

@@ -74,7 +74,7 @@ typedef struct SweepRun
 	bool		begun;
 	bool		put_back;		/* somebody else has its lock: it waits on, without this process */
 	bool		is_share;		/* it was begun as one of those that divide a job */
-	bool		ends_apart;		/* its outcome is recorded in a transaction of its own: others may be ending as well */
+	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
 	bool		ending;			/* that is the one in progress */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	int64		work_started_us;	/* when its first batch began */

@@ -109,6 +109,7 @@ perform(void)
 
 	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
 	runner.run->run_id = run_id;
+	runner.found = false;
 	if (runner.slot->definition_size > 0)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
@@ -129,6 +130,7 @@ perform(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
+/* What it reads may be another role's by now: then it waits for a process of that one. */
 static void
 read_work(void *arg)
 {
@@ -138,7 +140,7 @@ read_work(void *arg)
 	if (sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
-	context->found = sweep_lock_acquire_run(context->run->run_id);
+	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_run(context->run->run_id);
 }
 
 static void

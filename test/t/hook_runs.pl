@@ -42,6 +42,37 @@ soon($node, q{SELECT string_agg(concat_ws(' ', job, parent ->> 'job', parent ->>
 is(sql(q{SELECT string_agg(c.job || ' ' || p.job || ' ' || c.hook_depth, ', ' ORDER BY c.run_id) FROM sweep.runs c JOIN sweep.runs p ON p.run_id = c.parent_run_id WHERE c.trigger = 'parent' AND c.job <> 'fourth'}),
 	'second first 1, third second 2', 'and is tied to it');
 
+# ---------------------------------------------------------------- one that waits will do, unless it begins too early
+sql(q{
+	CREATE TABLE t.loaded (run_id bigint);
+	CREATE TABLE t.summed (n bigint);
+	CREATE FUNCTION t.wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(8); RETURN NULL; END $$;
+	CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON t.loaded DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION t.wait_at_gate();
+	CREATE FUNCTION t.load(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+		INSERT INTO t.loaded VALUES (b.run_id); SELECT ROW(0, NULL, NULL)::sweep.progress $$;
+	CREATE FUNCTION t.sum(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+		INSERT INTO t.summed SELECT count(*) FROM t.loaded; SELECT ROW(0, NULL, NULL)::sweep.progress $$;
+	SELECT sweep.create_job('load', step => 't.load', on_success => '{"sum": "0"}');
+	SELECT sweep.create_job('sum', step => 't.sum');
+});
+my $holder = session($node);
+$holder->query_safe(q{SELECT sweep.try_lock('sum')});
+is(ended_run($node, sql(q{SELECT sweep.start('load')})), 'succeeded drained 1 0', 'a run has queued another one');
+my $commit = hold_gate($node, 8);
+$run = sql(q{SELECT sweep.start('load')});
+at_gate($node, 8, 'the next one has ended, and has not committed it yet');
+$holder->query_safe(q{SELECT sweep.release_lock('sum')});
+tick($node);
+open_gate($commit);
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'all have ended');
+is(sql('SELECT max(n) FROM t.summed'), 2, 'what was queued has found what both have done');
+$holder->query_safe(q{SELECT sweep.try_lock('sum')});
+sql(q{SELECT sweep.start('load'); SELECT sweep.start('load')});
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'load' AND status = 'succeeded'}, 4, 'two runs');
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'sum' AND status = 'waiting'}), 1, 'have queued one');
+$holder->quit;
+soon($node, 'SELECT max(n) FROM t.summed', 4, 'which has found what both have done');
+
 # ---------------------------------------------------------------- failures
 sub told
 {
@@ -98,6 +129,20 @@ third('the last one of them queues what is to follow');
 is(ended_run($node, $run), 'succeeded drained 1 0', 'the run that has divided the job');
 soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'and all others have ended');
 is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'third' AND parent_run_id IN (SELECT run_id FROM sweep.runs WHERE job = 'divided')}) . ' ' . told(), "1 $run|succeeded", 'one run is queued');
+
+# Whatever the role of the job has its transactions see.
+for my $level ('repeatable read', 'serializable')
+{
+	sql(qq{CREATE ROLE "of $level" LOGIN IN ROLE sweep_user; ALTER ROLE "of $level" SET default_transaction_isolation = '$level';
+		GRANT ALL ON t.told TO "of $level";
+		SELECT sweep.alter_job(name, '{"run_as": "\\"of $level\\""}') FROM sweep.jobs WHERE name IN ('divided', 'third')});
+	shares_at_their_end('{}');
+	$ending->query_safe('COMMIT');
+	soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, "two shares whose transactions are $level");
+	is(sql(q{SELECT string_agg(DISTINCT status, ', ') FROM sweep.runs WHERE job = 'divided'}), 'succeeded', 'succeed');
+	is(told(), "$run|succeeded", 'and the last one of them queues what is to follow');
+}
+sql(q{SELECT sweep.alter_job(name, '{"run_as": "postgres"}') FROM sweep.jobs WHERE name IN ('divided', 'third')});
 
 # Both have failed.
 shares_at_their_end('{"fail": true}');

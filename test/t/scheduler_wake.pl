@@ -1,7 +1,8 @@
 # room: process
 # What the scheduler and the launcher must not miss: a run that falls due while
 # the scheduler works, an extension that is created while it leaves, a scheduler
-# that is up while others wait for their start.
+# that is up while others wait for their start. And what becomes of a run whose
+# job is changed or dropped when it is listed and has not begun.
 use strict;
 use warnings;
 
@@ -21,6 +22,7 @@ system('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', "-I$include", '-o', $li
   or die 'hold_scheduler.c does not compile';
 
 my $node = new_cluster('scheduler_wake', preload => "pg_sweep, $library");
+my $postgres = psql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
 
 sub psql
 {
@@ -36,8 +38,11 @@ sub soon_enough
 	soon($node, @_);
 }
 
+# Of the database postgres, before its next tick; of another one, before its first.
 sub hold_scheduler
 {
+	soon($node, "SELECT state FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'postgres'", 'idle', 'the scheduler rests')
+	  if $_[0] == $postgres;
 	append_to_file($node->data_dir . "/hold_$_[0]", '');
 }
 
@@ -52,16 +57,69 @@ sub let_go
 }
 
 # ---------------------------------------------------------------- 37: it falls due between the list and the question when to wake
-my $postgres = psql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
 psql(q{SELECT sweep.create_job('work', step => 't.note')});
-my $scheduler = pid_of($node, 'scheduler', 'postgres');
-soon($node, "SELECT state FROM pg_stat_activity WHERE pid = $scheduler", 'idle', '37: the scheduler rests');
 hold_scheduler($postgres);
 my $run_id = psql(q{SELECT sweep.start('work', delay => '5 s')});
 is_held($postgres, '37: the scheduler has listed what may start');
 soon($node, "SELECT status, due_at < clock_timestamp() FROM sweep.runs WHERE run_id = $run_id", 'waiting|t', '37: a run falls due that was not in its list');
 let_go($postgres);
 soon_enough("SELECT status FROM sweep.runs WHERE run_id = $run_id AND finished_at IS NOT NULL", 'succeeded', '37: and is started at once');
+
+# ---------------------------------------------------------------- listed, but not begun
+# One that is small is handed over as it was listed; what is large is read by the process of the run.
+psql(q{
+	CREATE ROLE before LOGIN IN ROLE sweep_user;
+	CREATE ROLE after LOGIN IN ROLE sweep_user;
+	CREATE TABLE t.ran (job text, who text DEFAULT current_user, pid int DEFAULT pg_backend_pid());
+	GRANT ALL ON t.ran TO PUBLIC;
+	CREATE FUNCTION t.tell(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+	BEGIN
+		INSERT INTO t.ran VALUES (b.args ->> 'job');
+		RETURN ROW(0, NULL, NULL)::sweep.progress;
+	END $$;
+	CREATE FUNCTION t.large(job text) RETURNS jsonb LANGUAGE sql AS $$
+		SELECT jsonb_build_object('job', job, 'large', string_agg(md5(n::text), '')) FROM generate_series(1, 500) AS n $$;
+	SELECT sweep.create_job('small', step => 't.tell', args => '{"job": "small"}', run_as => 'before');
+	SELECT sweep.create_job('large', step => 't.tell', args => t.large('large'), run_as => 'before');
+});
+hold_scheduler($postgres);
+psql(q{SELECT sweep.start('small'), sweep.start('large')});
+is_held($postgres, 'the scheduler has listed two runs');
+psql(q{SELECT sweep.alter_job(name, '{"run_as": "after"}') FROM sweep.jobs WHERE name IN ('small', 'large')});
+let_go($postgres);
+soon_enough(q{SELECT string_agg(concat_ws(' ', job, status, run_as), ', ' ORDER BY job) FROM sweep.runs WHERE job IN ('small', 'large')},
+	'large succeeded after, small succeeded after', 'they run, although their jobs were given to another role');
+is(psql(q{SELECT string_agg(concat_ws(' ', job, who), ', ' ORDER BY job) FROM t.ran}), 'large after, small after', 'each once, in a process of that role');
+
+# A process that has performed another run before. It waits for 100 ms, so one of several tries will do.
+psql(q{
+	ALTER SYSTEM SET pg_sweep.max_running_jobs = 1;
+	SELECT pg_reload_conf();
+	SELECT sweep.create_job('gated', step => 't.note', args => '{"gate": 5}', run_as => 'before');
+	SELECT sweep.create_job('crowd', step => 't.tell', run_as => 'before');
+});
+soon($node, 'SHOW pg_sweep.max_running_jobs', 1, 'one run at a time');
+for my $try (1 .. 3)
+{
+	my $gate = hold_gate($node, 5);
+
+	psql(q{SELECT sweep.create_job('gone', step => 't.tell', args => t.large('gone'), run_as => 'before'); SELECT sweep.start('gated')});
+	at_gate($node, 5);
+	psql(q{SELECT sweep.start('gone'), sweep.start('crowd')});
+	tick($node);
+	hold_scheduler($postgres);
+	psql('SELECT sweep._wake()');
+	is_held($postgres, 'the scheduler has listed a run that waits for the process');
+	psql(q{SELECT sweep.drop_job('gone')});
+	$gate->query_safe('SELECT pg_advisory_unlock_all()');
+	$gate->query_safe(q{DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.running) LOOP NULL; END LOOP; END $$});
+	let_go($postgres);
+	soon_enough(q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'its job is dropped: the process takes none');
+	$gate->quit;
+}
+is(psql(q{SELECT count(*) FROM t.ran WHERE job = 'gone'}), 0, 'nothing of it is executed');
+unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no process has crashed');
+psql('ALTER SYSTEM RESET pg_sweep.max_running_jobs');
 
 # ---------------------------------------------------------------- 38: the extension is created while the scheduler leaves that has not found it
 hold_scheduler(77777);

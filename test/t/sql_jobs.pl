@@ -238,6 +238,13 @@ subtest 'runs of other jobs' => sub {
 		'succeeded 3 3,succeeded 1 0', 'one in its session, one beside it');
 	is(run_sql(q{CALL sweep.run('inner'); SELECT pg_sleep(1000)}, settings => q{, timeout => '1 s'}),  # the sleep is the work
 		'failed timeout 1 0 ["CALL"]', 'its timeout holds behind a run that it has called');
+	is(run_sql(q{CALL sweep.run('nothing')}), 'failed error 0 0', 'a CALL that raises');
+	like(query(q{SELECT error FROM sweep.runs ORDER BY run_id DESC LIMIT 1}), qr/^job "nothing" does not exist\n/, 'is recorded');
+	as_app(q{SELECT sweep.create_job('waiting', NULL, $$CALL sweep.wait(sweep.start('inner', delay => '1 h'), '1 h')$$)});
+	my $run = query(q{SELECT sweep.start('waiting')});
+	soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'inner' AND status = 'waiting'}, 1, 'a CALL that waits');
+	query("SELECT sweep.cancel($run)");
+	is(ended_run($node, $run), 'cancelled cancelled 0 0', 'can be cancelled');
 };
 
 # ---------------------------------------------------------------- many, and much
