@@ -116,6 +116,8 @@ my %word = (
 		'DELETE FROM sweep.job', 'TABLE sweep.run_live', 'COPY attacker.todo TO PROGRAM \'true\'', 'SELECT 1; SELECT 2', '', 'SELECT 1 FROM generate_series(1, 10000) WHERE $1 < 0', 'VACUUM', '/*', 'WITH x AS (DELETE FROM attacker.todo WHERE false RETURNING id) SELECT * FROM x',
 		'SELECT sweep.drop_job(\'vict_job\')', 'INSERT INTO attacker.todo SELECT 1 WHERE false', 'MERGE INTO attacker.todo t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DO NOTHING', 'SELECT attacker.gain() WHERE false',
 		'DECLARE c CURSOR FOR SELECT 1', 'SELECT * INTO attacker.x FROM attacker.todo' ],
+	estimate => [ 'SELECT 1', 'SELECT count(*) FROM attacker.todo', 'SELECT ($1).run_id', 'SELECT 1/0', 'SELECT -1', 'SELECT $2', 'SELECT 1, 2', 'SELECT attacker.gain()', 'SELECT count(*) FROM sweep.run_live',
+		'SELECT count(sweep.drop_job(\'vict_job\'))', 'SELECT generate_series(1, 3)', 'DELETE FROM attacker.todo', 'SELECT id FROM attacker.todo FOR UPDATE' ],
 	(map { my $right = "attacker.$_->[1]"; ($_->[0] => [ ($right) x 8, @functions ]) }
 		([ step => 'step' ], [ pick => 'pick' ], [ rescue => 'rescue' ], [ buckets_function => 'buckets' ], [ handler => 'handle' ])),
 	(map { ($_ => [ ('attacker.aged') x 6, 'attacker.archive', 'attacker.todo', 'aged', 'sweep.job', 'sweep.run_live', 'sweep.jobs', 'pg_catalog.pg_class', 'victim.none' ]) } qw(target source archive_to)),
