@@ -50,6 +50,7 @@ INSTALL_PARTS = \
 	src/process/consumer.sql \
 	src/queue/once.sql \
 	src/api/ranges.sql \
+	src/api/partitions.sql \
 	src/api/retention.sql \
 	src/api/backfill.sql \
 	src/api/copy.sql \

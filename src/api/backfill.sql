@@ -11,7 +11,7 @@ DECLARE
 	made sweep._statements;
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	key pg_catalog.record := sweep._ordered_key(relation, args ->> 'order_by');
-	name constant pg_catalog.text := sweep._table_name(relation);
+	name constant pg_catalog.text := sweep._source(relation, NULL);
 	condition constant pg_catalog.text := pg_catalog.format(E'(%s\n)', args ->> 'condition');
 	columns pg_catalog.text[];
 BEGIN
@@ -27,7 +27,7 @@ BEGIN
 				(SELECT c FROM pg_catalog.unnest(columns) AS c WHERE c = ANY (key.columns) LIMIT 1) USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Name in order_by the columns of another unique index.';
 	END IF;
-	made := sweep._edge_statements(relation, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
+	made := sweep._edge_statements(relation, NULL, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
 	made.counter := 'updated';
 	made.work := pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE %3$s AND %4$s RETURNING %4$s AS again, pg_catalog.concat_ws('', '', %5$s) AS key)'
 		' SELECT pg_catalog.count(*), (SELECT d.key FROM done AS d WHERE d.again LIMIT 1) FROM done',
@@ -65,7 +65,7 @@ BEGIN
 			FROM pg_catalog.unnest((sweep._ordered_key(relation, order_by)).columns) WITH ORDINALITY AS u (name, n)));
 	PERFORM sweep._backfill_statements(job.args, true, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
-		sweep._table_name(relation), set, condition));
+		sweep._source(relation, NULL), set, condition));
 	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;

@@ -66,19 +66,19 @@ DECLARE
 	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
 BEGIN
 	PERFORM sweep._check_condition(args ->> 'condition');
-	made := sweep._edge_statements(source, key.columns, key.nulls, CASE WHEN is_settled
+	made := sweep._edge_statements(source, NULL, key.columns, key.nulls, CASE WHEN is_settled
 		THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
 	made.counter := 'copied';
 	made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
 		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
 		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
-		sweep._table_name(source), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
+		sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
 		CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 	IF is_settled THEN
 		made.prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)),'
-			' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns),
+			' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
 			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
-			sweep._table_name(source), sweep._key_order(source, key.columns, key.nulls, true));
+			sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 	END IF;
 	-- What was copied already cannot be told by another key.
 	made.restarts := NOT is_settled;
@@ -87,16 +87,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
 
-CREATE FUNCTION sweep._range_statements(step text, args jsonb, next boolean, again boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._range_statements(step text, args jsonb, next boolean, again boolean, role oid, as_of timestamptz, part text) RETURNS sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next, again)
+	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next, again, role, as_of, part)
 		WHEN 'backfill_step' THEN sweep._backfill_statements(args, NOT next, again)
 		WHEN 'copy_step' THEN sweep._copy_statements(args, NOT next) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, boolean) IS
+COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, boolean, oid, timestamptz, text) IS
 	'the statements of a batch of a job that was made: of the first or a next one of a pass, of the first pass or a further one';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
@@ -131,7 +131,7 @@ BEGIN
 	PERFORM sweep._copy_statements(job.args, true);
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
-		sweep._table_name(target_table), names, sweep._table_name(source_table), coalesce(condition, 'true')));
+		sweep._table_name(target_table), names, sweep._source(source_table, NULL), coalesce(condition, 'true')));
 	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;

@@ -31,7 +31,7 @@
 #include "engine/definition.h"
 #include "engine/environment.h"
 #include "engine/items.h"
-#include "engine/ranges.h"
+#include "engine/range_statements.h"
 #include "engine/run_state.h"
 #include "pure/loop.h"
 
@@ -164,7 +164,7 @@ step_work(void *arg)
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)
 		run->pick = sweep_step_prepare_call(preview->context, run->pick_name);
-	sweep_ranges_preparing = false;
+	sweep_range_preparing = false;
 	catching = preview;
 	if (run->pick != NULL)
 	{
@@ -264,7 +264,7 @@ catch_start(QueryDesc *query, int flags)
 	ExecutorStart_hook_type start = previous_start_hook ? previous_start_hook : standard_ExecutorStart;
 	Statement  *statement = NULL;
 
-	if (catching != NULL && !sweep_ranges_preparing && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	if (catching != NULL && !sweep_range_preparing && (flags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 	{
 		statement = find_statement(catching, query);
 		if (statement == NULL)
@@ -282,7 +282,7 @@ static void
 catch_end(QueryDesc *query)
 {
 	/* What began before the preview has no time of ours. */
-	if (catching != NULL && !sweep_ranges_preparing && sweep_query_is_timed(query))
+	if (catching != NULL && !sweep_range_preparing && sweep_query_is_timed(query))
 	{
 		Statement  *statement = find_statement(catching, query);
 

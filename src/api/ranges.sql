@@ -15,6 +15,8 @@ CREATE TYPE sweep._statements AS (
 	pick         text,
 	epilogue     text,
 	key          text,
+	part         text,
+	next_part    text,
 	counter      text,
 	rest_counter text,
 	checked      boolean,
@@ -29,6 +31,8 @@ COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up 
 COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'returns whether anything is left when there is nothing behind the cursor; NULL: that is not asked';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
+COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
+COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
 COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows that were done';
 COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
 COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns how many rows it has done, and the key of one that would be done again';
@@ -139,6 +143,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._table_name(regclass) IS 'its name with its schema, quoted';
 
+-- By its own name in either case, so that what the user has written means the same.
+CREATE FUNCTION sweep._source(relation regclass, part regclass) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('%s AS %I', sweep._table_name(coalesce(part, relation)), c.relname) FROM pg_catalog.pg_class c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'what stands behind FROM for a table, or for a part of it';
+
 CREATE FUNCTION sweep._check_fragment(role text, statement text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -204,14 +216,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater, less, … than that of a cursor';
 
-CREATE FUNCTION sweep._key_json(columns text[]) RETURNS text
+CREATE FUNCTION sweep._key_json(columns text[], part text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %L, ''after'', pg_catalog.jsonb_build_array(%s))',
-			pg_catalog.array_to_string(columns, ', '), pg_catalog.string_agg(pg_catalog.format('k.%I', u.name), ', ' ORDER BY u.n))
+	SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
+			pg_catalog.array_to_string(columns, ', '), CASE WHEN part IS NULL THEN '' ELSE pg_catalog.format(', ''part'', %L', part) END, pg_catalog.string_agg(pg_catalog.format('k.%I', u.name), ', ' ORDER BY u.n))
 		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)
 $$;
-COMMENT ON FUNCTION sweep._key_json(text[]) IS 'an expression: the key of row k as a cursor';
+COMMENT ON FUNCTION sweep._key_json(text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
 
 -- What is found is the edge of a batch of the rows for which the filter holds. JSON is made outside of the subquery: of one row, and not of
 -- each that is passed over.
@@ -233,34 +245,36 @@ COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the
 
 -- What is found is the edge of a batch of those rows for which the filter holds. JSON is made outside of the subquery: of one row, and not
 -- of each that is passed over.
-CREATE FUNCTION sweep._edge_statements(relation regclass, columns text[], nulls text[], filter text, first boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._edge_statements(relation regclass, part regclass, columns text[], nulls text[], filter text, first boolean) RETURNS sweep._statements
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	made sweep._statements;
-	is_unique constant boolean := sweep._is_unique(relation, columns);
+	is_unique constant boolean := sweep._is_unique(coalesce(part, relation), columns);
+	json constant pg_catalog.text := sweep._key_json(columns, sweep._table_name(part));
 	behind constant pg_catalog.text := pg_catalog.format('SELECT %s FROM %s WHERE %s',
 		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
 			FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation),
-		sweep._table_name(relation), filter || CASE WHEN first THEN '' ELSE ' AND ' || sweep._key_compare(relation, columns, '>', '$2') END);
+		sweep._source(relation, part), filter || CASE WHEN first THEN '' ELSE ' AND ' || sweep._key_compare(relation, columns, '>', '$2') END);
 	upwards constant pg_catalog.text := sweep._key_order(relation, columns, nulls, false);
 BEGIN
 	made.key := pg_catalog.array_to_string(columns, ', ');
 	made.edge := pg_catalog.format('SELECT %s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
-		sweep._key_json(columns), behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
+		json, behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
 	made.rest := pg_catalog.format('SELECT pg_catalog.jsonb_agg(%s) OPERATOR(pg_catalog.->) (-1), pg_catalog.count(*) FROM (%s ORDER BY %s LIMIT $1) AS k',
-		sweep._key_json(columns), behind, upwards);
+		json, behind, upwards);
 	IF NOT is_unique THEN
-		made.before := pg_catalog.format('SELECT %s FROM (%s AND %s ORDER BY %s LIMIT 1) AS k', sweep._key_json(columns), behind,
+		made.before := pg_catalog.format('SELECT %s FROM (%s AND %s ORDER BY %s LIMIT 1) AS k', json, behind,
 			sweep._key_compare(relation, columns, '<', '$4'), sweep._key_order(relation, columns, nulls, true));
 	END IF;
+	made.part := sweep._table_name(part);
 	made.checked := false;
 	made.restarts := true;
 	RETURN made;
 END
 $$;
-COMMENT ON FUNCTION sweep._edge_statements(regclass, text[], text[], text, boolean) IS
-	'the statements that find the edge of a batch among the rows for which the filter holds, behind the cursor or, first, from the start';
+COMMENT ON FUNCTION sweep._edge_statements(regclass, regclass, text[], text[], text, boolean) IS
+	'the statements that find the edge of a batch among the rows of a table, or of a part of it, for which the filter holds, behind the cursor or, first, from the start';
 
 -- By the primary key, or by the columns that are named: an index must have them in this order, and tell all rows apart.
 CREATE FUNCTION sweep._ordered_key(relation regclass, order_by text, OUT columns text[], OUT nulls text[]) RETURNS record

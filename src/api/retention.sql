@@ -158,12 +158,12 @@ $$;
 COMMENT ON FUNCTION sweep._archive_columns(regclass, regclass) IS 'the columns that are moved; raises unless the other table has all of them';
 
 -- One statement in either case: what is moved is in one of the two tables for everybody at any time.
-CREATE FUNCTION sweep._removal(relation regclass, archive regclass, picked text, condition text) RETURNS text
+CREATE FUNCTION sweep._removal(relation regclass, part regclass, archive regclass, picked text, condition text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	names pg_catalog.text;
-	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._table_name(relation), condition);
+	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._source(relation, part), condition);
 	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH picked AS MATERIALIZED (%s) ', picked) END;
 BEGIN
 	IF archive IS NULL THEN
@@ -175,10 +175,10 @@ BEGIN
 		CASE WHEN picked IS NULL THEN 'WITH' ELSE with_picked || ',' END, removal, names, sweep._table_name(archive), names, names);
 END
 $$;
-COMMENT ON FUNCTION sweep._removal(regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
+COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
 
 -- ------------------------------------------------------------------ the statements
-CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean, again boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean, again boolean, role oid, as_of timestamptz, part text) RETURNS sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -186,13 +186,17 @@ DECLARE
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	archive constant pg_catalog.regclass := CASE WHEN args ? 'archive_to' THEN sweep._find_table('archive_to', args ->> 'archive_to', NULL) END;
 	age constant pg_catalog.text := args ->> 'age_column';
-	age_limit constant pg_catalog.text := sweep._age_limit(sweep._age_type(relation, age), args);
+	type constant pg_catalog.text := sweep._age_type(relation, age);
+	age_limit constant pg_catalog.text := sweep._age_limit(type, args);
 	key pg_catalog.record := sweep._age_key(relation, age);
 	table_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
 	blockers constant pg_catalog.text[] := sweep._blockers(relation, table_name, ARRAY[relation]);
 	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
 	free pg_catalog.text := '';
 	same_key pg_catalog.text;
+	moment pg_catalog.text;
+	parts pg_catalog.text[];
+	place pg_catalog.regclass;
 BEGIN
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
@@ -201,97 +205,38 @@ BEGIN
 	IF pg_catalog.cardinality(blockers) > 0 THEN
 		free := pg_catalog.format(' AND NOT EXISTS (%s)', pg_catalog.array_to_string(blockers, ') AND NOT EXISTS ('));
 	END IF;
-	made := sweep._edge_statements(relation, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
+	IF EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = relation) THEN
+		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
+		parts := sweep._parts(relation, age, role, type, moment);
+		SELECT u.name::pg_catalog.regclass, (SELECT pg_catalog.jsonb_build_object('part', n.name) FROM pg_catalog.unnest(parts) AS n (name)
+				WHERE n.name COLLATE "C" > u.name COLLATE "C" ORDER BY n.name COLLATE "C" LIMIT 1) INTO place, made.next_part
+			FROM pg_catalog.unnest(parts) AS u (name) WHERE part IS NULL OR u.name COLLATE "C" >= part COLLATE "C" ORDER BY u.name COLLATE "C" LIMIT 1;
+		key := sweep._age_key(coalesce(place, relation), age);
+	END IF;
+	moment := made.next_part;
+	made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
+	made.next_part := moment;
 	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 	IF pg_catalog.cardinality(blockers) > 0 THEN
 		made.rest_counter := 'referenced';
-		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._table_name(relation), due, free);
+		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free);
 	END IF;
-	made.work := sweep._removal(relation, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
+	made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
 	IF made.before IS NOT NULL THEN
 		same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
 		-- By their places, which are those of a partition each.
-		made.pick := sweep._removal(relation, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
-			table_name, sweep._table_name(relation), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
+		made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
+			table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
 			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
 	END IF;
 	IF args ->> 'partitions' = 'drop' THEN
 		made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
-			' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), sweep._age_type(relation, age), age_limit);
+			' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);
 	END IF;
 	RETURN made;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, boolean) IS 'the statements of a retention';
-
--- ------------------------------------------------------------------ partitions
-CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	owner constant pg_catalog.oid := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = relation);
-	reason pg_catalog.text;
-BEGIN
-	IF args ->> 'partitions' NOT IN ('empty', 'drop') THEN
-		RAISE EXCEPTION 'invalid partitions "%"', args ->> 'partitions' USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "empty" or "drop".';
-	END IF;
-	IF args ->> 'partitions' = 'empty' THEN
-		RETURN;
-	END IF;
-	reason := CASE
-		WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-				WHERE p.partrelid = relation AND p.partstrat = 'r' AND a.attname = args ->> 'age_column')
-			THEN pg_catalog.format('%s is not partitioned by ranges of "%s"', relation, args ->> 'age_column')
-		WHEN args ? 'condition' THEN 'rows in them may not meet the condition'
-		WHEN args ? 'archive_to' THEN 'their rows are to be moved'
-		WHEN EXISTS (SELECT FROM sweep._referencing(relation, '', '')) THEN pg_catalog.format('foreign keys refer to %s', relation) END;
-	IF reason IS NOT NULL THEN
-		RAISE EXCEPTION 'partitions cannot be dropped: %', reason USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave partitions out: they are emptied then.';
-	END IF;
-	IF NOT pg_catalog.pg_has_role(sweep._role_oid(role), owner, 'USAGE') THEN
-		RAISE EXCEPTION 'role "%" does not own %', role, relation USING ERRCODE = 'insufficient_privilege',
-			HINT = pg_catalog.format('Only its owner can drop partitions: write run_as => %L, or leave partitions out: they are emptied then.', pg_catalog.pg_get_userbyid(owner));
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
-
--- DETACH CONCURRENTLY cannot be in a transaction. So the lock on the table is waited for half a second at a time, and whoever waits behind us
--- has his turn in between.
-CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
-	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
-AS $$
-DECLARE
-	parent constant pg_catalog.regclass := relation::pg_catalog.regclass;
-	tries constant int := coalesce((cursor ->> 'tries')::int, 0);
-	found pg_catalog.regclass;
-BEGIN
-	-- Of a bound of several columns there may be rows that have the first of them. A bound as it is shown has no quotes within.
-	EXECUTE pg_catalog.format($find$
-		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
-				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound
-			FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = i.inhparent
-			WHERE i.inhparent = $1 AND NOT i.inhdetachpending) AS p
-		WHERE p.bound::%1$s < $2::%1$s OR p.bound::%1$s = $2::%1$s AND p.partnatts = 1 ORDER BY p.bound::%1$s LIMIT 1 $find$, type) INTO found USING parent, age_limit;
-	IF found IS NULL THEN
-		RETURN;
-	END IF;
-	rows := 1;
-	detail := pg_catalog.jsonb_build_object('dropped', pg_catalog.jsonb_build_array(found));
-	BEGIN
-		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent, found);
-		EXECUTE pg_catalog.format('DROP TABLE %s', found);
-	EXCEPTION WHEN lock_not_available THEN
-		IF tries >= 9 THEN
-			RAISE EXCEPTION 'partition % could not be locked', found USING ERRCODE = 'lock_not_available',
-				DETAIL = pg_catalog.format('It was tried %s times, for half a second each.', tries + 1), HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
-		END IF;
-		next_cursor := pg_catalog.jsonb_build_object('tries', tries + 1);
-		detail := '{"lock_timeouts": 1}';
-	END;
-END
-$$;
-COMMENT ON FUNCTION sweep._drop_partition(text, text, text, jsonb) IS 'drops a partition in which every row is too old; rows is NULL when there is none';
+COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, boolean, oid, timestamptz, text) IS 'the statements of a retention, of a partition of its table or of all of it';
 
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
@@ -328,9 +273,9 @@ BEGIN
 	END IF;
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
-		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._table_name(relation), args ->> 'condition'));
+		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'));
 	END IF;
-	PERFORM sweep._retention_statements(args, true, false);
+	PERFORM sweep._retention_statements(args, true, false, sweep._role_oid(role), pg_catalog.now(), NULL);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';

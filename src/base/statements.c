@@ -174,8 +174,9 @@ static const SweepStatementText statements[] = {
 		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
 	2, {INT4ARRAYOID, FLOAT8OID}},
 	[SWEEP_SQL_RANGE_STATEMENTS] = {
-		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, counter, rest_counter, checked, restarts FROM sweep._range_statements($1, $2, $3, $4)",
-	4, {TEXTOID, JSONBOID, BOOLOID, BOOLOID}},
+		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts "
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
+	7, {TEXTOID, JSONBOID, BOOLOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

@@ -1,0 +1,103 @@
+--
+-- Partitions in a retention: which of them are gone through, one after the other, and which are dropped.
+--
+CREATE FUNCTION sweep._is_ranged_by(relation regclass, column_name text) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+		WHERE p.partrelid = relation AND p.partstrat = 'r' AND a.attname = column_name)
+$$;
+COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partitioned by ranges of the column, alone or before others';
+
+-- A statement about a table of many partitions has to begin with all of them and to merge what they give, which takes as long as the
+-- batch. So they are gone through one after the other where that makes no other difference: no policies, no rules, no triggers of the statement,
+-- all rights on each of them. Those in which nothing can be too old are left out.
+CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts pg_catalog.text[];
+BEGIN
+	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid
+			WHERE c.relrowsecurity OR c.relhasrules OR t.isleaf AND (c.relkind <> 'r' OR NOT pg_catalog.has_schema_privilege(role, c.relnamespace, 'USAGE')
+					OR NOT pg_catalog.has_table_privilege(role, c.oid, 'SELECT') OR NOT pg_catalog.has_table_privilege(role, c.oid, 'DELETE'))
+				-- of the statement, of DELETE
+				OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND g.tgtype & 1 = 0 AND g.tgtype & 8 = 8)) THEN
+		RETURN NULL;
+	END IF;
+	EXECUTE pg_catalog.format($find$
+		SELECT pg_catalog.array_agg(p.name ORDER BY p.name COLLATE "C") FROM (SELECT sweep._table_name(c.oid) AS name,
+				CASE WHEN t.parentrelid = $1 AND $2 THEN pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''([^'']*)''') END AS bound
+			FROM pg_catalog.pg_partition_tree($1) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND t.relid <> $1) AS p
+		WHERE (p.bound::%1$s >= $3::%1$s) IS NOT TRUE $find$, type) INTO parts USING relation, sweep._is_ranged_by(relation, age_column), age_limit;
+	RETURN parts;
+END
+$$;
+COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text) IS 'the partitions that the role can go through one after the other, in the order of their names; NULL: the table as a whole';
+
+CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	owner constant pg_catalog.oid := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = relation);
+	reason pg_catalog.text;
+BEGIN
+	IF args ->> 'partitions' NOT IN ('empty', 'drop') THEN
+		RAISE EXCEPTION 'invalid partitions "%"', args ->> 'partitions' USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "empty" or "drop".';
+	END IF;
+	IF args ->> 'partitions' = 'empty' THEN
+		RETURN;
+	END IF;
+	reason := CASE
+		WHEN NOT sweep._is_ranged_by(relation, args ->> 'age_column') THEN pg_catalog.format('%s is not partitioned by ranges of "%s"', relation, args ->> 'age_column')
+		WHEN args ? 'condition' THEN 'rows in them may not meet the condition'
+		WHEN args ? 'archive_to' THEN 'their rows are to be moved'
+		WHEN EXISTS (SELECT FROM sweep._referencing(relation, '', '')) THEN pg_catalog.format('foreign keys refer to %s', relation) END;
+	IF reason IS NOT NULL THEN
+		RAISE EXCEPTION 'partitions cannot be dropped: %', reason USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave partitions out: they are emptied then.';
+	END IF;
+	IF NOT pg_catalog.pg_has_role(sweep._role_oid(role), owner, 'USAGE') THEN
+		RAISE EXCEPTION 'role "%" does not own %', role, relation USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('Only its owner can drop partitions: write run_as => %L, or leave partitions out: they are emptied then.', pg_catalog.pg_get_userbyid(owner));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
+
+-- DETACH CONCURRENTLY cannot be in a transaction. So the lock on the table is waited for half a second at a time, and whoever waits behind us
+-- has his turn in between.
+CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
+	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
+AS $$
+DECLARE
+	parent constant pg_catalog.regclass := relation::pg_catalog.regclass;
+	tries constant int := coalesce((cursor ->> 'tries')::int, 0);
+	found pg_catalog.regclass;
+BEGIN
+	-- Of a bound of several columns there may be rows that have the first of them. A bound as it is shown has no quotes within.
+	EXECUTE pg_catalog.format($find$
+		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
+				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound
+			FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = i.inhparent
+			WHERE i.inhparent = $1 AND NOT i.inhdetachpending) AS p
+		WHERE p.bound::%1$s < $2::%1$s OR p.bound::%1$s = $2::%1$s AND p.partnatts = 1 ORDER BY p.bound::%1$s LIMIT 1 $find$, type) INTO found USING parent, age_limit;
+	IF found IS NULL THEN
+		next_cursor := cursor;
+		RETURN;
+	END IF;
+	rows := 1;
+	detail := pg_catalog.jsonb_build_object('dropped', pg_catalog.jsonb_build_array(found));
+	BEGIN
+		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent, found);
+		EXECUTE pg_catalog.format('DROP TABLE %s', found);
+	EXCEPTION WHEN lock_not_available THEN
+		IF tries >= 9 THEN
+			RAISE EXCEPTION 'partition % could not be locked', found USING ERRCODE = 'lock_not_available',
+				DETAIL = pg_catalog.format('It was tried %s times, for half a second each.', tries + 1), HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
+		END IF;
+		next_cursor := pg_catalog.jsonb_build_object('tries', tries + 1);
+		detail := '{"lock_timeouts": 1}';
+	END;
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_partition(text, text, text, jsonb) IS 'drops a partition in which every row is too old; rows is NULL when there is none';
