@@ -1,6 +1,6 @@
 # room: engine
 # Nothing runs away, in the background: what goes on reporting rows is ended when its time is over. What gets on is never
-# ended, whatever others do meanwhile. The shapes that need no one else are in sql/runaway.sql.
+# ended, whatever others do meanwhile. The shapes that need no one else are in sql/no_progress.sql.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $node = new_cluster('runaway', conf => [ "pg_sweep.no_progress_after = '1 s'", 'autovacuum = off' ]);
+my $node = new_cluster('endless_runs', conf => [ "pg_sweep.no_progress_after = '1 s'", 'autovacuum = off' ]);
 
 sub sql { return $node->safe_psql('postgres', $_[0]) }
 
