@@ -33,6 +33,7 @@ INSTALL_PARTS = \
 	src/api/schedule.sql \
 	src/api/job.sql \
 	src/api/sql_job.sql \
+	src/api/run_settings.sql \
 	src/api/job_check.sql \
 	src/api/job_api.sql \
 	src/api/pg_cron.sql \

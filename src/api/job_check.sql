@@ -214,49 +214,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';
 
--- What decides: the settings of the role in this database, of the role, of the database, of all; then the configuration.
-CREATE FUNCTION sweep._login_path(role oid) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT coalesce(
-		(SELECT pg_catalog.substring(c.entry, '=(.*)$') FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (entry)
-			WHERE s.setrole IN (0, role) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
-				AND pg_catalog.starts_with(c.entry, 'search_path=') ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
-		(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE f.name = 'search_path' AND f.applied ORDER BY f.seqno DESC LIMIT 1),
-		(SELECT p.boot_val FROM pg_catalog.pg_settings p WHERE p.name = 'search_path'))
-$$;
-COMMENT ON FUNCTION sweep._login_path(oid) IS 'the search_path that a role has after it has logged in to this database';
-
-CREATE FUNCTION sweep._run_path(job sweep.job) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT coalesce((SELECT s.value FROM pg_catalog.jsonb_each_text(job.settings) AS s WHERE pg_catalog.lower(s.key) = 'search_path' LIMIT 1),
-		sweep._login_path(sweep._role_oid(job.run_as)))
-$$;
-COMMENT ON FUNCTION sweep._run_path(sweep.job) IS 'the search_path of background runs of a job';
-
-CREATE FUNCTION sweep._check_settings(job sweep.job) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	setting pg_catalog.record;
-BEGIN
-	FOR setting IN SELECT s.key, s.value, job.settings ->> s.key AS text FROM pg_catalog.jsonb_each(job.settings) AS s LOOP
-		IF pg_catalog.jsonb_typeof(setting.value) NOT IN ('string', 'number', 'boolean') THEN
-			RAISE EXCEPTION 'invalid value % of setting "%"', setting.value, setting.key USING ERRCODE = 'invalid_parameter_value',
-				HINT = 'Write a text, a number, true or false. What is left out is as the role has it.';
-		END IF;
-		BEGIN
-			PERFORM sweep._check_setting(sweep._role_oid(job.run_as), setting.key, setting.text);
-		EXCEPTION WHEN insufficient_privilege THEN
-			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE, HINT = pg_catalog.format('A job can set what its role may SET: see GRANT SET ON PARAMETER %s TO %I.',
-				pg_catalog.quote_ident(setting.key), job.run_as);
-		END;
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION sweep._check_settings(sweep.job) IS 'raises unless the role of the job, which exists, may set what the settings of the job say';
-
 CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -7,7 +7,7 @@
  * 'lost' that has done its work. Nothing keeps the extension from being altered or dropped meanwhile; whether it is still
  * there is looked at before each transaction.
  *
- * The statements have the session for themselves: the search_path and synchronous_commit of the role, no time limit but
+ * The statements have the session for themselves: the settings of the role and of the job, no time limit but
  * theirs, and whatever they set stays in force for the next ones. Before the end of the run is recorded all of that is
  * undone. The first error ends the run, and undoes the transaction block in which it has occurred.
  *
@@ -183,8 +183,8 @@ fail(Script *script, ErrorData *error)
 		(void) sweep_lock_acquire_run(run->run_id);
 	if (error->hint == NULL && (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
 								error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT))
-		error->hint = MemoryContextStrdup(script->context, "Names without a schema are looked up in the search_path of the job's role, "
-										  "or the one that the sql has set.");
+		error->hint = MemoryContextStrdup(script->context, "Names without a schema are looked up in the search_path of the job's settings, "
+										  "or of its role, or the one that the sql has set.");
 	sweep_batch_fail(run, error);
 }
 

@@ -107,6 +107,13 @@ soon($node, q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'on
 is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT concat_ws(' ', job, detail ->> 'work_mem', detail ->> 'own', detail ->> 'statement'), ', ' ORDER BY concat_ws(' ', job, detail ->> 'work_mem', detail ->> 'own', detail ->> 'statement'))
 	FROM (SELECT * FROM sweep.runs WHERE job IN ('tell', 'settings') ORDER BY run_id DESC LIMIT 60) AS r}), 'settings 6MB mine 7s, tell 5MB none 0', 'one after the other: each with its own settings');
 
+# Those of a job with sql as well; what a statement sets comes on top.
+as_jobber(q{SELECT sweep.create_job('script', NULL, $$INSERT INTO said SELECT concat_ws(' ', current_setting('search_path'), current_setting('work_mem'), current_setting('synchronous_commit'));
+	SET work_mem = '9MB'; INSERT INTO said SELECT current_setting('work_mem')$$, settings => '{"search_path": "t", "work_mem": "6MB", "synchronous_commit": "local", "statement_timeout": "10min"}')});
+$node->safe_psql('postgres', 'CREATE TABLE t.said (what text); GRANT ALL ON t.said TO jobber');
+is(end_of('script'), 'succeeded done 3 2: ', 'settings of a job with sql: it runs');
+is($node->safe_psql('postgres', q{SELECT string_agg(what, ', ' ORDER BY what DESC) FROM t.said}), 't 6MB local, 9MB', 'settings of a job with sql: with these');
+
 # statement_timeout and lock_timeout of a job hold for each batch, and make it smaller.
 as_jobber(q{SELECT sweep.create_job('slow', step => 't.long', settings => '{"statement_timeout": "100ms"}', batch_size => 4)});
 is(end_of('slow'), 'failed error 0 0: canceling statement due to statement timeout', 'statement_timeout of a job: ends a batch');
