@@ -21,10 +21,24 @@ sql(q{
 		RETURN ROW(100, to_jsonb((coalesce(b.cursor::int, 0) + 1) % 3), NULL)::sweep.progress; END $$;
 	CREATE FUNCTION t.counter(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$ BEGIN
 		RETURN ROW(1, to_jsonb(coalesce(b.cursor::int, 0) + 1), NULL)::sweep.progress; END $$;
+	-- a batch waits for something to do as long as somebody is busy making it
+	CREATE TABLE t.busy (since timestamptz);
+	CREATE FUNCTION t.until_idle(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	DECLARE
+		n int;
+	BEGIN
+		LOOP
+			EXECUTE b.args ->> 'do' USING b.size;
+			GET DIAGNOSTICS n = ROW_COUNT;
+			EXIT WHEN n > 0 OR NOT EXISTS (SELECT FROM t.busy);
+			PERFORM pg_sleep(0.01); -- the sleep is the work
+		END LOOP;
+		RETURN ROW(n, NULL, NULL)::sweep.progress;
+	END $$;
 	SELECT sweep.create_job('one', step => 't.one', max_attempts => 3), sweep.create_job('circle', step => 't.circle'), sweep.create_job('counter', step => 't.counter'),
 		sweep.create_job('true', batch_size => 50, batch_sql => 'UPDATE t.item SET done = done WHERE id IN (SELECT id FROM t.item LIMIT $1)'),
-		sweep.create_job('mark', batch_size => 50, pause => '20 ms', batch_sql => 'UPDATE t.item SET done = true WHERE id IN (SELECT id FROM t.item WHERE done IS NULL LIMIT $1)'),
-		sweep.create_job('purge', batch_size => 50, pause => '20 ms', batch_sql => 'DELETE FROM t.item WHERE id IN (SELECT id FROM t.item LIMIT $1)');
+		sweep.create_job('mark', batch_size => 50, step => 't.until_idle', args => '{"do": "UPDATE t.item SET done = true WHERE id IN (SELECT id FROM t.item WHERE done IS NULL LIMIT $1)"}'),
+		sweep.create_job('purge', batch_size => 50, step => 't.until_idle', args => '{"do": "DELETE FROM t.item WHERE id IN (SELECT id FROM t.item LIMIT $1)"}');
 	INSERT INTO t.item (done) SELECT NULL FROM generate_series(1, 500);
 });
 
@@ -46,7 +60,7 @@ like(slurp_file($node->logfile), qr/WARNING:  run \d+ of job "one" failed: job "
 sub keep_busy
 {
 	my ($job, $name, $again) = @_;
-	my $run = sql("TRUNCATE t.item; INSERT INTO t.item (done) SELECT NULL FROM generate_series(1, 2000); SELECT sweep.start('$job')");
+	my $run = sql("TRUNCATE t.item; INSERT INTO t.busy VALUES (now()); INSERT INTO t.item (done) SELECT NULL FROM generate_series(1, 2000); SELECT sweep.start('$job')");
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 	my $enough = '';
 
@@ -56,6 +70,7 @@ sub keep_busy
 		$enough = sql("SELECT coalesce((SELECT rows > 10000 AND clock_timestamp() > started_at + interval '3 s' FROM sweep.running WHERE run_id = $run), finished_at IS NOT NULL)
 			FROM sweep.runs WHERE run_id = $run");
 	}
+	sql('TRUNCATE t.busy');
 	like(ended_run($node, $run), qr/^succeeded drained /, "$name: is not ended");
 	is(sql("SELECT rows > 10000, (SELECT count(*) < 5000 FROM t.item) FROM sweep.runs WHERE run_id = $run"), 't|t', "$name: though it has handled several times as many as there were");
 }
