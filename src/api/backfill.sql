@@ -62,6 +62,9 @@ BEGIN
 	END IF;
 	job := sweep._begin_maker(caller, job, 'backfill', relation, run_as);
 	job.cursor := 'drain';
+	-- The rows of a run are those that it has looked at, which are all; of a table that was never analysed it is not known how many.
+	job.estimate := coalesce(job.estimate, pg_catalog.format('SELECT sum(c.reltuples) FROM pg_catalog.pg_partition_tree(%L) AS t'
+		' JOIN pg_catalog.pg_class AS c ON c.oid = t.relid WHERE t.isleaf AND c.reltuples >= 0', sweep._table_name(relation)));
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
 		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
@@ -79,6 +82,7 @@ COMMENT ON FUNCTION sweep._create_backfill IS 'implements sweep.create_backfill'
 
 CREATE FUNCTION sweep.create_backfill(target text, set text, condition text, order_by text DEFAULT NULL, name text DEFAULT NULL, schedule text DEFAULT NULL,
 	timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL,
+	pause interval DEFAULT '10 ms', estimate text DEFAULT NULL,
 	max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_backfill IS
