@@ -5,6 +5,7 @@
 #ifndef SWEEP_RANGE_STATEMENTS_H
 #define SWEEP_RANGE_STATEMENTS_H
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
