@@ -60,7 +60,7 @@ RESET ROLE;
 SELECT sweep.drop_job('estimate role');
 
 -- ---------------------------------------------------------------- what comes of its answer
-CREATE TABLE estimate.seen (nth serial, phase text, rows bigint, estimated_rows bigint, fraction numeric, has_eta bool, ahead bool);
+CREATE TABLE estimate.seen (nth serial, phase text, rows bigint, estimated_rows bigint, fraction numeric, has_eta bool, ahead bool, pid int DEFAULT pg_backend_pid());
 CREATE FUNCTION estimate.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO estimate.seen (phase, rows, estimated_rows, fraction, has_eta, ahead)
@@ -77,7 +77,7 @@ BEGIN
 	TRUNCATE estimate.seen;
 END
 $$;
-\set look 'SELECT phase, rows, estimated_rows, fraction, has_eta, ahead FROM estimate.seen ORDER BY nth'
+\set look 'SELECT phase, rows, estimated_rows, fraction, has_eta, ahead FROM estimate.seen WHERE pid = pg_backend_pid() ORDER BY nth'
 -- in the first run already, and with the right number
 CALL estimate.look('{}');
 CALL sweep.run('estimate');

@@ -4,7 +4,7 @@
 -- The first pass goes through all rows, so that a batch reads no more of them than it may change, however few meet the condition. Then
 -- it is asked whether any row does: those that came behind the cursor are found by the condition.
 --
-CREATE FUNCTION sweep._backfill_statements(args jsonb, first boolean, again boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._backfill_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -14,6 +14,7 @@ DECLARE
 	name constant pg_catalog.text := sweep._source(relation, NULL);
 	condition constant pg_catalog.text := pg_catalog.format(E'(%s\n)', args ->> 'condition');
 	columns pg_catalog.text[];
+	first boolean;
 BEGIN
 	PERFORM sweep._check_condition(args ->> 'condition');
 	BEGIN
@@ -27,19 +28,21 @@ BEGIN
 				(SELECT c FROM pg_catalog.unnest(columns) AS c WHERE c = ANY (key.columns) LIMIT 1) USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Name in order_by the columns of another unique index.';
 	END IF;
-	made := sweep._edge_statements(relation, NULL, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
-	made.counter := 'updated';
-	made.work := pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE %3$s AND %4$s RETURNING %4$s AS again, pg_catalog.concat_ws('', '', %5$s) AS key)'
-		' SELECT pg_catalog.count(*), (SELECT d.key FROM done AS d WHERE d.again LIMIT 1) FROM done',
-		name, args ->> 'set', sweep._range(relation, key.columns, first), condition,
-		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
-			FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
-	made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s)', name, condition);
-	made.checked := true;
-	RETURN made;
+	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
+		made := sweep._edge_statements(relation, NULL, key.columns, key.nulls, CASE WHEN again THEN condition ELSE 'true' END, first);
+		made.counter := 'updated';
+		made.work := pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE %3$s AND %4$s RETURNING %4$s AS again, pg_catalog.concat_ws('', '', %5$s) AS key)'
+			' SELECT pg_catalog.count(*), (SELECT d.key FROM done AS d WHERE d.again LIMIT 1) FROM done',
+			name, args ->> 'set', sweep._range(relation, key.columns, first), condition,
+			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
+				FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
+		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s)', name, condition);
+		made.checked := true;
+		RETURN NEXT made;
+	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._backfill_statements(jsonb, boolean, boolean) IS 'the statements of a backfill';
+COMMENT ON FUNCTION sweep._backfill_statements(jsonb, boolean) IS 'the statements of a backfill';
 
 CREATE FUNCTION sweep.backfill_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -59,11 +62,14 @@ BEGIN
 	END IF;
 	job := sweep._begin_maker(caller, job, 'backfill', relation, run_as);
 	job.cursor := 'drain';
+	-- The rows of a run are those that it has looked at, which are all; of a table that was never analysed it is not known how many.
+	job.estimate := coalesce(job.estimate, pg_catalog.format('SELECT sum(c.reltuples) FROM pg_catalog.pg_partition_tree(%L) AS t'
+		' JOIN pg_catalog.pg_class AS c ON c.oid = t.relid WHERE t.isleaf AND c.reltuples >= 0', sweep._table_name(relation)));
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
 		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
 			FROM pg_catalog.unnest((sweep._ordered_key(relation, order_by)).columns) WITH ORDINALITY AS u (name, n)));
-	PERFORM sweep._backfill_statements(job.args, true, false);
+	PERFORM FROM sweep._backfill_statements(job.args, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
 		sweep._source(relation, NULL), set, condition));
 	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
@@ -76,6 +82,7 @@ COMMENT ON FUNCTION sweep._create_backfill IS 'implements sweep.create_backfill'
 
 CREATE FUNCTION sweep.create_backfill(target text, set text, condition text, order_by text DEFAULT NULL, name text DEFAULT NULL, schedule text DEFAULT NULL,
 	timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL,
+	pause interval DEFAULT '10 ms', estimate text DEFAULT NULL,
 	max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_backfill IS

@@ -53,7 +53,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS 'the cursor with the last key to be copied: no transaction in progress can insert a smaller one';
 
-CREATE FUNCTION sweep._copy_statements(args jsonb, first boolean) RETURNS sweep._statements
+CREATE FUNCTION sweep._copy_statements(args jsonb) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -64,40 +64,50 @@ DECLARE
 	is_settled constant boolean := (args ->> 'settled')::boolean;
 	source_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
 	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
+	first boolean;
 BEGIN
 	PERFORM sweep._check_condition(args ->> 'condition');
-	made := sweep._edge_statements(source, NULL, key.columns, key.nulls, CASE WHEN is_settled
-		THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
-	made.counter := 'copied';
-	made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
-		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
-		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
-		sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
-		CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
-	IF is_settled THEN
-		made.prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)),'
-			' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
-			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
-			sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
-	END IF;
-	-- What was copied already cannot be told by another key.
-	made.restarts := NOT is_settled;
-	RETURN made;
+	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
+		made := sweep._edge_statements(source, NULL, key.columns, key.nulls, CASE WHEN is_settled
+			THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
+		made.counter := 'copied';
+		made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
+			(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+			sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
+			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
+		IF is_settled THEN
+			made.prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)),'
+				' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
+				(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
+				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
+		END IF;
+		-- What was copied already cannot be told by another key.
+		made.restarts := NOT is_settled;
+		RETURN NEXT made;
+	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
+COMMENT ON FUNCTION sweep._copy_statements(jsonb) IS 'the statements of a copy';
 
-CREATE FUNCTION sweep._range_statements(step text, args jsonb, next boolean, again boolean, role oid, as_of timestamptz, part text) RETURNS sweep._statements
+-- Made for each partition: what is looked up in the catalogue is few rows of large tables.
+CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off
 AS $$
 BEGIN
-	RETURN CASE step WHEN 'retention_step' THEN sweep._retention_statements(args, NOT next, again, role, as_of, part)
-		WHEN 'backfill_step' THEN sweep._backfill_statements(args, NOT next, again)
-		WHEN 'copy_step' THEN sweep._copy_statements(args, NOT next) END;
+	CASE step
+		WHEN 'retention_step' THEN
+			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part);
+		WHEN 'backfill_step' THEN
+			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
+		WHEN 'copy_step' THEN
+			RETURN QUERY SELECT * FROM sweep._copy_statements(args);
+	END CASE;
 END
 $$;
-COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, boolean, oid, timestamptz, text) IS
-	'the statements of a batch of a job that was made: of the first or a next one of a pass, of the first pass or a further one';
+COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text) IS
+	'the statements of a job that was made, in its first pass or a further one: those of the first batch of the pass, and those of the next ones';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -128,7 +138,7 @@ BEGIN
 		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',
 		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
 			FROM pg_catalog.unnest((sweep._ordered_key(source_table, order_by)).columns) WITH ORDINALITY AS u (name, n))));
-	PERFORM sweep._copy_statements(job.args, true);
+	PERFORM FROM sweep._copy_statements(job.args);
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
 		sweep._table_name(target_table), names, sweep._source(source_table, NULL), coalesce(condition, 'true')));

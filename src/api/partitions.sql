@@ -2,10 +2,12 @@
 -- Partitions in a retention: which of them are gone through, one after the other, and which are dropped.
 --
 CREATE FUNCTION sweep._is_ranged_by(relation regclass, column_name text) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-		WHERE p.partrelid = relation AND p.partstrat = 'r' AND a.attname = column_name)
+BEGIN
+	RETURN (SELECT EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+		WHERE p.partrelid = relation AND p.partstrat = 'r' AND a.attname = column_name));
+END
 $$;
 COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partitioned by ranges of the column, alone or before others';
 
@@ -17,6 +19,7 @@ CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type 
 AS $$
 DECLARE
 	parts pg_catalog.text[];
+	is_by_age constant boolean := sweep._is_ranged_by(relation, age_column);
 BEGIN
 	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid
 			WHERE c.relrowsecurity OR c.relhasrules OR t.isleaf AND (c.relkind <> 'r' OR NOT pg_catalog.has_schema_privilege(role, c.relnamespace, 'USAGE')
@@ -25,11 +28,11 @@ BEGIN
 				OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND g.tgtype & 1 = 0 AND g.tgtype & 8 = 8)) THEN
 		RETURN NULL;
 	END IF;
-	EXECUTE pg_catalog.format($find$
-		SELECT pg_catalog.array_agg(p.name ORDER BY p.name COLLATE "C") FROM (SELECT sweep._table_name(c.oid) AS name,
-				CASE WHEN t.parentrelid = $1 AND $2 THEN pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''([^'']*)''') END AS bound
-			FROM pg_catalog.pg_partition_tree($1) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND t.relid <> $1) AS p
-		WHERE (p.bound::%1$s >= $3::%1$s) IS NOT TRUE $find$, type) INTO parts USING relation, sweep._is_ranged_by(relation, age_column), age_limit;
+	SELECT pg_catalog.array_agg(p.name ORDER BY p.name COLLATE "C") INTO parts FROM (SELECT sweep._table_name(c.oid) AS name,
+			CASE WHEN t.parentrelid = relation AND is_by_age THEN pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''([^'']*)''') END AS bound
+		FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND t.relid <> relation) AS p
+		WHERE CASE type WHEN 'date' THEN p.bound::pg_catalog.date >= age_limit::pg_catalog.date WHEN 'timestamp without time zone' THEN p.bound::timestamp >= age_limit::timestamp
+			ELSE p.bound::pg_catalog.timestamptz >= age_limit::pg_catalog.timestamptz END IS NOT TRUE;
 	RETURN parts;
 END
 $$;

@@ -136,18 +136,22 @@ $$;
 COMMENT ON FUNCTION sweep._create_index(regclass, text[]) IS 'the statement that creates an index, for a hint';
 
 CREATE FUNCTION sweep._table_name(relation regclass) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
-		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+BEGIN
+	RETURN (SELECT pg_catalog.format('%I.%I', n.nspname, c.relname)
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
 $$;
 COMMENT ON FUNCTION sweep._table_name(regclass) IS 'its name with its schema, quoted';
 
 -- By its own name in either case, so that what the user has written means the same.
 CREATE FUNCTION sweep._source(relation regclass, part regclass) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('%s AS %I', sweep._table_name(coalesce(part, relation)), c.relname) FROM pg_catalog.pg_class c WHERE c.oid = relation
+BEGIN
+	RETURN (SELECT pg_catalog.format('%s AS %I', sweep._table_name(coalesce(part, relation)), c.relname) FROM pg_catalog.pg_class c WHERE c.oid = relation);
+END
 $$;
 COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'what stands behind FROM for a table, or for a part of it';
 
@@ -164,12 +168,14 @@ $$;
 COMMENT ON FUNCTION sweep._check_fragment(text, text) IS 'has a statement with what the user has written in it analysed, as the role of the job';
 
 -- ------------------------------------------------------------------ the key
+-- In PL/pgSQL also where it is one expression: a function in SQL is planned at each call, and these are called for each partition.
 -- Only of columns whose order and equality are the plain ones, all in the same direction: then a comparison of rows is a range of
 -- the index. The first column may be null, which is in no range; the others may not.
 CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.array_agg(p.attname::pg_catalog.text ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n)
+BEGIN
+	SELECT pg_catalog.array_agg(p.attname::pg_catalog.text ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n) INTO columns, nulls
 		FROM (SELECT k.n, a.attname, CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
 				pg_catalog.bool_and(a.attnum IS NOT NULL AND (k.n = 0 OR a.attnotnull) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
 					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = a.attcollation) OVER (ORDER BY k.n) AS fits
@@ -178,33 +184,39 @@ AS $$
 				JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
 			WHERE i.indexrelid = index AND i.indisvalid AND i.indisready AND i.indislive AND i.indpred IS NULL) AS p
 			JOIN pg_catalog.pg_class c ON c.oid = index JOIN pg_catalog.pg_am m ON m.oid = c.relam AND m.amname = 'btree'
-		WHERE p.fits
+		WHERE p.fits;
+END
 $$;
 COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index by which rows can be gone through in ranges, and where their nulls are; NULL: none';
 
 CREATE FUNCTION sweep._is_unique(relation regclass, columns text[]) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = relation AND i.indisunique AND i.indimmediate AND i.indisvalid
+BEGIN
+	RETURN (SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = relation AND i.indisunique AND i.indimmediate AND i.indisvalid
 		AND i.indpred IS NULL AND i.indexprs IS NULL
 		AND NOT EXISTS (SELECT FROM pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[k.n] WHERE a.attname::pg_catalog.text <> ALL (columns)))
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[k.n] WHERE a.attname::pg_catalog.text <> ALL (columns))));
+END
 $$;
 COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
 
 -- In SQL: the key that a cursor has, and comparisons with it.
 CREATE FUNCTION sweep._key_value(relation regclass, name text, place bigint, source text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, place - 1, pg_catalog.format_type(a.atttypid, a.atttypmod))
-		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND NOT a.attisdropped
+BEGIN
+	RETURN (SELECT pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, place - 1, pg_catalog.format_type(a.atttypid, a.atttypmod))
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND NOT a.attisdropped);
+END
 $$;
 COMMENT ON FUNCTION sweep._key_value(regclass, text, bigint, text) IS 'an expression: a column of the key in a cursor';
 
 CREATE FUNCTION sweep._key_compare(relation regclass, columns text[], operator text, source text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE pg_catalog.cardinality(columns) WHEN 1 THEN pg_catalog.min(k.name) || o.compare || pg_catalog.min(k.value)
+BEGIN
+	RETURN (SELECT CASE pg_catalog.cardinality(columns) WHEN 1 THEN pg_catalog.min(k.name) || o.compare || pg_catalog.min(k.value)
 			ELSE pg_catalog.format('ROW(%s)%sROW(%s)', pg_catalog.string_agg(k.name, ', ' ORDER BY k.n), o.compare, pg_catalog.string_agg(k.value, ', ' ORDER BY k.n))
 			-- Says the same of the first one alone, which is what partitions are left out by.
 			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
@@ -212,34 +224,41 @@ AS $$
 		FROM (SELECT u.n, pg_catalog.format('%I.%I', c.relname, u.name) AS name, sweep._key_value(relation, u.name, u.n, source) AS value
 				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation) AS k,
 			(SELECT pg_catalog.format(' OPERATOR(pg_catalog.%s) ', operator) AS compare) AS o
-		GROUP BY o.compare
+		GROUP BY o.compare);
+END
 $$;
 COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater, less, … than that of a cursor';
 
 CREATE FUNCTION sweep._key_json(columns text[], part text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
+BEGIN
+	RETURN (SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
 			pg_catalog.array_to_string(columns, ', '), CASE WHEN part IS NULL THEN '' ELSE pg_catalog.format(', ''part'', %L', part) END, pg_catalog.string_agg(pg_catalog.format('k.%I', u.name), ', ' ORDER BY u.n))
-		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
+END
 $$;
 COMMENT ON FUNCTION sweep._key_json(text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
 
 -- What is found is the edge of a batch of the rows for which the filter holds. JSON is made outside of the subquery: of one row, and not of
 -- each that is passed over.
 CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[], down boolean) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I %s NULLS %s', c.relname, u.name, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I %s NULLS %s', c.relname, u.name, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
 			CASE WHEN (nulls[u.n] = 'first') <> down THEN 'FIRST' ELSE 'LAST' END), ', ' ORDER BY u.n)
-		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation);
+END
 $$;
 COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
 
 CREATE FUNCTION sweep._range(relation regclass, columns text[], first boolean) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN first THEN '' ELSE sweep._key_compare(relation, columns, '>', '$2') || ' AND ' END || sweep._key_compare(relation, columns, '<=', '$4')
+BEGIN
+	RETURN (SELECT CASE WHEN first THEN '' ELSE sweep._key_compare(relation, columns, '>', '$2') || ' AND ' END || sweep._key_compare(relation, columns, '<=', '$4'));
+END
 $$;
 COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the row is of the batch, behind the cursor, if any, and not behind its last key';
 

@@ -3,9 +3,10 @@
 --
 -- ------------------------------------------------------------------ foreign keys
 CREATE FUNCTION sweep._referencing(relation regclass, parent_alias text, child_alias text) RETURNS TABLE (name text, child regclass, columns text[], joined text, action "char")
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT c.conname::pg_catalog.text, c.conrelid, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
+BEGIN
+	RETURN QUERY SELECT c.conname::pg_catalog.text, c.conrelid::pg_catalog.regclass, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(%I.%s) %I.%I', parent_alias, r.attname, n.nspname, o.oprname, child_alias, a.attname), ' AND ' ORDER BY k.n),
 			c.confdeltype
 		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL pg_catalog.generate_subscripts(c.conkey, 1) AS k (n)
@@ -15,7 +16,8 @@ AS $$
 		WHERE c.contype = 'f' AND c.confrelid = relation
 			-- Partitions of a table that refers to it have a row of their own.
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
-		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid
+		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid;
+END
 $$;
 COMMENT ON FUNCTION sweep._referencing(regclass, text, text) IS 'the foreign keys that refer to a table, with the conditions that join the two';
 
@@ -30,6 +32,10 @@ DECLARE
 	deeper pg_catalog.text[];
 	blockers pg_catalog.text[] := '{}';
 BEGIN
+	-- Hardly any table has one, and to look for them properly takes longer.
+	IF NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.confrelid = relation AND c.contype = 'f') THEN
+		RETURN blockers;
+	END IF;
 	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, alias, child_alias) LOOP
 		found := pg_catalog.format('SELECT FROM %s AS %I WHERE %s', sweep._table_name(foreign_key.child), child_alias, foreign_key.joined);
 		IF foreign_key.action IN ('a', 'r') THEN
@@ -102,12 +108,14 @@ COMMENT ON FUNCTION sweep._age_type(regclass, text) IS 'timestamptz, timestamp o
 
 -- Days and months are those of the time zone, and so are values without one.
 CREATE FUNCTION sweep._age_limit(type text, args jsonb) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE type WHEN 'timestamp with time zone' THEN pg_catalog.format('pg_catalog.timezone(%L, %s)', z.zone, z.moment)
+BEGIN
+	RETURN (SELECT CASE type WHEN 'timestamp with time zone' THEN pg_catalog.format('pg_catalog.timezone(%L, %s)', z.zone, z.moment)
 			WHEN 'date' THEN pg_catalog.format('(%s)::pg_catalog.date', z.moment) ELSE '(' || z.moment || ')' END
 		FROM (SELECT p.zone, pg_catalog.format('pg_catalog.timezone(%L, $3) OPERATOR(pg_catalog.-) %L::pg_catalog.interval', p.zone, (args ->> 'keep')::interval) AS moment
-			FROM (SELECT coalesce(args ->> 'timezone', 'UTC') AS zone) AS p) AS z
+			FROM (SELECT coalesce(args ->> 'timezone', 'UTC') AS zone) AS p) AS z);
+END
 $$;
 COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: rows that are older are not kept';
 
@@ -178,7 +186,7 @@ $$;
 COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
 
 -- ------------------------------------------------------------------ the statements
-CREATE FUNCTION sweep._retention_statements(args jsonb, first boolean, again boolean, role oid, as_of timestamptz, part text) RETURNS sweep._statements
+CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -197,6 +205,8 @@ DECLARE
 	moment pg_catalog.text;
 	parts pg_catalog.text[];
 	place pg_catalog.regclass;
+	next_part pg_catalog.text;
+	first boolean;
 BEGIN
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
@@ -209,34 +219,35 @@ BEGIN
 		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
 		parts := sweep._parts(relation, age, role, type, moment);
 		SELECT u.name::pg_catalog.regclass, (SELECT pg_catalog.jsonb_build_object('part', n.name) FROM pg_catalog.unnest(parts) AS n (name)
-				WHERE n.name COLLATE "C" > u.name COLLATE "C" ORDER BY n.name COLLATE "C" LIMIT 1) INTO place, made.next_part
+				WHERE n.name COLLATE "C" > u.name COLLATE "C" ORDER BY n.name COLLATE "C" LIMIT 1) INTO place, next_part
 			FROM pg_catalog.unnest(parts) AS u (name) WHERE part IS NULL OR u.name COLLATE "C" >= part COLLATE "C" ORDER BY u.name COLLATE "C" LIMIT 1;
 		key := sweep._age_key(coalesce(place, relation), age);
 	END IF;
-	moment := made.next_part;
-	made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
-	made.next_part := moment;
-	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
-	IF pg_catalog.cardinality(blockers) > 0 THEN
-		made.rest_counter := 'referenced';
-		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free);
-	END IF;
-	made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
-	IF made.before IS NOT NULL THEN
-		same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
-		-- By their places, which are those of a partition each.
-		made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
-			table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
-			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
-	END IF;
-	IF args ->> 'partitions' = 'drop' THEN
-		made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
-			' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);
-	END IF;
-	RETURN made;
+	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
+		made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
+		made.next_part := next_part;
+		made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
+		IF free <> '' THEN
+			made.rest_counter := 'referenced';
+			made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free);
+		END IF;
+		made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
+		IF made.before IS NOT NULL THEN
+			same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
+			-- By their places, which are those of a partition each.
+			made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
+				table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
+				' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+		END IF;
+		IF args ->> 'partitions' = 'drop' THEN
+			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
+				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);
+		END IF;
+		RETURN NEXT made;
+	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, boolean, oid, timestamptz, text) IS 'the statements of a retention, of a partition of its table or of all of it';
+COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, oid, timestamptz, text) IS 'the statements of a retention, of a partition of its table or of all of it';
 
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
@@ -275,7 +286,7 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'));
 	END IF;
-	PERFORM sweep._retention_statements(args, true, false, sweep._role_oid(role), pg_catalog.now(), NULL);
+	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';

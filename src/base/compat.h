@@ -9,7 +9,7 @@
  *		stringToQualifiedNameList	takes a place for soft errors
  *		pg_*_aclcheck, pg_*_ownercheck	are object_aclcheck and object_ownercheck
  *		is_member_of_role			is not enough for SET ROLE: member_can_set_role
- *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus counts instead of t_counts
+ *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus id and counts instead of t_id and t_counts
  *	17	LockHeldByMe				takes orstronger
  *		MyProc->pgprocno			is MyProcNumber
  *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
@@ -95,6 +95,13 @@ sweep_brake_wait_event(void)
 
 	return sweep_named_wait_event(&event, "PgSweepBrake");
 }
+
+/* 16: of the statistics of a table, how its OID is called. */
+#if PG_VERSION_NUM >= 160000
+#define sweep_table_of(status) ((status)->id)
+#else
+#define sweep_table_of(status) ((status)->t_id)
+#endif
 
 /* 16: one function asks for the ownership of any object. */
 #if PG_VERSION_NUM >= 160000

@@ -175,8 +175,8 @@ static const SweepStatementText statements[] = {
 	2, {INT4ARRAYOID, FLOAT8OID}},
 	[SWEEP_SQL_RANGE_STATEMENTS] = {
 		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts "
-		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
-	7, {TEXTOID, JSONBOID, BOOLOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID}},
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6)",
+	6, {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

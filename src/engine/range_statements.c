@@ -42,7 +42,7 @@ bool		sweep_range_preparing = false;
 static void forget(SweepRangeKept *kept);
 static void free_plans(void *kept);
 static bool is_kept(const SweepRangeStatements *statements, const char *part);
-static void make(SweepRangeKept *kept, SweepRangeStatements *statements, int kind, const char *part, TimestampTz as_of);
+static void make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of);
 static void make_work(void *arg);
 
 SweepRangeKept *
@@ -116,7 +116,7 @@ sweep_range_find_statements(SweepRangeKept *kept, int kind, const char *part, Ti
 			forget(kept);
 	}
 	if (!found->made)
-		make(kept, found, kind, part, as_of);
+		make(kept, kind & RANGE_AGAIN, part, as_of);
 	return found;
 }
 
@@ -126,35 +126,40 @@ is_kept(const SweepRangeStatements *statements, const char *part)
 	return part == NULL || statements->part == NULL ? part == statements->part : strcmp(part, statements->part) == 0;
 }
 
-/* As the owner of the extension, of names that are looked up and quoted, and of texts that are checked. */
+/* As the owner of the extension, of names that are looked up and quoted, and of texts that are checked: first and next ones at once. */
 static void
-make(SweepRangeKept *kept, SweepRangeStatements *statements, int kind, const char *part, TimestampTz as_of)
+make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 {
 	Datum		values[] = {
 		CStringGetTextDatum(get_func_name(kept->function)),
 		JsonbPGetDatum(kept->args),
-		BoolGetDatum((kind & RANGE_NEXT) != 0),
-		BoolGetDatum((kind & RANGE_AGAIN) != 0),
+		BoolGetDatum(again != 0),
 		ObjectIdGetDatum(GetUserId()),
 		TimestampTzGetDatum(as_of),
 		part != NULL ? CStringGetTextDatum(part) : (Datum) 0,
 	};
-	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n'};
-	int			column = 1;
+	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n'};
 
 	sweep_range_preparing = true;
 	sweep_sql_hide_context(make_work, &(Request) {values, nulls});
 	sweep_range_preparing = false;
-	for (int i = 0; i < RANGE_STATEMENT_COUNT; i++)
-		statements->texts[i] = sweep_sql_text(column++, kept->context);
-	statements->key = sweep_sql_text(column++, kept->context);
-	statements->part = sweep_sql_text(column++, kept->context);
-	statements->next_part = sweep_sql_text(column++, kept->context);
-	statements->counter = sweep_sql_text(column++, kept->context);
-	statements->rest_counter = sweep_sql_text(column++, kept->context);
-	statements->checked = sweep_sql_bool(column++);
-	statements->restarts = sweep_sql_bool(column++);
-	statements->made = true;
+	for (int next = 0; next <= RANGE_NEXT; next++)
+	{
+		SweepRangeStatements *statements = &kept->statements[next + again];
+		int			column = 1;
+
+		sweep_sql_row(next);
+		for (int i = 0; i < RANGE_STATEMENT_COUNT; i++)
+			statements->texts[i] = sweep_sql_text(column++, kept->context);
+		statements->key = sweep_sql_text(column++, kept->context);
+		statements->part = sweep_sql_text(column++, kept->context);
+		statements->next_part = sweep_sql_text(column++, kept->context);
+		statements->counter = sweep_sql_text(column++, kept->context);
+		statements->rest_counter = sweep_sql_text(column++, kept->context);
+		statements->checked = sweep_sql_bool(column++);
+		statements->restarts = sweep_sql_bool(column++);
+		statements->made = true;
+	}
 }
 
 static void

@@ -38,6 +38,7 @@
 #include "utils/rel.h"
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/elsewhere.h"
 #include "base/settings.h"
 #include "engine/batch.h"
@@ -174,7 +175,7 @@ count_changes(void)
 static bool
 is_toast(const PgStat_TableStatus *table)
 {
-	return (table->relation != NULL ? table->relation->rd_rel->relkind : get_rel_relkind(table->t_id)) == RELKIND_TOASTVALUE;
+	return (table->relation != NULL ? table->relation->rd_rel->relkind : get_rel_relkind(sweep_table_of(table))) == RELKIND_TOASTVALUE;
 }
 
 /* What it works on is collected from the mark on. */
@@ -202,7 +203,7 @@ note_written(SweepWatch *watch)
 		for (PgStat_TableXactStatus *written = level->first; written != NULL; written = written->next)
 		{
 			int			known = watch->count;
-			WatchedTable *table = find_table(watch, written->parent->t_id);
+			WatchedTable *table = find_table(watch, sweep_table_of(written->parent));
 
 			if (table == NULL)
 				return;

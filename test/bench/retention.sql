@@ -4,7 +4,6 @@
 --
 \set QUIET on
 SET client_min_messages = warning;
-SET synchronous_commit = off;
 CREATE TABLE bench.event (id bigint PRIMARY KEY, created_at timestamptz NOT NULL, account_id int NOT NULL, body text NOT NULL);
 -- 518,400 of a million rows are too old, whenever that is asked: the others are younger by a month
 INSERT INTO bench.event

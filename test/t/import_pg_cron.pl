@@ -112,7 +112,7 @@ my $wanted = join("\n", map { "$_->[0]|$_->[1]|$_->[2]" }
 	[ 24, 'backwards', 'not created: range "22-6" runs backwards in the hour field (Write it as a list of two ranges.)' ],
 	[ 25, 'nonsense', 'not created: schedule "at noon" has 2 fields instead of 5 or 6 (Fields are: [second] minute hour day-of-month month day-of-week. Other forms are @daily, "every 30 seconds", "every minute" and "every 1 day".)' ],
 	[ 26, 'broken', 'not created: syntax error at or near "WHERE"' ],
-	[ 27, 'two', 'not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it.)' ]);
+	[ 27, 'two', 'not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)' ]);
 
 is(import(''), $wanted =~ s/%/to be created/gr, 'dry run: says what would come of each line');
 is(query('SELECT count(*) FROM sweep.job'), 0, 'dry run: and creates nothing');
@@ -137,7 +137,7 @@ is($node->safe_psql('other', 'SELECT name, schedule, sql, timezone FROM sweep.jo
 
 # ---------------------------------------------------------------- rights
 is(query_as('App Role', q{SELECT job, note FROM sweep.import_pg_cron() ORDER BY jobid}),
-	'of_app|exists already' . "\n" . 'two|not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it.)',
+	'of_app|exists already' . "\n" . 'two|not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)',
 	'a role imports its own entries, and sees no others');
 query(q{SELECT sweep.drop_job('of_app'); ALTER ROLE "App Role" RENAME TO app; UPDATE cron.job SET username = 'app' WHERE username = 'App Role'});
 is(query_as('app', q{SELECT note FROM sweep.import_pg_cron(false) WHERE job = 'of_app'}), 'created, paused', 'and creates them');

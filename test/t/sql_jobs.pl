@@ -203,7 +203,7 @@ subtest 'SET search_path' => sub {
 	is(query('SELECT * FROM app.path'), '"$user", public|off|0|on', 'of the role; neither JIT nor parallel query');
 	query(q{ALTER ROLE app SET search_path = pg_catalog; ALTER ROLE app SET synchronous_commit = local});
 	is(run_sql(q{INSERT INTO path VALUES ('')}), 'failed error 0 0', 'a path in which the table is not');
-	like(last_error(), qr/^42P01 relation "path" does not exist\nHINT: Names without a schema are looked up in the search_path of the job's role, or the one that the sql has set\.\n/, 'it says where names are looked up');
+	like(last_error(), qr/^42P01 relation "path" does not exist\nHINT: Names without a schema are looked up in the search_path of the job's settings, or of its role, or the one that the sql has set\.\n/, 'it says where names are looked up');
 	is(run_sql(q{SET search_path = app; TRUNCATE path; INSERT INTO path SELECT current_setting('search_path'), current_setting('synchronous_commit')}),
 		'succeeded done 3 1 ["SET", "TRUNCATE TABLE", "INSERT 0 1"]', 'the text may set another one');
 	is(query('SELECT a, jit FROM app.path'), 'app|local', 'that is in force, and so are settings of the role');
