@@ -70,7 +70,9 @@ begin(void *owner)
 	SweepRun   *run = owner;
 
 	run->next = run->state;
-	if (sweep_sql_in_call())
+	if (sweep_sql_in_call() && run->records_only)
+		sweep_environment_pin_local();
+	else if (sweep_sql_in_call())
 		sweep_environment_set_local(run);
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);

@@ -7,8 +7,12 @@
 
 #include "engine/run_state.h"
 
-/* In a session: for the transaction in progress what a worker has for good, and the settings of the job. */
+/*
+ * In a session, for the transaction in progress: what a worker has for good, and the settings of the job. Or, where
+ * nothing of the job is executed, the path of the engine, which its statements then need not set each for itself.
+ */
 extern void sweep_environment_set_local(SweepRun *run);
+extern void sweep_environment_pin_local(void);
 
 /* In a worker, before anything of the job is executed: the settings of the job, if it has any; raises when one cannot be set. */
 extern bool sweep_environment_is_needed(const SweepRun *run);

@@ -39,6 +39,7 @@ static bool begin_run(SweepRun *run);
 static SweepTxnEnd set_environment(SweepRun *run);
 static void environment_work(void *arg);
 static bool take_lock(SweepRun *run);
+static SweepTxnEnd record(SweepRun *run, SweepWork work, ErrorData **error);
 static void start_work(void *arg);
 static void queue_hooks(SweepRun *run);
 static void end_unbegun(SweepRun *run);
@@ -102,7 +103,7 @@ begin_run(SweepRun *run)
 	sweep_timers_arm_timeout(run);
 	end = set_environment(run);
 	if (end == TXN_COMMITTED)
-		end = sweep_bucket_run_open(run, &run->error) ? sweep_batch_transact(run, start_work, run, &run->error) : TXN_FAILED;
+		end = sweep_bucket_run_open(run, &run->error) ? record(run, start_work, &run->error) : TXN_FAILED;
 	if (end == TXN_STOPPED)
 		run->reason = SWEEP_STOP_CANCELLED;
 	if (end == TXN_FAILED || end == TXN_STOPPED)
@@ -145,6 +146,18 @@ take_lock(SweepRun *run)
 			return false;
 		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event());
 	}
+}
+
+/* A transaction that executes nothing of the job. */
+static SweepTxnEnd
+record(SweepRun *run, SweepWork work, ErrorData **error)
+{
+	SweepTxnEnd end;
+
+	run->records_only = true;
+	end = sweep_batch_transact(run, work, run, error);
+	run->records_only = false;
+	return end;
 }
 
 static void
@@ -212,7 +225,7 @@ end_unbegun(SweepRun *run)
 	else
 		run->status = run->reason == SWEEP_STOP_CANCELLED ? "cancelled" : "skipped";
 	see_others();
-	if (sweep_batch_transact(run, unbegun_work, run, &error) == TXN_FAILED)
+	if (record(run, unbegun_work, &error) == TXN_FAILED)
 		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 }
 
@@ -314,7 +327,7 @@ end_run(SweepRun *run)
 	sweep_report_phase(run, PHASE_ENDING);
 	run->ending = true;
 	see_others();
-	if (sweep_batch_transact(run, end_work, run, &error) == TXN_FAILED)
+	if (record(run, end_work, &error) == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("outcome of run %lld of job \"%s\" could not be recorded: %s",
 						(long long) run->run_id, run->job, error->message)));

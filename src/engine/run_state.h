@@ -101,6 +101,7 @@ typedef struct SweepRun
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session, or the job */
+	bool		records_only;	/* the transaction in progress executes nothing of the job */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	int64		statement_deadline_us;	/* 0 = not armed */
 	bool		statement_timed_out;
