@@ -91,14 +91,14 @@ $$;
 COMMENT ON FUNCTION sweep._copy_statements(jsonb) IS 'the statements of a copy';
 
 -- Made for each partition: what is looked up in the catalogue is few rows of large tables.
-CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text) RETURNS SETOF sweep._statements
+CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off
 AS $$
 BEGIN
 	CASE step
 		WHEN 'retention_step' THEN
-			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part);
+			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part, parts::pg_catalog.text[]);
 		WHEN 'backfill_step' THEN
 			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
 		WHEN 'copy_step' THEN
@@ -106,7 +106,7 @@ BEGIN
 	END CASE;
 END
 $$;
-COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text) IS
+COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text, text) IS
 	'the statements of a job that was made, in its first pass or a further one: those of the first batch of the pass, and those of the next ones';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress

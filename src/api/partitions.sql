@@ -13,7 +13,7 @@ COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partit
 
 -- A statement about a table of many partitions has to begin with all of them and to merge what they give, which takes as long as the
 -- batch. So they are gone through one after the other where that makes no other difference: no policies, no rules, no triggers of the statement,
--- all rights on each of them. Those in which nothing can be too old are left out.
+-- all rights on each of them. Those that are empty, or in which nothing can be too old, are left out.
 CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -30,7 +30,8 @@ BEGIN
 	END IF;
 	SELECT pg_catalog.array_agg(p.name ORDER BY p.name COLLATE "C") INTO parts FROM (SELECT sweep._table_name(c.oid) AS name,
 			CASE WHEN t.parentrelid = relation AND is_by_age THEN pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''([^'']*)''') END AS bound
-		FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND t.relid <> relation) AS p
+		FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid WHERE t.isleaf AND t.relid <> relation
+			AND pg_catalog.pg_relation_size(c.oid) > 0) AS p
 		WHERE CASE type WHEN 'date' THEN p.bound::pg_catalog.date >= age_limit::pg_catalog.date WHEN 'timestamp without time zone' THEN p.bound::timestamp >= age_limit::timestamp
 			ELSE p.bound::pg_catalog.timestamptz >= age_limit::pg_catalog.timestamptz END IS NOT TRUE;
 	RETURN parts;

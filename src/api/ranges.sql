@@ -20,7 +20,8 @@ CREATE TYPE sweep._statements AS (
 	counter      text,
 	rest_counter text,
 	checked      boolean,
-	restarts     boolean
+	restarts     boolean,
+	parts        text
 );
 COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
 COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
@@ -37,6 +38,7 @@ COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows th
 COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
 COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns how many rows it has done, and the key of one that would be done again';
 COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
+COMMENT ON COLUMN sweep._statements.parts IS 'the partitions that are gone through one after the other, an array; NULL: none';
 
 CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';

@@ -186,7 +186,7 @@ $$;
 COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
 
 -- ------------------------------------------------------------------ the statements
-CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text) RETURNS SETOF sweep._statements
+CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -203,7 +203,7 @@ DECLARE
 	free pg_catalog.text := '';
 	same_key pg_catalog.text;
 	moment pg_catalog.text;
-	parts pg_catalog.text[];
+	parts pg_catalog.text[] := known_parts;
 	place pg_catalog.regclass;
 	next_part pg_catalog.text;
 	first boolean;
@@ -216,16 +216,19 @@ BEGIN
 		free := pg_catalog.format(' AND NOT EXISTS (%s)', pg_catalog.array_to_string(blockers, ') AND NOT EXISTS ('));
 	END IF;
 	IF EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = relation) THEN
-		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
-		parts := sweep._parts(relation, age, role, type, moment);
-		SELECT u.name::pg_catalog.regclass, (SELECT pg_catalog.jsonb_build_object('part', n.name) FROM pg_catalog.unnest(parts) AS n (name)
-				WHERE n.name COLLATE "C" > u.name COLLATE "C" ORDER BY n.name COLLATE "C" LIMIT 1) INTO place, next_part
-			FROM pg_catalog.unnest(parts) AS u (name) WHERE part IS NULL OR u.name COLLATE "C" >= part COLLATE "C" ORDER BY u.name COLLATE "C" LIMIT 1;
+		IF parts IS NULL THEN
+			EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
+			parts := sweep._parts(relation, age, role, type, moment);
+		END IF;
+		SELECT pg_catalog.to_regclass(u.name), (SELECT pg_catalog.jsonb_build_object('part', parts[u.n + 1]) WHERE u.n < pg_catalog.cardinality(parts)) INTO place, next_part
+			FROM pg_catalog.unnest(parts) WITH ORDINALITY AS u (name, n)
+			WHERE (part IS NULL OR u.name COLLATE "C" >= part COLLATE "C") AND pg_catalog.to_regclass(u.name) IS NOT NULL ORDER BY u.n LIMIT 1;
 		key := sweep._age_key(coalesce(place, relation), age);
 	END IF;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
 		made.next_part := next_part;
+		made.parts := parts;
 		made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 		IF free <> '' THEN
 			made.rest_counter := 'referenced';
@@ -247,7 +250,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, oid, timestamptz, text) IS 'the statements of a retention, of a partition of its table or of all of it';
+COMMENT ON FUNCTION sweep._retention_statements(jsonb, boolean, oid, timestamptz, text, text[]) IS 'the statements of a retention, of a partition of its table or of all of it';
 
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
@@ -286,7 +289,7 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'));
 	END IF;
-	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL);
+	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL, NULL);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';

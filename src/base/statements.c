@@ -174,9 +174,9 @@ static const SweepStatementText statements[] = {
 		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
 	2, {INT4ARRAYOID, FLOAT8OID}},
 	[SWEEP_SQL_RANGE_STATEMENTS] = {
-		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts "
-		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6)",
-	6, {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID}},
+		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts, parts "
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
+	7, {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}},
 };
 
 StaticAssertDecl(lengthof(statements) == SWEEP_STATEMENT_COUNT, "every statement has a text");

@@ -32,8 +32,9 @@ struct SweepRangeKept
 	MemoryContextCallback callback;
 	Oid			function;
 	TupleDesc	progress;
-	MemoryContext context;		/* of what follows, and of the texts */
+	MemoryContext context;		/* of the texts */
 	Jsonb	   *args;
+	char	   *parts;			/* the partitions, as an array in SQL; NULL = not known yet, or there are none */
 	SweepRangeStatements statements[RANGE_KINDS];
 };
 
@@ -68,6 +69,9 @@ sweep_range_keep(FmgrInfo *function, Jsonb *args)
 		forget(kept);
 		if (kept->args != NULL)
 			pfree(kept->args);
+		if (kept->parts != NULL)
+			pfree(kept->parts);
+		kept->parts = NULL;
 		kept->args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
 	}
 	MemoryContextSwitchTo(old);
@@ -137,8 +141,9 @@ make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 		ObjectIdGetDatum(GetUserId()),
 		TimestampTzGetDatum(as_of),
 		part != NULL ? CStringGetTextDatum(part) : (Datum) 0,
+		kept->parts != NULL ? CStringGetTextDatum(kept->parts) : (Datum) 0,
 	};
-	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n'};
+	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n'};
 
 	sweep_range_preparing = true;
 	sweep_sql_hide_context(make_work, &(Request) {values, nulls});
@@ -159,6 +164,9 @@ make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 		statements->checked = sweep_sql_bool(column++);
 		statements->restarts = sweep_sql_bool(column++);
 		statements->made = true;
+		/* Looking for them takes longer the more there are, so it is done once. */
+		if (kept->parts == NULL)
+			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));
 	}
 }
 

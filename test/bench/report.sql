@@ -115,8 +115,8 @@ INSERT INTO gate (test, what, nth, value, target, relation)
 			pg_temp.time_of('stop', 'bench.stop_one, 2 x 100', nth) / pg_temp.time_of('stop', 'sweep_gitlab.stop_environment, 2 x ' || size, nth), NULL, NULL
 		FROM (VALUES (100), (1000)) AS sizes (size), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
-	SELECT 'retention', 'engine / one statement, batch 1000', nth, pg_temp.time_of('retention', 'engine 1000 run', nth) / pg_temp.one_statement('retention', nth), 1.3, '<='
-		FROM (VALUES (0.5), (0)) AS s (nth)
+	SELECT c, 'engine / one statement, batch 1000', nth, pg_temp.time_of(c, 'engine 1000 run', nth) / pg_temp.one_statement(c, nth), 1.3, '<='
+		FROM (VALUES ('retention'), ('retention by_age'), ('retention by_account'), ('retention cascade'), ('retention referenced')) AS cases (c), (VALUES (0.5), (0)) AS s (nth)
 	UNION ALL
 	SELECT 'retention', 'faster than ' || c, nth, pg_temp.time_of('retention', c, nth) / pg_temp.time_of('retention', 'engine 1000 run', nth), target, '>='
 		FROM (VALUES ('by id 1000 batch', 2.5), ('pg_ttl_index 1000', 15)) AS cases (c, target), (VALUES (0.5), (0)) AS s (nth)

@@ -97,7 +97,7 @@ make_template()
 	then
 		psql_in "$1" -v table="$3" -v every="$4" -v last="$5" -v scattered="${6:-false}" -v rows="$rows" -f "$here/fill.sql"
 	fi
-	psql_in "$1" -v rows="$rows" -f "$here/$2.sql"
+	psql_in "$1" -v rows="$rows" -v shape="${shape-}" -f "$here/$2.sql"
 }
 
 # make_machines EVERY [SCATTERED]: the template of a purge, a table that has been in use
@@ -328,9 +328,10 @@ case_stop()
 
 case_retention()
 {
-	local old=$((rows * 5184 / 10000))
+	local old=$((rows * 5184 / 10000)) shape
 	local methods=('one_statement planner' 'engine 1000 run' 'by_id 1000' 'one_statement index' 'engine 100 run')
 
+	shape=plain
 	make_template bench_compare retention
 	if test -n "${PEER_TTL-}"
 	then
@@ -339,6 +340,15 @@ case_retention()
 		methods+=('ttl 1000')
 	fi
 	compare retention "$old" "${methods[@]}"
+	methods=('one_statement planner' 'engine 1000 run' 'one_statement index')
+	for shape in by_age by_account cascade
+	do
+		make_template bench_compare retention
+		compare "retention $shape" "$old" "${methods[@]}"
+	done
+	shape=referenced
+	make_template bench_compare retention
+	compare "retention $shape" $((old - old / 50)) "${methods[@]}"
 }
 
 case_fixed_cost()
