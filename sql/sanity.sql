@@ -75,6 +75,7 @@ SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'r
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid IN (SELECT oid FROM dumped)
 	AND r.oid NOT IN (SELECT oid FROM dumped);
+-- of the runs those of jobs that keep their cursor
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
 	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
 

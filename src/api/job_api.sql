@@ -295,6 +295,22 @@ CREATE FUNCTION sweep.pause_all() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.pause_all() IS 'suspends all schedules of this database; runs in progress end as usual';
 
+-- A run that arrived before the state of its job was archived without it.
+CREATE FUNCTION sweep._adopt_cursors() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Whoever has locked the history keeps nobody from this but in a copy.
+	IF EXISTS (SELECT FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job WHERE j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database)) THEN
+		UPDATE sweep.job_state AS s SET last_start = last.began, kept_cursor = CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR j.cursor = 'always' THEN last.cursor END
+			FROM sweep.job j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, coalesce(h.started_at, h.finished_at) AS began FROM sweep.run_history h
+				WHERE h.job = j.name AND h.run_as = j.run_as AND (h.batches > 0 OR h.cursor IS NOT NULL) ORDER BY began DESC, h.run_id DESC LIMIT 1) AS last
+			WHERE s.job = j.name AND j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database) AND coalesce(s.last_start, '-infinity') < last.began;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._adopt_cursors() IS 'gives jobs of a copy that keep their cursor that of their last run, if they do not have it';
+
 CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -304,6 +320,7 @@ BEGIN
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND r.status = 'waiting' AND r.pid IS NULL;
+	PERFORM sweep._adopt_cursors();
 	DELETE FROM sweep.control;
 	UPDATE sweep.job_state AS s SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();

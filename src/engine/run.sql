@@ -58,6 +58,9 @@ CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_
 COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
+-- And it goes on where the last runs of jobs that keep their cursor were: that is in sweep.job_state only when they have ended and been archived.
+SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE (pid IS NOT NULL OR finished_at IS NOT NULL) AND (batches > 0 OR cursor IS NOT NULL)
+	AND EXISTS (SELECT FROM sweep.job AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));

@@ -32,10 +32,13 @@ DECLARE
 	counted int := 0;
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
-	FOR gone IN SELECT r.run_id, r.status FROM sweep.run_live r
-			WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE SKIP LOCKED LOOP
+	FOR gone IN SELECT r.run_id, r.status, (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
+				FROM sweep.job j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) AS copied
+			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
-		UPDATE sweep.run_live AS r SET status = 'lost', stop_reason = 'lost', finished_at = pg_catalog.clock_timestamp()
+		-- That of a copy is not lost: it goes on where this database was copied from.
+		UPDATE sweep.run_live AS r SET status = outcome.word, stop_reason = outcome.word, finished_at = pg_catalog.clock_timestamp()
+			FROM (SELECT CASE WHEN gone.copied THEN 'cancelled' ELSE 'lost' END AS word) AS outcome
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
 			PERFORM sweep._follow_end(gone.run_id);
@@ -45,7 +48,7 @@ BEGIN
 	RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: status lost; returns how many';
+COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: status lost, in a copy cancelled; returns how many';
 
 CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
