@@ -62,7 +62,11 @@ cmp_ok(scalar(split /\n/, $catalogue), '>', 1000, 'a catalogue is compared');
 is(run_script('catalogue.sql', 'again', 'pg_sweep'), $catalogue, 'two installations are the same');
 is(run_script('data.sql', 'again', 'pg_sweep'), $data, 'filled alike they have the same rows');
 like($data, qr/^sweep\.$_ /m, "there are rows in $_")
-  for qw(job job_state control run_live run_history quarantine queue queue_message queue_dead queue_done consumer once_key);
+  for qw(job job_state control run_live run_history quarantine queue queue_message queue_dead queue_done consumer consumer_crash once_key);
+is($node->safe_psql('fresh', q{SELECT string_agg(kind || '.' || key, ', ') FROM (SELECT 'job', j.key FROM sweep.job r, jsonb_each(to_jsonb(r)) AS j GROUP BY j.key HAVING count(DISTINCT j.value) < 2
+	UNION ALL SELECT 'queue', j.key FROM sweep.queue r, jsonb_each(to_jsonb(r)) AS j GROUP BY j.key HAVING count(DISTINCT j.value) < 2
+	UNION ALL SELECT 'consumer', j.key FROM sweep.consumer r, jsonb_each(to_jsonb(r)) AS j WHERE j.key NOT IN ('system_identifier', 'database', 'all_paused_at')
+		GROUP BY j.key HAVING count(DISTINCT j.value) < 2) AS same (kind, key)}), '', 'each setting of a job, a queue and a consumer has another value somewhere');
 for my $change ('ALTER FUNCTION sweep.cancel(bigint) COST 7', 'REVOKE EXECUTE ON FUNCTION sweep.cancel(bigint) FROM sweep_operator',
 	q{COMMENT ON COLUMN sweep.job.name IS 'another'}, 'ALTER FUNCTION sweep._retry(bigint) SET work_mem = 64', q{ALTER TABLE sweep.job ALTER flush SET DEFAULT 'run'},
 	'ALTER TABLE sweep.job DROP CONSTRAINT job_overlap_check', 'ALTER TABLE sweep.job ADD COLUMN more int', 'CREATE INDEX ON sweep.job (schedule)', 'ALTER VIEW sweep.jobs RESET (security_barrier)',
@@ -77,6 +81,15 @@ for my $change ('ALTER FUNCTION sweep.cancel(bigint) COST 7', 'REVOKE EXECUTE ON
 }
 $node->safe_psql('again', q{SELECT sweep.alter_job('of steps', '{"batch_size": 999}')});
 isnt(run_script('data.sql', 'again', 'pg_sweep'), $data, 'seen: a changed row');
+
+# ---------------------------------------------------------------- the same by a dump
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+my $dump = PostgreSQL::Test::Utils::tempdir . '/dump';
+$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, 'fresh' ], 'pg_dump');
+$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'restored', $dump ], 'pg_restore');
+my $without_runs = qr/^sweep\.(run_live|run_history|bucket) .*\n/m;
+is(run_script('data.sql', 'restored', 'pg_sweep') =~ s/$without_runs//gr, $data =~ s/$without_runs//gr, 'a dump has all rows but those of runs');
+push @filled, [ 'restored', 'a restored dump' ];
 
 # ---------------------------------------------------------------- the kept scripts
 my $changes = slurp_file("$top/CHANGELOG.md");
