@@ -53,6 +53,7 @@ static bool is_required(Oid by, Oid extension);
 static const char *wanted_database(Node *statement, bool *force);
 static const char *option_text(List *options, const char *name);
 static void clear_database(Oid database, const char *name, bool force);
+static int	ask_to_leave(Oid database, bool force, ProcNumber *scheduler);
 static bool scheduler_is_there(Oid database);
 
 void
@@ -185,32 +186,54 @@ static void
 clear_database(Oid database, const char *name, bool force)
 {
 	SweepShared *shared = sweep_shared();
-	int			runs = sweep_shared_count_runs(database);
 	int64		deadline_us = sweep_monotonic_us() + LEAVE_TIMEOUT_MS * INT64CONST(1000);
-	ProcNumber	scheduler = INVALID_PROC_NUMBER;
+	ProcNumber	scheduler;
+	int			runs;
 
+	sweep_lock_hold_database(database);
+	runs = ask_to_leave(database, force, &scheduler);
 	if (runs > 0 && !force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("database \"%s\" is being used by pg_sweep", name),
 				 errdetail_plural("There is %d run in progress in it.", "There are %d runs in progress in it.", runs, runs),
 				 errhint("Wait for it to end, or stop it with sweep.cancel() in that database.")));
-	sweep_lock_hold_database(database);
-	sweep_shared_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		if (shared->databases[i].state == DATABASE_FREE || shared->databases[i].database != database)
-			continue;
-		shared->databases[i].leave = true;
-		scheduler = shared->databases[i].procno;
-	}
-	sweep_shared_unlock();
 	sweep_shared_wake(scheduler);
 	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
 	ConditionVariablePrepareToSleep(&shared->changed);
 	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database)) && sweep_monotonic_us() < deadline_us)
 		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event());
 	ConditionVariableCancelSleep();
+}
+
+/*
+ * How many runs there are in progress. When there are none, or force is set, the scheduler is asked to leave. Both at once: it starts
+ * none after that.
+ */
+static int
+ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
+{
+	SweepShared *shared = sweep_shared();
+	int			runs = 0;
+
+	*scheduler = INVALID_PROC_NUMBER;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		const SweepSlot *slot = &shared->slots[i];
+
+		if ((slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == database)
+			runs++;
+	}
+	for (int i = 0; i < SWEEP_MAX_DATABASES && (runs == 0 || force); i++)
+	{
+		if (shared->databases[i].state == DATABASE_FREE || shared->databases[i].database != database)
+			continue;
+		shared->databases[i].leave = true;
+		*scheduler = shared->databases[i].procno;
+	}
+	sweep_shared_unlock();
+	return runs;
 }
 
 static bool

@@ -9,8 +9,8 @@
  *
  * Who wakes whom: the worker wakes the scheduler when it gives the slot back, as any run that ends does. The scheduler
  * claims the slot for another run, writes what that needs, hands it over and wakes the worker. A worker that has waited
- * long enough, or is terminated, looks under the lock whether it was claimed: then it takes the run, or the run is
- * recorded as one that has not begun. A scheduler that ends between claim and hand-over leaves a slot that the next one
+ * long enough, or is terminated, looks under the lock whether it was claimed: then it takes the run, or leaves it to
+ * another process. It cannot free the slot itself, which the scheduler may be writing to. A scheduler that ends between claim and hand-over leaves a slot that the next one
  * gives up when it is old (pool.c), and the worker sees that it is no longer its own.
  */
 #include "postgres.h"
@@ -84,6 +84,8 @@ sweep_reuse_give_up(SweepSlot *slot)
 	claimed = slot->procno == MyProcNumber && (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING);
 	if (slot->procno == MyProcNumber && slot->state == SLOT_IDLE)
 		slot->state = SLOT_FREE;
+	if (claimed)
+		slot->waits_on = true;
 	sweep_shared_unlock();
 	if (claimed)
 		sweep_shared_release(slot, false, false);

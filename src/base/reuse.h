@@ -23,7 +23,7 @@ extern void sweep_reuse_hand_over(SweepSlot *slot);
 /* Whether this process, which is idle, has got another run. With time_over it has waited long enough. */
 extern SweepReuse sweep_reuse_look(SweepSlot *slot, bool time_over);
 
-/* The process ends and has no run; one that it was claimed for meanwhile is recorded as not begun. */
+/* The process ends and has no run; one that it was claimed for meanwhile waits on, for another process. */
 extern void sweep_reuse_give_up(SweepSlot *slot);
 
 #endif							/* SWEEP_REUSE_H */

@@ -51,6 +51,7 @@ static LWLock *shared_lock = NULL;
 
 static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
+static SweepDatabase *find_database(Oid database);
 static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static bool wake_scheduler(Oid database, bool asked);
@@ -139,7 +140,7 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		if (slot->state == SLOT_FREE)
 			slot->procno = worker ? INVALID_PROC_NUMBER : MyProcNumber;
 		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
-		slot->handed_over = false;
+		slot->handed_over = slot->waits_on = false;
 		slot->worker = worker;
 		slot->generation = ++shared->generation;
 		slot->database = MyDatabaseId;
@@ -157,12 +158,28 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	return slot;
 }
 
-/* False when the run has a slot already. One with a worker that is connected as its role comes first. */
+/* The entry of a database that has a scheduler, or NULL; the caller has the lock. */
+static SweepDatabase *
+find_database(Oid database)
+{
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	{
+		SweepDatabase *entry = &shared->databases[i];
+
+		if ((entry->state == DATABASE_STARTING || entry->state == DATABASE_RUNNING) && entry->database == database)
+			return entry;
+	}
+	return NULL;
+}
+
+/* False when the run has a slot already, or its scheduler is to leave. One with a worker that is connected as its role comes first. */
 static bool
 find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
+	const SweepDatabase *entry = claimant->worker ? find_database(MyDatabaseId) : NULL;
+
 	*free_slot = NULL;
-	if (find_run(claimant->run_id) != NULL)
+	if (find_run(claimant->run_id) != NULL || (entry != NULL && entry->leave))
 		return false;
 	for (int i = 0; i < shared->slot_count; i++)
 	{
@@ -271,23 +288,6 @@ sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 }
 
 int
-sweep_shared_count_runs(Oid database)
-{
-	int			count = 0;
-
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-
-		if ((slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == database)
-			count++;
-	}
-	sweep_shared_unlock();
-	return count;
-}
-
-int
 sweep_shared_count_free_workers(Oid role, bool unlimited)
 {
 	SweepUse	use;
@@ -308,6 +308,7 @@ sweep_shared_missing(PG_FUNCTION_ARGS)
 	bool		unlimited = sweep_quota_is_unlimited(role);
 	SweepUse	use;
 	SweepRefusal refusal;
+	const SweepDatabase *entry;
 	const char *setting;
 
 	if (shared == NULL)
@@ -317,14 +318,10 @@ sweep_shared_missing(PG_FUNCTION_ARGS)
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
 	if (refusal == REFUSED_NOT && use.all >= room_for_runs(PG_GETARG_INT32(1) > 0))
 		refusal = REFUSED_RESERVED;
-	for (int i = 0; i < SWEEP_MAX_DATABASES && refusal == REFUSED_NOT; i++)
-	{
-		const SweepDatabase *entry = &shared->databases[i];
-
-		/* The scheduler alone has learnt that. */
-		if (entry->state == DATABASE_RUNNING && entry->database == MyDatabaseId && entry->short_of == REFUSED_PROCESSES)
-			refusal = REFUSED_PROCESSES;
-	}
+	/* The scheduler alone has learnt that. */
+	entry = find_database(MyDatabaseId);
+	if (refusal == REFUSED_NOT && entry != NULL && entry->short_of == REFUSED_PROCESSES)
+		refusal = REFUSED_PROCESSES;
 	sweep_shared_unlock();
 	setting = sweep_quota_setting(refusal, "pg_sweep.max_running_jobs");
 	if (setting == NULL)
@@ -372,22 +369,18 @@ static bool
 wake_scheduler(Oid database, bool asked)
 {
 	ProcNumber	scheduler = INVALID_PROC_NUMBER;
-	bool		found = false;
+	SweepDatabase *entry;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	entry = find_database(database);
+	if (entry != NULL)
 	{
-		SweepDatabase *entry = &shared->databases[i];
-
-		if ((entry->state != DATABASE_STARTING && entry->state != DATABASE_RUNNING) || entry->database != database)
-			continue;
 		entry->asked |= asked;
 		scheduler = entry->procno;
-		found = true;
 	}
 	sweep_shared_unlock();
 	sweep_shared_wake(scheduler);
-	return found;
+	return entry != NULL;
 }
 
 /* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */

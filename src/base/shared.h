@@ -74,6 +74,7 @@ typedef struct SweepSlot
 	ProcNumber	procno;			/* of the process; INVALID_PROC_NUMBER until then, but not of one that has run another */
 	bool		handed_over;	/* the worker that was idle may attach: what it needs is written */
 	bool		put_back;		/* written by the run: it has not begun, and waits on */
+	bool		waits_on;		/* the worker that was idle has ended before it took the run */
 	TimestampTz claimed_at;
 	char		job[SWEEP_JOB_NAME_SIZE];
 	/* Set by anybody, read by the run. */
@@ -146,7 +147,7 @@ typedef struct SweepClaimant
 /*
  * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
  * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
- * left, and says why, or when the run has one already. One with a proc number has a worker that is idle.
+ * left, and says why, or when the run has one already, or the scheduler is to leave. One with a proc number has a worker that is idle.
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
@@ -161,9 +162,6 @@ extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
  * waits for another one.
  */
 extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
-
-/* How many runs of the database are in progress. */
-extern int	sweep_shared_count_runs(Oid database);
 
 /* How many more background runs there is room for, of this role in this database and not preferred. */
 extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);

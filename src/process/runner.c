@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/login.h"
 #include "base/reuse.h"
 #include "base/sql.h"
 #include "base/worker.h"
@@ -23,7 +24,7 @@
 #include "engine/run.h"
 #include "process/runner.h"
 
-/* So long a process waits for another run, and so long it goes on with others: what roles and databases have is read anew. */
+/* So long a process waits for another run, and so long it goes on with others. */
 #define IDLE_US INT64CONST(100000)
 #define LONGEST_LIFE_US INT64CONST(60000000)
 
@@ -34,6 +35,7 @@ typedef struct RunnerContext
 	bool		opened;
 	bool		found;
 	int64		began_us;		/* 0 = not connected yet */
+	uint64		login;			/* as what it has logged in, see login.h; 0 = it performs one run */
 } RunnerContext;
 
 static void perform(void);
@@ -94,6 +96,7 @@ sweep_runner_main(Datum arg)
 	before_shmem_exit(give_slot_back, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
+	runner.login = sweep_reuse_is_wanted() ? sweep_login_stamp() : 0;
 	runner.began_us = sweep_monotonic_us();
 	do
 		perform();
@@ -160,7 +163,7 @@ name_session(const SweepRun *run)
 static bool
 stay(void)
 {
-	if (!runner.opened || runner.run->put_back || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
+	if (runner.login == 0 || !runner.opened || runner.run->put_back || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
 		sweep_monotonic_us() - runner.began_us > LONGEST_LIFE_US || !sweep_reuse_is_wanted())
 		return false;
 	sweep_worker_discard_session();
@@ -172,7 +175,10 @@ stay(void)
 	return true;
 }
 
-/* False when there is none: then the slot is given back. */
+/*
+ * False when there is none: then the slot is given back. So it is with a run that needs a new process, because its role is no longer
+ * what it was when this one logged in.
+ */
 static bool
 await_run(void)
 {
@@ -186,7 +192,7 @@ await_run(void)
 	} while (look == REUSE_NOT_YET);
 	if (look == REUSE_LEAVE)
 		runner.slot = NULL;
-	return look == REUSE_TAKEN;
+	return look == REUSE_TAKEN && sweep_login_stamp() == runner.login;
 }
 
 /* Registered before the connection is made, so it runs after the locks are gone. */

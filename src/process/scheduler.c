@@ -70,6 +70,7 @@ typedef struct Scheduler
 	TimestampTz now;			/* the one clock of the tick */
 	List	   *startable;		/* of StartableRun */
 	bool		lock_held;		/* a run waits for the lock that somebody has */
+	bool		waits_on;		/* one that was started waits again */
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
@@ -185,7 +186,7 @@ static void
 scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
-	scheduler.lock_held = false;
+	scheduler.lock_held = scheduler.waits_on = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
 	sweep_shared_lock(LW_EXCLUSIVE);
 	scheduler.entry->asked = scheduler.entry->ended = false;
@@ -381,7 +382,7 @@ end_work(void *arg)
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
 	/* What waits for the lock of a run that has not begun comes next. */
-	if (more || unopened != NIL || scheduler.due.more)
+	if (more || unopened != NIL || scheduler.waits_on || scheduler.due.more)
 		scheduler.wake_in_us = 0;
 	/* A job that is locked by somebody stays due: that must not become a spin. */
 	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), SWEEP_POOL_FIRST_PAUSE_MS);
@@ -403,7 +404,14 @@ collect_unopened(void)
 			continue;
 		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_at))
 			slot->state = SLOT_UNOPENED;
-		if (slot->state == SLOT_UNOPENED)
+		if (slot->state != SLOT_UNOPENED)
+			continue;
+		if (slot->waits_on && pg_atomic_read_u32(&slot->stop_request) == 0)
+		{
+			slot->state = SLOT_FREE;
+			scheduler.waits_on = true;
+		}
+		else
 			unopened = lappend(unopened, slot);
 	}
 	sweep_shared_unlock();

@@ -1,6 +1,6 @@
 /*
  * reuse.pml - a runner that stays for another run: scheduler, one slot, and the worker whose slot is idle.
- * Checked: a run that the slot is claimed for is performed once or recorded as not begun, whatever the order of
+ * Checked: a run that the slot is claimed for is performed once, by it or another one, or recorded as cancelled, whatever the order of
  * hand-over, timeout, termination and the end of a scheduler; nobody touches a slot that is somebody else's.
  * UNMENDED_READY: the worker takes the slot as soon as it is claimed, before its definition is written.
  * UNMENDED_LATE: a worker whose time is over leaves without looking again under the lock.
@@ -17,7 +17,7 @@
 
 byte state = RUNNING, owner = 0, current = 0;	/* of the slot; owner: the worker that it has, NOBODY = a new one is registered */
 bool handed_over, defined, latch, scheduler_latch;
-byte done[RUNS + 1];	/* how often a run was performed or recorded as not begun */
+byte done[RUNS + 1];	/* how often a run was performed, left to another worker, or recorded as cancelled */
 byte next = 1;			/* the run that waits */
 bool old_scheduler;		/* claimed, and ended before it handed over */
 bool alive = true;
@@ -61,7 +61,11 @@ active proctype worker() {
 			:: owner == 0 && (state == IDLE || state == STARTING) -> goto again
 			:: else -> alive = false; goto gone		/* given up by a scheduler: not its own any more */
 			fi };
-		atomic { take(current); state = IDLE; scheduler_latch = true };
+		atomic {
+			if
+			:: take(current); state = IDLE; scheduler_latch = true
+			:: alive = false; state = UNOPENED; scheduler_latch = true; goto gone	/* its role has changed since it logged in */
+			fi };
 again:	skip
 	od;
 gone: skip
