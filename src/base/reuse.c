@@ -50,6 +50,27 @@ sweep_reuse_hand_over(SweepSlot *slot)
 	sweep_shared_wake(procno);
 }
 
+void
+sweep_reuse_dismiss(void)
+{
+	SweepShared *shared = sweep_shared();
+	ProcNumber	procno = INVALID_PROC_NUMBER;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < shared->slot_count && procno == INVALID_PROC_NUMBER; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->state != SLOT_IDLE)
+			continue;
+		/* It sees that the slot is no longer its own. */
+		slot->state = SLOT_FREE;
+		procno = slot->procno;
+	}
+	sweep_shared_unlock();
+	sweep_shared_wake(procno);
+}
+
 SweepReuse
 sweep_reuse_look(SweepSlot *slot, bool time_over)
 {

@@ -20,6 +20,9 @@ extern bool sweep_reuse_is_wanted(void);
 /* The definition of the run that an idle worker was claimed for is written: it may begin. */
 extern void sweep_reuse_hand_over(SweepSlot *slot);
 
+/* Has one that is idle, of whatever role and database, leave at once: another worker has found no room. */
+extern void sweep_reuse_dismiss(void);
+
 /* Whether this process, which is idle, has got another run. With time_over it has waited long enough. */
 extern SweepReuse sweep_reuse_look(SweepSlot *slot, bool time_over);
 

@@ -12,6 +12,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/reuse.h"
 #include "process/pool.h"
 
 /* A worker that was registered by an earlier scheduler and never came up is given up after this. */
@@ -37,6 +38,9 @@ sweep_pool_register(SweepPool *pool, const char *type, const char *name, const c
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	registered = sweep_worker_register(type, name, function, args, handle);
 	MemoryContextSwitchTo(old);
+	/* Its end is told like that of any worker: then there is another try. */
+	if (!registered)
+		sweep_reuse_dismiss();
 	return registered;
 }
 

@@ -80,6 +80,7 @@ active proctype scheduler() {
 		:: old_scheduler = true						/* it ends here; the next one knows nothing of the worker */
 		fi
 	:: atomic { next <= RUNS && state == FREE -> current = next; next++; owner = NOBODY; take(current); owner = 0; state = FREE }	/* a new worker */
+	:: atomic { state == IDLE -> state = FREE; latch = true }		/* there is no room for another worker: it is to leave */
 	:: atomic { state == UNOPENED -> take(current); state = FREE; owner = 0 }
 	:: atomic { old_scheduler && state == STARTING && owner == 0 && !handed_over -> state = UNOPENED; owner = NOBODY; old_scheduler = false }
 	od;

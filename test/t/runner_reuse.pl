@@ -98,5 +98,22 @@ is($node->safe_psql('postgres', qq{SELECT count(*) FROM (SELECT r.job FROM sweep
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.running}), 0, 'no slot is left behind');
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('a1')})), 'succeeded drained 1 0', 'and the next one runs');
 
+# ---------------------------------------------------------------- when there is no room for another process
+# Roles take turns: if a process kept the next one waiting for its 100 ms each time, that would be 18 s.
+$node->append_conf('postgresql.conf', "max_worker_processes = 4\npg_sweep.max_running_jobs = 2");
+$node->restart;
+$node->safe_psql('postgres', q{
+	CREATE ROLE c LOGIN IN ROLE sweep_user;
+	SELECT sweep.create_job(r || ' ' || i, step => 't.note', run_as => r::regrole) FROM unnest('{a,b,c}'::text[]) AS r, generate_series(1, 60) AS i;
+});
+my $last = $node->safe_psql('postgres', 'SELECT max(run_id) FROM sweep.runs');
+$node->safe_psql('postgres', q{SELECT sweep.start(r || ' ' || i) FROM unnest('{a,b,c}'::text[]) AS r, generate_series(1, 60) AS i});
+soon($node, $ended, 0, 'where there is hardly room for a process, runs of three roles end');
+is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.runs WHERE run_id > $last AND status = 'succeeded'"), 180, 'as they should');
+cmp_ok($node->safe_psql('postgres', "SELECT extract(epoch FROM max(finished_at) - min(due_at)) FROM sweep.runs WHERE run_id > $last"), '<', 10, 'and none has waited for a process that had nothing to do');
+is($node->safe_psql('postgres', qq{SELECT max(ahead) <= 3 FROM (SELECT greatest(a, b, c) - least(a, b, c) AS ahead FROM (
+	SELECT count(*) FILTER (WHERE run_as = 'a') OVER w AS a, count(*) FILTER (WHERE run_as = 'b') OVER w AS b, count(*) FILTER (WHERE run_as = 'c') OVER w AS c
+	FROM sweep.runs WHERE run_id > $last WINDOW w AS (ORDER BY started_at, run_id)) AS started) AS turns}), 't', 'at no moment had one role started more than three runs more than another');
+
 $node->stop;
 done_testing();
