@@ -180,7 +180,7 @@ is(psql(q{SELECT string_agg(job, ' ' ORDER BY job) FROM t.ran}), 'last next', 'e
 psql('CREATE DATABASE going');
 prepare_database($node, 'going');
 psql(q{
-	CREATE FUNCTION t.sleep(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT pg_sleep(600); SELECT ROW(0, NULL, NULL)::sweep.progress $$;
+	CREATE FUNCTION t.sleep(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT pg_sleep(600); /* the sleep is the work */ SELECT ROW(0, NULL, NULL)::sweep.progress $$;
 	SELECT sweep.create_job('long', step => 't.sleep')}, 'going');
 my $going = psql(q{SELECT oid FROM pg_database WHERE datname = 'going'});
 my $session = session($node);
