@@ -56,11 +56,18 @@ COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: 
 CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	-- Looked for by itself: in a query that locks rows, those that are left out by an OFFSET are locked, that is written, as well.
+	youngest constant bigint := (SELECT k.run_id FROM sweep.run_history k
+		WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
+		OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1);
 BEGIN
-	-- After each run: not in SQL, which would be planned anew each time.
+	IF youngest IS NULL THEN
+		RETURN;
+	END IF;
 	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
-			WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
-			OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
+			WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status AND k.run_id <= youngest
+			ORDER BY k.run_id DESC LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
 		WHERE h.run_id = old.run_id;
 END
 $$;
