@@ -5,7 +5,7 @@
 SET client_min_messages = warning;
 \ir ../demo/gitlab_schema.sql
 CREATE EXTENSION pg_sweep_gitlab CASCADE;
-SELECT sweep.create_queue(name) FROM unnest('{environments_auto_stop,ci_pipeline_process,ci_build_finished,plain,keyed}'::text[]) AS name \g /dev/null
+SELECT sweep.create_queue(name) FROM unnest('{environments_auto_stop,ci_pipeline_process,ci_build_finished,plain,keyed,keys_to_free}'::text[]) AS name \g /dev/null
 CREATE SCHEMA cost;
 CREATE FUNCTION cost.nothing(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -34,5 +34,6 @@ SELECT sweep.create_job('empty', step => 'cost.nothing'), sweep.create_job('drai
 \ir ../bench/rows_of_ci_runner_machines.sql
 \ir ../bench/rows_of_environments.sql
 \ir ../bench/rows_of_p_ci_builds.sql
-SELECT sweep.send('plain', jsonb_build_object('n', n)) FROM generate_series(1, 5000) AS n \g /dev/null
+SELECT sweep.send('plain', jsonb_build_object('n', n)), sweep.send('keys_to_free', jsonb_build_object('n', n), key => 'key ' || n)
+	FROM generate_series(1, 5000) AS n \g /dev/null
 VACUUM (ANALYZE);
