@@ -1,6 +1,6 @@
 /*
  * build.c
- *		The step of GitLab's stuck builds, as far as it is about one build: all of the module pg_sweep_gitlab.
+ *		The step of GitLab's stuck builds, as far as it is about one build. The module pg_sweep_gitlab is this, with message.c.
  *
  * These jobs commit each build on its own, and a step in PL/pgSQL prepares every expression it has anew in
  * each transaction: that took as long as the engine and the commit together. So one build is written from
@@ -32,9 +32,9 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/typcache.h"
 
 #include "base/compat.h"
+#include "message.h"
 
 PG_MODULE_MAGIC;
 
@@ -43,8 +43,9 @@ PG_MODULE_MAGIC;
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* The args behind the columns of sweep_gitlab.stuck, but the first of these. */
+/* The args behind the columns of sweep_gitlab.stuck, but the first of these; in UTC those are the same numbers. */
 static const char *const bounds[] = {"created_older_than", "updated_older_than", "scheduled_older_than"};
+static const Oid bound_types[] = {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID};
 
 /* Parameters of the statement; the first two are those of the statements that delete from the tables above. */
 enum
@@ -53,8 +54,8 @@ enum
 	PARAM_PARTITION_ID,
 	PARAM_LOCK_VERSION,
 	PARAM_AT,
-	PARAM_STUCK,
-	PARAM_COUNT
+	PARAM_BOUND,				/* of the args, as many as there can be */
+	PARAM_COUNT = PARAM_BOUND + lengthof(bounds)
 };
 
 /* The statement for the args of a job, and for the table and the extension as they are. */
@@ -66,11 +67,10 @@ typedef struct Statement
 	Oid			queues[lengthof(queue_tables)]; /* invalid where there is no such table */
 	char	   *search_path;
 	char	   *reason;			/* of the job, as the column has it; NULL: none */
-	Oid			stuck_type;		/* sweep_gitlab.stuck */
-	TupleDesc	stuck_row;		/* its columns */
-	Datum		stuck_in;		/* status that builds are stuck in; text */
+	char	   *stuck_in;		/* status that builds are stuck in */
 	Interval   *older_than[lengthof(bounds)];	/* NULL where the args have none */
 	SPIPlanPtr	plan;
+	Oid			send;			/* sweep.send */
 	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
 } Statement;
 
@@ -84,19 +84,18 @@ static bool drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of);
 static void choose_statement(const Jsonb *args);
 static void begin_statement(const Jsonb *args);
 static bool is_as_prepared(const Jsonb *args);
-static Oid	find_stuck_type(void);
 static Oid	type_of_reason(const Jsonb *args);
 static Oid	find_table(const Jsonb *args, const char *name);
 static void prepare_statement(const Jsonb *args);
 static void append_outcome(StringInfo text, const Jsonb *args);
 static void append_queues(StringInfo text, const Jsonb *args);
-static Datum when_stuck(TimestampTz as_of);
+static void append_stuck(StringInfo text);
+static void set_bounds(Datum *values, TimestampTz as_of);
 static SPIPlanPtr prepare(const char *text, int count, Oid *types);
 static uint64 execute(SPIPlanPtr plan, Datum *values);
 static int64 column(int number, bool *is_null);
 static void leave_queues(const Jsonb *args, Datum *values);
 static void free_plans(void);
-static void send_message(const char *queue, const char *payload, int64 key);
 static void log_build(const Jsonb *item, const char *runner);
 static int64 drop_in_batch(const Jsonb *args, HeapTupleHeader batch);
 static char *member(const Jsonb *object, const char *key);
@@ -156,7 +155,6 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	Datum		values[PARAM_COUNT];
 	int64		id;
 	char	   *runner;
-	char	   *project;
 	bool		no_runner;
 	bool		no_pipeline;
 	bool		no_project;
@@ -170,7 +168,7 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	values[PARAM_PARTITION_ID] = DirectFunctionCall1(int8in, CStringGetDatum(needed(item, "partition_id", false)));
 	values[PARAM_LOCK_VERSION] = DirectFunctionCall1(int4in, CStringGetDatum(needed(item, "lock_version", false)));
 	values[PARAM_AT] = TimestampGetDatum((Timestamp) as_of);
-	values[PARAM_STUCK] = when_stuck(as_of);
+	set_bounds(values, as_of);
 	if (execute(statement.plan, values) == 0)
 	{
 		AtEOXact_GUC(true, nest_level);
@@ -184,11 +182,11 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 	AtEOXact_GUC(true, nest_level);
 	id = DatumGetInt64(values[PARAM_ID]);
 	runner = no_runner ? "none" : psprintf("%lld", (long long) runner_id);
-	project = no_project ? "" : psprintf(", \"project_id\": %lld", (long long) project_id);
 	/* A pipeline waits once, however many of its builds were dropped. */
 	if (!no_pipeline)
-		send_message("ci_pipeline_process", psprintf("{\"pipeline_id\": %lld}", (long long) pipeline_id), pipeline_id);
-	send_message("ci_build_finished", psprintf("{\"build_id\": %lld%s}", (long long) id, project), id);
+		sweep_gitlab_send(statement.send, "ci_pipeline_process", sweep_gitlab_payload("pipeline_id", pipeline_id, NULL, 0), pipeline_id);
+	sweep_gitlab_send(statement.send, "ci_build_finished",
+					  sweep_gitlab_payload("build_id", id, no_project ? NULL : "project_id", project_id), id);
 	log_build(item, runner);
 	return true;
 }
@@ -223,7 +221,7 @@ begin_statement(const Jsonb *args)
 	old = MemoryContextSwitchTo(statement.context);
 	statement.args = DatumGetJsonbPCopy(JsonbPGetDatum(args));
 	statement.search_path = psprintf("pg_catalog, %s, pg_temp", quote_identifier(needed(args, "schema", true)));
-	statement.stuck_in = CStringGetTextDatum(needed(args, "status", true));
+	statement.stuck_in = needed(args, "status", true);
 	for (int i = 0; i < (int) lengthof(bounds); i++)
 	{
 		char	   *older_than = member(args, bounds[i]);
@@ -241,14 +239,7 @@ is_as_prepared(const Jsonb *args)
 	for (int i = 0; i < (int) lengthof(queue_tables); i++)
 		if (find_table(args, queue_tables[i]) != statement.queues[i])
 			return false;
-	return type_of_reason(args) == statement.reason_type && find_stuck_type() == statement.stuck_type;
-}
-
-/* Another one when the extension was dropped and created since. */
-static Oid
-find_stuck_type(void)
-{
-	return GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("stuck"), ObjectIdGetDatum(get_namespace_oid(SCHEMA, false)));
+	return type_of_reason(args) == statement.reason_type && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(statement.send));
 }
 
 /* A number or a name, as the GitLab has it; invalid when there is no such table or column. */
@@ -275,22 +266,20 @@ prepare_statement(const Jsonb *args)
 {
 	Oid			types[PARAM_COUNT] = {INT8OID, INT8OID, INT4OID, TIMESTAMPOID};
 	StringInfoData text;
-	MemoryContext old;
 
-	types[PARAM_STUCK] = statement.stuck_type = find_stuck_type();
-	old = MemoryContextSwitchTo(statement.context);
-	statement.stuck_row = lookup_rowtype_tupdesc_copy(statement.stuck_type, -1);
-	MemoryContextSwitchTo(old);
+	memcpy(types + PARAM_BOUND, bound_types, sizeof(bound_types));
 	initStringInfo(&text);
 	appendStringInfo(&text, "UPDATE %s AS p SET ",
 					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
 	append_outcome(&text, args);
 	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, lock_version = p.lock_version + 1, "
 						   "processed = p.retried IS TRUE WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
-						   "AND " SCHEMA ".is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, $5) "
-						   "RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, (false");
+						   "AND " SCHEMA ".is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, ");
+	append_stuck(&text);
+	appendStringInfoString(&text, ") RETURNING p.runner_id::bigint, p.commit_id::bigint, p.project_id::bigint, (false");
 	append_queues(&text, args);
 	appendStringInfoString(&text, ")::int::bigint");
+	statement.send = sweep_gitlab_find_send();
 	statement.plan = prepare(text.data, PARAM_COUNT, types);
 }
 
@@ -322,23 +311,31 @@ append_queues(StringInfo text, const Jsonb *args)
 	}
 }
 
-/* What sweep_gitlab.when_stuck returns, for a fraction of its time: each build has a moment of its own. */
-static Datum
-when_stuck(TimestampTz as_of)
+/*
+ * When a build is stuck, as sweep_gitlab.when_stuck says it. As a row of its columns, so that the planner puts these into
+ * the body of the predicate.
+ */
+static void
+append_stuck(StringInfo text)
 {
-	Datum		values[1 + lengthof(bounds)];
-	bool		nulls[1 + lengthof(bounds)];
-
-	values[0] = statement.stuck_in;
-	nulls[0] = false;
+	appendStringInfo(text, "ROW(%s", quote_literal_cstr(statement.stuck_in));
 	for (int i = 0; i < (int) lengthof(bounds); i++)
 	{
-		nulls[1 + i] = statement.older_than[i] == NULL;
-		/* In UTC a timestamp with and one without time zone are the same number. */
-		values[1 + i] = nulls[1 + i] ? 0 :
-			DirectFunctionCall2(timestamp_mi_interval, TimestampGetDatum((Timestamp) as_of), IntervalPGetDatum(statement.older_than[i]));
+		if (statement.older_than[i] == NULL)
+			appendStringInfoString(text, ", NULL");
+		else
+			appendStringInfo(text, ", $%d", PARAM_BOUND + i + 1);
 	}
-	return HeapTupleGetDatum(heap_form_tuple(statement.stuck_row, values, nulls));
+	appendStringInfoString(text, ")::" SCHEMA ".stuck");
+}
+
+/* The moments of that: each build has its own. */
+static void
+set_bounds(Datum *values, TimestampTz as_of)
+{
+	for (int i = 0; i < (int) lengthof(bounds); i++)
+		values[PARAM_BOUND + i] = statement.older_than[i] == NULL ? TimestampGetDatum(0) :
+			DirectFunctionCall2(timestamp_mi_interval, TimestampGetDatum((Timestamp) as_of), IntervalPGetDatum(statement.older_than[i]));
 }
 
 /* As the current user, and planned once for all values; kept until it is freed. */
@@ -400,27 +397,6 @@ free_plans(void)
 	}
 }
 
-/* By sweep.send, whose other arguments stay null. */
-static void
-send_message(const char *queue, const char *payload, int64 key)
-{
-	static const Oid types[] = {TEXTOID, JSONBOID, TEXTOID, INTERVALOID, INT4OID, JSONBOID};
-	Oid			function = LookupFuncName(list_make2(makeString("sweep"), makeString("send")), lengthof(types), types, false);
-	FmgrInfo	send;
-
-	LOCAL_FCINFO(call, lengthof(types));
-
-	sweep_check_execute(function, "send");
-	fmgr_info(function, &send);
-	InitFunctionCallInfoData(*call, &send, lengthof(types), InvalidOid, NULL, NULL);
-	for (int i = 0; i < (int) lengthof(types); i++)
-		call->args[i].isnull = i > 2;
-	call->args[0].value = CStringGetTextDatum(queue);
-	call->args[1].value = DirectFunctionCall1(jsonb_in, CStringGetDatum(payload));
-	call->args[2].value = CStringGetTextDatum(psprintf("%lld", (long long) key));
-	(void) FunctionCallInvoke(call);
-}
-
 static void
 log_build(const Jsonb *item, const char *runner)
 {
@@ -430,7 +406,7 @@ log_build(const Jsonb *item, const char *runner)
 		return;
 	ereport(LOG,
 			(errmsg("Dropping outdated build: build_id %s, runner_id %s, status %s, failure_reason %s", needed(item, "id", false), runner,
-					TextDatumGetCString(statement.stuck_in), statement.reason == NULL ? "none" : statement.reason)));
+					statement.stuck_in, statement.reason == NULL ? "none" : statement.reason)));
 }
 
 /* Several builds, or one that has changed. */

@@ -66,7 +66,7 @@ COMMENT ON COLUMN sweep_gitlab.stuck.created_before IS 'its created_at, in UTC, 
 COMMENT ON COLUMN sweep_gitlab.stuck.updated_before IS 'its updated_at, in UTC, is before this';
 COMMENT ON COLUMN sweep_gitlab.stuck.scheduled_before IS 'its scheduled_at is before this';
 
--- For one build alone build.c computes the same (when_stuck there): this takes as long as a tenth of the rest.
+-- For one build alone build.c computes the same (append_stuck and set_bounds there): this takes as long as a tenth of the rest.
 CREATE FUNCTION sweep_gitlab.when_stuck(args jsonb, as_of timestamptz) RETURNS sweep_gitlab.stuck
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

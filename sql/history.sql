@@ -34,8 +34,10 @@ SELECT * FROM pg_temp.history;
 -- per job and outcome: the oldest go first
 SELECT pg_temp.end_runs('history', 'succeeded', 'drained', :per_job), pg_temp.end_runs('history', 'failed', 'error', 3),
 	pg_temp.end_runs('history other', 'succeeded', 'max_rows', :per_job + 20), pg_temp.end_runs('history', 'skipped', 'skipped', :per_job - 1);
-SELECT sweep._archive_runs(true);
+SELECT sweep._archive_runs(true) FROM generate_series(1, 5);
 SELECT * FROM pg_temp.history;
+-- which does not write those that are kept
+SELECT count(*) FROM sweep.run_history WHERE xmax <> 0;
 
 -- more than a thousand at a time are left for the next time
 SELECT pg_temp.end_runs('history', 'cancelled', 'cancelled', 1500);
@@ -66,7 +68,8 @@ SELECT sweep._archive_runs(true), sweep._archive_runs(true);
 SELECT run_as = current_user AS ours, count(*), min(run_id) = min(min(run_id)) OVER () AS oldest FROM sweep.run_history WHERE job = 'history heir' GROUP BY run_as ORDER BY ours;
 SET LOCAL enable_seqscan = off;
 SET LOCAL enable_bitmapscan = off;
-EXPLAIN (COSTS off) SELECT run_id FROM sweep.run_history WHERE job = 'history heir' AND run_as = 'a' AND status = 'succeeded' ORDER BY run_id DESC OFFSET 10 LIMIT 1000 FOR UPDATE SKIP LOCKED;
+EXPLAIN (COSTS off) SELECT run_id FROM sweep.run_history WHERE job = 'history heir' AND run_as = 'a' AND status = 'succeeded' ORDER BY run_id DESC OFFSET 10 LIMIT 1;
+EXPLAIN (COSTS off) SELECT run_id FROM sweep.run_history WHERE job = 'history heir' AND run_as = 'a' AND status = 'succeeded' AND run_id <= 7 ORDER BY run_id DESC LIMIT 1000 FOR UPDATE SKIP LOCKED;
 RESET enable_seqscan;
 RESET enable_bitmapscan;
 ROLLBACK;

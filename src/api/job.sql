@@ -192,9 +192,11 @@ CREATE FUNCTION sweep._is_trusted(function regprocedure, role text) RETURNS bool
 COMMENT ON FUNCTION sweep._is_trusted(regprocedure, text) IS 'whether the owner of the function could become the role, or is that of the extension';
 
 CREATE FUNCTION sweep._may_act_on(caller oid, role text, operators boolean) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT sweep._acts_for(caller, role) OR sweep._acts_for(caller, 'sweep_admin') OR operators AND sweep._acts_for(caller, 'sweep_operator')
+BEGIN
+	RETURN sweep._acts_for(caller, role) OR sweep._acts_for(caller, 'sweep_admin') OR operators AND sweep._acts_for(caller, 'sweep_operator');
+END
 $$;
 COMMENT ON FUNCTION sweep._may_act_on(oid, text, boolean) IS 'whether the caller may act on what belongs to the role, as its member, sweep_admin, or sweep_operator if these may';
 

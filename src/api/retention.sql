@@ -124,9 +124,10 @@ CREATE FUNCTION sweep._age_key(relation regclass, age_column text, OUT columns t
 AS $$
 BEGIN
 	-- Best is one that tells all rows apart, with no more columns than that takes, else the one that tells most apart.
-	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
-			CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
-		WHERE i.indrelid = relation AND k.columns[1] = age_column
+	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attname = age_column
+			CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
+		WHERE i.indrelid = relation AND k.columns IS NOT NULL
 		ORDER BY u.is_unique DESC, CASE WHEN u.is_unique THEN pg_catalog.cardinality(k.columns) ELSE - pg_catalog.cardinality(k.columns) END, i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no index that begins with "%"', relation, age_column USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -196,7 +197,7 @@ DECLARE
 	age constant pg_catalog.text := args ->> 'age_column';
 	type constant pg_catalog.text := sweep._age_type(relation, age);
 	age_limit constant pg_catalog.text := sweep._age_limit(type, args);
-	key pg_catalog.record := sweep._age_key(relation, age);
+	key pg_catalog.record;
 	table_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
 	blockers constant pg_catalog.text[] := sweep._blockers(relation, table_name, ARRAY[relation]);
 	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
@@ -223,8 +224,8 @@ BEGIN
 		SELECT pg_catalog.to_regclass(u.name), (SELECT pg_catalog.jsonb_build_object('part', parts[u.n + 1]) WHERE u.n < pg_catalog.cardinality(parts)) INTO place, next_part
 			FROM pg_catalog.unnest(parts) WITH ORDINALITY AS u (name, n)
 			WHERE (part IS NULL OR u.name COLLATE "C" >= part COLLATE "C") AND pg_catalog.to_regclass(u.name) IS NOT NULL ORDER BY u.n LIMIT 1;
-		key := sweep._age_key(coalesce(place, relation), age);
 	END IF;
+	key := sweep._age_key(coalesce(place, relation), age);
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
 		made.next_part := next_part;

@@ -18,7 +18,7 @@
 
 char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
-int			sweep_history_per_job = 100;
+int			sweep_history_per_job = 1000;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_args_size = 64;
 int			sweep_max_consumers = 8;
@@ -97,7 +97,7 @@ define_job_settings(void)
 	DefineCustomIntVariable("pg_sweep.history_per_job",
 							"Sets how many runs are recorded per job, role and outcome.",
 							NULL,
-							&sweep_history_per_job, 100, 1, 1000000, PGC_SIGHUP, 0,
+							&sweep_history_per_job, 1000, 1, 1000000, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("pg_sweep.log_batches",
 							 "Logs the progress of runs.",

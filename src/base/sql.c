@@ -20,6 +20,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
@@ -276,14 +277,28 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	return count;
 }
 
-/* The plans of constant statements are generic ones: nothing in them depends on the values. */
+/*
+ * The plans of constant statements are generic ones: nothing in them depends on the values. They go by indexes, however
+ * small a table is when they are made: a queue that was vacuumed when it was empty may have millions of messages the next minute,
+ * and long before the next ANALYZE.
+ */
 static SweepPlan *
 statement_plan(SweepStatement statement)
 {
 	const SweepStatementText *source = sweep_statement_text(statement);
+	bool		planned = plans[statement] != NULL && SPI_plan_is_valid(plans[statement]);
+	int			nest_level;
 
 	if (plans[statement] == NULL)
 		plans[statement] = sweep_sql_prepare(source->text, source->count, (Oid *) source->types, true);
+	if (planned)
+		return plans[statement];
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	/* Where there is no index the plan looks as costly as if it were worth compiling. */
+	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	sweep_sql_make_plan(plans[statement]);
+	AtEOXact_GUC(true, nest_level);
 	return plans[statement];
 }
 

@@ -122,10 +122,6 @@ static const SweepStatementText statements[] = {
 	1, {TEXTOID}},
 	[SWEEP_SQL_QUEUE_NAME] = {"SELECT q.name FROM sweep.queue q WHERE q.queue_id = $1", 1, {INT4OID}},
 	[SWEEP_SQL_FIND_QUEUE] = {"SELECT sweep._find_queue($1, $2, $3)", 3, {OIDOID, TEXTOID, TEXTOID}},
-	[SWEEP_SQL_FREE_KEYS] = {
-		"UPDATE sweep.queue_message m SET claimed = true WHERE m.ctid = ANY ($1) AND m.queue_id = $2 AND NOT m.claimed "
-		"RETURNING m.message_id, m.ctid",
-	2, {TIDARRAYOID, INT4OID}},
 	[SWEEP_SQL_RETRY_MESSAGE] = {
 		"UPDATE sweep.queue_message m SET lane = $4, due_at = $5, attempts = $6, error = $7 "
 		"WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3",

@@ -57,7 +57,6 @@ typedef enum SweepStatement
 	SWEEP_SQL_READ_QUEUE,		/* this and the following: of queues, see sweep_sql_execute */
 	SWEEP_SQL_QUEUE_NAME,
 	SWEEP_SQL_FIND_QUEUE,
-	SWEEP_SQL_FREE_KEYS,
 	SWEEP_SQL_RETRY_MESSAGE,
 	SWEEP_SQL_BURY_MESSAGE,
 	SWEEP_SQL_KEEP_DONE,

@@ -9,7 +9,7 @@
 --
 -- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
 -- many shares as there are free buckets and free workers, and goes on as a share itself. What there is no
--- worker for follows later: shares_left says how many shares a share is followed by. Each of them wishes for
+-- worker for follows later: shares_left says how many shares a share is followed by. Each of them prefers
 -- a bucket of its own (run_live.bucket of a waiting run). To take the one that is free for longest would not
 -- be enough: who is about to lock that may find that another one has had it and given it back meanwhile. A
 -- share that reached a limit is followed by one that takes its bucket up again.
@@ -119,7 +119,7 @@ DECLARE
 	shares int;
 	chains int;
 	first int;
-	wishes int[];
+	preferred int[];
 BEGIN
 	shares_left := 0;
 	SELECT * INTO dispatcher FROM sweep.run_live r WHERE r.run_id = _queue_shares.run_id;
@@ -140,18 +140,18 @@ BEGIN
 	-- Each chain of shares has numbers of its own, one after the other and beginning anywhere. Which of
 	-- them are free in Redis is not known here.
 	first := pg_catalog.floor(pg_catalog.random() * buckets);
-	wishes := ARRAY(SELECT n FROM pg_catalog.generate_series(0, buckets - 1) AS n
+	preferred := ARRAY(SELECT n FROM pg_catalog.generate_series(0, buckets - 1) AS n
 		WHERE divided.bucket_store = 'redis'
 			OR EXISTS (SELECT FROM sweep.bucket b WHERE b.job = _queue_shares.job AND b.bucket = n AND b.state = 'available')
 				AND NOT EXISTS (SELECT FROM sweep.run_live w WHERE w.job = _queue_shares.job AND w.run_as = dispatcher.run_as AND w.status = 'waiting' AND w.bucket = n)
 		ORDER BY (n - first + buckets) % buckets);
 	shares := greatest(shares - chains, 0);
 	shares_left := shares / chains + (0 < shares % chains)::int;
-	wanted := wishes[1];
+	wanted := preferred[1];
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, hook_depth, bucket, shares_left, due_at)
 		SELECT _queue_shares.job, dispatcher.run_as,
 			CASE own WHEN 1 THEN dispatcher.args ELSE sweep._parent_args(dispatcher.job, run_id, 'running', NULL, NULL) END, 'parent', run_id, dispatcher.hook_depth + 1 - own,
-			wishes[1 + n + n * (shares / chains) + least(n, shares % chains)],
+			preferred[1 + n + n * (shares / chains) + least(n, shares % chains)],
 			shares / chains + (n < shares % chains)::int, pg_catalog.clock_timestamp() + delay
 		FROM pg_catalog.generate_series(own, chains - 1) AS n;
 	PERFORM sweep._wake();
@@ -166,7 +166,7 @@ DECLARE
 	share pg_catalog.record;
 	bucket_store pg_catalog.text;
 	goes_on boolean;
-	wish int := bucket;
+	preferred int := bucket;
 	follower bigint;
 BEGIN
 	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
@@ -183,14 +183,14 @@ BEGIN
 	IF FOUND AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
 		-- The next number, in the table the next one that is free.
 		IF NOT goes_on THEN
-			wish := (bucket + 1) % buckets;
+			preferred := (bucket + 1) % buckets;
 			IF bucket_store = 'table' THEN
-				wish := (SELECT b.bucket FROM sweep.bucket b WHERE b.job = share.job AND b.state = 'available' AND b.bucket < buckets
-					ORDER BY (b.bucket - wish + buckets) % buckets LIMIT 1);
+				preferred := (SELECT b.bucket FROM sweep.bucket b WHERE b.job = share.job AND b.state = 'available' AND b.bucket < buckets
+					ORDER BY (b.bucket - preferred + buckets) % buckets LIMIT 1);
 			END IF;
 		END IF;
 		INSERT INTO sweep.run_live (job, run_as, args, trigger, parent_run_id, hook_depth, bucket, shares_left, due_at)
-			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN divides THEN run_id ELSE share.parent_run_id END, share.hook_depth, wish, share.shares_left - (NOT goes_on)::int, pg_catalog.clock_timestamp() + delay)
+			VALUES (share.job, share.run_as, share.args, 'parent', CASE WHEN divides THEN run_id ELSE share.parent_run_id END, share.hook_depth, preferred, share.shares_left - (NOT goes_on)::int, pg_catalog.clock_timestamp() + delay)
 			RETURNING run_live.run_id INTO follower;
 	END IF;
 	RETURN follower;

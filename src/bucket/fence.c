@@ -35,7 +35,7 @@ sweep_fence_hold(SweepFence *fence)
 {
 	int64		age_us = sweep_monotonic_us() - fence->claim.claimed_us;
 
-	fence->guards = true;
+	fence->binding = true;
 	fence->lost = age_us >= fence->request.recovery_us || (fence->store->check == NULL && !lock_bucket(fence));
 	if (fence->lost)
 		ereport(ERROR,
@@ -62,10 +62,10 @@ static void
 check_age(void *arg)
 {
 	SweepFence *fence = arg;
-	bool		guards = fence->guards;
+	bool		binding = fence->binding;
 
-	fence->guards = false;
-	if (guards && sweep_monotonic_us() - fence->claim.claimed_us >= fence->request.recovery_us)
+	fence->binding = false;
+	if (binding && sweep_monotonic_us() - fence->claim.claimed_us >= fence->request.recovery_us)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("share of job \"%s\" has lost bucket %d while it committed", fence->request.job, fence->claim.bucket)));
@@ -77,7 +77,7 @@ undo(void *arg)
 {
 	SweepFence *fence = arg;
 
-	fence->guards = fence->given_back = fence->followed = false;
+	fence->binding = fence->given_back = fence->followed = false;
 	fence->follower = 0;
 }
 

@@ -17,7 +17,7 @@ typedef struct SweepFence
 	bool		lost;			/* the claim no longer stands */
 	bool		divides;		/* the run was not begun as a share: those that follow are its own */
 	int32		buckets_now;
-	bool		guards;			/* the transaction in progress stands or falls with the claim */
+	bool		binding;			/* the transaction in progress stands or falls with the claim */
 	/* Of the transaction that ends the run: */
 	bool		given_back;
 	bool		followed;

@@ -14,13 +14,19 @@ $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
 
 CREATE FUNCTION sweep._cancel_orphans(due timestamptz) RETURNS bigint
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
+DECLARE
+	counted bigint;
+BEGIN
+	-- In each tick: not in SQL, which would be planned anew each time.
 	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
-			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED),
-		ended AS (UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
-			FROM orphan WHERE r.run_id = orphan.run_id RETURNING r.run_id)
-	SELECT pg_catalog.count(*) FROM ended
+			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+		FROM orphan WHERE r.run_id = orphan.run_id;
+	GET DIAGNOSTICS counted = ROW_COUNT;
+	RETURN counted;
+END
 $$;
 COMMENT ON FUNCTION sweep._cancel_orphans(timestamptz) IS 'ends what was queued while its job was dropped or given to another role, as far as it is due; returns how many';
 
@@ -51,12 +57,22 @@ $$;
 COMMENT ON FUNCTION sweep._mark_lost() IS 'ends the runs whose process is gone: status lost, in a copy cancelled; returns how many';
 
 CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	-- Looked for by itself: in a query that locks rows, those that are left out by an OFFSET are locked, that is written, as well.
+	youngest constant bigint := (SELECT k.run_id FROM sweep.run_history k
+		WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
+		OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1);
+BEGIN
+	IF youngest IS NULL THEN
+		RETURN;
+	END IF;
 	DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
-			WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
-			OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
-		WHERE h.run_id = old.run_id
+			WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status AND k.run_id <= youngest
+			ORDER BY k.run_id DESC LIMIT 1000 FOR UPDATE SKIP LOCKED) AS old
+		WHERE h.run_id = old.run_id;
+END
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text, text) IS 'deletes the oldest runs of a job, role and outcome beyond pg_sweep.history_per_job';
 

@@ -23,7 +23,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -36,6 +35,7 @@
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
+#include "queue/free_key.h"
 #include "queue/holder.h"
 #include "queue/in_flight.h"
 #include "queue/prepared.h"
@@ -81,11 +81,11 @@ static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
 static void put_row(Claim *claim, TupleTableSlot *slot, int number);
 static void drop_taken(const Claim *claim, int number, TimestampTz due_at);
-static bool lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode);
+static bool lock_row(const Claim *claim, int number, Snapshot snapshot);
 static void put_off(const Claim *claim, const int *numbers, int count);
 static void log_shortage(void);
 static void move_to_dead(Claim *claim, int number);
-static void free_keys(Claim *claim, const int *numbers, int count);
+static void note_places(const Claim *claim, const int *numbers, const ItemPointerData *places, int count);
 
 PG_FUNCTION_INFO_V1(sweep_queue_claim);
 
@@ -287,8 +287,10 @@ deliver(Claim *claim)
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
 	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
-	int			keyed[TAKE_AT_ONCE];
-	int			keyed_count = 0;
+	SweepKeyFreeing freeing = {.messages = claim->messages};
+	int			freed[TAKE_AT_ONCE];
+	ItemPointerData places[TAKE_AT_ONCE];
+	int			freed_count = 0;
 	int			busy[TAKE_AT_ONCE];
 	int			busy_count = 0;
 
@@ -305,7 +307,7 @@ deliver(Claim *claim)
 			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
 		else if (claim->attempts[i] > claim->queue->max_attempts)
 		{
-			if (lock_row(claim, i, snapshot, LockTupleExclusive))
+			if (lock_row(claim, i, snapshot))
 				move_to_dead(claim, i);
 			else
 				busy[busy_count++] = i;
@@ -315,7 +317,8 @@ deliver(Claim *claim)
 			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
 			frees_key = !is_null && claim->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
 				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null));
-			if (frees_key && !lock_row(claim, i, snapshot, LockTupleNoKeyExclusive))
+			places[freed_count] = claim->refs[i].tid;
+			if (frees_key && !sweep_key_free(&freeing, slot, snapshot, &places[freed_count]))
 			{
 				busy[busy_count++] = i;
 				continue;
@@ -323,13 +326,14 @@ deliver(Claim *claim)
 			put_row(claim, slot, i);
 			claim->count++;
 			if (frees_key)
-				keyed[keyed_count++] = i;
+				freed[freed_count++] = i;
 		}
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
-	if (keyed_count > 0)
-		free_keys(claim, keyed, keyed_count);
+	sweep_key_free_end(&freeing);
+	if (freed_count > 0)
+		note_places(claim, freed, places, freed_count);
 	if (busy_count > 0)
 		put_off(claim, busy, busy_count);
 }
@@ -372,14 +376,14 @@ drop_taken(const Claim *claim, int number, TimestampTz due_at)
 	sweep_queue_unlock();
 }
 
-/* So that a statement that writes it waits for nobody; false when it would. */
+/* So that the statement that deletes it waits for nobody; false when it would. */
 static bool
-lock_row(const Claim *claim, int number, Snapshot snapshot, LockTupleMode mode)
+lock_row(const Claim *claim, int number, Snapshot snapshot)
 {
 	ItemPointerData tid = claim->refs[number].tid;
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
 	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), mode, LockWaitSkip, 0,
+	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), LockTupleExclusive, LockWaitSkip, 0,
 										  &failure);
 
 	ExecDropSingleTupleTableSlot(slot);
@@ -436,37 +440,17 @@ move_to_dead(Claim *claim, int number)
 								sweep_queue_error("the lease of its last delivery ran out"));
 }
 
-/*
- * From now on another message with the same key may be sent. The update makes new versions of the rows,
- * whose places are remembered.
- */
+/* Their keys are free, and their rows at other places. */
 static void
-free_keys(Claim *claim, const int *numbers, int count)
+note_places(const Claim *claim, const int *numbers, const ItemPointerData *places, int count)
 {
-	Datum		tids[TAKE_AT_ONCE];
-	Datum		values[2];
-	uint64		updated;
-
-	for (int i = 0; i < count; i++)
-		tids[i] = PointerGetDatum(&claim->refs[numbers[i]].tid);
-	values[0] = PointerGetDatum(construct_array(tids, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
-	values[1] = Int32GetDatum(claim->queue->queue_id);
-	sweep_sql_begin_call();
-	sweep_transaction_begin_statement();
-	updated = sweep_sql_execute(SWEEP_SQL_FREE_KEYS, values, NULL);
-	sweep_transaction_end_statement();
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (uint64 row = 0; row < updated; row++)
+	for (int i = 0; i < count; i++)
 	{
-		sweep_sql_row(row);
-		for (int i = 0; i < count; i++)
-		{
-			SweepInFlight *entry = sweep_in_flight(claim->entries[numbers[i]]);
+		SweepInFlight *entry = sweep_in_flight(claim->entries[numbers[i]]);
 
-			if (entry->message.message_id == sweep_sql_int64(1) && entry->lease == claim->lease)
-				entry->message.tid = sweep_sql_tid(2);
-		}
+		if (entry->message.message_id == claim->refs[numbers[i]].message_id && entry->lease == claim->lease)
+			entry->message.tid = places[i];
 	}
 	sweep_queue_unlock();
-	sweep_sql_end_call();
 }

@@ -10,8 +10,8 @@
  * then, while others go on, so that hardly anybody finds it empty and waits.
  *
  * Who waits does not queue for that lock: it would be handed from one to the next, only for each to see
- * that there are messages now. He sleeps on a condition variable, and whoever has searched wakes as many as
- * he has found messages for. Those who run meanwhile take what they find, and search when they find nothing;
+ * that there are messages now. Those who wait sleep on a condition variable, and the search wakes as many as
+ * it has found messages for. Those who run meanwhile take what they find, and search when they find nothing;
  * so it does not matter who of them was woken in vain. After a search that has failed nobody is woken: then
  * the first whose sleep ends takes the lock.
  *

@@ -6,7 +6,7 @@
  * many waiters out of the list as there are messages, and wakes them: a crowd is not woken for one message,
  * as a condition variable would do, because a process that leaves one passes its signal on. Somebody who
  * was woken and cannot look any more wakes the next. All who wait know when something falls due or a lease
- * ends, and are told when that becomes earlier; when the time has come one of them looks, and his search wakes
+ * ends, and are told when that becomes earlier; when the time has come one of them looks, and its search wakes
  * others when there is more. Nothing is polled, and no snapshot is held meanwhile, so a waiter holds back no
  * vacuum.
  *
@@ -169,7 +169,7 @@ sleep_on_latch(long timeout_ms)
 		ResetLatch(MyLatch);
 		return;
 	}
-	/* Whoever reads from the client sets what he waits for, so it need not be set back. */
+	/* Whoever reads from the client sets what it waits for, so it need not be set back. */
 	ModifyWaitEvent(FeBeWaitSet, SWEEP_CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
 	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
 		return;

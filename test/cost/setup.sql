@@ -5,7 +5,7 @@
 SET client_min_messages = warning;
 \ir ../demo/gitlab_schema.sql
 CREATE EXTENSION pg_sweep_gitlab CASCADE;
-SELECT sweep.create_queue('environments_auto_stop'), sweep.create_queue('plain'), sweep.create_queue('keyed') \g /dev/null
+SELECT sweep.create_queue(name) FROM unnest('{environments_auto_stop,ci_pipeline_process,ci_build_finished,plain,keyed,keys_to_free}'::text[]) AS name \g /dev/null
 CREATE SCHEMA cost;
 CREATE FUNCTION cost.nothing(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -24,12 +24,16 @@ $$;
 SELECT sweep.create_job('empty', step => 'cost.nothing'), sweep.create_job('drained', step => 'cost.drained'),
 	sweep.create_job('purge', step => 'sweep_gitlab.ci_runners_stale_machines_cleanup', batch_size => 100,
 		args => '{"schema": "public", "stale_after": "7 days"}'),
-	sweep.create_job('fan_out', step => 'sweep_gitlab.environments_auto_stop', batch_size => 100, args => '{"schema": "public"}') \g /dev/null
+	sweep.create_job('fan_out', step => 'sweep_gitlab.environments_auto_stop', batch_size => 100, args => '{"schema": "public"}'),
+	sweep_gitlab.create_stuck_builds_job('build', 'costs', '{"status": "canceling", "created_older_than": "1 hour", "updated_older_than": "1 hour"}',
+		'{"schema": "public", "table": "p_ci_builds"}', NULL, NULL) \g /dev/null
 \set rows 40000
 \set every 2
 \set last 40000
 \set scattered false
 \ir ../bench/rows_of_ci_runner_machines.sql
 \ir ../bench/rows_of_environments.sql
-SELECT sweep.send('plain', jsonb_build_object('n', n)) FROM generate_series(1, 5000) AS n \g /dev/null
+\ir ../bench/rows_of_p_ci_builds.sql
+SELECT sweep.send('plain', jsonb_build_object('n', n)), sweep.send('keys_to_free', jsonb_build_object('n', n), key => 'key ' || n)
+	FROM generate_series(1, 5000) AS n \g /dev/null
 VACUUM (ANALYZE);

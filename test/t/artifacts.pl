@@ -23,9 +23,10 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(77); RETURN NULL; END $$;
 	CREATE CONSTRAINT TRIGGER pass_gate AFTER INSERT ON ci_deleted_objects DEFERRABLE INITIALLY DEFERRED
 		FOR EACH ROW EXECUTE FUNCTION pass_gate();
-	SELECT sweep_gitlab.install();
-	SELECT sweep.alter_job('ci_schedule_bulk_delete_job_artifacts', '{"schedule": null}');
-	SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', '{"batch_size": 20}');
+	-- the others have schedules of their own
+	SELECT sweep_gitlab.install(paused => true);
+	SELECT sweep.alter_job('ci_schedule_bulk_delete_job_artifacts', '{"schedule": null, "paused": false}');
+	SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', '{"batch_size": 20, "paused": false}');
 });
 
 sub sql { return $node->safe_psql('postgres', $_[0]) }

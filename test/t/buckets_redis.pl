@@ -613,13 +613,15 @@ sub test_refusing
 	is(psql(q{SET ROLE jobber; SELECT sweep._has_redis_url()}), 'f', 'no URL: who may see the job sees that');
 	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \$error);
 	like($error, qr/ERROR:  run \d+ of job "j" failed: pg_sweep.redis_url is not set\n.*HINT:  Set it/s, 'no URL: a call fails');
-	psql(q{SELECT sweep.create_job('unset', step => 't.share', buckets => 5, bucket_store => 'redis', schedule => '* * * * * *')});
-	$node->poll_query_until('postgres', q{SELECT broken = 'pg_sweep.redis_url is not set' FROM sweep.job_state WHERE job = 'unset'});
-	is(psql(q{SELECT count(*) FROM sweep.runs WHERE job = 'unset'}), 0, 'no URL: a job can be created, and is not started by its schedule');
+	# the history has the runs with another server
+	my $scheduled = "scheduled, $redis->{server}";
+	psql(qq{SELECT sweep.create_job('$scheduled', step => 't.share', buckets => 5, bucket_store => 'redis', schedule => '* * * * * *')});
+	$node->poll_query_until('postgres', qq{SELECT broken = 'pg_sweep.redis_url is not set' FROM sweep.job_state WHERE job = '$scheduled'});
+	is(psql(qq{SELECT count(*) FROM sweep.runs WHERE job = '$scheduled'}), 0, 'no URL: a job can be created, and is not started by its schedule');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'with a URL it is no longer broken');
-	soon($node, q{SELECT count(*) > 0 FROM sweep.runs WHERE job = 'unset' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
-	psql(q{SELECT sweep.drop_job('unset')});
+	soon($node, qq{SELECT count(*) > 0 FROM sweep.runs WHERE job = '$scheduled' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
+	psql(qq{SELECT sweep.drop_job('$scheduled')});
 	at_rest();
 	configure("pg_sweep.redis_url = 'unix:" . $node->host . '/.s.PGSQL.' . $node->port . "'");
 	like(outcome(start()), qr/^failed error 08000 no reply from Redis at /, 'something that is not Redis');

@@ -21,6 +21,7 @@ my $script = join("\n",
 	q{SELECT sweep.create_job('by hand', step => 't.work', replace => true);},
 	q{SELECT sweep.create_job('described', step => 't.work', description => 'a word', stop_after => '1 min', timeout => '2 min', replace => true);});
 
+not_before_the_hour($node);
 $node->safe_psql('postgres', $script);
 is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM sweep.job), (SELECT count(*) FROM sweep.queue)'), '10|3', 'ten jobs and three queues');
 

@@ -121,6 +121,8 @@ sub run_conf
 	my @name = $block->{text} =~ /^([a-z_.]+)\s*=/mg;
 
 	close_sessions();
+	# A restart would be the end of what is in progress.
+	return 'what was started does not end' unless in_progress_ends();
 	copy($file, "$file.before") or die $!;
 	$node->append_conf('postgresql.conf', $block->{text});
 	$node->stop;
@@ -328,14 +330,26 @@ sub run_example
 	}
 }
 
+sub has_extension
+{
+	return $node->safe_psql('app', q{SELECT count(*) FROM pg_extension WHERE extname = 'pg_sweep'});
+}
+
+# Waits for the runs that the examples have started.
+sub in_progress_ends
+{
+	return 1 unless has_extension();
+	return $node->poll_query_until('app',
+		q{SELECT count(*) FROM sweep.runs WHERE status IN ('waiting', 'running') AND due_at < now() AND trigger <> 'schedule'}, '0');
+}
+
 # Nothing that the examples started has failed afterwards in the background.
 sub nothing_failed
 {
 	my ($name) = @_;
 
-	return unless $node->safe_psql('app', q{SELECT count(*) FROM pg_extension WHERE extname = 'pg_sweep'});
-	soon($node, q{SELECT count(*) FROM sweep.runs WHERE status IN ('waiting', 'running') AND due_at < now() AND trigger <> 'schedule'}, '0',
-		"$name: what was started has ended", 'app');
+	return unless has_extension();
+	ok(in_progress_ends(), "$name: what was started has ended");
 	soon($node, 'SELECT count(*) FROM sweep.consumers JOIN sweep.queues USING (queue) WHERE ready + in_flight > 0', '0',
 		"$name: consumers have emptied their queues", 'app');
 	is($node->safe_psql('app', q{SELECT job, status, error FROM sweep.runs WHERE status IN ('failed', 'lost')

@@ -179,12 +179,14 @@ subtest 'statement_timeout and lock_timeout of the text' => sub {
 };
 
 # ---------------------------------------------------------------- what it leaves behind
-my $left = q{
+# From PostgreSQL 19 on it is always on.
+my $conforming = query('SHOW server_version_num') < 190000 ? 'off' : 'on';
+my $left = qq{
 	SET search_path = app, pg_catalog;
 	SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; SET default_transaction_deferrable = on;
 	SET synchronous_commit = off; SET datestyle = 'German, DMY'; SET intervalstyle = 'sql_standard'; SET transform_null_equals = on;
 	SET array_nulls = off; SET row_security = off; SET check_function_bodies = off; SET application_name = 'somebody';
-	SET enable_indexscan = off; SET standard_conforming_strings = off; SET lock_timeout = 1;
+	SET enable_indexscan = off; SET standard_conforming_strings = $conforming; SET lock_timeout = 1;
 	BEGIN READ ONLY; DECLARE held CURSOR WITH HOLD FOR SELECT 1; COMMIT;
 	SET ROLE another; SET statement_timeout = '100ms'};
 

@@ -1,0 +1,68 @@
+/*
+ * free_key.c
+ *		Gives the keys of claimed messages free.
+ *
+ * Called by claim.c, for the messages of queues in which a key is taken only while its message waits. The key is free
+ * when the index of waiting keys no longer has the row, so the row gets a new version that says it is claimed: the
+ * only thing that a claim writes. That is done without SQL, at the place where the claim has just read the row: a statement
+ * that was planned while the table was small would read all of the queue for each claim once it is large.
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/executor.h"
+
+#include "base/compat.h"
+#include "queue/free_key.h"
+
+static void open_freeing(SweepKeyFreeing *freeing);
+
+bool
+sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot, ItemPointer place)
+{
+	TU_UpdateIndexes update_indexes;
+	TM_FailureData failure;
+	LockTupleMode lock_mode;
+	TupleTableSlot *row;
+
+	if (freeing->estate == NULL)
+		open_freeing(freeing);
+	row = freeing->row;
+	slot_getallattrs(slot);
+	ExecClearTuple(row);
+	memcpy(row->tts_values, slot->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
+	memcpy(row->tts_isnull, slot->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
+	ExecStoreVirtualTuple(row);
+	if (sweep_table_tuple_update(freeing->messages, place, row, GetCurrentCommandId(true), snapshot, false, &failure, &lock_mode,
+								 &update_indexes) != TM_Ok)
+		return false;
+	*place = row->tts_tid;
+	if (update_indexes != TU_None)
+		(void) sweep_insert_index_tuples(freeing->relation, freeing->estate, update_indexes == TU_Summarizing ? EIIT_ONLY_SUMMARIZING : 0,
+										 row, NIL);
+	ResetPerTupleExprContext(freeing->estate);
+	return true;
+}
+
+static void
+open_freeing(SweepKeyFreeing *freeing)
+{
+	freeing->estate = CreateExecutorState();
+	freeing->relation = makeNode(ResultRelInfo);
+	InitResultRelInfo(freeing->relation, freeing->messages, 0, NULL, 0);
+	ExecOpenIndices(freeing->relation, false);
+	freeing->row = MakeSingleTupleTableSlot(RelationGetDescr(freeing->messages), &TTSOpsVirtual);
+}
+
+void
+sweep_key_free_end(SweepKeyFreeing *freeing)
+{
+	if (freeing->estate == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(freeing->row);
+	ExecCloseIndices(freeing->relation);
+	FreeExecutorState(freeing->estate);
+	CommandCounterIncrement();
+}
