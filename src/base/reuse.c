@@ -10,8 +10,9 @@
  * Who wakes whom: the worker wakes the scheduler when it gives the slot back, as any run that ends does. The scheduler
  * claims the slot for another run, writes what that needs, hands it over and wakes the worker. A worker that has waited
  * long enough, or is terminated, looks under the lock whether it was claimed: then it takes the run, or leaves it to
- * another process. It cannot free the slot itself, which the scheduler may be writing to. A scheduler that ends between claim and hand-over leaves a slot that the next one
- * gives up when it is old (pool.c), and the worker sees that it is no longer its own.
+ * another process. It cannot free the slot itself, which the scheduler may be writing to. A scheduler that ends between
+ * claim and hand-over leaves a slot that the next one gives up when it is old (pool.c), and the worker sees that it is no
+ * longer its own.
  */
 #include "postgres.h"
 
