@@ -282,8 +282,9 @@ BEGIN
 	made.key := pg_catalog.array_to_string(columns, ', ');
 	made.edge := pg_catalog.format('SELECT %s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
 		json, behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
-	made.rest := pg_catalog.format('SELECT pg_catalog.jsonb_agg(%s) OPERATOR(pg_catalog.->) (-1), pg_catalog.count(*) FROM (%s ORDER BY %s LIMIT $1) AS k',
-		json, behind, upwards);
+	-- JSON of the last one alone
+	made.rest := pg_catalog.format('SELECT %s, k.sweep_count FROM (SELECT * FROM (SELECT *, pg_catalog.row_number() OVER () AS sweep_count FROM (%s ORDER BY %s LIMIT $1) AS b) AS n'
+		' ORDER BY sweep_count DESC LIMIT 1) AS k', json, behind, upwards);
 	IF NOT is_unique THEN
 		made.before := pg_catalog.format('SELECT %s FROM (%s AND %s ORDER BY %s LIMIT 1) AS k', json, behind,
 			sweep._key_compare(relation, columns, '<', '$4'), sweep._key_order(relation, columns, nulls, true));
