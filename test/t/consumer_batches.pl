@@ -175,7 +175,8 @@ soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|0',
 handled_once(4, '', 'once');
 
 # ---------------------------------------------------------------- the handler is replaced by one with another argument
-# A call of what is gone is no failure of the message: that would wait for an hour.
+# A call of what is gone is no failure of the message: that would wait for an hour. The messages follow in a transaction of their
+# own: a commit can be seen before others hear of what has been dropped with it.
 psql(q{
 	CREATE TABLE t.turned (how text);
 	CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one')$$;
@@ -184,12 +185,12 @@ psql(q{
 	SELECT sweep.create_consumer('turn', 't.turn', batch => 10);
 });
 soon($node, q{SELECT string_agg(how, ' ') FROM t.turned}, 'one', 'a handler of one message');
-psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message[]) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned SELECT 'array of ' || cardinality(m)$$;
-	SELECT sweep.send_many('turn', '{2,3}'); COMMIT});
+psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message[]) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned SELECT 'array of ' || cardinality(m)$$; COMMIT});
+psql(q{SELECT sweep.send_many('turn', '{2,3}')});
 soon($node, q{SELECT string_agg(how, ', ') FROM t.turned}, 'one, array of 2', 'is replaced by one of a batch');
 is(psql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'turn'}), '0|0', 'and nothing failed');
-psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one again')$$;
-	SELECT sweep.send('turn', '4'); COMMIT});
+psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one again')$$; COMMIT});
+psql(q{SELECT sweep.send('turn', '4')});
 soon($node, q{SELECT string_agg(how, ', ') FROM t.turned}, 'one, array of 2, one again', 'and back');
 is(psql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'turn'}), '0|0', 'and nothing failed');
 psql(q{SELECT sweep.drop_queue('turn')});
