@@ -221,10 +221,18 @@ sub run_statements
 sub victims_rows
 {
 	my ($node) = @_;
+	# Somebody else's job may have the name of a queue of the victim: what has no role has that of its job.
 	my @tables = split /\n/, $node->safe_psql('postgres',
-		q{SELECT oid::regclass FROM pg_class WHERE relnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND relkind IN ('r', 'p') ORDER BY 1});
+		q{SELECT c.oid::regclass || ' ' || CASE WHEN a.attname IS NOT NULL THEN 'job' ELSE '' END FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'job'
+				AND NOT EXISTS (SELECT FROM pg_attribute o WHERE o.attrelid = c.oid AND o.attname IN ('run_as', 'role', 'owner'))
+			WHERE c.relnamespace IN ('sweep'::regnamespace, 'sweep_gitlab'::regnamespace) AND c.relkind IN ('r', 'p') ORDER BY 1});
+	my @rows = map {
+		my ($table, $job) = split / /;
+		my $role = $job ? q{ || coalesce((SELECT ' ' || j.run_as FROM sweep.job AS j WHERE j.name = t.job), '')} : '';
+		"SELECT '$table' AS name, t::text$role AS row FROM $table AS t"
+	} @tables;
 
-	return 'SELECT name, row FROM (' . join(' UNION ALL ', map { "SELECT '$_' AS name, t::text AS row FROM $_ AS t" } @tables) . q{) AS r,
+	return 'SELECT name, row FROM (' . join(' UNION ALL ', @rows) . q{) AS r,
 			(SELECT oid FROM pg_roles WHERE rolname = 'victim') AS v,
 			(SELECT string_agg(rolname || '|\m' || oid || '\M', '|') AS any FROM pg_roles WHERE rolname IN ('attacker', 'client', 'watcher', 'helper', 'sweep_user')) AS others
 		WHERE row ~ ('vict|secret of the|4242424242|\m' || v.oid || '\M') AND row !~ others.any};
