@@ -43,7 +43,7 @@ PG_MODULE_MAGIC;
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* The args behind the columns of sweep_gitlab.stuck, but the first of these; in UTC those are the same numbers. */
+/* The args behind the columns of sweep_gitlab.stuck, but the first of these, and their types: the same numbers in UTC. */
 static const char *const bounds[] = {"created_older_than", "updated_older_than", "scheduled_older_than"};
 static const Oid bound_types[] = {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID};
 

@@ -90,10 +90,10 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_statements(jsonb) IS 'the statements of a copy';
 
--- Made for each partition: what is looked up in the catalogue is few rows of large tables.
+-- Made for each partition: what is looked up in the catalogue is few rows of large tables, and to plan that takes longer than the look.
 CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off
+	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
 	CASE step

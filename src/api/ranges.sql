@@ -242,8 +242,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_json(text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
 
--- What is found is the edge of a batch of the rows for which the filter holds. JSON is made outside of the subquery: of one row, and not of
--- each that is passed over.
 CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[], down boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -147,7 +147,8 @@ typedef struct SweepClaimant
 /*
  * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
  * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
- * left, and says why, or when the run has one already, or the scheduler is to leave. One with a proc number has a worker that is idle.
+ * left, and says why, or when the run has one already, or the scheduler is to leave. One with a proc number has a worker
+ * that is idle.
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 

@@ -170,16 +170,12 @@ make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 	}
 }
 
-/* With plans that serve for all partitions: to plan a look into the catalogue takes longer than the look. */
 static void
 make_work(void *arg)
 {
 	const Request *request = arg;
-	int			nest_level = NewGUCNestLevel();
 
-	(void) set_config_option("plan_cache_mode", "force_generic_plan", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	(void) sweep_sql_execute(SWEEP_SQL_RANGE_STATEMENTS, request->values, request->nulls);
-	AtEOXact_GUC(true, nest_level);
 }
 
 /* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run. */

@@ -38,13 +38,12 @@ DECLARE
 	counted int := 0;
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
-	FOR gone IN SELECT r.run_id, r.status, (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
-				FROM sweep.job j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) AS copied
+	-- That of a copy is not lost: it goes on where this database was copied from.
+	FOR gone IN SELECT r.run_id, r.status, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
+				FROM sweep.job j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
-		-- That of a copy is not lost: it goes on where this database was copied from.
-		UPDATE sweep.run_live AS r SET status = outcome.word, stop_reason = outcome.word, finished_at = pg_catalog.clock_timestamp()
-			FROM (SELECT CASE WHEN gone.copied THEN 'cancelled' ELSE 'lost' END AS word) AS outcome
+		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp()
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
 			PERFORM sweep._follow_end(gone.run_id);
