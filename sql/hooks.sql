@@ -155,8 +155,8 @@ SELECT sweep.alter_job('hooks good', '{"on_success": null}'), sweep.alter_job('h
 CALL hooks.forget();
 SELECT sweep.create_job('hooks divided', step => 'hooks.step', buckets => 3, max_attempts => 2, on_success => '{"hooks good": "1 day"}', on_failure => '{"hooks bad": "1 day"}');
 CREATE PROCEDURE hooks.share(id bigint, parent bigint, status text, error text DEFAULT NULL, trigger text DEFAULT 'parent', args jsonb DEFAULT '{}') LANGUAGE sql AS $$
-	INSERT INTO sweep.run_live (run_id, job, trigger, attempt, parent_run_id, due_at, finished_at, status, sqlstate, error, shares_left, args, hook_depth) OVERRIDING SYSTEM VALUE
-		VALUES (id, 'hooks divided', trigger, CASE trigger WHEN 'retry' THEN 2 ELSE 1 END, parent, now(), CASE WHEN status NOT IN ('waiting', 'running') THEN now() END, status,
+	INSERT INTO sweep.run_live (run_id, job, trigger, attempt, parent_run_id, due_at, finished_at, pid, status, sqlstate, error, shares_left, args, hook_depth) OVERRIDING SYSTEM VALUE
+		VALUES (id, 'hooks divided', trigger, CASE trigger WHEN 'retry' THEN 2 ELSE 1 END, parent, now(), CASE WHEN status NOT IN ('waiting', 'running') THEN now() END, CASE WHEN status NOT IN ('waiting', 'running') THEN 1 END, status,
 			CASE WHEN error IS NOT NULL THEN 'P0001' END, error, 0, args, 3)
 $$;
 CREATE FUNCTION hooks.told(id bigint) RETURNS SETOF text LANGUAGE plpgsql AS $$

@@ -46,8 +46,8 @@ SELECT sweep.alter_job('run_cursor', '{"cursor": "drain"}');
 -- a run that did no batch remembers nothing: one that failed at once, or was skipped
 \set args '{"fails": 9}'
 :run
-INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, status, stop_reason)
-	VALUES ('run_cursor', 'manual', now(), now(), now(), 'skipped', 'skipped');
+INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, pid, status, stop_reason)
+	VALUES ('run_cursor', 'manual', now(), now(), now(), 1, 'skipped', 'skipped');
 \set args '{"last": 100}'
 :run
 -- the same from the history

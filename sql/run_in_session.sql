@@ -145,7 +145,7 @@ SELECT paused_at IS NOT NULL AS paused FROM sweep.job_state WHERE job = 'run_in_
 SELECT sweep.resume('run_in_session');
 
 -- the row of the run while it runs, as a step sees it: what is committed, not its own batch
-CREATE TABLE run_in_session.seen (LIKE sweep.run_live);
+CREATE TABLE run_in_session.seen (LIKE sweep.runs);
 CREATE FUNCTION run_in_session.look(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 BEGIN
 	INSERT INTO run_in_session.seen SELECT * FROM sweep.runs WHERE run_id = b.run_id;

@@ -27,7 +27,7 @@ SELECT sweep._follow_share(3300001, false, 'drained', 1, 4, '0');
 SELECT sweep._follow_share(3300000, true, 'max_batches', 0, 4, '0');
 SELECT * FROM run_tree.runs;
 -- a retry
-UPDATE sweep.run_live SET status = 'failed', stop_reason = 'error', finished_at = now() WHERE run_id = 3300001;
+UPDATE sweep.run_live SET status = 'failed', stop_reason = 'error', finished_at = now(), pid = 1 WHERE run_id = 3300001;
 SELECT sweep._retry(3300001);
 SELECT * FROM run_tree.runs WHERE trigger = 'retry';
 ROLLBACK TO s;
@@ -45,9 +45,9 @@ DELETE FROM sweep.run_live WHERE run_id = 3300000;
 
 -- ------------------------------------------------------------------ what a run and its shares have come to
 CREATE FUNCTION run_tree.ended(id bigint, parent bigint, status text, stop_reason text, rows bigint, trigger text DEFAULT 'parent', job text DEFAULT 'run_tree') RETURNS void LANGUAGE sql AS $$
-	INSERT INTO sweep.run_live (run_id, job, trigger, parent_run_id, due_at, started_at, finished_at, status, stop_reason, rows, batches, error, shares_left) OVERRIDING SYSTEM VALUE
+	INSERT INTO sweep.run_live (run_id, job, trigger, parent_run_id, due_at, started_at, finished_at, pid, status, stop_reason, rows, batches, error, shares_left) OVERRIDING SYSTEM VALUE
 		VALUES (id, job, trigger, parent, now(), now() + interval '1 s' * (id % 100), CASE WHEN status NOT IN ('waiting', 'running') THEN now() + interval '1 min' + interval '1 s' * (id % 100) END,
-			status, stop_reason, rows, 1, CASE WHEN status = 'failed' THEN 'error of ' || id END, 0)
+			CASE WHEN status NOT IN ('waiting', 'running') THEN 1 END, status, stop_reason, rows, 1, CASE WHEN status = 'failed' THEN 'error of ' || id END, 0)
 $$;
 CREATE VIEW run_tree.waited AS SELECT status, stop_reason, batches, rows, error, ended, decisive FROM sweep._wait_outcome(current_user::regrole, 3300000);
 CREATE VIEW run_tree.last AS SELECT last_run_id, last_status, last_stop_reason, last_started_at - now() AS start, last_rows, last_duration, last_error FROM sweep.jobs WHERE name = 'run_tree';
@@ -58,7 +58,7 @@ SELECT * FROM run_tree.last;
 SELECT run_tree.ended(3300001, 3300000, 'succeeded', 'drained', 20), run_tree.ended(3300002, 3300000, 'skipped', 'skipped', 0), run_tree.ended(3300003, 3300000, 'waiting', NULL, 0);
 SELECT * FROM run_tree.waited;
 SELECT * FROM run_tree.last;
-UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'max_batches', rows = 30, finished_at = now() + interval '2 min' WHERE run_id = 3300003;
+UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'max_batches', rows = 30, finished_at = now() + interval '2 min', pid = 1 WHERE run_id = 3300003;
 SELECT * FROM run_tree.waited;
 SELECT * FROM run_tree.last;
 -- what it has queued for another job, and the job's other runs, do not count
@@ -82,7 +82,7 @@ SELECT run_tree.ended(3300008, 3300007, 'waiting', NULL, 0, 'retry');
 SELECT * FROM run_tree.waited;
 SELECT * FROM run_tree.last;
 -- tried again with success: the run has failed, the job is well; what others have left undone still counts
-UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', rows = 2, finished_at = now() + interval '3 min' WHERE run_id = 3300008;
+UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', rows = 2, finished_at = now() + interval '3 min', pid = 1 WHERE run_id = 3300008;
 SELECT status, decisive FROM run_tree.waited;
 SELECT * FROM run_tree.last;
 DELETE FROM sweep.run_history WHERE run_id IN (3300005, 3300006);

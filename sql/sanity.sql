@@ -145,7 +145,11 @@ SET pg_sweep.no_such_setting = 1;
 
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
 SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
-	FULL JOIN unnest('{run_id, job, args, trigger, attempt, due_at, started_at, finished_at, status, stop_reason, batches, rows, rescued, quarantined,
-		braked_ms, cursor, detail, sqlstate, error, pid, run_as, bucket, shares_left, parent_run_id, hook_depth}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+	FULL JOIN unnest('{run_id, due_at, rows, rescued, quarantined, braked_ms, batches, attempt, hook_depth, pid, job, trigger, parent_run_id,
+		status, run_as, started_at, finished_at, bucket, shares_left, stop_reason, args, cursor, detail, sqlstate, error}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
 	WHERE a.attname IS DISTINCT FROM c.name;
 SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);
+-- a run that ends has a pid, for the index of those that have begun or ended; those that are lost have one
+SELECT count(*) > 5 AS some FROM pg_proc WHERE pronamespace = 'sweep'::regnamespace AND prosrc ~ 'UPDATE sweep.run_live[^;]* finished_at = [^;]* pid = ';
+SELECT proname FROM pg_proc WHERE pronamespace = 'sweep'::regnamespace AND proname <> '_mark_lost'
+	AND EXISTS (SELECT FROM regexp_matches(prosrc, 'UPDATE sweep.run_live[^;]*', 'g') AS m WHERE m[1] ~ ' finished_at = ' AND m[1] !~ ' pid = ');

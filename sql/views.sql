@@ -20,8 +20,8 @@ SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1600000, false
 SELECT sweep.create_job('views', step => 'views.step', schedule => '@yearly', timezone => 'UTC', description => 'a word');
 CREATE VIEW views.job AS SELECT state, last_run_id, last_status, last_stop_reason, last_started_at = now() AS last_started_at, last_rows, last_duration, last_error FROM sweep.jobs WHERE name = 'views';
 CREATE FUNCTION views.ended(status text, stop_reason text, sqlstate text DEFAULT NULL, error text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$
-	INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, status, stop_reason, rows, sqlstate, error)
-		VALUES ('views', 'schedule', now(), now(), now() + interval '61 s', status, stop_reason, 10, sqlstate, error)
+	INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, pid, status, stop_reason, rows, sqlstate, error)
+		VALUES ('views', 'schedule', now(), now(), now() + interval '61 s', 1, status, stop_reason, 10, sqlstate, error)
 $$;
 
 -- idle: never run yet

@@ -98,7 +98,7 @@ BEGIN
 	IF paused THEN
 		UPDATE sweep.job_state AS s SET paused_at = coalesce(s.paused_at, pg_catalog.now()), next_due = NULL, next_start = NULL
 			WHERE s.job = _set_paused.name;
-		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 			WHERE r.job = _set_paused.name AND r.status = 'waiting' AND r.trigger <> 'manual' AND r.pid IS NULL;
 		PERFORM sweep._wake();
 	ELSE
@@ -221,7 +221,7 @@ BEGIN
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
 	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
 	DELETE FROM sweep.bucket b WHERE b.job = _drop_job.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';
 	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';
 	PERFORM sweep._wake();
@@ -317,7 +317,7 @@ AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
 	-- They were queued where this database was copied from, and belong there.
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND r.status = 'waiting' AND r.pid IS NULL;
 	PERFORM sweep._adopt_cursors();

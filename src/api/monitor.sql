@@ -86,7 +86,7 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 					AND (r.trigger = 'manual' AND sweep._is_home(s.system_identifier, s.database) OR NOT held.back)) AS waiting) AS live
 		-- Of this role: a job of the same name that belonged to another one has nothing to do with it.
 		LEFT JOIN LATERAL (SELECT * FROM (
-				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.finished_at IS NOT NULL
+				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.finished_at IS NOT NULL
 					AND r.status <> 'skipped' ORDER BY r.run_id DESC LIMIT 1)
 				UNION ALL
 				(SELECT * FROM sweep.run_history h WHERE h.job = j.name AND h.run_as = j.run_as AND h.status <> 'skipped'

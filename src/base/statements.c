@@ -38,7 +38,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
 		"VALUES ($1, $2, 'manual', pg_catalog.clock_timestamp(), $3, sweep._role_name($4)) "
-		"RETURNING run_id, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
+		"RETURNING run_id, ctid, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
 	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_LOCK_RUN] = {"SELECT sweep._lock_waiting_run($1)", 1, {INT8OID}},
 	[SWEEP_SQL_START_RUN] = {

@@ -12,7 +12,9 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "jit/jit.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -60,11 +62,14 @@ PG_FUNCTION_INFO_V1(sweep_environment_check);
 void
 sweep_environment_set_local(SweepRun *run)
 {
-	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	/* What is so already need not be set, and set back, for each batch. */
+	if (jit_enabled)
+		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	/* Else an error of a batch would end the session before it is recorded. */
-	(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	(void) set_config_option("max_parallel_workers_per_gather", "0",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (ExitOnAnyError)
+		(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (max_parallel_workers_per_gather != 0)
+		(void) set_config_option("max_parallel_workers_per_gather", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	/* What could not be set keeps no failure of the run from being recorded. */
 	if (run->environment_failed || !sweep_environment_is_needed(run))
 		return;

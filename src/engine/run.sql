@@ -19,38 +19,39 @@ CREATE DOMAIN sweep.run_stop_reason AS text
 		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
+-- In an order in which those of the indexes are soonest found in a row: each batch compares them with what they were.
 CREATE TABLE sweep.run_live (
 	run_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	job         text NOT NULL,
-	args        jsonb NOT NULL DEFAULT '{}',
-	trigger     sweep.run_trigger NOT NULL,
-	attempt     int NOT NULL DEFAULT 1,
 	due_at      timestamptz NOT NULL,
-	started_at  timestamptz,
-	finished_at timestamptz,
-	status      sweep.run_status NOT NULL DEFAULT 'waiting',
-	stop_reason sweep.run_stop_reason,
-	batches     int NOT NULL DEFAULT 0,
 	rows        bigint NOT NULL DEFAULT 0,
 	rescued     bigint NOT NULL DEFAULT 0,
 	quarantined bigint NOT NULL DEFAULT 0,
 	braked_ms   bigint NOT NULL DEFAULT 0,
+	batches     int NOT NULL DEFAULT 0,
+	attempt     int NOT NULL DEFAULT 1,
+	hook_depth  int NOT NULL DEFAULT 0,
+	pid         int,
+	job         text NOT NULL,
+	trigger     sweep.run_trigger NOT NULL,
+	parent_run_id bigint,
+	status      sweep.run_status NOT NULL DEFAULT 'waiting',
+	run_as      text NOT NULL DEFAULT current_user,
+	started_at  timestamptz,
+	finished_at timestamptz,
+	bucket      int,
+	shares_left int,
+	stop_reason sweep.run_stop_reason,
+	args        jsonb NOT NULL DEFAULT '{}',
 	cursor      jsonb,
 	detail      jsonb,
 	sqlstate    text,
-	error       text,
-	pid         int,
-	run_as      text NOT NULL DEFAULT current_user,
-	bucket      int,
-	shares_left int,
-	parent_run_id bigint,
-	hook_depth  int NOT NULL DEFAULT 0
+	error       text
 ) WITH (fillfactor = 50);
 -- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
--- batch, which would cost an entry in each index for each batch.
+-- batch or at the end, which would cost an entry in each index. So a run that ends before it began gets a pid as well.
 CREATE INDEX run_live_due_idx ON sweep.run_live (due_at);
 CREATE INDEX run_live_job_idx ON sweep.run_live (job, trigger, due_at);
-CREATE INDEX run_live_begun_idx ON sweep.run_live (job, run_id) WHERE pid IS NOT NULL OR finished_at IS NOT NULL;
+CREATE INDEX run_live_begun_idx ON sweep.run_live (job, run_id) WHERE pid IS NOT NULL;
 COMMENT ON INDEX sweep.run_live_due_idx IS 'what is due';
 COMMENT ON INDEX sweep.run_live_job_idx IS 'what waits of a job';
 COMMENT ON INDEX sweep.run_live_begun_idx IS 'what runs or has ended';
@@ -59,7 +60,7 @@ COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 -- And it goes on where the last runs of jobs that keep their cursor were: that is in sweep.job_state only when they have ended and been archived.
-SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE (pid IS NOT NULL OR finished_at IS NOT NULL) AND (batches > 0 OR cursor IS NOT NULL)
+SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE pid IS NOT NULL AND (batches > 0 OR cursor IS NOT NULL)
 	AND EXISTS (SELECT FROM sweep.job AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
@@ -78,9 +79,10 @@ COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jo
 CREATE VIEW sweep.runs WITH (security_barrier) AS
 	WITH roles AS MATERIALIZED (SELECT r.rolname::pg_catalog.text AS name FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.rolname)),
 		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
-	SELECT r.* FROM sweep.run_live r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m)
-	UNION ALL
-	SELECT r.* FROM sweep.run_history r WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
+	SELECT r.run_id, r.job, r.args, r.trigger, r.attempt, r.due_at, r.started_at, r.finished_at, r.status, r.stop_reason, r.batches, r.rows, r.rescued,
+			r.quarantined, r.braked_ms, r.cursor, r.detail, r.sqlstate, r.error, r.pid, r.run_as, r.bucket, r.shares_left, r.parent_run_id, r.hook_depth
+		FROM (SELECT * FROM sweep.run_live UNION ALL SELECT * FROM sweep.run_history) AS r
+		WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
 COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
@@ -98,7 +100,7 @@ BEGIN
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['braked_ms', 'time in pauses between its batches'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],
-			['pid', 'process that runs it, or ran it'],
+			['pid', 'process that runs it, ran it, or has ended it before it began'],
 			['run_as', 'role of its job: a job of the same name that belongs to another role has nothing to do with it'],
 			['bucket', 'share of a divided job that it has or had; while it waits the one it would have'],
 			['shares_left', 'how many shares follow this one, one after the other; NULL: it was not begun as a share'],
@@ -215,7 +217,7 @@ BEGIN
 	SELECT sweep._job_problem(sweep._job_frame(j.name)) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
 	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
-			stop_reason = _fail_start.stop_reason, finished_at = pg_catalog.clock_timestamp(),
+			stop_reason = _fail_start.stop_reason, finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid()),
 			sqlstate = CASE WHEN problem IS NULL THEN _fail_start.sqlstate ELSE '55000' END,
 			error = coalesce(problem, _fail_start.error), bucket = NULL
 		WHERE r.run_id = _fail_start.run_id AND r.status = 'waiting';
@@ -233,7 +235,7 @@ DECLARE
 BEGIN
 	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
-		AND (r.pid IS NOT NULL OR r.finished_at IS NOT NULL) AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
+		AND r.pid IS NOT NULL AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR always THEN last.cursor END;
 	END IF;
@@ -342,7 +344,7 @@ BEGIN
 		IF target.status <> 'waiting' OR sweep._signal_cancel(run_id) THEN
 			RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
 		END IF;
-		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
 		was_waiting := FOUND;
 		-- While we waited it may have got another role, with its job: then the right is another one.

@@ -20,12 +20,12 @@ BEGIN
 				AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id) OFFSET 0) AS w));
 		IF j.overlap = 'cancel_previous' THEN
 			-- One that somebody has locked is being cancelled already.
-			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 				WHERE r.run_id = in_the_way AND sweep._lock_waiting_run(r.run_id);
 			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running' AND j.buckets IS NULL;
 		ELSIF in_the_way IS NOT NULL THEN
-			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, status, stop_reason, detail)
-				VALUES (j.name, j.run_as, trigger, due, pg_catalog.clock_timestamp(), 'skipped', 'skipped',
+			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, pid, status, stop_reason, detail)
+				VALUES (j.name, j.run_as, trigger, due, pg_catalog.clock_timestamp(), pg_catalog.pg_backend_pid(), 'skipped', 'skipped',
 					pg_catalog.jsonb_build_object('reason', 'overlap', 'run_id', in_the_way));
 			RETURN;
 		END IF;

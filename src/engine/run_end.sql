@@ -22,7 +22,7 @@ BEGIN
 	-- In each tick: not in SQL, which would be planned anew each time.
 	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
 			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp()
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM orphan WHERE r.run_id = orphan.run_id;
 	GET DIAGNOSTICS counted = ROW_COUNT;
 	RETURN counted;
@@ -118,10 +118,10 @@ DECLARE
 BEGIN
 	-- From one job to the next in the index, however many runs of it there are; those that wait for longest first.
 	WITH RECURSIVE step AS (
-		(SELECT r.job, r.run_id FROM sweep.run_live r WHERE r.finished_at IS NOT NULL ORDER BY r.job, r.run_id LIMIT 1)
+		(SELECT r.job, r.run_id FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL ORDER BY r.job, r.run_id LIMIT 1)
 		UNION ALL
 		SELECT n.job, n.run_id FROM step s CROSS JOIN LATERAL (SELECT r.job, r.run_id FROM sweep.run_live r
-			WHERE r.finished_at IS NOT NULL AND r.job > s.job ORDER BY r.job, r.run_id LIMIT 1) AS n)
+			WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL AND r.job > s.job ORDER BY r.job, r.run_id LIMIT 1) AS n)
 	SELECT pg_catalog.array_agg(s.job ORDER BY s.run_id) INTO ended FROM step s;
 	-- Somebody who changes a job just now may wait for us: its runs are left to the next time.
 	SELECT pg_catalog.array_agg(e.job ORDER BY e.n) INTO free FROM pg_catalog.unnest(ended) WITH ORDINALITY AS e (job, n)
@@ -143,7 +143,7 @@ DECLARE
 	ended sweep.run_live;
 	moved bigint[] := '{}';
 BEGIN
-	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.finished_at IS NOT NULL) THEN
+	IF NOT age_out AND NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL) THEN
 		RETURN 0;
 	END IF;
 	BEGIN
@@ -154,7 +154,7 @@ BEGIN
 	SELECT * INTO jobs FROM sweep._archivable_jobs();
 	most_of_job := greatest(most / greatest(pg_catalog.cardinality(jobs.free), 1), 100);
 	FOR ended IN SELECT f.* FROM pg_catalog.unnest(jobs.free) WITH ORDINALITY AS k (job, n)
-			CROSS JOIN LATERAL (SELECT * FROM sweep.run_live r WHERE r.job = k.job AND r.finished_at IS NOT NULL
+			CROSS JOIN LATERAL (SELECT * FROM sweep.run_live r WHERE r.job = k.job AND r.pid IS NOT NULL AND r.finished_at IS NOT NULL
 				ORDER BY r.run_id LIMIT most_of_job FOR UPDATE SKIP LOCKED) AS f
 			ORDER BY k.n, f.run_id LIMIT most LOOP
 		-- Column by column: as one value it might be larger than any value may be.

@@ -26,8 +26,8 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
 #include "base/detail.h"
+#include "base/indexes.h"
 #include "engine/report.h"
 #include "engine/run_row.h"
 
@@ -38,30 +38,30 @@
 typedef enum SweepRunColumn
 {
 	RUN_COLUMN_RUN_ID,
-	RUN_COLUMN_JOB,
-	RUN_COLUMN_ARGS,
-	RUN_COLUMN_TRIGGER,
-	RUN_COLUMN_ATTEMPT,
 	RUN_COLUMN_DUE_AT,
-	RUN_COLUMN_STARTED_AT,
-	RUN_COLUMN_FINISHED_AT,
-	RUN_COLUMN_STATUS,
-	RUN_COLUMN_STOP_REASON,
-	RUN_COLUMN_BATCHES,
 	RUN_COLUMN_ROWS,
 	RUN_COLUMN_RESCUED,
 	RUN_COLUMN_QUARANTINED,
 	RUN_COLUMN_BRAKED_MS,
+	RUN_COLUMN_BATCHES,
+	RUN_COLUMN_ATTEMPT,
+	RUN_COLUMN_HOOK_DEPTH,
+	RUN_COLUMN_PID,
+	RUN_COLUMN_JOB,
+	RUN_COLUMN_TRIGGER,
+	RUN_COLUMN_PARENT_RUN_ID,
+	RUN_COLUMN_STATUS,
+	RUN_COLUMN_RUN_AS,
+	RUN_COLUMN_STARTED_AT,
+	RUN_COLUMN_FINISHED_AT,
+	RUN_COLUMN_BUCKET,
+	RUN_COLUMN_SHARES_LEFT,
+	RUN_COLUMN_STOP_REASON,
+	RUN_COLUMN_ARGS,
 	RUN_COLUMN_CURSOR,
 	RUN_COLUMN_DETAIL,
 	RUN_COLUMN_SQLSTATE,
 	RUN_COLUMN_ERROR,
-	RUN_COLUMN_PID,
-	RUN_COLUMN_RUN_AS,
-	RUN_COLUMN_BUCKET,
-	RUN_COLUMN_SHARES_LEFT,
-	RUN_COLUMN_PARENT_RUN_ID,
-	RUN_COLUMN_HOOK_DEPTH,
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
@@ -86,7 +86,7 @@ static bool find_row(Relation table, ItemPointer place, Snapshot snapshot, Tuple
 static void prune_page(Relation table, BlockNumber block);
 static bool is_row(TupleTableSlot *row, int64 run_id, const char *status);
 static bool replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change);
-static void insert_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes indexes);
+static void write_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes which);
 
 int64
 sweep_run_row_insert(SweepRun *run, Jsonb *args)
@@ -97,7 +97,8 @@ sweep_run_row_insert(SweepRun *run, Jsonb *args)
 
 	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
 	run->run_id = sweep_sql_int64(1);
-	return sweep_sql_int64(2);
+	run->state.tid = sweep_sql_tid(2);
+	return sweep_sql_int64(3);
 }
 
 bool
@@ -372,22 +373,19 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	{
 		*place = new_row->tts_tid;
 		if (update_indexes != TU_None)
-			insert_index_entries(table, new_row, update_indexes);
+			write_index_entries(table, new_row, update_indexes);
 	}
 	ExecDropSingleTupleTableSlot(new_row);
 	return result == TM_Ok;
 }
 
-/* The new version is on another page than the old one, or somebody has put an index on what has changed. */
+/* The new version is on another page than the old one, the run begins, or somebody has put an index on what has changed. */
 static void
-insert_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes indexes)
+write_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes which)
 {
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *relation = makeNode(ResultRelInfo);
+	SweepIndexes indexes;
 
-	InitResultRelInfo(relation, table, 0, NULL, 0);
-	ExecOpenIndices(relation, false);
-	(void) sweep_insert_index_tuples(relation, estate, indexes == TU_Summarizing ? EIIT_ONLY_SUMMARIZING : 0, row, NIL);
-	ExecCloseIndices(relation);
-	FreeExecutorState(estate);
+	sweep_indexes_open(&indexes, table);
+	sweep_indexes_update(&indexes, row, which);
+	sweep_indexes_close(&indexes);
 }

@@ -11,7 +11,6 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "executor/executor.h"
 
 #include "base/compat.h"
 #include "queue/free_key.h"
@@ -26,7 +25,7 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 	LockTupleMode lock_mode;
 	TupleTableSlot *row;
 
-	if (freeing->estate == NULL)
+	if (freeing->row == NULL)
 		open_freeing(freeing);
 	row = freeing->row;
 	slot_getallattrs(slot);
@@ -39,30 +38,23 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 								 &update_indexes) != TM_Ok)
 		return false;
 	*place = row->tts_tid;
-	if (update_indexes != TU_None)
-		(void) sweep_insert_index_tuples(freeing->relation, freeing->estate, update_indexes == TU_Summarizing ? EIIT_ONLY_SUMMARIZING : 0,
-										 row, NIL);
-	ResetPerTupleExprContext(freeing->estate);
+	sweep_indexes_update(&freeing->indexes, row, update_indexes);
 	return true;
 }
 
 static void
 open_freeing(SweepKeyFreeing *freeing)
 {
-	freeing->estate = CreateExecutorState();
-	freeing->relation = makeNode(ResultRelInfo);
-	InitResultRelInfo(freeing->relation, freeing->messages, 0, NULL, 0);
-	ExecOpenIndices(freeing->relation, false);
+	sweep_indexes_open(&freeing->indexes, freeing->messages);
 	freeing->row = MakeSingleTupleTableSlot(RelationGetDescr(freeing->messages), &TTSOpsVirtual);
 }
 
 void
 sweep_key_free_end(SweepKeyFreeing *freeing)
 {
-	if (freeing->estate == NULL)
+	if (freeing->row == NULL)
 		return;
 	ExecDropSingleTupleTableSlot(freeing->row);
-	ExecCloseIndices(freeing->relation);
-	FreeExecutorState(freeing->estate);
+	sweep_indexes_close(&freeing->indexes);
 	CommandCounterIncrement();
 }

@@ -11,9 +11,8 @@
 typedef struct SweepKeyFreeing
 {
 	Relation	messages;
-	EState	   *estate;			/* NULL until the first one */
-	ResultRelInfo *relation;
-	TupleTableSlot *row;		/* its new version */
+	SweepIndexes indexes;
+	TupleTableSlot *row;		/* its new version; NULL until the first one */
 } SweepKeyFreeing;
 
 /*

@@ -177,7 +177,7 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argum
 	request->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
 	request->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
 	request->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
-	request->sequence = get_relname_relid("queue_message_message_id_seq", RelationGetNamespace(request->messages));
+	request->sequence = sweep_queue_sequence();
 	request->change = sweep_transaction_change(RelationGetRelid(request->messages), request->queue_id);
 }
 

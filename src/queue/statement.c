@@ -9,7 +9,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "utils/lsyscache.h"
@@ -21,6 +20,7 @@
 #include "queue/in_flight.h"
 #include "queue/prepared.h"
 #include "queue/queue.h"
+#include "queue/table.h"
 #include "queue/transaction.h"
 
 PG_FUNCTION_INFO_V1(sweep_statement_begin);
@@ -34,7 +34,7 @@ sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED);
-	sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0))->reset_if_undone = true;
+	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_transaction_begin_statement();
 	PG_RETURN_VOID();
 }
@@ -43,7 +43,7 @@ sweep_statement_begin(PG_FUNCTION_ARGS)
 Datum
 sweep_statement_note_purged(PG_FUNCTION_ARGS)
 {
-	Oid			relation = get_relname_relid("queue_message", get_namespace_oid("sweep", false));
+	Oid			relation = sweep_queue_relation();
 	TransactionId xid = GetTopTransactionId();
 	SweepQueueSlot *slot;
 
@@ -61,7 +61,7 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 Datum
 sweep_statement_end(PG_FUNCTION_ARGS)
 {
-	SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", get_namespace_oid("sweep", false)), PG_GETARG_INT32(0));
+	SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
 
 	sweep_transaction_end_statement();
 	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
@@ -92,7 +92,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 		sweep_prepared_settle();
 	if (!sweep_transaction_in_statement())
 	{
-		SweepQueueChange *change = sweep_transaction_change(get_relname_relid("queue_message", RelationGetNamespace(trigger->tg_relation)), 0);
+		SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), 0);
 
 		change->reset = true;
 		if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event) && change->relation == RelationGetRelid(trigger->tg_relation))

@@ -50,6 +50,8 @@ static HTAB *queues = NULL;
 static MemoryContext queues_context = NULL;
 static bool queues_valid = false;
 static Oid	queues_relation = InvalidOid;	/* sweep.queue */
+static Oid	messages_relation = InvalidOid; /* sweep.queue_message */
+static Oid	messages_sequence = InvalidOid;
 
 static void forget_queues(Datum arg, Oid relation);
 static void forget_roles(Datum arg, int cache, uint32 hash);
@@ -66,12 +68,17 @@ PG_FUNCTION_INFO_V1(sweep_queue_lock_to_drop);
 Oid
 sweep_queue_relation(void)
 {
-	Oid			schema = get_namespace_oid("sweep", false);
-	Oid			relation = get_relname_relid("queue_message", schema);
-
-	if (!OidIsValid(relation))
+	prepare_cache();
+	if (!OidIsValid(messages_relation))
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
-	return relation;
+	return messages_relation;
+}
+
+Oid
+sweep_queue_sequence(void)
+{
+	prepare_cache();
+	return messages_sequence;
 }
 
 Relation
@@ -205,6 +212,7 @@ static void
 prepare_cache(void)
 {
 	HASHCTL		control = {0};
+	Oid			schema;
 
 	if (queues_context == NULL)
 	{
@@ -220,7 +228,10 @@ prepare_cache(void)
 	control.entrysize = sizeof(SweepQueue);
 	control.hcxt = queues_context;
 	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-	queues_relation = get_relname_relid("queue", get_namespace_oid("sweep", false));
+	schema = get_namespace_oid("sweep", false);
+	queues_relation = get_relname_relid("queue", schema);
+	messages_relation = get_relname_relid("queue_message", schema);
+	messages_sequence = get_relname_relid("queue_message_message_id_seq", schema);
 	queues_valid = true;
 }
 
@@ -344,14 +355,11 @@ void
 sweep_inserter_open(SweepInserter *inserter, const SweepSendRequest *request)
 {
 	inserter->request = request;
-	inserter->estate = CreateExecutorState();
-	inserter->relation = makeNode(ResultRelInfo);
 	inserter->sent_at = GetCurrentTransactionStartTimestamp();
 	inserter->room = Min(request->count, SWEEP_INSERT_ROWS);
 	inserter->filled = 0;
+	inserter->indexes = (SweepIndexes) {0};
 	inserter->slots = palloc(inserter->room * sizeof(TupleTableSlot *));
-	InitResultRelInfo(inserter->relation, request->messages, 0, NULL, 0);
-	ExecOpenIndices(inserter->relation, false);
 	for (int i = 0; i < inserter->room; i++)
 		inserter->slots[i] = table_slot_create(request->messages, NULL);
 }
@@ -361,8 +369,8 @@ sweep_inserter_close(SweepInserter *inserter)
 {
 	for (int i = 0; i < inserter->room; i++)
 		ExecDropSingleTupleTableSlot(inserter->slots[i]);
-	ExecCloseIndices(inserter->relation);
-	FreeExecutorState(inserter->estate);
+	if (inserter->indexes.estate != NULL)
+		sweep_indexes_close(&inserter->indexes);
 	pfree(inserter->slots);
 }
 
@@ -420,12 +428,10 @@ sweep_inserter_write_rows(SweepInserter *inserter)
 bool
 sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
 {
-	List	   *tolerant = OidIsValid(index) ? list_make1_oid(index) : NIL;
-	List	   *doubtful = sweep_insert_index_tuples(inserter->relation, inserter->estate,
-												   tolerant != NIL ? EIIT_NO_DUPE_ERROR : 0, inserter->slots[row], tolerant);
-
-	ResetPerTupleExprContext(inserter->estate);
-	return doubtful == NIL;
+	/* Not before there is something to insert: most keys of some senders wait already. */
+	if (inserter->indexes.estate == NULL)
+		sweep_indexes_open(&inserter->indexes, inserter->request->messages);
+	return sweep_indexes_insert(&inserter->indexes, inserter->slots[row], index);
 }
 
 void

@@ -6,12 +6,12 @@
 #define SWEEP_QUEUE_TABLE_H
 
 #include "executor/tuptable.h"
-#include "nodes/execnodes.h"
 #include "storage/block.h"
 #include "utils/jsonb.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
+#include "base/indexes.h"
 #include "queue/memory.h"
 
 /* The columns of sweep.queue_message, in the order of queue.sql. */
@@ -64,8 +64,9 @@ typedef enum SweepQueueRight
 extern Relation sweep_queue_open(void);
 extern void sweep_queue_close(Relation messages);
 
-/* OID of sweep.queue_message. */
+/* OIDs of sweep.queue_message and of the sequence of its ids. */
 extern Oid	sweep_queue_relation(void);
+extern Oid	sweep_queue_sequence(void);
 
 /*
  * The queue of that name; raises an error when there is none or the current user lacks the right. It is not
@@ -102,8 +103,7 @@ typedef struct SweepSendRequest
 typedef struct SweepInserter
 {
 	const SweepSendRequest *request;
-	EState	   *estate;
-	ResultRelInfo *relation;
+	SweepIndexes indexes;
 	TimestampTz sent_at;
 	int			room;
 	int			filled;

@@ -1,0 +1,59 @@
+/*
+ * indexes.c
+ *		Index entries of rows that are written without SQL.
+ *
+ * Called for the rows of messages and of runs, see table.c, free_key.c and run_row.c. What the executor would do at the
+ * start and end of a statement is done here, so nothing has to be planned; that includes the predicates of partial
+ * indexes, which the relation cache has ready to be compiled. The executor would have them simplified again for each
+ * statement.
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+
+#include "base/indexes.h"
+
+void
+sweep_indexes_open(SweepIndexes *indexes, Relation table)
+{
+	MemoryContext old;
+
+	indexes->estate = CreateExecutorState();
+	indexes->relation = makeNode(ResultRelInfo);
+	InitResultRelInfo(indexes->relation, table, 0, NULL, 0);
+	ExecOpenIndices(indexes->relation, false);
+	old = MemoryContextSwitchTo(indexes->estate->es_query_cxt);
+	for (int i = 0; i < indexes->relation->ri_NumIndices; i++)
+	{
+		IndexInfo  *index = indexes->relation->ri_IndexRelationInfo[i];
+
+		index->ii_PredicateState = ExecInitQual(index->ii_Predicate, NULL);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+void
+sweep_indexes_close(SweepIndexes *indexes)
+{
+	ExecCloseIndices(indexes->relation);
+	FreeExecutorState(indexes->estate);
+}
+
+bool
+sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid tolerant)
+{
+	List	   *doubtful = sweep_insert_index_tuples(indexes->relation, indexes->estate, OidIsValid(tolerant) ? EIIT_NO_DUPE_ERROR : 0, row,
+												   OidIsValid(tolerant) ? list_make1_oid(tolerant) : NIL);
+
+	ResetPerTupleExprContext(indexes->estate);
+	return doubtful == NIL;
+}
+
+void
+sweep_indexes_update(SweepIndexes *indexes, TupleTableSlot *row, TU_UpdateIndexes which)
+{
+	if (which == TU_None)
+		return;
+	(void) sweep_insert_index_tuples(indexes->relation, indexes->estate, which == TU_Summarizing ? EIIT_ONLY_SUMMARIZING : 0, row, NIL);
+	ResetPerTupleExprContext(indexes->estate);
+}
