@@ -162,8 +162,12 @@ sweep_scheduler_main(Datum arg)
 	sweep_worker_connect_engine(args.database);
 	sweep_worker_set("synchronous_commit", "off");
 	sweep_worker_set("lock_timeout", LOCK_TIMEOUT);
-	/* Its plans live as long as it: most were made while there was next to nothing in the tables. */
+	/*
+	 * Its plans live as long as it: most were made while there was next to nothing in the tables. And they serve for all
+	 * values: to find out for each of them whether another plan is cheaper takes longer than what is planned.
+	 */
 	sweep_worker_set("enable_seqscan", "off");
+	sweep_worker_set("plan_cache_mode", "force_generic_plan");
 	sweep_worker_set("application_name", "pg_sweep scheduler");
 
 	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);
