@@ -20,7 +20,6 @@
 #include <link.h>
 
 #include "fmgr.h"
-#include "utils/guc.h"
 
 #include "base/elsewhere.h"
 

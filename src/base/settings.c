@@ -9,7 +9,6 @@
 
 #include <limits.h>
 
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include <signal.h>
-#include <time.h>
 
 #include "fmgr.h"
 #include "funcapi.h"

@@ -30,7 +30,6 @@
 #include "base/compat.h"
 #include "base/door.h"
 #include "base/extension.h"
-#include "base/shared.h"
 #include "base/sql.h"
 
 /* The work of one transaction. */

@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
@@ -19,7 +18,6 @@
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/settings.h"
-#include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/consumer_note.h"

@@ -8,8 +8,9 @@
  */
 #include "postgres.h"
 
+#include "utils/timestamp.h"
+
 #include "base/clock.h"
-#include "base/shared.h"
 #include "process/due.h"
 
 /* So many jobs are queued in a transaction, and in a tick for so long. */

@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/settings.h"
-#include "base/shared.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "process/notifier.h"
