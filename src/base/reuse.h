@@ -29,4 +29,10 @@ extern SweepReuse sweep_reuse_look(SweepSlot *slot, bool time_over);
 /* The process ends and has no run; one that it was claimed for meanwhile waits on, for another process. */
 extern void sweep_reuse_give_up(SweepSlot *slot);
 
+/*
+ * What this process has read of its role and database when it logged in: another number once the role as which it has
+ * connected, its database, or a setting of them has changed; never 0. Has a transaction of its own.
+ */
+extern uint64 sweep_reuse_login_stamp(void);
+
 #endif							/* SWEEP_REUSE_H */

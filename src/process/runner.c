@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/login.h"
 #include "base/reuse.h"
 #include "base/sql.h"
 #include "base/worker.h"
@@ -35,7 +34,7 @@ typedef struct RunnerContext
 	bool		opened;
 	bool		found;
 	int64		began_us;		/* 0 = not connected yet */
-	uint64		login;			/* as what it has logged in, see login.h; 0 = it performs one run */
+	uint64		login;			/* as what it has logged in, see reuse.h; 0 = it performs one run */
 } RunnerContext;
 
 static void perform(void);
@@ -96,7 +95,7 @@ sweep_runner_main(Datum arg)
 	before_shmem_exit(give_slot_back, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
-	runner.login = sweep_reuse_is_wanted() ? sweep_login_stamp() : 0;
+	runner.login = sweep_reuse_is_wanted() ? sweep_reuse_login_stamp() : 0;
 	runner.began_us = sweep_monotonic_us();
 	do
 		perform();
@@ -192,7 +191,7 @@ await_run(void)
 	} while (look == REUSE_NOT_YET);
 	if (look == REUSE_LEAVE)
 		runner.slot = NULL;
-	return look == REUSE_TAKEN && sweep_login_stamp() == runner.login;
+	return look == REUSE_TAKEN && sweep_reuse_login_stamp() == runner.login;
 }
 
 /* Registered before the connection is made, so it runs after the locks are gone. */
