@@ -21,8 +21,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "base/primary.h"
-#include "base/procedure.h"
+#include "base/require.h"
 #include "base/shared.h"
 #include "base/txn.h"
 #include "engine/definition.h"
@@ -84,8 +83,8 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
-	sweep_primary_require("sweep.run()");
-	sweep_procedure_require_no_block(fcinfo, "sweep.run");
+	sweep_require_primary("sweep.run()");
+	sweep_require_no_block(fcinfo, "sweep.run");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -227,7 +226,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	WaitRequest request = {0};
 	int64		deadline_us;
 
-	sweep_procedure_require_no_block(fcinfo, "sweep.wait");
+	sweep_require_no_block(fcinfo, "sweep.wait");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

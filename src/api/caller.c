@@ -34,7 +34,7 @@
 #include "utils/varlena.h"
 
 #include "base/door.h"
-#include "base/primary.h"
+#include "base/require.h"
 #include "base/sql.h"
 
 /* Kept in fn_extra for the calls of one query. */
@@ -136,7 +136,7 @@ find_implementation(FmgrInfo *dispatcher)
 		elog(ERROR, "cache lookup failed for namespace %u", form->pronamespace);
 	/* What only reads is declared as stable. */
 	if (form->provolatile == PROVOLATILE_VOLATILE)
-		sweep_primary_require(psprintf("%s.%s()", schema, NameStr(form->proname)));
+		sweep_require_primary(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)
 		elog(ERROR, "function %u has too many arguments", dispatcher->fn_oid);
 	types[0] = OIDOID;

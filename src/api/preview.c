@@ -26,7 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/primary.h"
+#include "base/require.h"
 #include "base/sql.h"
 #include "engine/definition.h"
 #include "engine/environment.h"
@@ -98,7 +98,7 @@ sweep_preview(PG_FUNCTION_ARGS)
 	ErrorData  *error;
 	char	   *plan;
 
-	sweep_primary_require("sweep.preview()");
+	sweep_require_primary("sweep.preview()");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

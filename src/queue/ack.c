@@ -28,7 +28,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/primary.h"
+#include "base/require.h"
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/done.h"
@@ -148,7 +148,7 @@ sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument
 	const SweepQueue *queue;
 	int32		queue_id = 0;
 
-	sweep_primary_require(name);
+	sweep_require_primary(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	sweep_queue_require_memory(name);

@@ -31,7 +31,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/primary.h"
+#include "base/require.h"
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
@@ -115,7 +115,7 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 static void
 open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
-	sweep_primary_require("sweep.claim()");
+	sweep_require_primary("sweep.claim()");
 	PreventCommandIfReadOnly("sweep.claim()");
 	/* In a parallel worker nobody would tell us how the transaction ends. */
 	PreventCommandIfParallelMode("sweep.claim()");

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/lock.h"
-#include "base/primary.h"
+#include "base/require.h"
 #include "base/sql.h"
 #include "queue/key.h"
 #include "queue/queue.h"
@@ -159,7 +159,7 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argum
 	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
 	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
 
-	sweep_primary_require(name);
+	sweep_require_primary(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	if (PG_ARGISNULL(0))

@@ -27,8 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/primary.h"
-#include "base/procedure.h"
+#include "base/require.h"
 #include "base/shared.h"
 #include "base/sql.h"
 #include "queue/in_flight.h"
@@ -223,12 +222,12 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 	int64		deadline_us;
 	MemoryContext old;
 
-	sweep_procedure_require_no_block(fcinfo, "sweep.wait_for_message");
+	sweep_require_no_block(fcinfo, "sweep.wait_for_message");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
-	sweep_primary_require("sweep.wait_for_message()");
+	sweep_require_primary("sweep.wait_for_message()");
 	sweep_queue_require_memory("sweep.wait_for_message");
 	/* What outlives the end of the transaction must live in the portal's context. */
 	old = MemoryContextSwitchTo(PortalContext);
