@@ -2,8 +2,12 @@
  * script.c
  *		Executes the statements of a job with sql, once, as psql would execute them from a file.
  *
- * Called by run.c, in a worker only. Each statement is executed at top level (base/toplevel.c), outside of the transactions of
- * the engine: what it does is committed before anything about it can be recorded, so between the two a crash makes a run
+ * Called by run.c, in a worker only. What SPI executes is part of another statement: there VACUUM and CREATE INDEX
+ * CONCURRENTLY are refused, and a procedure cannot commit. So each statement goes the way of a session here: it is analysed
+ * and planned, and a portal without a name executes it as a command of the top level, which may end the transaction that was
+ * begun for it and begin others. Nothing of the engine is around it: no SPI, no snapshot, no subtransaction.
+ *
+ * What it does is committed before anything about it can be recorded, so between the two a crash makes a run
  * 'lost' that has done its work. Nothing keeps the extension from being altered or dropped meanwhile; whether it is still
  * there is looked at before each transaction.
  *
@@ -19,14 +23,19 @@
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "parser/analyze.h"
 #include "pgstat.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
 
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/detail.h"
-#include "base/toplevel.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/definition.h"
@@ -51,6 +60,8 @@ typedef struct Script
 
 static void script_work(void *arg);
 static void execute_statement(Script *script, RawStmt *statement);
+static void execute_at_top_level(const char *source, RawStmt *statement, QueryCompletion *completion);
+static List *make_plans(const char *source, RawStmt *statement);
 static void show_statement(void *arg);
 static void count_statement(Script *script, const QueryCompletion *completion);
 static void fail(Script *script, ErrorData *error);
@@ -124,22 +135,60 @@ execute_statement(Script *script, RawStmt *statement)
 	sweep_worker_watch_postmaster(true);
 	error_context_stack = &callback;
 
-	sweep_toplevel_begin();
+	/* Begins a transaction, unless the statement belongs to a block. */
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
 	script->absent = !IsTransactionBlock() && !sweep_extension_find();
 	if (!script->absent)
 	{
 		MemoryContextSwitchTo(script->statement_context);
 		sweep_timers_arm_statement(run);
-		sweep_toplevel_execute(run->sql, statement, &completion);
+		execute_at_top_level(run->sql, statement, &completion);
 		sweep_timers_disarm_statement(run);
 		sweep_batch_require_lock(run);
 	}
-	sweep_toplevel_end();
+	/* Commits, unless the statement has left a block open, or ends the block as the statement has said. */
+	CommitTransactionCommand();
 
 	error_context_stack = callback.previous;
 	MemoryContextSwitchTo(script->statement_context);
 	if (!script->absent)
 		count_statement(script, &completion);
+}
+
+/*
+ * What it returns is thrown away row by row. The source, the statement and the current memory context outlive all
+ * transactions that the statement begins.
+ */
+static void
+execute_at_top_level(const char *source, RawStmt *statement, QueryCompletion *completion)
+{
+	List	   *plans = make_plans(source, statement);
+	Portal		portal = CreatePortal("", true, true);
+
+	portal->visible = false;
+	InitializeQueryCompletion(completion);
+	PortalDefineQuery(portal, NULL, source, CreateCommandTag(statement->stmt), plans, NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
+	sweep_portal_run_once(portal, None_Receiver, completion);
+	PortalDrop(portal, false);
+}
+
+/* A command that begins transactions itself must find no snapshot. */
+static List *
+make_plans(const char *source, RawStmt *statement)
+{
+	bool		needs_snapshot = analyze_requires_snapshot(statement);
+	List	   *queries;
+	List	   *plans;
+
+	if (needs_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
+	queries = pg_analyze_and_rewrite_fixedparams(statement, source, NULL, 0, NULL);
+	plans = pg_plan_queries(queries, source, CURSOR_OPT_PARALLEL_OK, NULL);
+	if (needs_snapshot)
+		PopActiveSnapshot();
+	return plans;
 }
 
 static void
@@ -152,15 +201,20 @@ show_statement(void *arg)
 			   pg_mbcliplen(script->text, length, SHOWN_BYTES), script->text, length > SHOWN_BYTES ? "..." : "");
 }
 
-/* What is within a block is committed with it, or not at all. */
+/* The tag is what a client would be told, "INSERT 0 5". What is within a block is committed with it, or not at all. */
 static void
 count_statement(Script *script, const QueryCompletion *completion)
 {
 	SweepRun   *run = script->run;
+	bool		has_rows = command_tag_display_rowcount(completion->commandTag);
+	const char *name = GetCommandTagName(completion->commandTag);
+	/* Where the zero stands there once was the OID of a row. */
+	const char *zero = completion->commandTag == CMDTAG_INSERT ? "0 " : "";
+	const char *tag = has_rows ? psprintf("%s %s" UINT64_FORMAT, name, zero, completion->nprocessed) : name;
 
 	if (script->number <= SWEEP_DETAIL_MAX_ELEMENTS)
-		script->tags[script->number - 1] = MemoryContextStrdup(script->context, sweep_toplevel_tag(completion));
-	sweep_loop_add_rows(&run->state.loop, sweep_toplevel_rows(completion));
+		script->tags[script->number - 1] = MemoryContextStrdup(script->context, tag);
+	sweep_loop_add_rows(&run->state.loop, has_rows ? (int64) completion->nprocessed : 0);
 	/* There are no limits that could end it. */
 	(void) sweep_loop_end_batch(&run->state.loop, false, 0);
 	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
