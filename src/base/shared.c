@@ -151,6 +151,7 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		strlcpy(slot->job, claimant->job, sizeof(slot->job));
 		pg_atomic_write_u32(&slot->stop_request, 0);
 		pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
+		slot->reminders = 0;
 		memset(&slot->live, 0, sizeof(slot->live));
 	}
 	sweep_shared_unlock();

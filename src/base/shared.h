@@ -81,6 +81,7 @@ typedef struct SweepSlot
 	pg_atomic_uint32 stop_request;
 	/* CLOCK_MONOTONIC in microseconds at which the timeout has passed; 0 = never. */
 	pg_atomic_uint64 timeout_deadline_us;
+	int			reminders;		/* how often it was asked to end since then; by the scheduler alone, once claimed */
 	slock_t		mutex;
 	SweepLiveProgress live;
 	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */

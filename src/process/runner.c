@@ -47,16 +47,15 @@ static void give_slot_back(int code, Datum arg);
 static RunnerContext runner;
 
 SweepRefusal
-sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, int *slot_index)
+sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, bool *started)
 {
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = run->run_as, .run_id = run->run_id};
 	SweepClaimant claimant = {.role = run->run_as, .unlimited = unlimited, .preferred = preferred, .worker = true, .run_id = run->run_id, .job = run->job};
 	SweepRefusal refusal;
-	SweepShared *shared = sweep_shared();
 	SweepSlot  *slot;
 	char		name[BGW_MAXLEN];
 
-	*slot_index = -1;
+	*started = false;
 	slot = sweep_shared_claim(&claimant, &refusal);
 	if (slot == NULL)
 		return refusal;
@@ -68,17 +67,18 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	}
 	slot->live.estimated_rows = expected_rows;
 	slot->definition_size = run->unread ? 0 : sweep_definition_pack(run, slot->definition, sizeof(slot->definition));
-	*slot_index = args.index = slot - shared->slots;
+	*started = true;
 	if (slot->procno != INVALID_PROC_NUMBER)
 	{
 		sweep_reuse_hand_over(slot);
 		return REFUSED_NOT;
 	}
+	args.index = slot - sweep_shared()->slots;
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
 	if (sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
 		return REFUSED_NOT;
-	*slot_index = -1;
+	*started = false;
 	sweep_shared_unclaim(slot);
 	return REFUSED_PROCESSES;
 }

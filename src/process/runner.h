@@ -12,10 +12,10 @@
  * Starts a process for a waiting run of this database, given with its id and definition; expected_rows
  * are those of the last run that drained, 0 = not known; unlimited: its role has no share of its own. Says
  * so when there is no room for it now. When the run has a process already, nothing was refused and
- * *slot_index is -1.
+ * *started is false.
  */
 extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited,
-									   bool preferred, int *slot_index);
+									   bool preferred, bool *started);
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 

@@ -171,7 +171,6 @@ sweep_scheduler_main(Datum arg)
 
 	scheduler.tick_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep tick", ALLOCSET_DEFAULT_SIZES);
 	sweep_pool_prepare(&scheduler.runners, sweep_shared()->slot_count);
-	sweep_watchdog_begin();
 	for (;;)
 	{
 		MemoryContextReset(scheduler.tick_context);
@@ -313,11 +312,11 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 	{
 		StartableRun *startable = lfirst(cell);
 		SweepRefusal refusal;
-		int			slot;
+		bool		started;
 
 		if (list_member_oid(refused, startable->run.run_as))
 			continue;
-		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &slot);
+		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &started);
 		if (refusal != REFUSED_NOT)
 		{
 			*shortage = refusal;
@@ -328,10 +327,9 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 			continue;
 		}
 		scheduler.startable = foreach_delete_current(scheduler.startable, cell);
-		if (slot < 0)
+		if (!started)
 			continue;
 		sweep_turns_note(startable->run.run_as);
-		sweep_watchdog_forget(slot);
 		any = true;
 	}
 	return any;

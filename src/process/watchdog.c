@@ -10,7 +10,6 @@
 #include <signal.h>
 
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/shared.h"
@@ -19,21 +18,6 @@
 /* A run that is past its timeout is asked again after this, and its process ended after so many times. */
 #define WATCHDOG_STEP_MS 1000
 #define WATCHDOG_PATIENCE 5
-
-/* By slot: how often it has been asked. */
-static int *reminders;
-
-void
-sweep_watchdog_begin(void)
-{
-	reminders = MemoryContextAllocZero(TopMemoryContext, sizeof(int) * sweep_shared()->slot_count);
-}
-
-void
-sweep_watchdog_forget(int slot_index)
-{
-	reminders[slot_index] = 0;
-}
 
 void
 sweep_watchdog_look(long *wait_ms)
@@ -49,12 +33,12 @@ sweep_watchdog_look(long *wait_ms)
 
 		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
 			continue;
-		deadline_us += (int64) reminders[i] * WATCHDOG_STEP_MS * 1000;
+		deadline_us += (int64) slot->reminders * WATCHDOG_STEP_MS * 1000;
 		if (now_us >= deadline_us && slot->pid != 0)
 		{
-			reminders[i]++;
+			slot->reminders++;
 			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
-			kill(slot->pid, slot->worker && reminders[i] > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
+			kill(slot->pid, slot->worker && slot->reminders > WATCHDOG_PATIENCE ? SIGTERM : SIGINT);
 			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
 		}
 		*wait_ms = Min(*wait_ms, (long) ((deadline_us - now_us) / 1000 + 1));

@@ -5,12 +5,6 @@
 #ifndef SWEEP_WATCHDOG_H
 #define SWEEP_WATCHDOG_H
 
-/* Once per process, before the others. */
-extern void sweep_watchdog_begin(void);
-
-/* Another run has that slot now. */
-extern void sweep_watchdog_forget(int slot_index);
-
 /* Asks those of this database to stop that are past their timeout; shortens *wait_ms to when it is to look again. */
 extern void sweep_watchdog_look(long *wait_ms);
 

@@ -32,11 +32,25 @@ $node->safe_psql('postgres', q{
 		END LOOP;
 		RETURN ROW(0, NULL, NULL)::sweep.progress;
 	END $$;
+	CREATE FUNCTION t.reluctant(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	DECLARE
+		asked int := 0;
+	BEGIN
+		WHILE asked < 2 LOOP
+			BEGIN
+				PERFORM pg_advisory_xact_lock(22);
+			EXCEPTION WHEN query_canceled THEN
+				asked := asked + 1;
+			END;
+		END LOOP;
+		RAISE query_canceled;
+	END $$;
 	SELECT sweep.create_job('one', step => 't.note', lock_key => 'shared', args => '{"job": "one", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('two', step => 't.note', lock_key => 'shared', args => '{"job": "two", "gate": 20, "alone": 72}');
 	SELECT sweep.create_job('patient', step => 't.note', lock_key => 'shared', lock_retries => 10000, args => '{"job": "patient", "alone": 72}');
 	SELECT sweep.create_job('slow', step => 't.slow', timeout => '6 s');
 	SELECT sweep.create_job('stubborn', step => 't.stubborn', timeout => '5 s');
+	SELECT sweep.create_job('reluctant', step => 't.reluctant', timeout => '1 s');
 });
 
 sub start
@@ -195,6 +209,12 @@ like(ended_run($node, $run), qr/^(failed timeout|lost lost) 0 0$/, 'the watchdog
 soon($node, q{SELECT sweep.try_lock('stubborn')}, 't', 'its lock is free');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.overlap}), 0, 'what it did is undone');
 unlike(slurp_file($node->logfile), qr/terminated by signal|crash of another/, 'no process was killed for it');
+# Its slot is that of a session next. That one asks itself once, and the watchdog at the same time or a second later.
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner'}, 0, 'its slot is free');
+($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('reluctant')});
+like($message, qr/ERROR:  run \d+ of job "reluctant" failed: timeout of 1000 ms has passed/, 'a session that has its slot is stopped, too');
+is($node->safe_psql('postgres', q{SELECT finished_at - started_at < interval '6 s' FROM sweep.runs WHERE job = 'reluctant'}),
+	't', 'and has not to wait for as long as the other one was asked');
 open_gate($gate);
 
 # A runner that stood still until its lock had passed.
