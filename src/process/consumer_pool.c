@@ -12,7 +12,6 @@
 #include "miscadmin.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
@@ -22,6 +21,7 @@
 #include "base/worker.h"
 #include "process/consumer_note.h"
 #include "process/consumer_pool.h"
+#include "process/known.h"
 #include "process/pool.h"
 
 #define LONG_LIFE_US (INT64CONST(60) * 1000000)
@@ -42,7 +42,9 @@ typedef struct Wanted
 	int64		next_us;		/* not before */
 } Wanted;
 
-static List *wanted = NIL;		/* of Wanted, in TopMemoryContext */
+StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first field");
+
+static List *wanted = NIL;		/* of Wanted */
 static List *notes = NIL;		/* of SweepConsumerNote, as of this tick */
 static bool notes_read = false;
 static bool notes_left = false; /* some could not be counted in this tick */
@@ -53,7 +55,6 @@ static SweepPool pool = {NULL};
 
 static void count_crashes(void);
 static void read_wanted(void);
-static Wanted *find_wanted(int32 consumer_id);
 static void free_orphans(void);
 static void dismiss_unwanted(void);
 static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
@@ -127,7 +128,7 @@ read_wanted(void)
 		const char *role_name;
 
 		sweep_sql_row(i);
-		consumer = find_wanted(sweep_sql_int32(1));
+		consumer = sweep_known_find(&wanted, sweep_sql_int32(1), sizeof(Wanted));
 		strlcpy(consumer->queue, sweep_sql_text(2, CurrentMemoryContext), sizeof(consumer->queue));
 		consumer->role = sweep_sql_oid(3);
 		consumer->unlimited = sweep_quota_is_unlimited(consumer->role);
@@ -136,26 +137,6 @@ read_wanted(void)
 		consumer->concurrency = sweep_sql_int32(4);
 		consumer->listed = true;
 	}
-}
-
-static Wanted *
-find_wanted(int32 consumer_id)
-{
-	MemoryContext old;
-	Wanted	   *consumer;
-	ListCell   *cell;
-
-	foreach(cell, wanted)
-	{
-		if (((Wanted *) lfirst(cell))->consumer_id == consumer_id)
-			return lfirst(cell);
-	}
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	consumer = palloc0(sizeof(Wanted));
-	consumer->consumer_id = consumer_id;
-	wanted = lappend(wanted, consumer);
-	MemoryContextSwitchTo(old);
-	return consumer;
 }
 
 void
@@ -202,8 +183,12 @@ dismiss_unwanted(void)
 	{
 		int32		consumer_id;
 		TimestampTz claimed_at;
+		const Wanted *consumer;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) != CONSUMER_FREE && !find_wanted(consumer_id)->listed)
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_FREE)
+			continue;
+		consumer = sweep_known_find(&wanted, consumer_id, sizeof(Wanted));
+		if (!consumer->listed)
 			sweep_consumer_shared_dismiss(MyDatabaseId, consumer_id, 1);
 	}
 	foreach(cell, wanted)

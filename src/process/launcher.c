@@ -20,13 +20,13 @@
 #include "catalog/pg_database.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "base/lock.h"
 #include "base/settings.h"
 #include "base/worker.h"
+#include "process/known.h"
 #include "process/launcher.h"
 #include "process/scheduler.h"
 
@@ -55,12 +55,12 @@ typedef struct KnownDatabase
 	TimestampTz started_at;
 } KnownDatabase;
 
-static List *known = NIL;		/* of KnownDatabase, in the launcher's context */
-static MemoryContext launcher_context;
+StaticAssertDecl(offsetof(KnownDatabase, database) == 0, "it is found by its first field");
+
+static List *known = NIL;		/* of KnownDatabase */
 static bool shortage_noted = false;
 
 static void list_databases(void);
-static KnownDatabase *know(Oid database, const char *name);
 static void forget_unlisted(void);
 static void take_news(void);
 static long reconcile(void);
@@ -94,7 +94,6 @@ sweep_launcher_main(Datum arg)
 	sweep_shared()->launcher = MyProcNumber;
 	sweep_shared_unlock();
 	before_shmem_exit(retire, 0);
-	launcher_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep launcher", ALLOCSET_DEFAULT_SIZES);
 	for (;;)
 	{
 		list_databases();
@@ -126,36 +125,17 @@ list_databases(void)
 
 		/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
 		if (form->datallowconn && !form->datistemplate && form->datconnlimit != -2 && sweep_settings_allow_database(NameStr(form->datname)))
-			know(form->oid, NameStr(form->datname))->listed = true;
+		{
+			KnownDatabase *database = sweep_known_find(&known, form->oid, sizeof(KnownDatabase));
+
+			strlcpy(database->name, NameStr(form->datname), sizeof(database->name));
+			database->listed = true;
+		}
 	}
 	table_endscan(scan);
 	table_close(relation, AccessShareLock);
 	CommitTransactionCommand();
 	pgstat_report_stat(false);
-}
-
-static KnownDatabase *
-know(Oid database, const char *name)
-{
-	KnownDatabase *found = NULL;
-	ListCell   *cell;
-	MemoryContext old;
-
-	foreach(cell, known)
-	{
-		if (((KnownDatabase *) lfirst(cell))->database == database)
-			found = lfirst(cell);
-	}
-	old = MemoryContextSwitchTo(launcher_context);
-	if (found == NULL)
-	{
-		found = palloc0(sizeof(KnownDatabase));
-		found->database = database;
-		known = lappend(known, found);
-	}
-	strlcpy(found->name, name, sizeof(found->name));
-	MemoryContextSwitchTo(old);
-	return found;
 }
 
 static void

@@ -27,6 +27,7 @@
 #include "base/settings.h"
 #include "base/txn.h"
 #include "base/worker.h"
+#include "process/known.h"
 #include "process/notifier.h"
 #include "queue/queue.h"
 
@@ -43,6 +44,8 @@ typedef struct Channel
 	int64		sent_us;		/* monotonic: the last notification; 0 = none */
 } Channel;
 
+StaticAssertDecl(offsetof(Channel, queue_id) == 0, "it is found by its first field");
+
 static int	slot_index;
 static List *channels = NIL;	/* of Channel */
 static MemoryContext turn_context;
@@ -51,7 +54,6 @@ static bool full = false;
 static long pause_ms = 0;
 
 static void take_pending_work(void);
-static Channel *find_channel(int32 queue_id);
 static int64 left_us(const Channel *channel, int64 now_us);
 static long send_due(void);
 static void mark_sent(int64 now_us);
@@ -104,32 +106,12 @@ take_pending_work(void)
 
 		if (queue_ids[i] == 0)
 			continue;
-		channel = find_channel(queue_ids[i]);
+		channel = sweep_known_find(&channels, queue_ids[i], sizeof(Channel));
 		channel->pending_work = true;
 		if (left_us(channel, now_us) > 0)
 			continue;
 		sweep_queue_clear_pending_work(i, queue_ids[i]);
 	}
-}
-
-static Channel *
-find_channel(int32 queue_id)
-{
-	MemoryContext old;
-	Channel    *channel;
-	ListCell   *cell;
-
-	foreach(cell, channels)
-	{
-		if (((Channel *) lfirst(cell))->queue_id == queue_id)
-			return lfirst(cell);
-	}
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	channel = palloc0(sizeof(Channel));
-	channel->queue_id = queue_id;
-	channels = lappend(channels, channel);
-	MemoryContextSwitchTo(old);
-	return channel;
 }
 
 /* How long until the queue may be announced again. */

@@ -9,8 +9,7 @@
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
+#include "process/known.h"
 #include "process/turns.h"
 
 typedef struct Role
@@ -20,13 +19,14 @@ typedef struct Role
 	uint64		served;
 } Role;
 
+StaticAssertDecl(offsetof(Role, role) == 0, "it is found by its first field");
+
 static List *roles = NIL;		/* of Role, as long as the process lives */
 static int	listed = 0;
 static uint64 starts = 0;
 static Size turn_offset = 0;		/* of the list that is being sorted */
 
 static int	compare(const ListCell *first, const ListCell *second);
-static Role *find_role(Oid role);
 
 void
 sweep_turns_begin(void)
@@ -41,7 +41,7 @@ sweep_turns_begin(void)
 SweepTurn
 sweep_turns_next(Oid role, int priority)
 {
-	Role	   *found = find_role(role);
+	Role	   *found = sweep_known_find(&roles, role, sizeof(Role));
 
 	return (SweepTurn) {.priority = priority, .nth = found->seen++, .served = found->served, .number = listed++};
 }
@@ -71,27 +71,7 @@ compare(const ListCell *first, const ListCell *second)
 void
 sweep_turns_note(Oid role)
 {
-	find_role(role)->served = ++starts;
-}
+	Role	   *found = sweep_known_find(&roles, role, sizeof(Role));
 
-static Role *
-find_role(Oid role)
-{
-	ListCell   *cell;
-	MemoryContext old;
-	Role	   *added;
-
-	foreach(cell, roles)
-	{
-		Role	   *known = lfirst(cell);
-
-		if (known->role == role)
-			return known;
-	}
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	added = palloc0(sizeof(Role));
-	added->role = role;
-	roles = lappend(roles, added);
-	MemoryContextSwitchTo(old);
-	return added;
+	found->served = ++starts;
 }
