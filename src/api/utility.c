@@ -214,6 +214,7 @@ static int
 ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 {
 	SweepShared *shared = sweep_shared();
+	SweepDatabase *entry;
 	int			runs = 0;
 
 	*scheduler = INVALID_PROC_NUMBER;
@@ -225,12 +226,11 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 		if ((slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == database)
 			runs++;
 	}
-	for (int i = 0; i < SWEEP_MAX_DATABASES && (runs == 0 || force); i++)
+	entry = runs == 0 || force ? sweep_shared_find_database(database) : NULL;
+	if (entry != NULL)
 	{
-		if (shared->databases[i].state == DATABASE_FREE || shared->databases[i].database != database)
-			continue;
-		shared->databases[i].leave = true;
-		*scheduler = shared->databases[i].procno;
+		entry->leave = true;
+		*scheduler = entry->procno;
 	}
 	sweep_shared_unlock();
 	return runs;
@@ -239,16 +239,10 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 static bool
 scheduler_is_there(Oid database)
 {
-	SweepShared *shared = sweep_shared();
-	bool		there = false;
+	bool		there;
 
 	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		SweepDatabase *entry = &shared->databases[i];
-
-		there |= entry->database == database && (entry->state == DATABASE_STARTING || entry->state == DATABASE_RUNNING);
-	}
+	there = sweep_shared_find_database(database) != NULL;
 	sweep_shared_unlock();
 	return there;
 }

@@ -161,7 +161,7 @@ sweep_consumer_shared_release(int index)
 	consumers->slots[index].state = CONSUMER_FREE;
 	LWLockRelease(consumers_lock);
 	ConditionVariableBroadcast(&sweep_shared()->changed);
-	(void) sweep_shared_ask_scheduler(database);
+	(void) sweep_shared_wake_scheduler(database, true);
 }
 
 SweepConsumerState

@@ -297,7 +297,7 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	pfree(lock);
 	/* Something may have been started that waits for it. */
 	if (sweep_shared_exists())
-		sweep_shared_ask_scheduler(MyDatabaseId);
+		(void) sweep_shared_wake_scheduler(MyDatabaseId, true);
 	PG_RETURN_BOOL(true);
 }
 

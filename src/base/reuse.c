@@ -42,16 +42,12 @@ static uint64 add_version(uint64 stamp, HeapTuple tuple);
 bool
 sweep_reuse_is_wanted(void)
 {
-	const SweepShared *shared = sweep_shared();
-	bool		wanted = false;
+	const SweepDatabase *entry;
+	bool		wanted;
 
 	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < SWEEP_MAX_DATABASES && !wanted; i++)
-	{
-		const SweepDatabase *entry = &shared->databases[i];
-
-		wanted = entry->state == DATABASE_RUNNING && entry->database == MyDatabaseId && entry->crowded && !entry->leave;
-	}
+	entry = sweep_shared_find_database(MyDatabaseId);
+	wanted = entry != NULL && entry->crowded && !entry->leave;
 	sweep_shared_unlock();
 	return wanted;
 }

@@ -50,10 +50,8 @@ static LWLock *shared_lock = NULL;
 
 static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
-static SweepDatabase *find_database(Oid database);
 static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
-static bool wake_scheduler(Oid database, bool asked);
 static bool copy_run(SweepSlot *slot, RunningRun *run);
 static void put_run(ReturnSetInfo *result, const RunningRun *run);
 static Size memory_size(void);
@@ -158,9 +156,8 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	return slot;
 }
 
-/* The entry of a database that has a scheduler, or NULL; the caller has the lock. */
-static SweepDatabase *
-find_database(Oid database)
+SweepDatabase *
+sweep_shared_find_database(Oid database)
 {
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
@@ -176,7 +173,7 @@ find_database(Oid database)
 static bool
 find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
-	const SweepDatabase *entry = claimant->worker ? find_database(MyDatabaseId) : NULL;
+	const SweepDatabase *entry = claimant->worker ? sweep_shared_find_database(MyDatabaseId) : NULL;
 
 	*free_slot = NULL;
 	if (find_run(claimant->run_id) != NULL || (entry != NULL && entry->leave))
@@ -319,7 +316,7 @@ sweep_shared_missing(PG_FUNCTION_ARGS)
 	if (refusal == REFUSED_NOT && use.all >= room_for_runs(PG_GETARG_INT32(1) > 0))
 		refusal = REFUSED_RESERVED;
 	/* The scheduler alone has learnt that. */
-	entry = find_database(MyDatabaseId);
+	entry = sweep_shared_find_database(MyDatabaseId);
 	if (refusal == REFUSED_NOT && entry != NULL && entry->short_of == REFUSED_PROCESSES)
 		refusal = REFUSED_PROCESSES;
 	sweep_shared_unlock();
@@ -349,30 +346,18 @@ sweep_shared_wake_launcher(bool rescan)
 	sweep_shared_wake(launcher);
 }
 
-bool
-sweep_shared_ask_scheduler(Oid database)
-{
-	return wake_scheduler(database, true);
-}
-
-void
-sweep_shared_wake_scheduler(Oid database)
-{
-	(void) wake_scheduler(database, false);
-}
-
 /*
- * False when there is none. One that is starting has no process to wake yet; it is told all the same, for it
+ * One that is starting has no process to wake yet; it is told all the same, for it
  * may be about to leave. Looking and telling is one section: in between it could have left.
  */
-static bool
-wake_scheduler(Oid database, bool asked)
+bool
+sweep_shared_wake_scheduler(Oid database, bool asked)
 {
 	ProcNumber	scheduler = INVALID_PROC_NUMBER;
 	SweepDatabase *entry;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
-	entry = find_database(database);
+	entry = sweep_shared_find_database(database);
 	if (entry != NULL)
 	{
 		entry->asked |= asked;

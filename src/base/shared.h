@@ -172,8 +172,10 @@ extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);
 
-/* Has the scheduler look for work, false when there is none; or only see how long it may sleep, when locks have changed. */
-extern bool sweep_shared_ask_scheduler(Oid database);
-extern void sweep_shared_wake_scheduler(Oid database);
+/* The entry of a database that has a scheduler, or NULL; the caller has the lock. */
+extern SweepDatabase *sweep_shared_find_database(Oid database);
+
+/* Has the scheduler look for work (asked), or only see how long it may sleep, when locks have changed. False when there is none. */
+extern bool sweep_shared_wake_scheduler(Oid database, bool asked);
 
 #endif							/* SWEEP_SHARED_H */

@@ -69,7 +69,6 @@ static volatile sig_atomic_t cancel_allowed = false;
 static void postmaster_timer_fired(void);
 static void handle_cancel(SIGNAL_ARGS);
 static void wake_after_commit(XactEvent event, void *arg);
-static void wake_now(void);
 static void restore_identity(void);
 static void set_session(void);
 static void bound_statements(void);
@@ -307,18 +306,11 @@ sweep_worker_wake_at_commit(void)
 static void
 wake_after_commit(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_COMMIT && wake_at_commit)
-		wake_now();
+	/* The scheduler of this database, or the launcher starts one. */
+	if (event == XACT_EVENT_COMMIT && wake_at_commit && !sweep_shared_wake_scheduler(MyDatabaseId, true))
+		sweep_shared_wake_launcher(true);
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		wake_at_commit = false;
-}
-
-/* Wakes the scheduler of this database, or has the launcher start one. */
-static void
-wake_now(void)
-{
-	if (!sweep_shared_ask_scheduler(MyDatabaseId))
-		sweep_shared_wake_launcher(true);
 }
 
 /* SQL: sweep._has_workers() RETURNS boolean */

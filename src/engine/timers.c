@@ -45,7 +45,7 @@ sweep_timers_arm_timeout(SweepRun *run)
 		enable_timeout_after(hard_timer, (int) Min(run->timeout_us / 1000 + 1, PG_INT32_MAX));
 	}
 	if (sweep_shared_exists())
-		sweep_shared_wake_scheduler(MyDatabaseId);
+		(void) sweep_shared_wake_scheduler(MyDatabaseId, false);
 }
 
 void

@@ -64,7 +64,7 @@ static void list_databases(void);
 static void forget_unlisted(void);
 static void take_news(void);
 static long reconcile(void);
-static SweepDatabase find_entry(Oid database, int *starting);
+static SweepDatabaseState look_up(Oid database, int *starting);
 static bool start_scheduler(KnownDatabase *database, TimestampTz now);
 static void retire(int code, Datum arg);
 
@@ -146,28 +146,21 @@ forget_unlisted(void)
 	foreach(cell, known)
 	{
 		KnownDatabase *database = lfirst(cell);
-		int			starting = 0;
-		SweepDatabase entry;
+		ProcNumber	scheduler = INVALID_PROC_NUMBER;
+		SweepDatabase *entry;
 
 		if (database->listed)
 			continue;
-		entry = find_entry(database->database, &starting);
-		if (entry.state == DATABASE_STARTING || entry.state == DATABASE_RUNNING)
+		/* No longer among pg_sweep.databases, or no longer there. */
+		sweep_shared_lock(LW_EXCLUSIVE);
+		entry = sweep_shared_find_database(database->database);
+		if (entry != NULL)
 		{
-			ProcNumber	scheduler = INVALID_PROC_NUMBER;
-
-			/* No longer among pg_sweep.databases, or no longer there. */
-			sweep_shared_lock(LW_EXCLUSIVE);
-			for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-			{
-				if (sweep_shared()->databases[i].generation != entry.generation)
-					continue;
-				sweep_shared()->databases[i].leave = true;
-				scheduler = sweep_shared()->databases[i].procno;
-			}
-			sweep_shared_unlock();
-			sweep_shared_wake(scheduler);
+			entry->leave = true;
+			scheduler = entry->procno;
 		}
+		sweep_shared_unlock();
+		sweep_shared_wake(scheduler);
 		known = foreach_delete_current(known, cell);
 		pfree(database);
 	}
@@ -228,7 +221,7 @@ reconcile(void)
 		KnownDatabase *database = lfirst(cell);
 		int			starting = 0;
 
-		if (database->absent || find_entry(database->database, &starting).state != DATABASE_FREE)
+		if (database->absent || look_up(database->database, &starting) != DATABASE_FREE)
 			continue;
 		if (starting >= MOST_STARTING)
 			break;				/* the one that ends its start wakes us */
@@ -239,11 +232,11 @@ reconcile(void)
 	return wait_ms;
 }
 
-static SweepDatabase
-find_entry(Oid database, int *starting)
+static SweepDatabaseState
+look_up(Oid database, int *starting)
 {
 	SweepShared *shared = sweep_shared();
-	SweepDatabase found = {0};
+	SweepDatabaseState found = DATABASE_FREE;
 
 	sweep_shared_lock(LW_SHARED);
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
@@ -251,7 +244,7 @@ find_entry(Oid database, int *starting)
 		if (shared->databases[i].state == DATABASE_STARTING)
 			(*starting)++;
 		if (shared->databases[i].state != DATABASE_FREE && shared->databases[i].database == database)
-			found = shared->databases[i];
+			found = shared->databases[i].state;
 	}
 	sweep_shared_unlock();
 	return found;

@@ -64,7 +64,7 @@ active [NDB] proctype scheduler() {
 	end: (false)
 }
 
-active [NDB] proctype session() {		/* CREATE EXTENSION in some database; wake_now at its commit */
+active [NDB] proctype session() {		/* CREATE EXTENSION in some database; wake_after_commit */
 	byte me = _pid - 1 - NDB; bool running;
 	if
 	:: atomic { has[me] = true };		/* visible */
