@@ -145,7 +145,7 @@ prepare_work(void *arg)
 				 errhint("SELECT sweep.start(%s) runs it in the background.", quote_literal_cstr(run->job))));
 	request->unlimited = sweep_quota_is_unlimited(run->run_as);
 	request->expected_rows = sweep_run_row_insert(run, request->args);
-	(void) sweep_lock_acquire_run(run->run_id);
+	(void) sweep_lock_acquire_number(SWEEP_LOCK_RUN, run->run_id);
 }
 
 static SweepSlot *

@@ -42,7 +42,6 @@ static List *taken_locks = NIL;
 /* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
-static LockAcquireResult acquire_ending(const char *job, bool without_waiting);
 static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static TakenLock *find_roles(text *key);
@@ -101,46 +100,12 @@ sweep_lock_has_seen_held(void)
 }
 
 bool
-sweep_lock_acquire_dispatch(const char *job)
+sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_waiting)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_DISPATCH);
-	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-void
-sweep_lock_acquire_ending(const char *job)
-{
-	(void) acquire_ending(job, false);
-}
-
-static LockAcquireResult
-acquire_ending(const char *job, bool without_waiting)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), SWEEP_LOCK_ENDING);
-	return LockAcquire(&tag, ExclusiveLock, false, without_waiting);
-}
-
-bool
-sweep_lock_acquire_suspects(void)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, 0, SWEEP_LOCK_SUSPECTS);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-void
-sweep_lock_give_back_suspects(void)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, 0, SWEEP_LOCK_SUSPECTS);
-	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
-		LockRelease(&tag, ExclusiveLock, true);
+	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), lock_class);
+	return LockAcquire(&tag, ExclusiveLock, false, without_waiting) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 bool
@@ -162,20 +127,20 @@ sweep_lock_try_queue(int32 queue_id)
 }
 
 bool
-sweep_lock_acquire_run(int64 run_id)
+sweep_lock_acquire_number(uint16 lock_class, int64 number)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, MyDatabaseId, (uint64) run_id, SWEEP_LOCK_RUN);
+	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
 	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 void
-sweep_lock_give_back_run(int64 run_id)
+sweep_lock_give_back_number(uint16 lock_class, int64 number)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, MyDatabaseId, (uint64) run_id, SWEEP_LOCK_RUN);
+	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
 	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
 		LockRelease(&tag, ExclusiveLock, true);
 }
@@ -346,7 +311,7 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 Datum
 sweep_lock_try_ending(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(acquire_ending(text_to_cstring(PG_GETARG_TEXT_PP(0)), true) != LOCKACQUIRE_NOT_AVAIL);
+	PG_RETURN_BOOL(sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, text_to_cstring(PG_GETARG_TEXT_PP(0)), true));
 }
 
 static LOCKMODE

@@ -10,14 +10,14 @@
 
 /* Fourth field of the lock tag, objsubid in pg_locks; SQL functions use 1 and 2. */
 #define SWEEP_LOCK_JOB	21335
-#define SWEEP_LOCK_RUN		21336
+#define SWEEP_LOCK_RUN		21336	/* says that a run is alive */
 #define SWEEP_LOCK_DATABASE 21337
-#define SWEEP_LOCK_DISPATCH 21338
+#define SWEEP_LOCK_DISPATCH 21338	/* one dispatcher of a divided job at a time */
 #define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
-#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, see consumer_turn.c */
-#define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, see engine/hooks.sql */
+#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one at a time in a database, see consumer_turn.c */
+#define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, one at a time, see engine/hooks.sql */
 
 typedef enum SweepLockMode
 {
@@ -39,18 +39,15 @@ extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 /* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
 extern bool sweep_lock_has_seen_held(void);
 
-/* Until the transaction ends: one dispatcher of a divided job at a time. False when there is another one. */
-extern bool sweep_lock_acquire_dispatch(const char *job);
-
-/* Until the transaction ends: one share of a divided job ends at a time. Waits for the others. */
-extern void sweep_lock_acquire_ending(const char *job);
+/* Until the transaction ends: that of a divided job in a class, DISPATCH or ENDING. False when another process has it. */
+extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_waiting);
 
 /*
- * For this process, without waiting: one suspected message at a time in a database. A class of its own:
- * sessions take locks.
+ * For this process, without waiting: that of a run (RUN), or of the database, 0 (SUSPECTS). Classes of their own: sessions
+ * take locks. False when another process has it.
  */
-extern bool sweep_lock_acquire_suspects(void);
-extern void sweep_lock_give_back_suspects(void);
+extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
+extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
  * Until the transaction ends: who works with a queue shares it (LOCK_SHARED), who drops it is alone. Waits for the
@@ -60,10 +57,6 @@ extern bool sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode);
 
 /* The same for who works with a queue, without waiting; false while somebody drops it. */
 extern bool sweep_lock_try_queue(int32 queue_id);
-
-/* The lock that says that a run is alive. */
-extern bool sweep_lock_acquire_run(int64 run_id);
-extern void sweep_lock_give_back_run(int64 run_id);
 
 /* Every lock of the session but those of its transaction: advisory ones, and ours. */
 extern void sweep_lock_release_all(void);

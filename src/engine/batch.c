@@ -174,7 +174,7 @@ sweep_batch_require_lock(SweepRun *run)
 	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 		return;
 	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
-	(void) sweep_lock_acquire_run(run->run_id);
+	(void) sweep_lock_acquire_number(SWEEP_LOCK_RUN, run->run_id);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("job \"%s\" has released its own lock", run->job),

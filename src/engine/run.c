@@ -79,7 +79,7 @@ sweep_run_perform(SweepRun *run)
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
 	sweep_lock_give_back(run->run_as, run->lock_key, sweep_run_lock_mode(run));
-	sweep_lock_give_back_run(run->run_id);
+	sweep_lock_give_back_number(SWEEP_LOCK_RUN, run->run_id);
 	sweep_worker_watch_postmaster(false);
 }
 
@@ -237,7 +237,7 @@ unbegun_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	if (run->ends_apart)
-		sweep_lock_acquire_ending(run->job);
+		(void) sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job, false);
 	if (run->reason != SWEEP_STOP_SKIPPED)
 		sweep_run_row_fail(run);
 	else
@@ -358,7 +358,7 @@ end_work(void *arg)
 	/* A second request to stop must not keep the first one from being recorded. */
 	HOLD_CANCEL_INTERRUPTS();
 	if (run->ends_apart)
-		sweep_lock_acquire_ending(run->job);
+		(void) sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job, false);
 	sweep_batch_is_last(run);
 	sweep_batch_save(run);
 	RESUME_CANCEL_INTERRUPTS();

@@ -227,7 +227,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 						(long long) message->message_id, consumer->queue, crash.message)));
 		return;
 	}
-	while (!sweep_lock_acquire_suspects())
+	while (!sweep_lock_acquire_number(SWEEP_LOCK_SUSPECTS, 0))
 	{
 		sweep_worker_wait(pause_ms);
 		pause_ms = Min(pause_ms * 2, 1000);
@@ -235,7 +235,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 			return;
 	}
 	handle_messages(consumer, index, 1);
-	sweep_lock_give_back_suspects();
+	sweep_lock_give_back_number(SWEEP_LOCK_SUSPECTS, 0);
 }
 
 static bool

@@ -116,7 +116,7 @@ perform(void)
 	{
 		sweep_definition_unpack(runner.run, runner.slot->definition);
 		sweep_extension_assume(&runner.run->extension);
-		runner.found = sweep_lock_acquire_run(run_id);
+		runner.found = sweep_lock_acquire_number(SWEEP_LOCK_RUN, run_id);
 	}
 	else if (sweep_batch_transact(runner.run, read_work, &runner, &error) == TXN_FAILED)
 		ereport(FATAL,
@@ -142,7 +142,7 @@ read_work(void *arg)
 	if (sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
-	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_run(context->run->run_id);
+	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_number(SWEEP_LOCK_RUN, context->run->run_id);
 }
 
 static void
