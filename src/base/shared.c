@@ -35,16 +35,6 @@ const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step",
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
-/* What is shown of a run in progress. */
-typedef struct RunningRun
-{
-	Oid			role;
-	int64		run_id;
-	pid_t		pid;
-	char		job[SWEEP_JOB_NAME_SIZE];
-	SweepLiveProgress live;
-} RunningRun;
-
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
 
@@ -52,8 +42,8 @@ static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
 static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
-static bool copy_run(SweepSlot *slot, RunningRun *run);
-static void put_run(ReturnSetInfo *result, const RunningRun *run);
+static bool copy_run(SweepSlot *slot, SweepSlot *run);
+static void put_run(ReturnSetInfo *result, const SweepSlot *run);
 static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
@@ -407,7 +397,7 @@ sweep_shared_running(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int i = 0; shared != NULL && i < shared->slot_count; i++)
 	{
-		RunningRun	run;
+		SweepSlot	run;
 
 		if (copy_run(&shared->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
 			put_run(result, &run);
@@ -417,28 +407,21 @@ sweep_shared_running(PG_FUNCTION_ARGS)
 
 /*
  * False unless a run of this database has it. Who may see it is asked without the lock: that reads tables, which
- * somebody may have locked, and everybody else would wait as well.
+ * somebody may have locked, and everybody else would wait as well. The definition is not copied: it is not shown.
  */
 static bool
-copy_run(SweepSlot *slot, RunningRun *run)
+copy_run(SweepSlot *slot, SweepSlot *run)
 {
-	bool		found;
-
 	sweep_shared_lock(LW_SHARED);
-	found = (slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == MyDatabaseId;
-	run->role = slot->role;
-	run->run_id = slot->run_id;
-	run->pid = slot->pid;
-	memcpy(run->job, slot->job, sizeof(run->job));
 	SpinLockAcquire(&slot->mutex);
-	run->live = slot->live;
+	memcpy(run, slot, offsetof(SweepSlot, definition_size));
 	SpinLockRelease(&slot->mutex);
 	sweep_shared_unlock();
-	return found;
+	return (run->state == SLOT_STARTING || run->state == SLOT_RUNNING) && run->database == MyDatabaseId;
 }
 
 static void
-put_run(ReturnSetInfo *result, const RunningRun *run)
+put_run(ReturnSetInfo *result, const SweepSlot *run)
 {
 	const SweepLiveProgress *live = &run->live;
 	Datum		values[14];
