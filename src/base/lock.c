@@ -108,22 +108,13 @@ sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_wait
 	return LockAcquire(&tag, ExclusiveLock, false, without_waiting) != LOCKACQUIRE_NOT_AVAIL;
 }
 
-bool
-sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode)
+LockAcquireResult
+sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait)
 {
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
-	return LockAcquire(&tag, lock_mode(mode), false, false) == LOCKACQUIRE_OK;
-}
-
-bool
-sweep_lock_try_queue(int32 queue_id)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
-	return LockAcquire(&tag, lock_mode(LOCK_SHARED), false, true) != LOCKACQUIRE_NOT_AVAIL;
+	return LockAcquire(&tag, lock_mode(mode), false, !wait);
 }
 
 bool

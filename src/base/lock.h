@@ -50,13 +50,10 @@ extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
 extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
- * Until the transaction ends: who works with a queue shares it (LOCK_SHARED), who drops it is alone. Waits for the
- * others. False when the transaction has it already.
+ * Until the transaction ends: who works with a queue shares it (LOCK_SHARED), who drops it is alone. Returns whether the
+ * transaction had it already, or, when it does not wait, that somebody else has it.
  */
-extern bool sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode);
-
-/* The same for who works with a queue, without waiting; false while somebody drops it. */
-extern bool sweep_lock_try_queue(int32 queue_id);
+extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
 
 /* Every lock of the session but those of its transaction: advisory ones, and ours. */
 extern void sweep_lock_release_all(void);

@@ -33,7 +33,7 @@ Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
-	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_transaction_begin_statement();
 	PG_RETURN_VOID();

@@ -170,7 +170,7 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 static bool
 keep_queue(int32 queue_id)
 {
-	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED))
+	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED, true) == LOCKACQUIRE_OK)
 		AcceptInvalidationMessages();
 	return queues_valid;
 }
@@ -179,7 +179,7 @@ keep_queue(int32 queue_id)
 Datum
 sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
 {
-	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_ALONE);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_ALONE, true);
 	PG_RETURN_VOID();
 }
 
