@@ -61,14 +61,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue of this name, or an error when there is none or the caller lacks the right';
 
--- Statements between these two are the extension's own; the second says what
--- they did: how many rows have come, in lanes without and with a due time, how
--- many dead ones, from when something is due.
-CREATE FUNCTION sweep._begin_queue_statement(queue_id int)
+-- Statements between these two are the extension's own.  The first waits until
+-- nobody drops the queue, or alone until nobody else works with it, and keeps
+-- them from it until the transaction ends; the second says what they did: how
+-- many rows have come, in lanes without and with a due time, how many dead
+-- ones, from when something is due.
+CREATE FUNCTION sweep._begin_queue_statement(queue_id int, alone boolean)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_statement_begin';
-COMMENT ON FUNCTION sweep._begin_queue_statement(int) IS 'internal: the following statements on messages are those of the extension';
+COMMENT ON FUNCTION sweep._begin_queue_statement(int, boolean) IS 'internal: the following statements on messages are those of the extension';
 
 CREATE FUNCTION sweep._end_queue_statement(queue_id int, ready bigint, delayed bigint, dead bigint, first_due timestamptz, emptied boolean, dropped boolean)
 RETURNS void
@@ -172,12 +174,6 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean) IS 'creates a queue of the caller, or with replace gives an existing one these settings: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
 
-CREATE FUNCTION sweep._lock_queue(queue_id int)
-RETURNS void
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_queue_lock_to_drop';
-COMMENT ON FUNCTION sweep._lock_queue(int) IS 'internal: waits until nobody works with the queue, and keeps everybody from it until the transaction ends';
-
 -- First a lock of this queue that lets its open senders and consumers finish, so
 -- that what they sent goes too.  A sender looks for the queue again after it got
 -- its own, so none can slip in behind.  To delete anything before would have
@@ -192,7 +188,7 @@ AS $$
 DECLARE
 	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 BEGIN
-	PERFORM sweep._lock_queue(id), sweep._begin_queue_statement(id);
+	PERFORM sweep._begin_queue_statement(id, true);
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
 	DELETE FROM sweep.queue_done d WHERE d.queue_id = id;
@@ -220,7 +216,7 @@ DECLARE
 	ready   bigint;
 	delayed bigint;
 BEGIN
-	PERFORM sweep._begin_queue_statement(id);
+	PERFORM sweep._begin_queue_statement(id, false);
 	WITH gone AS (
 		DELETE FROM sweep.queue_message m
 		WHERE m.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_message o WHERE o.queue_id = id FOR UPDATE SKIP LOCKED))
@@ -421,7 +417,7 @@ BEGIN
 			LIMIT _redrive.max) AS meant;
 		RETURN moved;
 	END IF;
-	PERFORM sweep._begin_queue_statement(q.queue_id);
+	PERFORM sweep._begin_queue_statement(q.queue_id, false);
 	WITH meant AS (
 		SELECT d.*
 		FROM sweep.queue_dead d

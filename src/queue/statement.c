@@ -28,12 +28,12 @@ PG_FUNCTION_INFO_V1(sweep_statement_end);
 PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
 PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
 
-/* SQL: sweep._begin_queue_statement(queue_id) */
+/* SQL: sweep._begin_queue_statement(queue_id, alone) */
 Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
 	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
-	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED, true);
+	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_transaction_begin_statement();
 	PG_RETURN_VOID();
@@ -64,7 +64,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 	SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
 
 	sweep_transaction_end_statement();
-	/* Nobody else works with a queue that is dropped, see sweep._lock_queue. */
+	/* Nobody else works with a queue that is dropped: it was begun alone. */
 	sweep_prepared_settle();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);

@@ -63,7 +63,6 @@ static void ask_again(text *name, SweepQueueRight right, int refusals);
 static void refuse_work(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_queue_note_change);
-PG_FUNCTION_INFO_V1(sweep_queue_lock_to_drop);
 
 Oid
 sweep_queue_relation(void)
@@ -173,14 +172,6 @@ keep_queue(int32 queue_id)
 	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED, true) == LOCKACQUIRE_OK)
 		AcceptInvalidationMessages();
 	return queues_valid;
-}
-
-/* SQL: sweep._lock_queue(queue_id) RETURNS void: waits until nobody works with the queue, and keeps everybody from it */
-Datum
-sweep_queue_lock_to_drop(PG_FUNCTION_ARGS)
-{
-	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_ALONE, true);
-	PG_RETURN_VOID();
 }
 
 /* SQL: a trigger after every statement that changes sweep.queue */
