@@ -30,11 +30,9 @@
 #include "queue/transaction.h"
 
 static void try_send_work(void *arg);
-static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name);
-static int64 next_id(const SweepSendRequest *request);
+static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *name);
 static int64 send_without_keys(const SweepSendRequest *request);
 static int64 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls);
-static int	count_elements(ArrayType *array);
 
 PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
@@ -49,7 +47,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	int64		message_id;
 	bool		sent = true;
 
-	open_request(&request, fcinfo, 3, "sweep.send()");
+	open_request(&request, fcinfo, "sweep.send()");
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -66,7 +64,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	{
 		SweepKeyedMessage	message = {.key = PG_GETARG_TEXT_PP(2)};
 
-		message.message_id = message_id = next_id(&request);
+		message.message_id = message_id = nextval_internal(request.sequence, false);
 		sent = sweep_key_insert(&request, &message, 1) > 0;
 	}
 	sweep_queue_close(request.messages);
@@ -82,16 +80,21 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 	SweepSendRequest request = {0};
 	ArrayType  *payloads = PG_ARGISNULL(1) ? construct_empty_array(JSONBOID) : PG_GETARG_ARRAYTYPE_P(1);
 	ArrayType  *keys = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
+	Datum	   *key_values = NULL;
+	bool	   *key_nulls = NULL;
 	bool	   *nulls;
+	int			key_count = 0;
 	int64		sent;
 
-	open_request(&request, fcinfo, 3, "sweep.send_many()");
-	if (keys != NULL && count_elements(keys) != count_elements(payloads))
+	open_request(&request, fcinfo, "sweep.send_many()");
+	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
+	if (keys != NULL)
+		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &key_values, &key_nulls, &key_count);
+	if (keys != NULL && key_count != request.count)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of keys (%d) differs from number of payloads (%d)", count_elements(keys), count_elements(payloads)),
+				 errmsg("number of keys (%d) differs from number of payloads (%d)", key_count, request.count),
 				 errhint("Give one key for each payload, NULL where a message has none, or no keys at all.")));
-	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
 	for (int i = 0; i < request.count; i++)
 		if (nulls[i])
 			ereport(ERROR,
@@ -102,12 +105,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 	if (request.count > 0 && keys == NULL)
 		(void) send_without_keys(&request);
 	else if (request.count > 0)
-	{
-		Datum	   *values;
-
-		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &request.count);
-		sent = send_with_keys(&request, values, nulls);
-	}
+		sent = send_with_keys(&request, key_values, key_nulls);
 	sweep_queue_close(request.messages);
 	PG_RETURN_INT64(sent);
 }
@@ -152,12 +150,12 @@ try_send_work(void *arg)
 	(void) sweep_queue_send(send);
 }
 
-/* What both functions have in common: the queue is the first argument, delay and priority follow each other. */
+/* What both functions have in common: the queue is the first argument, delay and priority are the fourth and the fifth. */
 static void
-open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argument, const char *name)
+open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *name)
 {
-	int64		delay_us = PG_ARGISNULL(delay_argument) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(delay_argument));
-	int32		priority = PG_ARGISNULL(delay_argument + 1) ? 0 : PG_GETARG_INT32(delay_argument + 1);
+	int64		delay_us = PG_ARGISNULL(3) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(3));
+	int32		priority = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4);
 
 	sweep_require_primary(name);
 	PreventCommandIfReadOnly(name);
@@ -181,12 +179,6 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, int delay_argum
 	request->change = sweep_transaction_change(RelationGetRelid(request->messages), request->queue_id);
 }
 
-static int64
-next_id(const SweepSendRequest *request)
-{
-	return nextval_internal(request->sequence, false);
-}
-
 /* Returns the id of the first message. */
 static int64
 send_without_keys(const SweepSendRequest *request)
@@ -201,7 +193,7 @@ send_without_keys(const SweepSendRequest *request)
 		inserter.filled = 0;
 		while (inserter.filled < Min(inserter.room, request->count - done))
 		{
-			int64		message_id = next_id(request);
+			int64		message_id = nextval_internal(request->sequence, false);
 
 			if (first_id == 0)
 				first_id = message_id;
@@ -226,13 +218,7 @@ send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *n
 	{
 		messages[i].key = nulls[i] ? NULL : DatumGetTextPP(keys[i]);
 		messages[i].number = i;
-		messages[i].message_id = next_id(request);
+		messages[i].message_id = nextval_internal(request->sequence, false);
 	}
 	return sweep_key_insert(request, messages, request->count);
-}
-
-static int
-count_elements(ArrayType *array)
-{
-	return ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 }
