@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/quota.h"
 #include "base/require.h"
 #include "base/sql.h"
 #include "queue/ack.h"
@@ -227,17 +228,20 @@ static bool
 may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 {
 	int			holder = sweep_queue_lease(claim->lease)->holder;
+	SweepUse	use;
 
 	if (claim->room > 0 || (slot->returned.first < 0 && slot->prefetched_count == 0))
 		return true;
-	claim->refusal = sweep_holder_check(holder, claim->unlimited);
+	use = sweep_holder_use(holder);
+	claim->refusal = sweep_quota_check(&use, sweep_max_in_flight, claim->unlimited);
 	if (claim->refusal != REFUSED_NOT)
 	{
 		sweep_queue_expire_all(holder, now);
-		claim->refusal = sweep_holder_check(holder, claim->unlimited);
+		use = sweep_holder_use(holder);
+		claim->refusal = sweep_quota_check(&use, sweep_max_in_flight, claim->unlimited);
 	}
 	/* That nothing at all is left sweep_in_flight_add() says. */
-	claim->room = Max(sweep_holder_room(holder, claim->unlimited), 1);
+	claim->room = Max(sweep_quota_room(&use, sweep_max_in_flight, claim->unlimited), 1);
 	return claim->refusal == REFUSED_NOT;
 }
 

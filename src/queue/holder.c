@@ -18,7 +18,6 @@
 
 static int	find_entry(Oid database, Oid role, int hint);
 static bool is_idle(const SweepQueueHolder *entry);
-static SweepUse use_of(int holder);
 
 int
 sweep_holder_find(Oid role)
@@ -74,25 +73,8 @@ is_idle(const SweepQueueHolder *entry)
 	return entry->leases == 0 && entry->messages == 0;
 }
 
-int
-sweep_holder_room(int holder, bool unlimited)
-{
-	SweepUse	use = use_of(holder);
-
-	return sweep_quota_room(&use, sweep_max_in_flight, unlimited);
-}
-
-SweepRefusal
-sweep_holder_check(int holder, bool unlimited)
-{
-	SweepUse	use = use_of(holder);
-
-	return sweep_quota_check(&use, sweep_max_in_flight, unlimited);
-}
-
-/* Without that of all: that nothing at all is left the claim finds out by itself. */
-static SweepUse
-use_of(int holder)
+SweepUse
+sweep_holder_use(int holder)
 {
 	const SweepQueueHolder *entry = sweep_holder_entry(holder);
 	SweepUse	use = {.of_role = entry->messages};

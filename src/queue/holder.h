@@ -48,11 +48,8 @@ sweep_holder_count_message(int holder, int by)
 	sweep_holder_entry(entry->of_database)->messages += by;
 }
 
-/* How many more messages it may claim. */
-extern int	sweep_holder_room(int holder, bool unlimited);
-
-/* Whether it may claim one more message, and why not: REFUSED_ROLE or REFUSED_DATABASE. */
-extern SweepRefusal sweep_holder_check(int holder, bool unlimited);
+/* How many messages its role and its database hold; not how many all do: that nothing is left a claim finds out by itself. */
+extern SweepUse sweep_holder_use(int holder);
 
 /* Raises the error that says who holds what. Takes the lock itself. */
 pg_noreturn extern void sweep_holder_refuse(Oid role, SweepRefusal refusal);
