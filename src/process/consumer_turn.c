@@ -385,7 +385,7 @@ fail_work(void *arg)
 
 	problem_work(consumer);
 	if (consumer->present)
-		(void) sweep_queue_fail_with(&consumer->lease, consumer->error, piece_ids(consumer));
+		(void) sweep_queue_fail_with(&consumer->lease, consumer->error, piece_ids(consumer), false);
 }
 
 /* Moves the one message of the piece to the dead-letter table, whatever its attempts. */
@@ -393,10 +393,9 @@ static void
 bury_work(void *arg)
 {
 	SweepConsumer *consumer = arg;
-	int64		message_id = consumer->messages[consumer->piece.first].message_id;
 	Datum		values[] = {Int32GetDatum(consumer->queue_id), piece_ids(consumer)};
 
-	sweep_queue_fail_for_good(&consumer->lease, consumer->queue_id, message_id, consumer->error);
+	(void) sweep_queue_fail_with(&consumer->lease, consumer->error, values[1], true);
 	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
 }
 

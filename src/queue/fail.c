@@ -21,12 +21,11 @@
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
-#include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/queue.h"
 #include "queue/transaction.h"
 
-static Datum fail(FunctionCallInfo fcinfo, Jsonb *error);
+static Datum fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good);
 static bool retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error);
 static bool put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
 static int64 backoff_us(const SweepQueue *queue, int attempts);
@@ -37,11 +36,11 @@ PG_FUNCTION_INFO_V1(sweep_queue_fail);
 Datum
 sweep_queue_fail(PG_FUNCTION_ARGS)
 {
-	return fail(fcinfo, PG_ARGISNULL(1) ? NULL : sweep_queue_error(text_to_cstring(PG_GETARG_TEXT_PP(1))));
+	return fail(fcinfo, PG_ARGISNULL(1) ? NULL : sweep_queue_error(text_to_cstring(PG_GETARG_TEXT_PP(1))), false);
 }
 
 int
-sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids)
+sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids, bool for_good)
 {
 	LOCAL_FCINFO(fcinfo, 3);
 
@@ -49,30 +48,7 @@ sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids)
 	fcinfo->args[0] = (NullableDatum) {.value = UUIDPGetDatum(lease)};
 	fcinfo->args[1] = (NullableDatum) {.isnull = true};
 	fcinfo->args[2] = (NullableDatum) {.value = message_ids};
-	return DatumGetInt32(fail(fcinfo, error));
-}
-
-void
-sweep_queue_fail_for_good(const pg_uuid_t *id, int32 queue_id, int64 message_id, Jsonb *error)
-{
-	Relation	messages = sweep_queue_open();
-	const SweepQueue *queue = sweep_queue_find_by_id(queue_id, RIGHT_CONSUME);
-	SweepQueueLease *lease;
-	SweepInFlight found = {0};
-	int			number = -1;
-
-	sweep_queue_lock(LW_SHARED);
-	lease = sweep_in_flight_find_lease(id);
-	if (lease != NULL)
-		number = lease->messages.first;
-	while (number >= 0 && sweep_in_flight(number)->message.message_id != message_id)
-		number = sweep_in_flight(number)->next;
-	if (number >= 0)
-		found = *sweep_in_flight(number);
-	sweep_queue_unlock();
-	if (queue != NULL && number >= 0 && sweep_queue_begin_ending(id, number))
-		(void) sweep_queue_move_to_dead(messages, queue, &found.message, found.attempts, error);
-	sweep_queue_close(messages);
+	return DatumGetInt32(fail(fcinfo, error, for_good));
 }
 
 bool
@@ -113,9 +89,9 @@ sweep_queue_error(char *message)
 	return JsonbValueToJsonb(state.result);
 }
 
-/* The arguments are those of sweep.fail, but for the error. */
+/* The arguments are those of sweep.fail, but for the error; for good: see queue.h. */
 static Datum
-fail(FunctionCallInfo fcinfo, Jsonb *error)
+fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
 {
 	SweepEnding		ending = {0};
 	int			failed = 0;
@@ -129,7 +105,7 @@ fail(FunctionCallInfo fcinfo, Jsonb *error)
 		{
 			const SweepInFlight *entry = &ending.held[i];
 
-			if (entry->attempts >= ending.queue.max_attempts
+			if (for_good || entry->attempts >= ending.queue.max_attempts
 				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
 				: retry_message(&ending, entry, error))
 				failed++;

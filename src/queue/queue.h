@@ -36,13 +36,10 @@ extern void sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_a
 extern void sweep_queue_pass_on(Oid relation, int32 queue_id);
 
 /*
- * fail.c: sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. Returns
- * how many messages.
+ * fail.c: sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. For good:
+ * they are dead, whatever their attempts. Returns how many messages.
  */
-extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids);
-
-/* Moves a message of the lease to the dead ones, whatever its attempts, as the current user; nothing when it is not of it. */
-extern void sweep_queue_fail_for_good(const pg_uuid_t *lease, int32 queue_id, int64 message_id, Jsonb *error);
+extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids, bool for_good);
 
 /*
  * ack.c: gives back all that the lease holds and nobody is just ending, at once and whatever becomes of the transaction, if
