@@ -14,7 +14,6 @@
 
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -29,7 +28,6 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/require.h"
-#include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/done.h"
 #include "queue/in_flight.h"

@@ -16,8 +16,7 @@
 #include "postgres.h"
 
 #include "access/tableam.h"
-#include "access/xlog.h"
-#include "catalog/pg_type.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -30,10 +29,8 @@
 #include "utils/uuid.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/quota.h"
 #include "base/require.h"
-#include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
 #include "queue/free_key.h"

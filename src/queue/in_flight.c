@@ -20,7 +20,6 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "queue/holder.h"
 #include "queue/in_flight.h"

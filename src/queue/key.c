@@ -31,7 +31,6 @@
 
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/relscan.h"
 #include "access/stratnum.h"
 #include "access/sysattr.h"
 #include "access/tableam.h"
@@ -41,7 +40,6 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

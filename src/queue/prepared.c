@@ -9,7 +9,6 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
 #include "utils/timestamp.h"

@@ -7,7 +7,6 @@
 #ifndef SWEEP_QUEUE_H
 #define SWEEP_QUEUE_H
 
-#include "fmgr.h"
 #include "port/atomics.h"
 #include "utils/jsonb.h"
 #include "utils/uuid.h"
@@ -15,9 +14,6 @@
 /* memory.c: requests the shared memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
 extern void sweep_queue_request_memory(void);
 extern void sweep_queue_initialize_memory(void);
-
-/* send.c: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
-extern PGDLLEXPORT Datum sweep_queue_send(PG_FUNCTION_ARGS);
 
 /*
  * table.c: the id of the queue of that name, which is not dropped until the transaction has ended; raises an error

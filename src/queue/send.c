@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "fmgr.h"
@@ -16,16 +15,13 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/lock.h"
 #include "base/require.h"
 #include "base/sql.h"
 #include "queue/key.h"
-#include "queue/queue.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
 

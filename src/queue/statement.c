@@ -11,7 +11,6 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"

@@ -16,10 +16,8 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "queue/change.h"
 #include "queue/in_flight.h"
