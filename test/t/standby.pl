@@ -20,6 +20,8 @@ $primary->safe_psql('postgres', q{
 	SELECT sweep.create_job('work', step => 't.work', batch_size => 10, args => '{"gate": 80, "gate_at": 4}', flush => 'batch');
 	SELECT sweep.create_job('later', step => 't.note');
 	SELECT sweep.create_queue('mail');
+	SELECT sweep.send('mail', to_jsonb(i)), sweep.send('mail', to_jsonb(i), delay => '1 hour') FROM generate_series(1, 3) AS i;
+	SELECT sweep.send('mail', '4', priority => 5);
 	INSERT INTO t.todo SELECT i FROM generate_series(1, 100) AS i;
 });
 my $gate = hold_gate($primary, 80);
@@ -33,6 +35,13 @@ is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE
 is($standby->safe_psql('postgres', q{SELECT name FROM sweep.jobs WHERE name = 'work'}), 'work', 'the views can be read there');
 is($standby->safe_psql('postgres', "SELECT status, batches, rows FROM sweep.runs WHERE run_id = $run"), 'running|3|30', 'as the primary wrote it');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'nothing is in progress there');
+is($standby->safe_psql('postgres', 'SELECT queue, depth, ready, delayed, in_flight, oldest_age IS NOT NULL FROM sweep.queues'), 'mail|7|4|3|0|t',
+	'the messages of a queue are counted there');
+for my $view (split /\n/, $standby->safe_psql('postgres', q{SELECT viewname FROM pg_views WHERE schemaname = 'sweep' ORDER BY 1}))
+{
+	my ($status, $output, $message) = $standby->psql('postgres', "TABLE sweep.$view");
+	is($message, '', "sweep.$view can be read there");
+}
 # What writes says which server it is, in the same words.
 my %calls = (
 	start => q{SELECT sweep.start('later')}, create_job => q{SELECT sweep.create_job('new', step => 't.note')}, drop_queue => q{SELECT sweep.drop_queue('mail')},
