@@ -22,7 +22,6 @@
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -54,15 +53,17 @@ typedef struct Counts
 /* The columns of sweep._queue_states(). */
 #define STATE_COLUMNS 13
 
-static void count_queues(Oid relation, Counts *counts, bool shared);
+static bool count_queues(Oid relation, Counts *counts, bool shared);
 static bool is_counted(Oid relation);
 static void begin_count(Oid relation, Snapshot snapshot);
-static void end_count(Oid relation);
+static bool end_count(Oid relation);
 static void count_rows(Oid relation, Snapshot snapshot, Counts *counts, bool dead);
 static Count *count_of(Counts *counts, int32 queue_id);
-static void put_state(ReturnSetInfo *result, const SweepQueueSlot *slot);
-static void put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
+static void put_slots(ReturnSetInfo *result, Oid relation);
+static void put_counts(ReturnSetInfo *result, Oid relation, const Counts *counts, bool shared);
+static void put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
 static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
+static bool look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside);
 static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
 static void look_at_message(const SweepMessageRef *message, int64 *first);
 
@@ -86,53 +87,25 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		counted = is_counted(relation);
 		sweep_queue_unlock();
 	}
-	if (!counted)
-	{
-		count_queues(relation, &counts, shared);
-		if (shared)
-		{
-			sweep_queue_lock(LW_SHARED);
-			counted = is_counted(relation);
-			sweep_queue_unlock();
-		}
-	}
-	if (!counted)
-	{
-		if (shared)
-			sweep_queue_lock(LW_SHARED);
-		for (int i = 0; i < counts.count; i++)
-			put_count(result, &counts.of[i], shared ? sweep_queue_find_slot(relation, counts.of[i].queue_id) : NULL);
-		if (shared)
-			sweep_queue_unlock();
-		return (Datum) 0;
-	}
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
-			continue;
-		sweep_in_flight_expire(slot, GetCurrentTimestamp());
-		put_state(result, slot);
-	}
-	sweep_queue_unlock();
+	if (counted || count_queues(relation, &counts, shared))
+		put_slots(result, relation);
+	else
+		put_counts(result, relation, &counts, shared);
 	return (Datum) 0;
 }
 
-/* Counts all rows, for the counters or just for this once. */
-static void
+/* Counts all rows, for the counters or just for this once. Returns whether the counters are valid. */
+static bool
 count_queues(Oid relation, Counts *counts, bool shared)
 {
 	Oid			dead = get_relname_relid("queue_dead", get_rel_namespace(relation));
 	Snapshot	snapshot;
 	LOCKTAG		tag;
+	bool		counted;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
 	if (shared)
 	{
-		bool		counted;
-
 		sweep_prepared_note_all(relation);
 		/* One at a time; whoever has waited finds it done. */
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
@@ -148,7 +121,7 @@ count_queues(Oid relation, Counts *counts, bool shared)
 		{
 			UnregisterSnapshot(snapshot);
 			LockRelease(&tag, ExclusiveLock, false);
-			return;
+			return true;
 		}
 	}
 	else
@@ -157,7 +130,7 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	count_rows(dead, snapshot, counts, true);
 	UnregisterSnapshot(snapshot);
 	if (!shared)
-		return;
+		return false;
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < counts->count; i++)
 	{
@@ -175,9 +148,10 @@ count_queues(Oid relation, Counts *counts, bool shared)
 		slot->rows[1] += counts->of[i].rows[1];
 		slot->dead += counts->of[i].dead;
 	}
-	end_count(relation);
+	counted = end_count(relation);
 	sweep_queue_unlock();
 	LockRelease(&tag, ExclusiveLock, false);
+	return counted;
 }
 
 /* The lock of memory.h is held for all three, exclusively for the others. */
@@ -221,14 +195,16 @@ begin_count(Oid relation, Snapshot snapshot)
 	}
 }
 
-static void
+/* False when a slot was lost or the table was written to by others in the meantime. */
+static bool
 end_count(Oid relation)
 {
 	SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
 
-	/* Not when a slot was lost or the table was written to by others in the meantime. */
-	if (entry != NULL && entry->counting)
-		entry->counted = true;
+	if (entry == NULL || !entry->counting)
+		return false;
+	entry->counted = true;
+	return true;
 }
 
 static void
@@ -275,9 +251,46 @@ count_of(Counts *counts, int32 queue_id)
 	return &counts->of[counts->count++];
 }
 
-/* Hold the lock. */
 static void
-put_state(ReturnSetInfo *result, const SweepQueueSlot *slot)
+put_slots(ReturnSetInfo *result, Oid relation)
+{
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
+			continue;
+		sweep_in_flight_expire(slot, GetCurrentTimestamp());
+		put_state(result, &(Count) {slot->queue_id, {slot->rows[0], slot->rows[1]}, slot->dead}, slot);
+	}
+	sweep_queue_unlock();
+}
+
+/* Without counters, for lack of shared memory or of room in it; what is in flight is known all the same. */
+static void
+put_counts(ReturnSetInfo *result, Oid relation, const Counts *counts, bool shared)
+{
+	SweepQueueSlot *unknown = palloc0(sizeof(SweepQueueSlot));
+
+	/* A queue without a slot is one that is looked at from its start. */
+	unknown->lease_first = unknown->returned.first = unknown->blocked.first = -1;
+	sweep_queue_reset_slot(unknown);
+	if (shared)
+		sweep_queue_lock(LW_SHARED);
+	for (int i = 0; i < counts->count; i++)
+	{
+		const SweepQueueSlot *slot = shared ? sweep_queue_find_slot(relation, counts->of[i].queue_id) : NULL;
+
+		put_state(result, &counts->of[i], slot != NULL ? slot : unknown);
+	}
+	if (shared)
+		sweep_queue_unlock();
+}
+
+/* Hold the lock, if there is any. */
+static void
+put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Datum		values[STATE_COLUMNS];
@@ -286,52 +299,22 @@ put_state(ReturnSetInfo *result, const SweepQueueSlot *slot)
 	Datum		positions[SWEEP_LANES];
 	int			known;
 	int			inside;
-	int			count = first_ids(slot, lanes, positions);
+	int			lane_count = first_ids(slot, lanes, positions);
 
 	look_at_due(slot, &known, &inside);
-	values[0] = Int32GetDatum(slot->queue_id);
-	values[1] = Int64GetDatum(slot->rows[0]);
-	values[2] = Int64GetDatum(slot->rows[1]);
-	values[3] = Int64GetDatum(slot->dead);
+	values[0] = Int32GetDatum(count->queue_id);
+	values[1] = Int64GetDatum(count->rows[0]);
+	values[2] = Int64GetDatum(count->rows[1]);
+	values[3] = Int64GetDatum(count->dead);
 	values[4] = Int32GetDatum(slot->held[0]);
 	values[5] = Int32GetDatum(slot->held[1]);
 	values[6] = TimestampTzGetDatum(slot->due_from);
 	values[7] = Int32GetDatum(known);
 	values[8] = Int32GetDatum(inside);
-	values[9] = PointerGetDatum(construct_array(lanes, count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
-	values[10] = PointerGetDatum(construct_array(positions, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[9] = PointerGetDatum(construct_array(lanes, lane_count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
+	values[10] = PointerGetDatum(construct_array(positions, lane_count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	values[11] = Float8GetDatum(sweep_queue_rate(&slot->sent, now));
 	values[12] = Float8GetDatum(sweep_queue_rate(&slot->acked, now));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-/* Without counters, for lack of shared memory or of room in it; what is in flight is known all the same. */
-static void
-put_count(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
-{
-	Datum		values[STATE_COLUMNS] = {0};
-	bool		nulls[STATE_COLUMNS] = {0};
-	Datum		lanes[SWEEP_LANES];
-	Datum		positions[SWEEP_LANES];
-
-	for (int i = 0; i < SWEEP_LANES; i++)
-	{
-		lanes[i] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
-		positions[i] = Int64GetDatum(PG_INT64_MIN);
-	}
-	values[0] = Int32GetDatum(count->queue_id);
-	values[1] = Int64GetDatum(count->rows[0]);
-	values[2] = Int64GetDatum(count->rows[1]);
-	values[3] = Int64GetDatum(count->dead);
-	values[4] = Int32GetDatum(slot != NULL ? slot->held[0] : 0);
-	values[5] = Int32GetDatum(slot != NULL ? slot->held[1] : 0);
-	values[6] = TimestampTzGetDatum(PG_INT64_MIN);
-	values[7] = Int32GetDatum(0);
-	/* Those that are claimed were due. */
-	values[8] = values[5];
-	values[9] = PointerGetDatum(construct_array(lanes, SWEEP_LANES, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
-	values[10] = PointerGetDatum(construct_array(positions, SWEEP_LANES, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[11] = values[12] = Float8GetDatum(0);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -345,35 +328,24 @@ look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
 {
 	*known = *inside = 0;
 	for (int i = 0; i < slot->prefetched_count; i++)
-	{
-		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
-
-		if (!SWEEP_LANE_IS_DELAYED(message->lane))
-			continue;
-		(*known)++;
-		*inside += message->due_at >= slot->due_from;
-	}
-	for (int i = 0; i < 2; i++)
-	{
-		for (int entry = i == 0 ? slot->returned.first : slot->blocked.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		{
-			const SweepMessageRef *message = &sweep_in_flight(entry)->message;
-
-			if (!SWEEP_LANE_IS_DELAYED(message->lane))
-				continue;
-			(*known)++;
-			*inside += message->due_at >= slot->due_from;
-		}
-	}
+		*known += look_at_delayed(slot, &slot->prefetched[slot->prefetched_first + i], inside);
+	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
+		*known += look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
+	for (int entry = slot->blocked.first; entry >= 0; entry = sweep_in_flight(entry)->next)
+		*known += look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
 	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_lease(lease)->next)
-	{
 		for (int entry = sweep_queue_lease(lease)->messages.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		{
-			const SweepMessageRef *message = &sweep_in_flight(entry)->message;
+			(void) look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
+}
 
-			*inside += SWEEP_LANE_IS_DELAYED(message->lane) && message->due_at >= slot->due_from;
-		}
-	}
+/* Whether it is delayed. */
+static bool
+look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside)
+{
+	bool		delayed = SWEEP_LANE_IS_DELAYED(message->lane);
+
+	*inside += delayed && message->due_at >= slot->due_from;
+	return delayed;
 }
 
 /* The lanes that may have something to be claimed, and the lowest ids at which. */

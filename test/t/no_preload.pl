@@ -34,6 +34,13 @@ like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The
 	'start says exactly what to set');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.runs'), 1, 'and queues nothing');
 
+# Whoever asks counts the rows.
+$node->safe_psql('postgres', q{SELECT sweep.create_queue('mail');
+	SELECT sweep.send('mail', to_jsonb(i)), sweep.send('mail', to_jsonb(i), delay => '1 hour') FROM generate_series(1, 3) AS i;
+	SELECT sweep.send('mail', '4', priority => 5)});
+is($node->safe_psql('postgres', 'SELECT queue, depth, ready, delayed, in_flight, oldest_age IS NOT NULL FROM sweep.queues'), 'mail|7|4|3|0|t',
+	'sweep.queues shows the messages of a queue');
+
 # The module of GitLab's jobs needs nothing of the library; its functions load that when they are called.
 $node->safe_psql('postgres', q{LOAD 'pg_sweep_gitlab'});
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab');
