@@ -3,7 +3,7 @@
  *		Inserts messages with keys: at most one with a key waits, which the unique index
  *		queue_message_waiting_key decides.
  *
- * Called by whoever sends or fails (send.c, ack.c). Two senders at once, or one that rolls back, can neither double
+ * Called by whoever sends or fails (send.c, fail.c). Two senders at once, or one that rolls back, can neither double
  * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
  * only the end of that transaction tells, so the sender waits for it.
  *
