@@ -1,16 +1,12 @@
 --
 -- sweep.import_pg_cron: the entries of pg_cron's table as jobs.
 --
--- What is asked with the rights of the caller, and in C for that: which entries there are, and whether the job
--- may be created. Everything else, the settings of pg_cron among it, is read as the owner.
+-- What is asked with the rights of the caller, and in C for that: which entries there are. Everything else, the
+-- settings of pg_cron among it, is read as the owner; a job is created as the functions that make jobs do it.
 --
 CREATE FUNCTION sweep._pg_cron_entries(caller oid) RETURNS jsonb
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_entries';
 COMMENT ON FUNCTION sweep._pg_cron_entries(oid) IS 'the rows of cron.job that the caller sees, whatever columns they have';
-
-CREATE FUNCTION sweep._create_pg_cron_job(caller oid, name text, schedule text, sql text, timezone text, run_as text) RETURNS void
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_create_job';
-COMMENT ON FUNCTION sweep._create_pg_cron_job(oid, text, text, text, text, text) IS 'sweep.create_job, called by the caller, of a paused job';
 
 CREATE FUNCTION sweep._count_statements(sql text) RETURNS int
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_statements';
@@ -131,6 +127,7 @@ DECLARE
 	job_name constant pg_catalog.text := coalesce(entry ->> 'jobname', 'pg_cron_' || (entry ->> 'jobid'));
 	zone constant pg_catalog.text := coalesce(pg_catalog.current_setting('cron.timezone', true), 'GMT');
 	meaning pg_catalog.text := entry ->> 'schedule';
+	created sweep.job;
 	remarks pg_catalog.text[];
 	hint pg_catalog.text;
 BEGIN
@@ -143,7 +140,9 @@ BEGIN
 					= (job_name, meaning, entry ->> 'command', zone, entry ->> 'username')) THEN
 				note := 'exists already';
 			ELSE
-				PERFORM sweep._create_pg_cron_job(caller, job_name, meaning, entry ->> 'command', zone, pg_catalog.quote_ident(entry ->> 'username'));
+				created := pg_catalog.jsonb_populate_record(NULL::sweep.job, sweep._job_defaults() || pg_catalog.jsonb_build_object(
+					'name', job_name, 'schedule', meaning, 'sql', entry -> 'command', 'timezone', zone));
+				PERFORM sweep._create_job(caller, created, pg_catalog.quote_ident(entry ->> 'username')::pg_catalog.regrole, true, false);
 				note := CASE WHEN dry_run THEN 'to be created' ELSE 'created, paused' END;
 			END IF;
 		END IF;

@@ -334,11 +334,25 @@ $$;
 COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns by which a table is gone through, and where their nulls are in the index; raises when there is no such index';
 
 -- ------------------------------------------------------------------ the job
-CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job, word text, relation regclass, run_as regrole) RETURNS sweep.job
+CREATE FUNCTION sweep._job_defaults() RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	defaults pg_catalog.jsonb;
+BEGIN
+	EXECUTE (SELECT pg_catalog.format('SELECT pg_catalog.jsonb_object_agg(d.name, d.value) FROM (VALUES %s) AS d (name, value)',
+			pg_catalog.string_agg(pg_catalog.format('(%L, pg_catalog.to_jsonb(%s))', a.attname, pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4)), ', '))
+		FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.unnest(p.proargnames) WITH ORDINALITY AS g (name, n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
+		WHERE p.oid = 'sweep.create_job'::pg_catalog.regproc AND pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4) IS NOT NULL) INTO defaults;
+	RETURN defaults;
+END
+$$;
+COMMENT ON FUNCTION sweep._job_defaults() IS 'what sweep.create_job makes of the settings of a job that are left out';
+
+CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job, word text, relation regclass, run_as regrole) RETURNS sweep.job
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
 	IF job.name IS NULL THEN
 		job.name := word || '_' || (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
@@ -357,12 +371,7 @@ BEGIN
 		job.timezone := NULL;
 	END IF;
 	-- Whatever else a job may have is as sweep.create_job has it.
-	EXECUTE (SELECT pg_catalog.format('SELECT pg_catalog.jsonb_object_agg(d.name, d.value) FROM (VALUES %s) AS d (name, value)',
-			pg_catalog.string_agg(pg_catalog.format('(%L, pg_catalog.to_jsonb(%s))', a.attname, pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4)), ', '))
-		FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.unnest(p.proargnames) WITH ORDINALITY AS g (name, n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
-		WHERE p.oid = 'sweep.create_job'::pg_catalog.regproc AND pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4) IS NOT NULL) INTO defaults;
-	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job, defaults || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
+	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job, sweep._job_defaults() || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
 		FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(job)) AS e WHERE e.value <> 'null'));
 END
 $$;

@@ -2,7 +2,7 @@
  * door.c
  *		The one place where the engine changes its identity.
  *
- * Called by definition.c for the analysis of a batch_sql, by pg_cron.c for what its caller may do, by caller.c
+ * Called by definition.c for the analysis of a batch_sql, by pg_cron.c for what its caller sees, by caller.c
  * for the public functions and by sql.c for the constant statements. doc/architecture.md has the list of all
  * places where code of a user runs inside the engine, and says which of them need this door.
  *
