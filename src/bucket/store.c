@@ -2,7 +2,7 @@
  * store.c
  *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
  *
- * Called by plan_buckets.c and bucket_run.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
+ * Called by bucket_run.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
  * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
  * a crash of the server is not free before its recovery time.
  */

@@ -2,7 +2,7 @@
  * batch.c
  *		One transaction of a run, and what its batches have in common.
  *
- * Called by run.c, items.c, script.c, plan_buckets.c and bucket_run.c. What a transaction changes in memory is kept in
+ * Called by run.c, items.c, script.c and bucket_run.c. What a transaction changes in memory is kept in
  * run->next and counts only once it is committed, so that one which fails leaves the run as it was.
  *
  * How a transaction is begun, tried again and ended is in txn.c; here is what is particular about those of a

@@ -30,7 +30,7 @@ typedef struct SweepRunState
 	SweepRunaway runaway;
 } SweepRunState;
 
-/* The buckets of a divided job, as a run of it or of its parent sees them; see plan_buckets.c. */
+/* The buckets of a divided job, as a run of it or of its parent sees them; see bucket_run.c. */
 typedef struct SweepBuckets
 {
 	char	   *store_name;

@@ -2,7 +2,7 @@
  * step.c
  *		Calls the functions of a job, or executes its statement.
  *
- * Called by batch.c, items.c, preview.c, plan_buckets.c and estimate.c; consumer_turn.c has its handlers checked here. A
+ * Called by batch.c, items.c, preview.c, bucket_run.c and estimate.c; consumer_turn.c has its handlers checked here. A
  * step is named by text in sweep.job, because a reg* column would keep pg_upgrade from working. It is looked
  * up as a function of exactly one sweep.batch, and the call is made from what was found, never from the text.
  * A batch_sql is the job's own statement; it was checked to be a single one that changes or reads rows.
