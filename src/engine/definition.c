@@ -49,25 +49,16 @@ typedef struct Field
 	Size		size;			/* of a number */
 } Field;
 
-#define FIELD_OF_TEXT FIELD_TEXT
-#define FIELD_OF_JSONB FIELD_JSONB
-#define FIELD_OF_INT32 FIELD_NUMBER
-#define FIELD_OF_INT32_OR(if_null) FIELD_NUMBER
-#define FIELD_OF_INT64 FIELD_NUMBER
-#define FIELD_OF_INTERVAL(if_null) FIELD_NUMBER
-#define FIELD_OF_BOOL FIELD_NUMBER
-#define FIELD_OF_ROLE FIELD_NUMBER
-#define FIELD_OF_IS_NULL FIELD_NUMBER
-#define FIELD_OF_IS(word) FIELD_NUMBER
-#define FIELD(kind, member) {kind, offsetof(SweepRun, member), sizeof(((SweepRun *) 0)->member)}
-#define FIELD_OF(kind, member, ...) FIELD(FIELD_OF_##kind, member),
+#define KIND_OF(member) _Generic(((SweepRun *) 0)->member, char *: FIELD_TEXT, Jsonb *: FIELD_JSONB, default: FIELD_NUMBER)
+#define FIELD(member) {KIND_OF(member), offsetof(SweepRun, member), sizeof(((SweepRun *) 0)->member)}
+#define FIELD_OF(kind, member, ...) FIELD(member),
 
 static const Field fields[] = {
-	FIELD(FIELD_TEXT, job),
+	FIELD(job),
 	SWEEP_JOB_SETTINGS(FIELD_OF)
 	SWEEP_RUN_SETTINGS(FIELD_OF)
-	FIELD(FIELD_NUMBER, state.tid),
-	FIELD(FIELD_NUMBER, extension),
+	FIELD(state.tid),
+	FIELD(extension),
 };
 
 /* Each is a column, but for the last two: those are what the scheduler has found. */
@@ -88,13 +79,6 @@ static const Field fields[] = {
 	run->member = READ_##kind; \
 	column++;
 
-/* A buffer that is being filled. */
-typedef struct Packed
-{
-	char	   *end;
-	Size		left;
-} Packed;
-
 /* A statement of a job that is to be analysed. */
 typedef struct Analysis
 {
@@ -111,9 +95,6 @@ typedef struct Analysis
 static void read_columns(SweepRun *run, int first_column);
 static bool is_word(int column, const char *word);
 static void merge_args(SweepRun *run);
-static bool append(Packed *packed, const void *bytes, Size length);
-static bool append_text(Packed *packed, const char *text);
-static bool append_jsonb(Packed *packed, const Jsonb *value);
 static void refuse_statement(const char *source, const RawStmt *statement);
 static void follow_block(const RawStmt *statement, const RawStmt **block);
 static int	place_of(const char *source, const RawStmt *statement);
@@ -194,50 +175,28 @@ merge_args(SweepRun *run)
 Size
 sweep_definition_pack(const SweepRun *run, char *buffer, Size size)
 {
-	Packed		packed = {buffer, size};
+	char	   *end = buffer;
 
 	for (int i = 0; i < (int) lengthof(fields); i++)
 	{
-		const void *member = (const char *) run + fields[i].offset;
-		bool		fits;
+		const char *bytes = (const char *) run + fields[i].offset;
+		Size		length = fields[i].size;
+		Size		prefix = 0;
 
-		if (fields[i].kind == FIELD_NUMBER)
-			fits = append(&packed, member, fields[i].size);
-		else if (fields[i].kind == FIELD_TEXT)
-			fits = append_text(&packed, *(const char *const *) member);
-		else
-			fits = append_jsonb(&packed, *(const Jsonb *const *) member);
-		if (!fits)
+		if (fields[i].kind != FIELD_NUMBER)
+		{
+			bytes = *(const char *const *) bytes;
+			length = bytes == NULL ? 0 : fields[i].kind == FIELD_TEXT ? strlen(bytes) + 1 : VARSIZE(bytes);
+			prefix = sizeof(length);
+		}
+		if ((Size) (buffer + size - end) < prefix + length)
 			return 0;
+		memcpy(end, &length, prefix);
+		if (length > 0)
+			memcpy(end + prefix, bytes, length);
+		end += prefix + length;
 	}
-	return size - packed.left;
-}
-
-static bool
-append(Packed *packed, const void *bytes, Size length)
-{
-	if (packed->left < length)
-		return false;
-	memcpy(packed->end, bytes, length);
-	packed->end += length;
-	packed->left -= length;
-	return true;
-}
-
-static bool
-append_text(Packed *packed, const char *text)
-{
-	Size		length = text == NULL ? 0 : strlen(text) + 1;
-
-	return append(packed, &length, sizeof(length)) && (text == NULL || append(packed, text, length));
-}
-
-static bool
-append_jsonb(Packed *packed, const Jsonb *value)
-{
-	Size		length = value == NULL ? 0 : VARSIZE(value);
-
-	return append(packed, &length, sizeof(length)) && (value == NULL || append(packed, value, length));
+	return end - buffer;
 }
 
 void
