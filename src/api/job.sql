@@ -159,7 +159,7 @@ COMMENT ON FUNCTION sweep._check_batch_sql(oid, text, text) IS 'raises unless th
 
 CREATE FUNCTION sweep._check_setting(role oid, name text, value text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_environment_check';
-COMMENT ON FUNCTION sweep._check_setting(oid, text, text) IS 'raises unless the role may set it to that, and a job may';
+COMMENT ON FUNCTION sweep._check_setting(oid, text, text) IS 'raises unless the role may set it to that';
 
 CREATE FUNCTION sweep._check_estimate(role oid, estimate text, search_path text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_estimate_check';

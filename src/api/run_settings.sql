@@ -27,11 +27,29 @@ CREATE FUNCTION sweep._check_settings(job sweep.job) RETURNS void
 AS $$
 DECLARE
 	setting pg_catalog.record;
+	refused pg_catalog.text;
 BEGIN
 	FOR setting IN SELECT s.key, s.value, job.settings ->> s.key AS text FROM pg_catalog.jsonb_each(job.settings) AS s LOOP
 		IF pg_catalog.jsonb_typeof(setting.value) NOT IN ('string', 'number', 'boolean') THEN
 			RAISE EXCEPTION 'invalid value % of setting "%"', setting.value, setting.key USING ERRCODE = 'invalid_parameter_value',
 				HINT = 'Write a text, a number, true or false. What is left out is as the role has it.';
+		END IF;
+		-- These would be in the way of the engine, or have no effect.
+		SELECT r.why INTO refused FROM (VALUES
+				('application_name', 'It names the run.'),
+				('client_encoding', 'It is between a session and its client.'),
+				('default_transaction_deferrable', 'The transactions of a run are begun by pg_sweep.'),
+				('default_transaction_isolation', 'The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are.'),
+				('default_transaction_read_only', 'The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are.'),
+				('exit_on_error', 'An error ends a batch; with the process, nobody could record it.'),
+				('role', 'A run is the role that run_as names.'),
+				('session_authorization', 'A run is the role that run_as names.'),
+				('transaction_deferrable', 'The transactions of a run are begun by pg_sweep.'),
+				('transaction_isolation', 'The transactions of a run are begun by pg_sweep.'),
+				('transaction_read_only', 'The transactions of a run are begun by pg_sweep.'),
+				('transaction_timeout', 'It would end the process. A batch is one transaction: use statement_timeout.')) AS r (name, why) WHERE r.name = pg_catalog.lower(setting.key COLLATE pg_catalog."C");
+		IF FOUND THEN
+			RAISE EXCEPTION '"%" is no setting of a job', pg_catalog.lower(setting.key COLLATE pg_catalog."C") USING ERRCODE = 'invalid_parameter_value', DETAIL = refused;
 		END IF;
 		BEGIN
 			PERFORM sweep._check_setting(sweep._role_oid(job.run_as), setting.key, setting.text);

@@ -7,7 +7,7 @@
  * top: in a worker once, for its session, which is put in order before another run; in a session with each
  * transaction, and they end with it. The role sets them itself: what it may not SET is refused, by PostgreSQL.
  *
- * A few are not the job's, see refused[]. Under CALL there is one more: a statement_timeout has been running since the CALL.
+ * A few are not the job's, see sweep._check_settings. Under CALL there is one more: a statement_timeout has been running since the CALL.
  */
 #include "postgres.h"
 
@@ -23,26 +23,6 @@
 #include "base/door.h"
 #include "base/sql.h"
 #include "engine/environment.h"
-
-/* Settings that would be in the way of the engine, or have no effect. */
-static const struct
-{
-	const char *name;
-	const char *why;
-}			refused[] = {
-	{"application_name", "It names the run."},
-	{"client_encoding", "It is between a session and its client."},
-	{"default_transaction_deferrable", "The transactions of a run are begun by pg_sweep."},
-	{"default_transaction_isolation", "The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are."},
-	{"default_transaction_read_only", "The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are."},
-	{"exit_on_error", "An error ends a batch; with the process, nobody could record it."},
-	{"role", "A run is the role that run_as names."},
-	{"session_authorization", "A run is the role that run_as names."},
-	{"transaction_deferrable", "The transactions of a run are begun by pg_sweep."},
-	{"transaction_isolation", "The transactions of a run are begun by pg_sweep."},
-	{"transaction_read_only", "The transactions of a run are begun by pg_sweep."},
-	{"transaction_timeout", "It would end the process. A batch is one transaction: use statement_timeout."},
-};
 
 /* A setting that is to be checked. */
 typedef struct Check
@@ -91,7 +71,7 @@ sweep_environment_is_needed(const SweepRun *run)
 }
 
 void
-sweep_environment_set(SweepRun *run)
+sweep_environment_set(void *run)
 {
 	set_all(run, GUC_ACTION_SET);
 }
@@ -149,14 +129,6 @@ sweep_environment_check(PG_FUNCTION_ARGS)
 {
 	Check		check = {PG_GETARG_OID(0), text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2))};
 
-	for (size_t i = 0; i < lengthof(refused); i++)
-	{
-		if (pg_strcasecmp(refused[i].name, check.name) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%s\" is no setting of a job", refused[i].name),
-					 errdetail("%s", refused[i].why)));
-	}
 	sweep_door_visit_user(check.role, check_work, &check);
 	PG_RETURN_VOID();
 }

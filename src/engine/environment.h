@@ -16,6 +16,6 @@ extern void sweep_environment_pin_local(void);
 
 /* In a worker, before anything of the job is executed: the settings of the job, if it has any; raises when one cannot be set. */
 extern bool sweep_environment_is_needed(const SweepRun *run);
-extern void sweep_environment_set(SweepRun *run);
+extern void sweep_environment_set(void *run);	/* a SweepWork */
 
 #endif							/* SWEEP_ENVIRONMENT_H */

@@ -37,7 +37,6 @@
 
 static bool begin_run(SweepRun *run);
 static SweepTxnEnd set_environment(SweepRun *run);
-static void environment_work(void *arg);
 static bool take_lock(SweepRun *run);
 static SweepTxnEnd record(SweepRun *run, SweepWork work, ErrorData **error);
 static void start_work(void *arg);
@@ -124,13 +123,7 @@ set_environment(SweepRun *run)
 {
 	if (sweep_sql_in_call() || !sweep_environment_is_needed(run))
 		return TXN_COMMITTED;
-	return sweep_batch_transact(run, environment_work, run, &run->error);
-}
-
-static void
-environment_work(void *arg)
-{
-	sweep_environment_set(arg);
+	return sweep_batch_transact(run, sweep_environment_set, run, &run->error);
 }
 
 static bool
