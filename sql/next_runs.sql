@@ -73,6 +73,8 @@ SELECT sweep._next_run('@reboot', 'UTC', now(), 'a'), sweep._next_run('* * * * *
 -- the form for jobs
 SELECT sweep._next_run('H 4 * * *', 'Europe/Berlin', '2026-06-01 00:00:00Z', 'vacuum_sessions');
 SELECT text, sweep._is_reboot(text) FROM (VALUES ('@reboot'), (' @REBOOT '), ('@daily'), ('every 5 minutes'), (NULL)) AS texts (text);
+-- white space is what it is in any schedule
+SELECT text, sweep._is_reboot(text) FROM (VALUES (E' \t\n\x0B\f\r@reboot\r\n'), (E'@reboot\n@daily'), ('@reboot 1'), ('@rebooted'), ('')) AS texts (text);
 
 -- errors name the value, hints say what would be right
 \set VERBOSITY default

@@ -3,8 +3,8 @@
  * schedule.c
  *	  Due times of schedules in PostgreSQL's time zones and timestamps.
  *
- * Called by SQL: sweep.next_runs for people; sweep._next_run and
- * sweep._is_reboot for the functions that keep jobs. What a schedule means and
+ * Called by SQL: sweep.next_runs for people, sweep._next_run for the
+ * functions that keep jobs. What a schedule means and
  * when it is due is decided in cron.c; here are only the zones, the clock's
  * unit and the errors.
  *
@@ -16,9 +16,11 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "cron/cron.h"
 
@@ -33,19 +35,9 @@ typedef struct Schedule
 	pg_tz	   *zone;			/* lives as long as the process */
 } Schedule;
 
-/* What sweep.next_runs keeps between its rows. */
-typedef struct NextRuns
-{
-	Schedule	schedule;
-	TimestampTz after;
-	int			left;
-} NextRuns;
-
 PG_FUNCTION_INFO_V1(sweep_schedule_next_runs);
 PG_FUNCTION_INFO_V1(sweep_schedule_next_run);
-PG_FUNCTION_INFO_V1(sweep_schedule_is_reboot);
 
-static void begin_next_runs(FunctionCallInfo fcinfo, NextRuns *runs);
 static void refuse_null_argument(FunctionCallInfo fcinfo, int number, const char *name);
 static char *text_argument(FunctionCallInfo fcinfo, int number);
 static pg_tz *find_zone(const char *name);
@@ -57,30 +49,39 @@ static int32_t zone_offset(int64_t moment, void *arg);
 Datum
 sweep_schedule_next_runs(PG_FUNCTION_ARGS)
 {
-	FuncCallContext *call;
-	NextRuns   *runs;
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Schedule	schedule;
+	TimestampTz after;
+	int			count;
 
-	if (SRF_IS_FIRSTCALL())
+	refuse_null_argument(fcinfo, 0, "schedule");
+	refuse_null_argument(fcinfo, 1, "timezone");
+	refuse_null_argument(fcinfo, 2, "after");
+	refuse_null_argument(fcinfo, 3, "n");
+
+	schedule.zone = find_zone(text_argument(fcinfo, 1));
+	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 4), &schedule.cron);
+	after = PG_GETARG_TIMESTAMPTZ(2);
+	count = PG_GETARG_INT32(3);
+	if (count < 0 || count > MAX_RUNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of runs \"%d\" is out of range", count),
+				 errhint("Allowed are 0 to %d.", MAX_RUNS)));
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	for (int i = 0; i < count; i++)
 	{
-		MemoryContext caller;
+		Datum		value;
+		bool		is_null = false;
 
-		call = SRF_FIRSTCALL_INIT();
-		caller = MemoryContextSwitchTo(call->multi_call_memory_ctx);
-		runs = palloc(sizeof(NextRuns));
-		begin_next_runs(fcinfo, runs);
-		call->user_fctx = runs;
-		MemoryContextSwitchTo(caller);
+		CHECK_FOR_INTERRUPTS();
+		after = next_after(&schedule, after);
+		if (TIMESTAMP_IS_NOEND(after))
+			break;
+		value = TimestampTzGetDatum(after);
+		tuplestore_putvalues(result->setResult, result->setDesc, &value, &is_null);
 	}
-
-	call = SRF_PERCALL_SETUP();
-	runs = call->user_fctx;
-	if (runs->left-- > 0)
-	{
-		runs->after = next_after(&runs->schedule, runs->after);
-		if (!TIMESTAMP_IS_NOEND(runs->after))
-			SRF_RETURN_NEXT(call, TimestampTzGetDatum(runs->after));
-	}
-	SRF_RETURN_DONE(call);
+	return (Datum) 0;
 }
 
 /* sweep._next_run(schedule, timezone, after, job) */
@@ -101,38 +102,6 @@ sweep_schedule_next_run(PG_FUNCTION_ARGS)
 	if (TIMESTAMP_IS_NOEND(next))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(next);
-}
-
-/* sweep._is_reboot(schedule) */
-Datum
-sweep_schedule_is_reboot(PG_FUNCTION_ARGS)
-{
-	SweepCron	cron;
-	SweepCronError error;
-
-	/* Asked of all jobs at once: one that cannot be read must not keep the others from being found. */
-	PG_RETURN_BOOL(sweep_cron_parse(text_to_cstring(PG_GETARG_TEXT_PP(0)), sweep_cron_seed(NULL), &cron, &error) &&
-				   cron.kind == SWEEP_CRON_REBOOT);
-}
-
-/* The arguments of sweep.next_runs. */
-static void
-begin_next_runs(FunctionCallInfo fcinfo, NextRuns *runs)
-{
-	refuse_null_argument(fcinfo, 0, "schedule");
-	refuse_null_argument(fcinfo, 1, "timezone");
-	refuse_null_argument(fcinfo, 2, "after");
-	refuse_null_argument(fcinfo, 3, "n");
-
-	runs->schedule.zone = find_zone(text_argument(fcinfo, 1));
-	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 4), &runs->schedule.cron);
-	runs->after = PG_GETARG_TIMESTAMPTZ(2);
-	runs->left = PG_GETARG_INT32(3);
-	if (runs->left < 0 || runs->left > MAX_RUNS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of runs \"%d\" is out of range", runs->left),
-				 errhint("Allowed are 0 to %d.", MAX_RUNS)));
 }
 
 static void

@@ -22,10 +22,13 @@ AS 'MODULE_PATHNAME', 'sweep_schedule_next_run';
 COMMENT ON FUNCTION sweep._next_run(text, text, timestamptz, text) IS
 'The first moment after another one at which a job''s schedule is due; NULL when there is none (no schedule, @reboot). Raises for a bad schedule or time zone.';
 
+-- Asked of all jobs at once: one that cannot be read must not keep the others from being found. Words and cases as in cron.c.
 CREATE FUNCTION sweep._is_reboot(schedule text)
 RETURNS boolean
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'sweep_schedule_is_reboot';
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+SELECT schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\\v\\f\\r]*$'
+$$;
 
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
 'Is the schedule @reboot, due when the scheduler starts and at no other moment? No when it cannot be read.';
