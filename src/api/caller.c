@@ -20,6 +20,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -102,16 +103,10 @@ Datum
 sweep_caller_search_path(PG_FUNCTION_ARGS)
 {
 	List	   *names;
-	ListCell   *cell;
-	Datum	   *elements;
-	int			count = 0;
 
 	if (caller_path == NULL || !SplitIdentifierString(pstrdup(caller_path), ',', &names))
 		names = NIL;
-	elements = palloc(sizeof(Datum) * Max(list_length(names), 1));
-	foreach(cell, names)
-		elements[count++] = CStringGetTextDatum((char *) lfirst(cell));
-	PG_RETURN_ARRAYTYPE_P(construct_array(elements, count, TEXTOID, -1, false, TYPALIGN_INT));
+	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(names));
 }
 
 static Implementation *

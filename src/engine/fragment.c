@@ -9,7 +9,7 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
+#include "catalog/objectaddress.h"
 #include "fmgr.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
@@ -59,9 +59,7 @@ sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 	char	   *assignments = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	List	   *parsed = parse(psprintf(SET_BEFORE "%s" SET_AFTER, assignments), RAW_PARSE_DEFAULT, assignments, strlen(SET_BEFORE));
 	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
-	List	   *targets;
-	Datum	   *columns;
-	int			count = 0;
+	List	   *columns = NIL;
 	ListCell   *cell;
 
 	if (list_length(parsed) != 1 || !IsA(statement, UpdateStmt) || has_parameter(statement, NULL))
@@ -69,11 +67,9 @@ sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" is not what can stand behind SET", assignments),
 				 errhint("Write columns and their values without parameters, for example: total = price * quantity.")));
-	targets = castNode(UpdateStmt, statement)->targetList;
-	columns = palloc(sizeof(Datum) * list_length(targets));
-	foreach(cell, targets)
-		columns[count++] = CStringGetTextDatum(lfirst_node(ResTarget, cell)->name);
-	PG_RETURN_ARRAYTYPE_P(construct_array(columns, count, TEXTOID, -1, false, TYPALIGN_INT));
+	foreach(cell, castNode(UpdateStmt, statement)->targetList)
+		columns = lappend(columns, lfirst_node(ResTarget, cell)->name);
+	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(columns));
 }
 
 static List *
