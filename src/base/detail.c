@@ -2,7 +2,7 @@
  * detail.c
  *		Merging of the details that steps report.
  *
- * Called once per batch that reports any, by run.c. In C rather than in SQL because it lies between the
+ * Called once per batch that reports any, by batch.c. In C rather than in SQL because it lies between the
  * step and the commit of every batch.
  */
 #include "postgres.h"
@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
 #include "base/compat.h"
@@ -170,4 +171,10 @@ is_array(const JsonbValue *value)
 {
 	return value->type == jbvBinary && JsonContainerIsArray(value->val.binary.data) &&
 		!JsonContainerIsScalar(value->val.binary.data);
+}
+
+Jsonb *
+sweep_detail_read(const char *json)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
 }

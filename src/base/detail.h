@@ -14,6 +14,9 @@
  */
 extern Jsonb *sweep_detail_merge(Jsonb *total, Jsonb *part);
 
+/* A JSON value from its text, in the current memory context. */
+extern Jsonb *sweep_detail_read(const char *json);
+
 /* An array of the detail keeps its first elements: it is written with every batch. */
 #define SWEEP_DETAIL_MAX_ELEMENTS 32
 

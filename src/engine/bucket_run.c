@@ -276,7 +276,7 @@ note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts 
 		psprintf("{\"max_buckets\": %d, \"available_count\": %d, \"occupied_count\": %d, \"stale_count\": %d, \"missing_count\": %d}",
 				 count, counts->available, counts->occupied, counts->stale, counts->missing);
 
-	run->state.detail = sweep_detail_merge(run->state.detail, DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(found))));
+	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(found));
 	MemoryContextSwitchTo(old);
 }
 

@@ -25,6 +25,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
+#include "base/detail.h"
 #include "engine/range_statements.h"
 
 /* How many passes may do nothing of what the epilogue says is left. */
@@ -71,7 +72,6 @@ static JsonbValue *cursor_value(const RangeBatch *batch, const char *key, JsonbV
 static char *cursor_text(const RangeBatch *batch, const char *key);
 static Jsonb *merge(Jsonb *a, Jsonb *b);
 static Jsonb *without(Jsonb *object, const char *key);
-static Jsonb *read_json(const char *text);
 
 PG_FUNCTION_INFO_V1(sweep_ranges_step);
 
@@ -195,7 +195,7 @@ do_range(RangeBatch *batch)
 		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
 	/* A pass that has done something is followed by as many vain ones as the first. */
 	if (batch->done > 0 && cursor_value(batch, "again", &buffer) != NULL)
-		batch->cursor = merge(batch->cursor, read_json("{\"again\": 0}"));
+		batch->cursor = merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
 }
 
@@ -206,7 +206,7 @@ go_on_in_next_part(RangeBatch *batch)
 
 	if (next == NULL)
 		return false;
-	batch->cursor = merge(batch->cursor == NULL ? NULL : without(batch->cursor, "after"), read_json(next));
+	batch->cursor = merge(batch->cursor == NULL ? NULL : without(batch->cursor, "after"), sweep_detail_read(next));
 	batch->upto = NULL;
 	choose_statements(batch);
 	return true;
@@ -270,9 +270,9 @@ do_work(RangeBatch *batch, SweepRangeStatement which)
 	left = Max(batch->rows - batch->done, 0);
 	batch->rows = Max(Max(batch->rows, batch->done), 1);
 	batch->detail = merge(batch->detail, statements->rest_counter != NULL && left > 0 ?
-						  read_json(psprintf("{\"%s\": " INT64_FORMAT ", \"%s\": " INT64_FORMAT "}", statements->counter, batch->done,
+						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT ", \"%s\": " INT64_FORMAT "}", statements->counter, batch->done,
 											 statements->rest_counter, left)) :
-						  read_json(psprintf("{\"%s\": " INT64_FORMAT "}", statements->counter, batch->done)));
+						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", statements->counter, batch->done)));
 }
 
 /* Whether there must be another pass, which begins with the next batch. */
@@ -297,7 +297,7 @@ is_left(RangeBatch *batch)
 				 errmsg("rows that meet the condition of the backfill are not updated"),
 				 errhint("Look for a trigger that leaves out an update, or for row level security, and for a condition that depends on the moment.")));
 	}
-	batch->cursor = read_json(psprintf("{\"again\": %d}", vain + 1));
+	batch->cursor = sweep_detail_read(psprintf("{\"again\": %d}", vain + 1));
 	return true;
 }
 
@@ -354,10 +354,4 @@ static Jsonb *
 without(Jsonb *object, const char *key)
 {
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(object), CStringGetTextDatum(key)));
-}
-
-static Jsonb *
-read_json(const char *text)
-{
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
 }

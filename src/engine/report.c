@@ -10,11 +10,12 @@
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/backend_status.h"
+#include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/detail.h"
 #include "base/settings.h"
 #include "engine/report.h"
 #include "pure/pace.h"
@@ -159,27 +160,19 @@ sweep_report_error_jsonb(const ErrorData *error)
 	const char *values[] = {
 		unpack_sql_state(error->sqlerrcode), error->message, error->detail, error->hint, error->context
 	};
-	JsonbInState state = {0};
+	StringInfoData json;
 
-	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
+	initStringInfo(&json);
 	for (size_t i = 0; i < lengthof(names); i++)
 	{
-		JsonbValue	key = {.type = jbvString};
-		JsonbValue	value = {.type = jbvNull};
-
-		key.val.string.val = unconstify(char *, names[i]);
-		key.val.string.len = strlen(names[i]);
+		appendStringInfo(&json, "%s\"%s\": ", i == 0 ? "{" : ", ", names[i]);
 		if (values[i] != NULL)
-		{
-			value.type = jbvString;
-			value.val.string.val = unconstify(char *, values[i]);
-			value.val.string.len = pg_mbcliplen(values[i], strlen(values[i]), ERROR_TEXT_LIMIT);
-		}
-		sweep_push_jsonb_value(&state, WJB_KEY, &key);
-		sweep_push_jsonb_value(&state, WJB_VALUE, &value);
+			escape_json(&json, pnstrdup(values[i], pg_mbcliplen(values[i], strlen(values[i]), ERROR_TEXT_LIMIT)));
+		else
+			appendStringInfoString(&json, "null");
 	}
-	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
-	return JsonbValueToJsonb(state.result);
+	appendStringInfoChar(&json, '}');
+	return sweep_detail_read(json.data);
 }
 
 ErrorData *

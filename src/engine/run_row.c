@@ -236,7 +236,7 @@ sweep_run_row_skip(SweepRun *run)
 void
 sweep_run_row_skip_share(SweepRun *run)
 {
-	Jsonb	   *reason = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{\"reason\": \"no_bucket\"}")));
+	Jsonb	   *reason = sweep_detail_read("{\"reason\": \"no_bucket\"}");
 	Datum		values[] = {
 		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), JsonbPGetDatum(sweep_detail_merge(run->state.detail, reason))
 	};

@@ -29,12 +29,12 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
+#include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/detail.h"
 #include "base/worker.h"
 #include "engine/batch.h"
@@ -248,27 +248,19 @@ note_tags(Script *script)
 {
 	SweepRun   *run = script->run;
 	int			count = (int) Min(run->state.loop.batches, SWEEP_DETAIL_MAX_ELEMENTS);
-	JsonbInState state = {0};
-	char		name[] = "tags";
-	JsonbValue	key = {.type = jbvString, .val.string = {.val = name, .len = strlen(name)}};
+	StringInfoData json;
 	MemoryContext old;
 
 	if (count == 0)
 		return;
-	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
-	sweep_push_jsonb_value(&state, WJB_KEY, &key);
-	sweep_push_jsonb_value(&state, WJB_BEGIN_ARRAY, NULL);
+	initStringInfo(&json);
 	for (int i = 0; i < count; i++)
 	{
-		JsonbValue	tag = {.type = jbvString};
-
-		tag.val.string.val = script->tags[i];
-		tag.val.string.len = strlen(script->tags[i]);
-		sweep_push_jsonb_value(&state, WJB_ELEM, &tag);
+		appendStringInfoString(&json, i == 0 ? "{\"tags\": [" : ", ");
+		escape_json(&json, script->tags[i]);
 	}
-	sweep_push_jsonb_value(&state, WJB_END_ARRAY, NULL);
-	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	appendStringInfoString(&json, "]}");
 	old = MemoryContextSwitchTo(run->context);
-	run->state.detail = sweep_detail_merge(run->state.detail, JsonbValueToJsonb(state.result));
+	run->state.detail = sweep_detail_merge(run->state.detail, sweep_detail_read(json.data));
 	MemoryContextSwitchTo(old);
 }
