@@ -1,11 +1,45 @@
 /*
  * bucket.h
- *		What other rooms use of the buckets.
+ *		What other rooms use of the buckets: the stores, and a bucket that a run holds.
+ *
+ * A run commits only while it holds its bucket, which is given back when the run ends; see fence.c.
  */
 #ifndef SWEEP_BUCKET_H
 #define SWEEP_BUCKET_H
 
-#include "bucket/fence.h"
+#include "base/txn.h"
 #include "bucket/store.h"
+
+typedef struct SweepFence
+{
+	const SweepBucketStore *store;
+	SweepBucketRequest request; /* its buckets: how many there were when last asked and not 0 */
+	SweepBucketClaim claim;
+	bool		held;
+	bool		lost;			/* the claim no longer stands */
+	bool		divides;		/* the run was not begun as a share: those that follow are its own */
+	int32		buckets_now;
+	bool		binding;			/* the transaction in progress stands or falls with the claim */
+	/* Of the transaction that ends the run: */
+	bool		given_back;
+	bool		followed;
+	int64		follower;		/* the run that follows; 0 = none */
+	SweepTxnHook hook;
+} SweepFence;
+
+/* Hangs the fence into the transactions of its run, from which it is called before commits and after rollbacks. */
+extern void sweep_fence_open(SweepFence *fence, SweepTxnHook **hooks);
+
+/* From now on the transaction is not committed unless the bucket is ours; raises when it is lost already. */
+extern void sweep_fence_hold(SweepFence *fence);
+
+/*
+ * In the transaction that ends the run, after its row was written: queues the share that follows, and gives
+ * the bucket back where the store is part of the transaction.
+ */
+extern void sweep_fence_end(SweepFence *fence, const char *stop_reason);
+
+/* Queues the share that follows, if there is to be one, due after so long. */
+extern void sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us);
 
 #endif							/* SWEEP_BUCKET_H */

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/shared.h"
 #include "base/worker.h"
-#include "bucket/fence.h"
+#include "bucket/bucket.h"
 
 static bool lock_bucket(const SweepFence *fence);
 static void check_age(void *arg);
