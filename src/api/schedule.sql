@@ -25,10 +25,8 @@ COMMENT ON FUNCTION sweep._next_run(text, text, timestamptz, text) IS
 -- Asked of all jobs at once: one that cannot be read must not keep the others from being found. Words and cases as in cron.c.
 CREATE FUNCTION sweep._is_reboot(schedule text)
 RETURNS boolean
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-SELECT schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\\v\\f\\r]*$'
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\\v\\f\\r]*$';
 
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
 'Is the schedule @reboot, due when the scheduler starts and at no other moment? No when it cannot be read.';

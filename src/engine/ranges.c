@@ -271,7 +271,7 @@ do_work(RangeBatch *batch, SweepRangeStatement which)
 	batch->rows = Max(Max(batch->rows, batch->done), 1);
 	batch->detail = merge(batch->detail, statements->rest_counter != NULL && left > 0 ?
 						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT ", \"%s\": " INT64_FORMAT "}", statements->counter, batch->done,
-											 statements->rest_counter, left)) :
+													 statements->rest_counter, left)) :
 						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", statements->counter, batch->done)));
 }
 
