@@ -79,6 +79,18 @@ nothing_wrong($found, 'leases that run out');
 queue_is_empty($node, 'leases that run out');
 
 # ---------------------------------------------------------------- crashes
+# Takes messages of the load and keeps them: how many its own consumers have at the moment of a crash is chance.
+sub hold_some
+{
+	my ($session) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+
+	until ($session->query_safe(q{SELECT count(*) FROM sweep.claim('q', 5)}) > 0)
+	{
+		die 'there is nothing to hold' if time > $deadline;
+	}
+}
+
 for my $way ('backend killed', 'immediate stop')
 {
 	for my $mixed (0, 1)
@@ -91,6 +103,7 @@ for my $way ('backend killed', 'immediate stop')
 
 		$node->poll_query_until('postgres', q{SELECT count(*) = 12 AND max(backend_start) < clock_timestamp() - interval '1 s'
 			FROM pg_stat_activity WHERE application_name = 'load'}) or die 'the load does not begin';
+		hold_some($busy);
 		if ($way eq 'backend killed')
 		{
 			crash_of($node, $pid);
@@ -105,8 +118,8 @@ for my $way ('backend killed', 'immediate stop')
 		$node->safe_psql('postgres', "ROLLBACK PREPARED '$_'")
 		  for split /\n/, $node->safe_psql('postgres', q{SELECT gid FROM pg_prepared_xacts WHERE prepared < pg_postmaster_start_time()});
 		$found = end_load($run);
-		nothing_wrong($found, $name);
-		cmp_ok($found->{duplicates_after_crash}, '>', 0, "$name: what was held comes again ($found->{duplicates_after_crash})");
+		# the load has not received what was held here before it came again
+		nothing_wrong($found, "$name, with messages held");
 		queue_is_empty($node, $name);
 	}
 }
