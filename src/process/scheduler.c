@@ -248,10 +248,14 @@ startable_work(void *arg)
 	count = sweep_sql_execute(SWEEP_SQL_STARTABLE_RUNS, &now, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
-		MemoryContext old = MemoryContextSwitchTo(scheduler.tick_context);
-		StartableRun *startable = palloc0(sizeof(StartableRun));
+		MemoryContext old;
+		StartableRun *startable;
 
 		sweep_sql_row(i);
+		if (sweep_turns_has_started(sweep_sql_int64(1)))
+			continue;
+		old = MemoryContextSwitchTo(scheduler.tick_context);
+		startable = palloc0(sizeof(StartableRun));
 		startable->run.context = scheduler.tick_context;
 		startable->run.run_id = sweep_sql_int64(1);
 		startable->expected_rows = sweep_sql_int64(2);

@@ -9,6 +9,10 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "base/shared.h"
 #include "process/known.h"
 #include "process/turns.h"
 
@@ -24,8 +28,11 @@ StaticAssertDecl(offsetof(Role, role) == 0, "it is found by its first field");
 static List *roles = NIL;		/* of Role, as long as the process lives */
 static int	listed = 0;
 static uint64 starts = 0;
+static int64 *started = NULL;	/* runs that had a slot before the list was read */
+static int	started_count = 0;
 static Size turn_offset = 0;		/* of the list that is being sorted */
 
+static void note_started(void);
 static int	compare(const ListCell *first, const ListCell *second);
 
 void
@@ -36,6 +43,37 @@ sweep_turns_begin(void)
 	listed = 0;
 	foreach(cell, roles)
 		((Role *) lfirst(cell))->seen = 0;
+	note_started();
+}
+
+static void
+note_started(void)
+{
+	SweepShared *shared = sweep_shared();
+
+	if (started == NULL)
+		started = MemoryContextAlloc(TopMemoryContext, sizeof(*started) * shared->slot_count);
+	started_count = 0;
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId)
+			started[started_count++] = slot->run_id;
+	}
+	sweep_shared_unlock();
+}
+
+bool
+sweep_turns_has_started(int64 run_id)
+{
+	for (int i = 0; i < started_count; i++)
+	{
+		if (started[i] == run_id)
+			return true;
+	}
+	return false;
 }
 
 SweepTurn

@@ -17,8 +17,14 @@ typedef struct SweepTurn
 	int			number;			/* in the order in which they are due */
 } SweepTurn;
 
-/* Before the first one of a list. */
+/* Before a list is read. */
 extern void sweep_turns_begin(void);
+
+/*
+ * Whether the run was started before that: if its process had not begun it, it is listed as waiting. It must not count as
+ * the next one of its role, nor be started again should it have ended meanwhile.
+ */
+extern bool sweep_turns_has_started(int64 run_id);
 
 /* The place of the next run of the list, which is in the order in which they are due, those of higher priority first. */
 extern SweepTurn sweep_turns_next(Oid role, int priority);
