@@ -1,6 +1,7 @@
 # room: process
 # A process between two runs: what it was claimed for is begun by another process when it is terminated, the server is stopped, or
-# its role has changed since it logged in. And a database that somebody wants for himself when a run of it is just about to start.
+# its role has changed since it logged in. And what happens while the scheduler has listed what may start: a run of the list ends,
+# or somebody wants the database for himself.
 use strict;
 use warnings;
 
@@ -176,6 +177,28 @@ $node->start;
 is(ended_run($node, $next), 'succeeded drained 1 0', 'after that the run is begun');
 soon($node, $all_ended, 0, 'and what waits behind it');
 is(psql(q{SELECT string_agg(job, ' ' ORDER BY job) FROM t.ran}), 'last next', 'each once');
+
+# ---------------------------------------------------------------- a run ends while the scheduler lists what may start
+# Its process cannot log in when they are listed, so it is among them: next to start is a run of the other role, then one of its own.
+psql(q{
+	CREATE ROLE other LOGIN IN ROLE sweep_user;
+	SELECT sweep.create_job('other ' || i, step => 't.tell', run_as => 'other') FROM generate_series(1, 2) AS i;
+	ALTER ROLE app SET default_text_search_config = 'pg_catalog.english'});
+my $locker = session($node);
+$locker->query_safe('BEGIN; LOCK TABLE pg_ts_config IN ACCESS EXCLUSIVE MODE');
+$next = psql(q{SELECT sweep.start('app next')});
+soon($node, q{SELECT count(*) FROM pg_locks WHERE relation = 'pg_ts_config'::regclass AND NOT granted}, 1, 'a process of a run cannot log in');
+soon($node, q{SELECT state FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'postgres'}, 'idle', 'the scheduler rests');
+my $listed = hold_scheduler($postgres);
+psql(q{SELECT sweep.start(job) FROM unnest('{app last,other 1,other 2}'::text[]) AS job});
+$listed->('it has listed what may start');
+$locker->query_safe('ROLLBACK');
+is(ended_run($node, $next), 'succeeded drained 1 0', 'the run begins, and ends');
+let_go($postgres);
+soon($node, $all_ended, 0, 'so do the others');
+is(psql("SELECT string_agg(job, ', ' ORDER BY started_at, run_id) FROM sweep.runs WHERE run_id > $next"), 'other 1, app last, other 2', 'its role has lost no turn');
+psql('ALTER ROLE app RESET default_text_search_config');
+$locker->quit;
 
 # ---------------------------------------------------------------- a run is about to start when somebody wants the database for himself
 psql('CREATE DATABASE going');
