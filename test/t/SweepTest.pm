@@ -297,7 +297,8 @@ sub tick
 		BEGIN
 			FOR i IN 1..2 LOOP
 				PERFORM sweep._wake(), pg_stat_clear_snapshot();
-				SELECT max(state_change) INTO before FROM pg_stat_activity
+				-- none before its first tick has ended
+				SELECT coalesce(max(state_change), '-infinity') INTO before FROM pg_stat_activity
 					WHERE backend_type = 'pg_sweep scheduler' AND datname = current_database();
 				COMMIT;
 				LOOP

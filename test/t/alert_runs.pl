@@ -63,11 +63,11 @@ unlike(substr(slurp_file($node->logfile), $offset), qr/could not be sent/, 'a se
 sql(q{CREATE ROLE curious LOGIN IN ROLE sweep_user; GRANT jobber TO curious; SET SESSION AUTHORIZATION curious; SELECT sweep.create_queue('of_server')});
 failing('plain');
 failing('of another');
-is(sql(q{SELECT string_agg(payload ->> 'job', ', ') FROM sweep.claim('of_server')}), 'of another', 'the queue of the server in the hands of some role');
+is(sql(q{SELECT string_agg(payload ->> 'job', ', ') FROM sweep.claim('of_server', 1, '1 hour')}), 'of another', 'the queue of the server in the hands of some role');
 like(substr(slurp_file($node->logfile), $offset), qr/WARNING:  alert of job "plain" could not be sent to queue "of_server": role "curious", which owns it, may not see the runs of the job/, 'the log says so');
 sql(q{GRANT sweep_monitor TO curious});
 failing('plain');
-is(sql(q{SELECT string_agg(payload ->> 'job', ', ') FROM sweep.claim('of_server')}), 'plain', 'of one that sees all');
+is(sql(q{SELECT string_agg(payload ->> 'job', ', ') FROM sweep.claim('of_server', 1, '1 hour')}), 'plain', 'of one that sees all');
 
 # ---------------------------------------------------------------- who drops the queue is not waited for
 my $dropper = session($node);

@@ -45,7 +45,7 @@ is(sql("SELECT sweep.cancel($run)"), 't', 'cancel: asked for');
 is(ended_run($node, $run), 'cancelled cancelled 1 10', 'cancel: it ends in its pause');
 is(sql("SELECT braked_ms > 500 FROM sweep.runs WHERE run_id = $run"), 't', 'cancel: the time it has paused is recorded');
 fill();
-sql(q{SELECT sweep.alter_job('paced', '{"timeout": "1 s"}')});
+sql(q{SELECT sweep.alter_job('paced', '{"timeout": "3 s"}')});
 is(ended_run($node, sql(q{SELECT sweep.start('paced')})), 'failed timeout 1 10', 'timeout: ends a pause as well');
 sql(q{SELECT sweep.alter_job('paced', '{"timeout": null}')});
 fill();
@@ -79,7 +79,7 @@ is(sql('SELECT a.backend_xmin IS NULL, a.backend_xid IS NULL FROM pg_stat_activi
 sql('SELECT pg_cancel_backend(pid) FROM sweep.running');
 like(end_query($session), qr/ERROR:  run \d+ of job "paced" was cancelled after 1 batch, 10 rows/, 'CALL: it is cancelled');
 fill();
-$session->query_safe(q{SET statement_timeout = '1 s'});
+$session->query_safe(q{SET statement_timeout = '3 s'});
 begin_query($session, q{CALL sweep.run('paced')});
 like(end_query($session), qr/ERROR:  run \d+ of job "paced" failed: canceling statement due to statement timeout/, 'CALL: the timeout of the session ends a pause');
 is(sql(q{SELECT concat_ws(' ', status, stop_reason, sqlstate, batches, rows) FROM sweep.runs ORDER BY run_id DESC LIMIT 1}), 'failed error 57014 1 10', 'CALL: and is recorded');
@@ -98,13 +98,13 @@ sql(q{
 		RETURN ROW(n, NULL, NULL)::sweep.progress;
 	END
 	$$;
-	SELECT sweep.create_job('shares', step => 't.share', buckets => 2, batch_size => 4, pause => '700 ms', bucket_recovery => '2 s');
+	SELECT sweep.create_job('shares', step => 't.share', buckets => 2, batch_size => 4, pause => '3 s', bucket_recovery => '20 s', stop_after => '5 s');
 	SELECT sweep.start('shares')});
 soon($node, q{SELECT count(*) FROM t.todo WHERE run_id IS NULL}, 0, 'shares: all rows are handled');
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'shares' AND finished_at IS NULL}, 0, 'shares: they end');
 is(sql(q{SELECT string_agg(DISTINCT status || ' ' || stop_reason, ', ' ORDER BY status || ' ' || stop_reason) FROM sweep.runs WHERE job = 'shares' AND batches > 0}),
 	'succeeded drained, succeeded stop_after', 'shares: each with its bucket');
-is(sql(q{SELECT bool_and(finished_at - started_at < interval '2 s') FROM sweep.runs WHERE job = 'shares' AND batches > 0}), 't', 'shares: before it would be recovered');
+is(sql(q{SELECT bool_and(finished_at - started_at < interval '20 s') FROM sweep.runs WHERE job = 'shares' AND batches > 0}), 't', 'shares: before it would be recovered');
 
 $node->stop;
 done_testing();

@@ -245,16 +245,16 @@ sub stopped_process
 	my $gate = hold_gate($node, 42);
 	my $other_gate = hold_gate($node, 43);
 
-	create($job, $store, q{buckets => 1, bucket_recovery => '6 s', stop_after => '5 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '10 s', stop_after => '9 s'});
 	my $slow = start($job, '{"gate": 42}');
 	at_bucket_gate(42, 1, "$name: a share is at work");
 	my $pid = pid_of_run($slow);
 	ok(kill_process('STOP', $pid), "$name: it stands still");
 	my $early = start($job);
 	ended_run($node, $early);
-	is(sql("SELECT status FROM sweep.runs WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.runs WHERE run_id = $slow) + interval '6 s'"),
+	is(sql("SELECT status FROM sweep.runs WHERE run_id = $early AND started_at < (SELECT started_at FROM sweep.runs WHERE run_id = $slow) + interval '10 s'"),
 		'skipped', "$name: its bucket is not free before the recovery time");
-	until_recovered($slow, '6 s');
+	until_recovered($slow, '10 s');
 	my $next = start($job, '{"gate": 43}');
 	at_bucket_gate(43, 1, "$name: another share has the bucket after it");
 	open_gate($gate);
@@ -280,10 +280,10 @@ sub late_commit
 		BEGIN PERFORM pg_advisory_xact_lock(48, 1); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON t.deleted DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION t.wait_at_commit()});
-	create($job, $store, q{buckets => 1, bucket_recovery => '4 s', stop_after => '3 s'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '8 s', stop_after => '7 s'});
 	my $run = start($job);
 	at_bucket_gate(48, 1, "$name: a share is about to commit");
-	until_recovered($run, '4 s');
+	until_recovered($run, '8 s');
 	open_gate($gate);
 	is(ended_run($node, $run), 'failed error 0 0', "$name: too late, it fails");
 	like(sql("SELECT error FROM sweep.runs WHERE run_id = $run"), qr/^share of job "$job" has lost bucket 0 while it committed/, "$name: and says why");
@@ -379,7 +379,7 @@ sub hanging_store
 	{
 		my $gate = hold_gate($node, 46);
 
-		begin_query($session, ($way eq 'cancelled' ? '' : q{SET statement_timeout = '4s'; }) . qq{CALL sweep.run('$job', '{"gate": 46}')});
+		begin_query($session, ($way eq 'cancelled' ? '' : q{SET statement_timeout = '8s'; }) . qq{CALL sweep.run('$job', '{"gate": 46}')});
 		at_bucket_gate(46, 1, "$name: a session is at work");
 		$redis->suspend;
 		open_gate($gate);
@@ -387,7 +387,7 @@ sub hanging_store
 		my $begun = sql('SELECT clock_timestamp()');
 		sql("SELECT pg_cancel_backend($pid)") if $way eq 'cancelled';
 		my $message = end_query($session);
-		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', $way eq 'cancelled' ? 10 : 20, "$name: it is $way while Redis hangs, and ends");
+		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', $way eq 'cancelled' ? 25 : 33, "$name: it is $way while Redis hangs, and ends");
 		like($message, $way eq 'cancelled' ? qr/ERROR:  run \d+ of job "$job" was cancelled after 1 batch/ : qr/ERROR:  run \d+ of job "$job" failed: canceling statement due to statement timeout/,
 			"$name: it is told that it was $way");
 		is(sql("SELECT status FROM sweep.runs WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), $way eq 'cancelled' ? 'cancelled' : 'failed', "$name: as the run is");
@@ -455,7 +455,7 @@ sub killed
 	my $job = "$name killed";
 	my $gate = hold_gate($node, 45);
 
-	create($job, $store, q{buckets => 1, bucket_recovery => '15 s', flush => 'batch'});
+	create($job, $store, q{buckets => 1, bucket_recovery => '10 min', flush => 'batch'});
 	my $run = start($job, '{"gate": 45}');
 	at_bucket_gate(45, 1, "$name: a share is at work");
 	crash_of($node, pid_of_run($run));
@@ -464,6 +464,7 @@ sub killed
 	is(buckets_of($job, $store), '1 0', "$name: its bucket is still occupied");
 	is(ended_run($node, start($job)), 'skipped skipped 0 0', "$name: and not free before the recovery time");
 	is(last_run($job), 'skipped skipped no_bucket 0', "$name: which the next run says");
+	sql(qq{SELECT sweep.alter_job('$job', '{"bucket_recovery": "15 s", "stop_after": "14 s"}')});
 	until_recovered($run, '15 s');
 	my $next = start($job);
 	is(ended_run($node, $next), "succeeded drained 31 $rows", "$name: after it the next run has the bucket");

@@ -488,7 +488,7 @@ sub test_hanging
 	psql('CREATE DATABASE other');
 	psql('DROP DATABASE other');
 	is(psql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 1, 'meanwhile databases can be created and dropped');
-	cmp_ok(cancelled_after($run), '<', 10, 'it can be cancelled, long before that');
+	cmp_ok(cancelled_after($run), '<', 25, 'it can be cancelled, long before that');
 	like(outcome($run), qr/^cancelled cancelled$/, 'and is cancelled');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 	like(outcome(start()), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
@@ -529,13 +529,13 @@ sub test_hanging
 	my $start = Time::HiRes::time();
 	psql("SELECT pg_cancel_backend($pid)");
 	like(end_query($session), qr/cancel/, 'it can be cancelled');
-	cmp_ok(Time::HiRes::time() - $start, '<', 10, 'long before Redis is given up');
+	cmp_ok(Time::HiRes::time() - $start, '<', 25, 'long before Redis is given up');
 	$session->quit;
 	$run = start();
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins');
 	$start = Time::HiRes::time();
 	$node->restart;
-	cmp_ok(Time::HiRes::time() - $start, '<', 10, 'so can the server be stopped');
+	cmp_ok(Time::HiRes::time() - $start, '<', 25, 'so can the server be stopped');
 	$redis->resume;
 	at_rest();
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
@@ -633,7 +633,7 @@ sub test_refusing
 	# one who listens and never says anything, with and without TLS
 	socket($listener, AF_INET, SOCK_STREAM, 0) && bind($listener, sockaddr_in($port, INADDR_LOOPBACK)) && listen($listener, 5) or die "port $port: $!";
 	configure("pg_sweep.redis_url = 'redis://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start()), qr/^failed error 08000 no reply from Redis at "127.0.0.1", port $port: no answer within pg_sweep.redis_timeout/, 'silence');
+	like(outcome(start()), qr/^failed error 08000 (could not connect to|no reply from) Redis at "127.0.0.1", port $port: no answer within/, 'silence');
 	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
 	like(outcome(start()), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 .* built without TLS)/, 'silence instead of TLS');
 	close($listener);
@@ -725,6 +725,8 @@ sub test_strange
 		$process->pump until $output =~ /ready/;
 		configure("pg_sweep.redis_url = 'unix:$path'");
 		like(outcome(start()), $expected, $name);
+		# Else a share of this run would ask the next server, and that one answers one connection.
+		at_rest();
 		$process->kill_kill;
 	}
 	unlike(slurp_file($node->logfile), qr/^FATAL:  forged/m, 'no reply begins a line of the log');

@@ -259,7 +259,7 @@ psql(q{TRUNCATE t.handled;
 	SELECT sweep.resume_consumer('work')});
 at_gate($node, 5, 'suspect: a message during which the server went down once is handled');
 is(psql(q{SELECT string_agg(objsubid::text, ' ' ORDER BY objsubid) FROM pg_locks
-	WHERE locktype = 'advisory' AND granted AND objsubid > 2 AND pid IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_sweep consumer')}),
+	WHERE locktype = 'advisory' AND granted AND objsubid > 2 AND pid = (SELECT pid FROM pg_locks WHERE } . SweepTest::gate_condition(5) . ')'),
 	'21342', 'suspect: under a lock of a class that no function of SQL takes');
 open_gate($gate);
 soon($node, 'SELECT count(*) FROM t.handled WHERE n = 30', 1, 'suspect: it is done');

@@ -61,7 +61,7 @@ at_gate($node, 30, 'a share waits');
 soon($node, "SELECT count(*) FILTER (WHERE status = 'running'), count(*) FILTER (WHERE status = 'failed') FROM sweep.runs WHERE job = 'shares' AND run_id >= $run",
 	'1|1', 'all others that there are have ended, one has failed');
 is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'shares'}), 'running', 'the job runs');
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL sweep.wait%' AND state = 'active'}), 1, 'who waits for it waits on');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL sweep.wait%' AND state = 'active'}, 1, 'who waits for it waits on');
 open_gate($gate);
 like(end_query($waiter), qr/ERROR:  38000: run \d+ of job "shares" failed: bucket 2 is bad/, 'and is told of the share that has failed');
 $waiter->quit;

@@ -31,9 +31,9 @@ $node->safe_psql('postgres', q{
 });
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('work')})), 'succeeded drained 4 250', 'a fan-out');
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('work', '{"run_as": "jobber"}')});
-my $lease = $node->safe_psql('postgres', q{SELECT DISTINCT lease FROM sweep.claim('handed_on', 50)});
+my $lease = $node->safe_psql('postgres', q{SELECT DISTINCT lease FROM sweep.claim('handed_on', 50, '1 hour')});
 $node->safe_psql('postgres', qq{SELECT sweep.ack('$lease')});
-$node->safe_psql('postgres', q{SELECT sweep.claim('handed_on', 10)});
+$node->safe_psql('postgres', q{SELECT sweep.claim('handed_on', 10, '1 hour')});
 soon($node, q{SELECT count(*) > 2 FROM t.started}, 't', 'a schedule');
 my $definitions = q{SELECT md5(string_agg(to_jsonb(j)::text, ' ' ORDER BY name)) FROM sweep.job j};
 my $messages = q{SELECT md5(string_agg(to_jsonb(m)::text, ' ' ORDER BY message_id)) FROM sweep.queue_message m};

@@ -55,11 +55,15 @@ $holder->query_safe(q{BEGIN; SELECT FROM sweep.job_state WHERE job = 'drained' F
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('drained', '{"max_batches": null}')});
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('drained')})), 'succeeded drained 3 2', 'another run has drained, which is not in the state of its job yet');
 is($node->safe_psql('postgres', q{SELECT kept_cursor FROM sweep.job_state WHERE job = 'drained'}), '{"n": 2}', 'nor will be while somebody has locked that');
+# The one that falls due meanwhile waits for its lock.
+my $lock = session($node);
+$lock->query_safe(q{SELECT sweep.try_lock('told')});
 $node->safe_psql('postgres', q{SELECT sweep.start('told', at => now() + interval '1 day'), sweep.start('told', delay => '2 s')});
 my $last = $node->safe_psql('postgres', 'SELECT max(run_id) FROM sweep.runs');
 $node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], 'pg_dump');
 $holder->query_safe('ROLLBACK');
 $holder->quit;
+$lock->quit;
 
 # ---------------------------------------------------------------- restored, with the tables in the order of pg_dump, and with the runs first
 # A dump is restored in one go, or not at all: so that it can be in parts.

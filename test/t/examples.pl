@@ -66,7 +66,8 @@ sub psql
 	my $session = $session{$role} //= open_psql($role);
 	my @said;
 
-	$session->{timer}->start($patience);
+	# Some of them wait for a job of the document.
+	$session->{timer}->start(10 * $patience);
 	$session->{in} .= "$text\n\\echo --end--\n\\warn --end-- :LAST_ERROR_SQLSTATE\n";
 	eval {
 		$session->{run}->pump until $session->{out} =~ /^--end--\n/m && $session->{err} =~ /^--end-- .*\n/m;

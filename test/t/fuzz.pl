@@ -336,9 +336,6 @@ sub wrong_answers
 	return @wrong;
 }
 
-# In the options of the connection, so that DISCARD ALL does not undo them.
-$ENV{PGOPTIONS} = '-c statement_timeout=300ms -c lock_timeout=100ms';
-
 sub pass
 {
 	my ($role, $count) = @_;
@@ -351,6 +348,8 @@ sub pass
 	{
 		my $some = $count < $at_once ? $count : $at_once;
 		my @statements = random_statements($surface, $some);
+		# In the options of the connection, so that DISCARD ALL does not undo them; for these sessions only.
+		local $ENV{PGOPTIONS} = '-c statement_timeout=300ms -c lock_timeout=100ms';
 		my @said = run_statements($node, $role, \@statements);
 
 		push @wrong, wrong_answers($role, \@statements, \@said);

@@ -257,11 +257,13 @@ soon($node, "SELECT count(*) FROM $history WHERE start_time >= to_timestamp($fir
 	"side by side: pg_cron has started all $due");
 soon($node, "SELECT count(*) FROM sweep.runs WHERE started_at >= to_timestamp($first) AND started_at < to_timestamp($last + 60)", $due,
 	'side by side: so has pg_sweep');
+soon($node, "SELECT count(*) FROM $history WHERE status NOT IN ('succeeded', 'failed')", 0, 'side by side: those of pg_cron have ended');
+soon($node, 'SELECT count(*) FROM sweep.runs WHERE started_at IS NOT NULL AND finished_at IS NULL', 0, 'side by side: so have ours');
 my $theirs = starts($history, 'jobname', 'start_time');
 is(starts('sweep.runs', 'job', 'started_at'), $theirs, 'side by side: each in the same minutes');
 like($theirs, qr/^every\|/m, 'side by side: there were some');
 unlike($theirs, qr/other_hour/, 'side by side: but for those of another hour');
-is(query(q{SELECT string_agg(DISTINCT job, ' ') FROM sweep.runs WHERE status <> 'succeeded'}), 'fails', 'side by side: one has failed, as it does there');
+is(query(q{SELECT string_agg(DISTINCT job, ' ') FROM sweep.runs WHERE finished_at IS NOT NULL AND status <> 'succeeded'}), 'fails', 'side by side: one has failed, as it does there');
 is(query("SELECT string_agg(DISTINCT jobname, ' ') FROM $history WHERE status = 'failed'"), 'fails', 'side by side: that one');
 
 # The server starts: @reboot, in both once.
