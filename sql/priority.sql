@@ -31,13 +31,14 @@ SELECT sweep.alter_job('priority first', '{"batch_size": 10}');
 SELECT sweep.alter_job('priority first', '{"priority": 3}');
 RESET ROLE;
 
--- listed by priority, then by due time
+-- listed by priority, then by due time (in a transaction, so that the scheduler does not see these runs)
 SELECT sweep.create_job('priority middle', step => 'priority.step');
+BEGIN;
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at)
 	SELECT j.name, j.run_as, 'manual', '2026-01-01 00:00Z'::timestamptz + j.priority * interval '1 min' FROM sweep.job j WHERE j.name LIKE 'priority%';
 SELECT job FROM sweep._startable_runs('2026-01-02 00:00Z') WHERE job LIKE 'priority%';
+ROLLBACK;
 
-DELETE FROM sweep.run_live WHERE job LIKE 'priority%';
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'priority%';
 DROP SCHEMA priority CASCADE;
 DROP ROLE regress_sweep_priority_user, regress_sweep_priority_operator;

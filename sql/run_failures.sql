@@ -131,7 +131,7 @@ END
 $$;
 SELECT sweep.alter_job('run_failures', '{"step": "run_failures.spin"}');
 TRUNCATE run_failures.done;
-SET statement_timeout = '2 s';
+SET statement_timeout = '4 s';
 CALL sweep.run('run_failures');
 \echo :LAST_ERROR_SQLSTATE
 RESET statement_timeout;
@@ -139,7 +139,7 @@ SELECT array_agg(batch ORDER BY batch) AS committed FROM run_failures.done;
 SELECT status, stop, batches, rows FROM run_failures.last_run;
 
 -- timeout is the hard limit: the batch in flight is rolled back, the others stay; the hint depends on whether there are any
-SELECT sweep.alter_job('run_failures', '{"timeout": "2 s"}');
+SELECT sweep.alter_job('run_failures', '{"timeout": "4 s"}');
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 \echo :LAST_ERROR_SQLSTATE

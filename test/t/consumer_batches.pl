@@ -168,7 +168,7 @@ $gate = hold_gate($node, 5);
 begin('max_attempts => 2', q{4, '{"2": {"gate": 5}}'}, 'batch => 4');
 at_gate($node, 5, 'a batch is being handled');
 $pid = pid_of($node, 'consumer');
-is(psql("SELECT pg_terminate_backend($pid, 10000)"), 't', 'its process is terminated');
+is(psql("SELECT pg_terminate_backend($pid, 100000)"), 't', 'its process is terminated');
 at_gate($node, 5, 'the next process handles it at once');
 open_gate($gate);
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|0', 'and the batch is done');

@@ -102,7 +102,7 @@ psql(q{SELECT sweep.send('work', '{"n": 20, "gate": 5}')});
 at_gate($node, 5, 'a message is being handled');
 is(psql(q{SELECT in_flight FROM sweep.queues WHERE queue = 'work'}), 1, 'it is in flight');
 $pid = pid_of($node, 'consumer');
-is(psql("SELECT pg_terminate_backend($pid, 10000)"), 't', 'its process is terminated');
+is(psql("SELECT pg_terminate_backend($pid, 100000)"), 't', 'its process is terminated');
 at_gate($node, 5, 'the next process handles it at once');
 isnt(pid_of($node, 'consumer'), $pid, 'another one');
 open_gate($gate);

@@ -158,7 +158,7 @@ for my $round (1 .. 12)
 my %ends = (
 	cancelled => sub { $node->safe_psql('postgres', "SELECT sweep.cancel($_[0])") },
 	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $_[0]") },
-	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $_[0]") },
+	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 100000) FROM sweep.runs WHERE run_id = $_[0]") },
 	timeout => sub { },
 	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
 

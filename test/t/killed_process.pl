@@ -68,7 +68,7 @@ for my $kind ('launcher', 'scheduler')
 	my $runner = $node->safe_psql('postgres', "SELECT pid FROM sweep.running WHERE run_id = $run");
 	my $scheduler = pid_of($node, 'scheduler');
 	my $pid = pid_of($node, $kind);
-	is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)"), 't', "$kind terminated");
+	is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 100000)"), 't', "$kind terminated");
 	isnt(pid_of($node, $kind), $pid, "$kind terminated: there is a new one");
 	is(pid_of($node, 'scheduler'), $scheduler, 'launcher terminated: the scheduler stays') if $kind eq 'launcher';
 	ticks("$kind terminated");
@@ -84,7 +84,7 @@ my $gate = hold_gate($node, 8);
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('again', '{"paused": false}')});
 at_gate($node, 8, 'runner terminated: a scheduled run is in progress');
 my ($run, $pid) = split /\|/, $node->safe_psql('postgres', q{SELECT run_id, pid FROM sweep.running WHERE job = 'again'});
-is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)"), 't', 'runner terminated');
+is($node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 100000)"), 't', 'runner terminated');
 is(ended_run($node, $run), 'lost lost 0 0', 'runner terminated: its run is lost');
 soon($node, qq{SELECT count(*) = 1 FROM sweep.running WHERE job = 'again' AND run_id > $run AND phase = 'step'}, 't',
 	'runner terminated: the next due moment runs');
@@ -102,7 +102,7 @@ for my $batches (1, 2, 3, 5, 10, 50)
 {
 	$run = $node->safe_psql('postgres', q{SELECT sweep.start('work')});
 	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM sweep.running WHERE run_id = $run AND batches >= $batches");
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE run_id = $run");
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 100000) FROM sweep.runs WHERE run_id = $run");
 	like(ended_run($node, $run), qr/^lost lost (\d+) \1$/, "terminated after $batches batches or more: the run is lost");
 	is( $node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"),
 		$node->safe_psql('postgres', "SELECT rows FROM sweep.runs WHERE run_id = $run"), "terminated after $batches batches or more: it counts what it did");
@@ -115,7 +115,7 @@ $pid = $session->query_safe('SELECT pg_backend_pid()');
 begin_query($session, q{CALL sweep.run('long')});
 at_gate($node, 7, 'session terminated: its run is in progress');
 $run = $node->safe_psql('postgres', "SELECT run_id FROM sweep.running WHERE pid = $pid");
-$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 10000)");
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid, 100000)");
 is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', 'session terminated: the lock is free at once');
 is(ended_run($node, $run), 'lost lost 0 0', 'session terminated: its run is lost');
 open_gate($gate);

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use SweepTest;
 use Test::More;
 
-my $node = new_cluster('makers');
+my $node = new_cluster('makers', conf => ['autovacuum = off']);
 
 $node->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN IN ROLE sweep_user;

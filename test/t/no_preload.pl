@@ -59,7 +59,7 @@ $node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM sweep.runs WHE
 like(end_query($session), qr/was cancelled after 2 batches, 20 rows/, 'pg_cancel_backend cancels the run');
 begin_query($session, q{CALL sweep.run('work')});
 at_gate($node, 60, 'again');
-$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 10000) FROM sweep.runs WHERE status = 'running'});
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 100000) FROM sweep.runs WHERE status = 'running'});
 open_gate($gate);
 forget_session($session);
 ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.run('work')});

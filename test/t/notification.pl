@@ -88,7 +88,7 @@ is(notified('sweep.next'), 1, 'so is that of another queue');
 is(notifications('sweep.hourly'), 0, 'others of the same interval are not');
 
 # It comes back, and tells what was sent meanwhile.
-psql("SELECT pg_terminate_backend($pid, 10000)");
+psql("SELECT pg_terminate_backend($pid, 100000)");
 isnt(pid_of($node, 'notifier', 'postgres'), $pid, 'a notifier that was terminated comes back');
 is(notified('sweep.hourly'), 1, 'and notifies what was sent before');
 

@@ -23,7 +23,7 @@ $node->safe_psql('postgres', q{
 });
 
 # ---------------------------------------------------------------- messages claimed at a time
-is(claim('a1', 100, '6 s'), 64, 'as many as there is room for');
+is(claim('a1', 100, '12 s'), 64, 'as many as there is room for');
 is(claim('a2', 100, '3 s'), 'too many messages are claimed', 'then none');
 soon($node, q{SELECT count(*) FROM sweep.claim('a2', 100, '100 ms')}, '64', 'until leases of another queue have run out');
 soon($node, q{SELECT count(*) FROM sweep.claim('a3', 10, '1 h')}, '10', 'and those of the next one');

@@ -74,7 +74,7 @@ $node->safe_psql('postgres', q{SELECT sweep.drop_queue('q'); SELECT sweep.create
 
 # ---------------------------------------------------------------- consumers that vanish with what they hold
 $found = run_load($node, producers => 4, hold_ms => 5, messages => 1000, consumers => 16, batch => 3, forget => 0.05,
-	claim => q{SELECT message_id, payload, lease FROM sweep.claim('q', {batch}, '5 s')});
+	claim => q{SELECT message_id, payload, lease FROM sweep.claim('q', {batch}, '15 s')});
 nothing_wrong($found, 'leases that run out');
 queue_is_empty($node, 'leases that run out');
 
@@ -98,7 +98,7 @@ for my $way ('backend killed', 'immediate stop')
 		my $name = $way . ($mixed ? ', mixed transactions' : '');
 		my $busy = session($node);
 		my $pid = $busy->query_safe('SELECT pg_backend_pid()');
-		my $run = start_load($node, producers => 4, rate => 800, hold_ms => $mixed ? 20 : 0, mixed => $mixed, messages => 4000,
+		my $run = start_load($node, producers => 4, rate => 800, hold_ms => $mixed ? 20 : 0, mixed => $mixed, messages => $mixed ? 4000 : 8000,
 			consumers => 8, batch => 5, work_ms => 40, reconnect => 1);
 
 		$node->poll_query_until('postgres', q{SELECT count(*) = 12 AND max(backend_start) < clock_timestamp() - interval '1 s'

@@ -185,7 +185,7 @@ ok($node->wait_for_log(qr/Role "a" has its share of pg_sweep\.max_consumers, 3 o
 
 # ---------------------------------------------------------------- locks of one session
 is(answer_to('a', q{SELECT count(*) FILTER (WHERE sweep.try_lock('k' || i)) FROM generate_series(1, 1000) AS i}), 1000, 'a session takes a thousand locks');
-is(answer_to('a', q{SELECT count(sweep.try_lock('k' || i)) FROM generate_series(1, 1001) AS i}), q{lock "k1001" cannot be taken: the session has 1000 already
+is(answer_to('a', q{SELECT count(sweep.try_lock('m' || i)) FROM generate_series(1, 1001) AS i}), q{lock "m1001" cannot be taken: the session has 1000 already
 HINT:  sweep.release_lock() gives one back.}, 'and no more');
 
 $node->stop;
@@ -203,6 +203,7 @@ $node->safe_psql('postgres', q{SELECT sweep.start('a0')});
 at_gate($node, 5, 'turns: role a has the only process');
 $node->safe_psql('postgres', q{SELECT sweep.start('a' || i) FROM generate_series(1, 20) AS i});
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('b1')});
+tick($node);
 open_gate($gate);
 is(ended_run($node, $run), 'succeeded drained 1 0', 'turns: the run of role b ends');
 soon($node, q{SELECT count(*) FROM t.started WHERE job = 'a'}, 21, 'turns: and all of role a');
@@ -221,6 +222,7 @@ at_gate($node, 5, 'priority: the only process is in use');
 $node->safe_psql('postgres', q{SELECT sweep.start('last')});
 $node->safe_psql('postgres', q{SELECT sweep.start('a1')});
 $node->safe_psql('postgres', q{SELECT sweep.start('first')});
+tick($node);
 open_gate($gate);
 soon($node, q{SELECT count(*) FROM t.started}, 4, 'priority: all have run');
 is($node->safe_psql('postgres', q{SELECT string_agg(job, ' ' ORDER BY at) FROM t.started}), 'a first a last', 'priority: in its order');

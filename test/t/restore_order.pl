@@ -19,9 +19,11 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_queue('consumed');
 	CREATE TABLE t.consumed (payload jsonb);
 	CREATE FUNCTION t.consume(m sweep.message) RETURNS void LANGUAGE sql AS 'INSERT INTO t.consumed VALUES (m.payload)';
-	SELECT sweep.send('consumed', '1', delay => '2 s');
-	SELECT sweep.create_consumer('consumed', 't.consume');
 });
+# Its message stays for both dumps: nobody can write down that he has it.
+my $locker = session($node);
+$locker->query_safe('BEGIN; LOCK TABLE t.consumed IN SHARE MODE');
+$node->safe_psql('postgres', q{SELECT sweep.send('consumed', '1', delay => '2 s'); SELECT sweep.create_consumer('consumed', 't.consume')});
 # The copy of the second round is paused as well, which makes no difference to it.
 my @dumps;
 for my $paused (0, 1)
@@ -31,6 +33,7 @@ for my $paused (0, 1)
 	$node->command_ok([ 'pg_dump', '-f', $dump, 'postgres' ], $paused ? 'pg_dump of what is paused' : 'pg_dump');
 	push @dumps, slurp_file($dump);
 }
+$locker->quit;
 
 # What comes before the first COPY, and each COPY by its table.
 sub pieces

@@ -20,7 +20,8 @@ sub as_jobber
 sub end_of
 {
 	my ($job) = @_;
-	my $run_id = as_jobber("SELECT sweep.start('$job')");
+	# in a session that does not have the settings of the role
+	my $run_id = $node->safe_psql('postgres', "SET ROLE jobber; SELECT sweep.start('$job')");
 
 	return ended_run($node, $run_id) . ': ' . $node->safe_psql('postgres', "SELECT split_part(coalesce(error, ''), E'\n', 1) FROM sweep.runs WHERE run_id = $run_id");
 }
@@ -131,6 +132,7 @@ $node->safe_psql('postgres', q{ALTER ROLE jobber RESET ALL; ALTER ROLE jobber IN
 $node->safe_psql('postgres', 'ALTER ROLE jobber SET exit_on_error = on');
 is(end_of('fail'), 'failed error 0 0: as asked', 'exit_on_error: a run that fails says so');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'fail' AND trigger = 'retry'}), 1, 'exit_on_error: and is tried again');
+$node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.runs WHERE job = 'fail' AND trigger = 'retry'});
 is(end_of('catch'), 'succeeded drained 1 0: ', 'exit_on_error: a step can catch an error');
 is(end_of('items'), 'succeeded drained 2 5: ', 'exit_on_error: an item that fails is found');
 is($node->safe_psql('postgres', q{SELECT item FROM sweep.quarantine}), 3, 'exit_on_error: and put into quarantine');

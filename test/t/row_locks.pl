@@ -121,7 +121,7 @@ goes_on('sweep.run_live is free again');
 # Behind a lock that lets the scheduler read, a run waits: nothing of it is lost, its children are not either.
 as_jobber(q{ALTER ROLE jobber SET lock_timeout = '100 ms'});
 my $children = $node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'mine' AND trigger = 'parent'});
-my $run = as_jobber(q{SELECT sweep.start('parent', delay => '2 s')});
+my $run = as_jobber(q{SELECT sweep.start('parent', delay => '5 s')});
 $locker->query_safe('BEGIN; LOCK TABLE sweep.run_live IN SHARE MODE');
 soon($node, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND usename = 'jobber' AND wait_event_type = 'Lock'}, 't', 'a run waits for the table');
 my $soon = $node->safe_psql('postgres', q{SELECT clock_timestamp() + interval '1 s'});

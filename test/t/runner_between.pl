@@ -68,7 +68,7 @@ psql(q{
 my $postgres = psql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
 
 # Stops a process that has performed a run, and that another one was given to, before it has taken it; returns its pid and the number of that run.
-# It waits for 100 ms, so one of several tries will do.
+# It waits for 100 ms, so one of several tries will do. Only then: a process that is stopped with a lock stops the test.
 sub stop_between
 {
 	my ($role) = @_;
@@ -85,7 +85,7 @@ sub stop_between
 		my $looks = session($node);
 		begin_query($looks, qq{DO \$\$
 			BEGIN
-				WHILE EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid AND state <> 'idle') LOOP
+				WHILE EXISTS (SELECT FROM pg_stat_activity WHERE pid = $pid AND (state <> 'idle' OR wait_event_type IS DISTINCT FROM 'Extension')) LOOP
 					PERFORM pg_stat_clear_snapshot();
 				END LOOP;
 			END \$\$});

@@ -61,6 +61,7 @@ is(query(q{SELECT min(due_at - lag) >= interval '2 s' FROM (SELECT due_at, lag(d
 query(q{SELECT sweep.drop_job('second'), sweep.drop_job('interval')});
 
 # ---------------------------------------------------------------- missed moments
+not_before_the_hour($node);
 missed('catch_once', 5);
 next_is_ahead('catch_once', 'once');
 is(query(q{SELECT count(*), min(trigger), min(due_at) = date_trunc('hour', now()) - interval '5 hours', min(status) FROM sweep.runs WHERE job = 'catch_once'}),
@@ -88,7 +89,7 @@ is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'resta
 
 # ---------------------------------------------------------------- @reboot: the server has just been restarted once
 soon($node, q{SELECT count(*) FROM t.started WHERE job = 'boot'}, 1, '@reboot: once after a start of the server');
-query('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler') . ', 10000)');
+query('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler') . ', 100000)');
 pid_of($node, 'scheduler');
 is(ended_run($node, query(q{SELECT sweep.start('once')})), 'succeeded drained 1 0', '@reboot: the new scheduler works');
 is(query(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not again when the scheduler starts');

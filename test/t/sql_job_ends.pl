@@ -152,8 +152,8 @@ subtest 'sweep.cancel' => sub {
 };
 
 subtest 'timeout' => sub {
-	is(run_sql('late', 'INSERT INTO seen VALUES (1); SELECT pg_sleep(1000)', settings => q{, timeout => '500 ms'}), 'failed timeout 1 1', 'the run');  # the sleep is the work
-	is(last_error(), "57014 timeout of 500 ms has passed\nDETAIL: 1 of its statements was done, the one in flight was cancelled.\nHINT: Raise timeout, or see what the statement waits for.", 'it says so');
+	is(run_sql('late', 'INSERT INTO seen VALUES (1); SELECT pg_sleep(1000)', settings => q{, timeout => '5 s'}), 'failed timeout 1 1', 'the run');  # the sleep is the work
+	is(last_error(), "57014 timeout of 5000 ms has passed\nDETAIL: 1 of its statements was done, the one in flight was cancelled.\nHINT: Raise timeout, or see what the statement waits for.", 'it says so');
 	query('CREATE TABLE app.large AS SELECT i FROM generate_series(1, 10) AS i; ALTER TABLE app.large OWNER TO app');
 	my $locker = session($node);
 	$locker->query_safe('BEGIN; LOCK TABLE app.large');
@@ -163,12 +163,13 @@ subtest 'timeout' => sub {
 };
 
 subtest 'statement_timeout and lock_timeout of the text' => sub {
-	is(run_sql('statement_timeout', q{SET statement_timeout = '300ms'; SELECT pg_sleep(0.2); SELECT pg_sleep(0.2); SELECT pg_sleep(1000)}), 'failed error 3 2',  # the sleep is the work
+	is(run_sql('statement_timeout', q{SET statement_timeout = '3s'; SELECT pg_sleep(2); SELECT pg_sleep(2); SELECT pg_sleep(1000)}), 'failed error 3 2',  # the sleep is the work
 		'it is the time of one statement');
 	like(last_error(), qr/^57014 canceling statement due to statement timeout\nCONTEXT: statement 4 /, 'it says so');
 	is(run_sql('local', q{BEGIN; SET LOCAL statement_timeout = '100ms'; SELECT pg_sleep(1000); COMMIT}), 'failed error 0 0', 'SET LOCAL');  # the sleep is the work
+	create_job('of the role', 'SELECT pg_sleep(1000)');  # the sleep is the work
 	query(q{ALTER ROLE app SET statement_timeout = '300ms'});
-	is(run_sql('of the role', 'SELECT pg_sleep(1000)'), 'failed error 0 0', 'that of the role');  # the sleep is the work
+	is(ended_run($node, start('of the role')), 'failed error 0 0', 'that of the role');
 	query('ALTER ROLE app RESET ALL');
 	my $locker = session($node);
 	$locker->query_safe('BEGIN; LOCK TABLE app.large');
@@ -188,7 +189,7 @@ my $left = qq{
 	SET array_nulls = off; SET row_security = off; SET check_function_bodies = off; SET application_name = 'somebody';
 	SET enable_indexscan = off; SET standard_conforming_strings = $conforming; SET lock_timeout = 1;
 	BEGIN READ ONLY; DECLARE held CURSOR WITH HOLD FOR SELECT 1; COMMIT;
-	SET ROLE another; SET statement_timeout = '100ms'};
+	SET ROLE another; SET statement_timeout = '1s'};
 
 subtest 'settings, a role and a cursor' => sub {
 	is(run_sql('left', $left), 'succeeded done 20 0', 'they do not reach what is recorded');

@@ -64,7 +64,7 @@ $holder->query_safe(q{SELECT sweep.try_lock('one')});
 my $run = start('parent');
 tick($node);
 is(status($run), 'waiting', 'a session has the lock: it waits');
-is($node->safe_psql('postgres', $runners), 0, 'without a process');
+soon($node, $runners, 0, 'without a process');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'other' AND trigger = 'parent'}), 0, 'what it queues is not queued yet');
 my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 $holder->quit;
