@@ -74,7 +74,7 @@ $node->safe_psql('postgres', q{SELECT sweep.drop_queue('q'); SELECT sweep.create
 
 # ---------------------------------------------------------------- consumers that vanish with what they hold
 $found = run_load($node, producers => 4, hold_ms => 5, messages => 1000, consumers => 16, batch => 3, forget => 0.05,
-	claim => q{SELECT message_id, payload, lease FROM sweep.claim('q', {batch}, '15 s')});
+	claim => q{SELECT message_id, payload, lease FROM sweep.claim('q', {batch}, '8 s')});
 nothing_wrong($found, 'leases that run out');
 queue_is_empty($node, 'leases that run out');
 
