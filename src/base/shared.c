@@ -196,7 +196,7 @@ find_run(int64 run_id)
 	{
 		SweepSlot  *slot = &shared->slots[i];
 
-		if (slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId && slot->run_id == run_id)
+		if (sweep_shared_has_run(slot) && slot->run_id == run_id)
 			return slot;
 	}
 	return NULL;

@@ -12,6 +12,7 @@
 #include "base/compat.h"
 #include "base/quota.h"
 #include "datatype/timestamp.h"
+#include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"
@@ -164,6 +165,13 @@ extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
  * waits for another one.
  */
 extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
+
+/* Whether the slot is that of a run of this database; the caller has the lock. */
+static inline bool
+sweep_shared_has_run(const SweepSlot *slot)
+{
+	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId;
+}
 
 /* How many more background runs there is room for, of this role in this database and not preferred. */
 extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);

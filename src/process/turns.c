@@ -9,7 +9,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "base/shared.h"
@@ -59,7 +58,7 @@ note_started(void)
 	{
 		SweepSlot  *slot = &shared->slots[i];
 
-		if (slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId)
+		if (sweep_shared_has_run(slot))
 			started[started_count++] = slot->run_id;
 	}
 	sweep_shared_unlock();

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick take_lock
   due_run);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -155,6 +155,14 @@ sub end_query
 
 	$session->{stderr} = '';
 	return "$output\n$messages";
+}
+
+# Takes a lock that a session may still have which has just ended.
+sub take_lock
+{
+	my ($session, $lock) = @_;
+
+	$session->query_safe("DO \$\$BEGIN WHILE NOT sweep.try_lock('$lock') LOOP END LOOP; END\$\$");
 }
 
 # A session that holds the gate until it is given to open_gate.

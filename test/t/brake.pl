@@ -98,13 +98,13 @@ sql(q{
 		RETURN ROW(n, NULL, NULL)::sweep.progress;
 	END
 	$$;
-	SELECT sweep.create_job('shares', step => 't.share', buckets => 2, batch_size => 4, pause => '3 s', bucket_recovery => '20 s', stop_after => '5 s');
+	SELECT sweep.create_job('shares', step => 't.share', buckets => 2, batch_size => 4, pause => '3 s', bucket_recovery => '10 s');
 	SELECT sweep.start('shares')});
 soon($node, q{SELECT count(*) FROM t.todo WHERE run_id IS NULL}, 0, 'shares: all rows are handled');
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'shares' AND finished_at IS NULL}, 0, 'shares: they end');
 is(sql(q{SELECT string_agg(DISTINCT status || ' ' || stop_reason, ', ' ORDER BY status || ' ' || stop_reason) FROM sweep.runs WHERE job = 'shares' AND batches > 0}),
 	'succeeded drained, succeeded stop_after', 'shares: each with its bucket');
-is(sql(q{SELECT bool_and(finished_at - started_at < interval '20 s') FROM sweep.runs WHERE job = 'shares' AND batches > 0}), 't', 'shares: before it would be recovered');
+is(sql(q{SELECT bool_and(finished_at - started_at < interval '10 s') FROM sweep.runs WHERE job = 'shares' AND batches > 0}), 't', 'shares: before it would be recovered');
 
 $node->stop;
 done_testing();

@@ -387,7 +387,7 @@ sub hanging_store
 		my $begun = sql('SELECT clock_timestamp()');
 		sql("SELECT pg_cancel_backend($pid)") if $way eq 'cancelled';
 		my $message = end_query($session);
-		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', $way eq 'cancelled' ? 25 : 33, "$name: it is $way while Redis hangs, and ends");
+		cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp() - '$begun')"), '<', 25, "$name: it is $way while Redis hangs, and ends");
 		like($message, $way eq 'cancelled' ? qr/ERROR:  run \d+ of job "$job" was cancelled after 1 batch/ : qr/ERROR:  run \d+ of job "$job" failed: canceling statement due to statement timeout/,
 			"$name: it is told that it was $way");
 		is(sql("SELECT status FROM sweep.runs WHERE job = '$job' ORDER BY run_id DESC LIMIT 1"), $way eq 'cancelled' ? 'cancelled' : 'failed', "$name: as the run is");

@@ -37,18 +37,21 @@ sub works
 	soon($node, "SELECT count(*) > $count FROM t.started", 't', $name, $database);
 }
 
-# The hook gives up after 5 s; the rest is what PostgreSQL does itself, which a slow disk makes longer.
-sub succeeds_soon
+# How long the commands took that succeed, in seconds; one may meet a slow disk.
+my @seconds;
+
+sub succeeds
 {
 	my ($statement, $name) = @_;
 	my $begin = time;
 	my ($status, $output, $message) = $node->psql('postgres', $statement);
-	my $seconds = time - $begin;
 
+	push @seconds, time - $begin;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is($status, 0, $name) or diag($message);
-	cmp_ok($seconds, '<', 20, "$name: soon");
 }
+
+sub median { return (sort { $a <=> $b } @_)[ @_ / 2 ] }
 
 # So many schedules go on that an idle moment is only between two runs.
 sub idle
@@ -63,13 +66,13 @@ sub idle
 # ---------------------------------------------------------------- idle
 create_database('one');
 idle('one');
-succeeds_soon('ALTER DATABASE one RENAME TO two', 'RENAME');
+succeeds('ALTER DATABASE one RENAME TO two', 'RENAME');
 ok(pid_of($node, 'scheduler', 'two'), 'RENAME: there is a scheduler again');
 $node->safe_psql('two', 'SELECT sweep.resume_all()');
 works('two', 'RENAME: its jobs run');
 
 idle('two');
-succeeds_soon('ALTER DATABASE two SET TABLESPACE elsewhere', 'SET TABLESPACE');
+succeeds('ALTER DATABASE two SET TABLESPACE elsewhere', 'SET TABLESPACE');
 ok(pid_of($node, 'scheduler', 'two'), 'SET TABLESPACE: there is a scheduler again');
 
 $node->safe_psql('two', 'SELECT sweep.resume_all()');
@@ -78,7 +81,7 @@ not_before_the_hour($node);
 # Not paused: the copy must not start what the original starts.
 $node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"schedule": "every 1 hour"}')});
 soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'two: nothing runs any more', 'two');
-succeeds_soon('CREATE DATABASE three TEMPLATE two', 'TEMPLATE');
+succeeds('CREATE DATABASE three TEMPLATE two', 'TEMPLATE');
 ok(pid_of($node, 'scheduler', 'two'), 'TEMPLATE: the original has a scheduler again');
 ok(pid_of($node, 'scheduler', 'three'), 'TEMPLATE: the copy has one, too');
 is($node->safe_psql('three', q{SELECT DISTINCT state FROM sweep.jobs}), 'paused', 'TEMPLATE: the jobs of the copy are paused');
@@ -92,14 +95,14 @@ $node->safe_psql('three', 'SELECT sweep.resume_all()');
 works('three', 'TEMPLATE: resume_all makes the copy a database of its own');
 
 idle('three');
-succeeds_soon('DROP DATABASE three', 'DROP');
+succeeds('DROP DATABASE three', 'DROP');
 
 # While its scheduler is only just starting, too.
 for my $round (1 .. 3)
 {
 	$node->safe_psql('postgres', 'CREATE DATABASE brief');
 	$node->safe_psql('brief', 'CREATE EXTENSION pg_sweep');
-	succeeds_soon('DROP DATABASE brief', "DROP just after CREATE EXTENSION, round $round");
+	succeeds('DROP DATABASE brief', "DROP just after CREATE EXTENSION, round $round");
 }
 
 # ---------------------------------------------------------------- not for those who may not do it
@@ -116,6 +119,7 @@ my $gate = hold_gate($node, 11, 'two');
 $node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"paused": true}')});
 soon($node, 'SELECT count(*) FROM sweep.running', 0, 'none is in progress', 'two');
 my $run = $node->safe_psql('two', q{SELECT sweep.start('long')});
+my @refused;
 at_gate($node, 11, 'a run is in progress', 'two');
 for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO five', 'ALTER DATABASE two SET TABLESPACE pg_default',
 	'CREATE DATABASE five TEMPLATE two')
@@ -123,8 +127,9 @@ for my $statement ('DROP DATABASE two', 'ALTER DATABASE two RENAME TO five', 'AL
 	my $begin = time;
 	my ($status, $output, $message) = $node->psql('postgres', $statement);
 	like($message, qr/ERROR:  database "two" is being used by pg_sweep\nDETAIL:  There is 1 run in progress in it/, "$statement: says why not");
-	cmp_ok(time - $begin, '<', 20, "$statement: soon");
+	push @refused, time - $begin;
 }
+cmp_ok(median(@refused), '<', 5, 'at once');
 is($node->safe_psql('two', "SELECT status FROM sweep.runs WHERE run_id = $run"), 'running', 'the run has not been disturbed');
 is(pid_of($node, 'scheduler', 'two'), $scheduler, 'nor the scheduler');
 open_gate($gate);
@@ -134,7 +139,7 @@ is(ended_run($node, $run, 'two'), 'succeeded drained 1 0', 'the run ends as usua
 $gate = hold_gate($node, 11, 'two');
 $run = $node->safe_psql('two', q{SELECT sweep.start('long')});
 at_gate($node, 11, 'a run is in progress again', 'two');
-succeeds_soon('DROP DATABASE two WITH (FORCE)', 'DROP WITH (FORCE) with a run in progress');
+succeeds('DROP DATABASE two WITH (FORCE)', 'DROP WITH (FORCE) with a run in progress');
 forget_session($gate);
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pg_sweep runner', 'pg_sweep scheduler') AND datname <> 'postgres'},
 	0, 'DROP WITH (FORCE): no process is left');
@@ -154,6 +159,7 @@ $node->reload;
 ok(pid_of($node, 'scheduler', 'a2'), 'pg_sweep.databases: empty means all again');
 works('a2', 'pg_sweep.databases: its jobs run');
 idle('a2');
-succeeds_soon('DROP DATABASE a2', 'DROP');
+succeeds('DROP DATABASE a2', 'DROP');
+cmp_ok(median(@seconds), '<', 5, 'all these commands succeed within 5 s, unless the disk is slow');
 $node->stop;
 done_testing();

@@ -42,7 +42,7 @@ sub end_patient
 
 	open_gate($gate);
 	is(ended_run($node, $run), 'succeeded drained 1 0', "$name: it ends as usual");
-	$holder->query_safe(q{DO $$BEGIN WHILE NOT sweep.try_lock('held') LOOP PERFORM pg_stat_clear_snapshot(); END LOOP; END$$});
+	take_lock($holder, 'held');
 }
 
 # ---------------------------------------------------------------- moved
