@@ -117,16 +117,17 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
 -- ------------------------------------------------------------------ what could not be stopped
--- Known to the job alone and gone with it.
+-- Known to the job alone. What was kept for a job of another role that had its name is forgotten at the next run. No foreign
+-- key: the tables of a dump arrive in any order.
 CREATE TABLE sweep_gitlab.kept_environment (
 	environment_id bigint PRIMARY KEY,
 	auto_stop_at   timestamptz NOT NULL,
-	job            text NOT NULL DEFAULT 'environments_auto_stop' REFERENCES sweep.job (name) ON DELETE CASCADE
+	run_as         text NOT NULL
 );
 COMMENT ON TABLE sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
-COMMENT ON COLUMN sweep_gitlab.kept_environment.job IS 'always environments_auto_stop';
+COMMENT ON COLUMN sweep_gitlab.kept_environment.run_as IS 'name of the role of the job at that time';
 SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept_environment', '');
 
 -- Until the end of the transaction the job is neither dropped nor given to another role.
@@ -154,9 +155,9 @@ AS $$
 #variable_conflict use_column
 BEGIN
 	PERFORM sweep_gitlab._lock_environments_job(caller);
-	INSERT INTO sweep_gitlab.kept_environment AS k (environment_id, auto_stop_at)
-		VALUES (_keep_environment.environment_id, _keep_environment.auto_stop_at)
-		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at;
+	INSERT INTO sweep_gitlab.kept_environment AS k (environment_id, auto_stop_at, run_as)
+		SELECT _keep_environment.environment_id, _keep_environment.auto_stop_at, j.run_as FROM sweep.job AS j WHERE j.name = 'environments_auto_stop'
+		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at, run_as = excluded.run_as;
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab._keep_environment(oid, bigint, timestamptz) IS 'implements sweep_gitlab.keep_environment';
@@ -184,7 +185,7 @@ CREATE FUNCTION sweep_gitlab.forget_environments(environment_ids bigint[]) RETUR
 COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'environments are sent to be stopped again, as far as they are due';
 
 -- Once a run, before its first batch: what is remembered of an environment goes when that is
--- gone or not available any more, or when it could be stopped now.
+-- gone or not available any more, when it could be stopped now, or when it was remembered for another role.
 CREATE FUNCTION sweep_gitlab.review_kept_environments(b sweep.batch) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan
@@ -199,7 +200,8 @@ BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 	SELECT pg_catalog.array_agg(k.environment_id) INTO changed
 		FROM sweep_gitlab.kept_environment AS k LEFT JOIN environments AS e ON e.id = k.environment_id
-		WHERE CASE WHEN e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at = k.auto_stop_at AND e.auto_stop_setting <> always
+		WHERE CASE WHEN k.run_as = current_user::pg_catalog.text AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at = k.auto_stop_at
+			AND e.auto_stop_setting <> always
 			THEN sweep_gitlab.may_have_stop_action(b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
 	IF changed IS NOT NULL THEN
 		PERFORM sweep_gitlab.forget_environments(changed);

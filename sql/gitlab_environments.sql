@@ -224,7 +224,6 @@ SELECT rows FROM pg_temp.batch(100);
 \set VERBOSITY default
 SELECT count(*) FROM sweep_gitlab.kept_environment;
 SELECT name, note FROM sweep_gitlab.uninstall() WHERE name = 'environments_auto_stop';
-SELECT count(*) FROM sweep_gitlab.kept_environment;
 SELECT sweep.drop_queue('environments_auto_stop');
 SELECT sweep_gitlab.stop_environment(NULL);
 DROP FUNCTION public.regress_stop_action, public.regress_count;

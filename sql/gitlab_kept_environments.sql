@@ -73,6 +73,13 @@ SELECT * FROM pg_temp.run();
 SELECT sweep_gitlab.review_kept_environments(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) FROM sweep.job j WHERE j.name = 'environments_auto_stop';
 TABLE sweep_gitlab.kept_environment;
 
+-- what was kept for a job of another role is not this job's
+CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+SELECT * FROM pg_temp.run();
+UPDATE sweep_gitlab.kept_environment SET run_as = 'regress_sweep_gone';
+SELECT * FROM pg_temp.run();
+SELECT * FROM pg_temp.run();
+
 -- only who may start the job has it forget
 CREATE ROLE regress_sweep_stranger LOGIN;
 GRANT sweep_user TO regress_sweep_stranger;

@@ -135,6 +135,9 @@ EXCEPT SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE att
 -- no view shows its reader rows that it hides: a function of the reader is called after the conditions of the view
 SELECT name FROM relation WHERE relkind = 'v' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
 
+-- tables of a dump arrive in any order, and side by side: none refers to another one
+SELECT c.conrelid::regclass, c.conname FROM pg_constraint c JOIN relation r ON c.contype = 'f' AND r.oid IN (c.conrelid, c.confrelid);
+
 -- every table has a primary key
 SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conrelid = r.oid AND c.contype = 'p');
 

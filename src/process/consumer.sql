@@ -7,9 +7,12 @@
 -- handler does and the acknowledgement of its message are one commit.  A
 -- queue has one consumer at most: more processes are its concurrency.
 --
+-- Nothing here has a foreign key: a restore with several jobs copies the tables in any order, and a row that came before
+-- the one it refers to would be lost. A consumer without its queue is broken until the queue is there.
+--
 CREATE TABLE sweep.consumer (
 	consumer_id int GENERATED ALWAYS AS IDENTITY,
-	queue_id    int NOT NULL REFERENCES sweep.queue (queue_id) ON DELETE CASCADE,
+	queue_id    int NOT NULL,
 	handler     text NOT NULL,
 	run_as      text NOT NULL,
 	concurrency int NOT NULL,
@@ -39,7 +42,7 @@ COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused toget
 -- A message in whose handling the server went down may be the reason for it,
 -- so it is counted apart from its attempts: see consumer_note.c.
 CREATE TABLE sweep.consumer_crash (
-	queue_id   int NOT NULL REFERENCES sweep.queue (queue_id) ON DELETE CASCADE,
+	queue_id   int NOT NULL,
 	message_id bigint NOT NULL,
 	crashes    int NOT NULL,
 	last_at    timestamptz NOT NULL,
@@ -63,7 +66,7 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._consumer_changed() IS 'has the scheduler look at the consumers, also when they go with their queue';
+COMMENT ON FUNCTION sweep._consumer_changed() IS 'has the scheduler look at the consumers';
 CREATE TRIGGER consumer_changed AFTER INSERT OR UPDATE OR DELETE ON sweep.consumer
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._consumer_changed();
 -- whether there is a queue that wants notifications
@@ -213,6 +216,12 @@ BEGIN
 				HINT = pg_catalog.format('The role needs LOGIN (before version 17), CONNECT on the database, membership in sweep_user '
 					'and EXECUTE on the handler: see ALTER ROLE %I LOGIN and GRANT.', name);
 	END IF;
+	-- It is not dropped before the consumer, which goes with it, can be seen.
+	PERFORM FROM sweep.queue q WHERE q.queue_id = id FOR KEY SHARE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'queue "%" does not exist', _create_consumer.queue
+			USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
+	END IF;
 	INSERT INTO sweep.consumer (queue_id, handler, run_as, concurrency, batch, system_identifier, database)
 		SELECT id, _create_consumer.handler, name, _create_consumer.concurrency, _create_consumer.batch, sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
@@ -340,14 +349,15 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 		END AS state,
 		p.workers, p.handled, p.failed, p.last_error
 	FROM sweep.consumer c
-		JOIN sweep.queue q USING (queue_id)
-		CROSS JOIN LATERAL (SELECT sweep._consumer_problem(c) AS reason) AS problem
+		LEFT JOIN sweep.queue q USING (queue_id)
+		CROSS JOIN LATERAL (SELECT CASE WHEN q.name IS NULL THEN pg_catalog.format('queue %s does not exist', c.queue_id)
+			ELSE sweep._consumer_problem(c) END AS reason) AS problem
 		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, coalesce(pg_catalog.sum(l.handled), 0)::bigint AS handled,
 				coalesce(pg_catalog.sum(l.failed), 0)::bigint AS failed, pg_catalog.max(l.last_error) AS last_error
 			FROM sweep._consumer_processes() l WHERE l.consumer_id = c.consumer_id) AS p
 	WHERE sweep._may_see(c.run_as);
 COMMENT ON VIEW sweep.consumers IS 'consumers in the database with their processes';
-COMMENT ON COLUMN sweep.consumers.queue IS 'the queue it empties';
+COMMENT ON COLUMN sweep.consumers.queue IS 'the queue it empties; NULL when that is not there, as in a restore that has not got so far';
 COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with each message or with a batch of them';
 COMMENT ON COLUMN sweep.consumers.run_as IS 'the role it runs as';
 COMMENT ON COLUMN sweep.consumers.concurrency IS 'how many processes are wanted';

@@ -193,6 +193,8 @@ BEGIN
 	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
 	DELETE FROM sweep.queue_done d WHERE d.queue_id = id;
 	DELETE FROM sweep.queue q WHERE q.queue_id = id;
+	DELETE FROM sweep.consumer c WHERE c.queue_id = id;
+	DELETE FROM sweep.consumer_crash c WHERE c.queue_id = id;
 	PERFORM sweep._end_queue_statement(id, 0, 0, 0, NULL, false, true);
 END
 $$;
@@ -202,7 +204,7 @@ CREATE FUNCTION sweep.drop_queue(name text)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue and every message in it';
+COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue, every message in it and its consumer';
 
 -- Rows that others are removing or changing are left to them: to wait for them
 -- while they wait for what was deleted here would be a deadlock.

@@ -52,7 +52,7 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	$cluster->safe_psql('postgres', 'GRANT sweep_user TO jobber');
 	is($cluster->safe_psql('copy', $definitions), $node->safe_psql('postgres', $definitions), "$where: definitions arrive");
 	is($cluster->safe_psql('copy', q{SELECT string_agg(enabled::text, ' ' ORDER BY name) FROM sweep_gitlab.feature_flag}), 'true false', "$where: feature flags arrive");
-	is($cluster->safe_psql('copy', q{SELECT environment_id, job FROM sweep_gitlab.kept_environment}), '7|environments_auto_stop', "$where: what a job of GitLab remembers arrives");
+	is($cluster->safe_psql('copy', q{SELECT environment_id, run_as FROM sweep_gitlab.kept_environment}), '7|postgres', "$where: what a job of GitLab remembers arrives");
 	my (undef, undef, $refused) = $cluster->psql('copy', q{SELECT sweep.alter_job('environments_auto_stop', '{"args": {"schema": 3}}')});
 	like($refused, qr/ERROR:  invalid arg "schema": 3/, "$where: and its args are checked");
 	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");

@@ -1,5 +1,6 @@
 # pg_dump and restore of queues: waiting, held, delayed, failed, dead and keyed
-# messages arrive as what they are, and the copy goes on from there.
+# messages arrive as what they are, and the copy goes on from there. Tables of a
+# dump may arrive in any order: no row depends on one of another table.
 use strict;
 use warnings;
 
@@ -32,6 +33,9 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.send('q', '"with headers"', headers => '{"traceparent": "00-1-2-01"}');
 	SELECT sweep.send('q', '"high"', priority => 3);
 	SELECT sweep.send('q', '"delayed"', 'later', delay => '1 day');
+	CREATE FUNCTION public.handle(m sweep.message) RETURNS void LANGUAGE sql AS 'SELECT 1';
+	SELECT sweep.create_consumer('q', 'public.handle'), sweep.pause_consumer('q');
+	INSERT INTO sweep.consumer_crash SELECT queue_id, message_id, 1, now() FROM sweep.queue_message LIMIT 1;
 });
 
 $node->command_checks_all([ 'pg_dump', '-Fc', '-f', $dump, 'postgres' ], 0, [qr/^$/], [qr/^$/], 'pg_dump, without a warning');
@@ -52,6 +56,45 @@ for my $cluster ($node, $elsewhere)
 	is($copy->(q{SELECT sweep.send('q', '"new"') > (SELECT max(message_id) FROM sweep.queue_message WHERE payload <> '"new"')}), 't',
 		"$where: a new message has a number of its own");
 	is($copy->(q{SELECT sweep.send('q', '2', 'key') IS NOT NULL}), 't', "$where: a key that was claimed can be sent again");
+}
+
+# ---------------------------------------------------------------- in any order
+# What a restore with jobs happens to do is done here on purpose: each table in the reverse order of the archive.
+my $list = $dump . '.list';
+my @entries = grep { /^\d/ } split /^/, (run_command([ 'pg_restore', '-l', $dump ]))[0];
+my @data = grep { /TABLE DATA sweep / } @entries;
+my ($consumers) = grep { / consumer / } @data;
+
+sub restore
+{
+	my ($name, @which) = @_;
+
+	append_to_file($list, join('', @which));
+	$node->command_ok([ 'pg_restore', '--exit-on-error', '-L', $list, '-d', 'copy', $dump ], $name);
+	unlink $list;
+}
+
+sub recreate_copy
+{
+	$node->safe_psql('postgres', 'DROP DATABASE copy WITH (FORCE)');
+	$node->safe_psql('postgres', 'CREATE DATABASE copy');
+}
+
+cmp_ok(scalar @data, '>', 5, 'there are tables of data');
+recreate_copy();
+restore('the objects', grep { !/TABLE DATA|SEQUENCE SET/ } @entries);
+restore('the consumers before their queues', $consumers);
+is($node->safe_psql('copy', 'SELECT queue, state, workers FROM sweep.consumers'), '|broken: queue 1 does not exist|0', 'a consumer without its queue is broken');
+restore('all other tables in the reverse order', grep { $_ ne $consumers } reverse @data);
+is($node->safe_psql('copy', 'SELECT queue, state, workers FROM sweep.consumers'), 'q|paused|0', 'and heals when its queue is there');
+is($node->safe_psql('copy', 'SELECT count(*) FROM sweep.consumer_crash'), 1, 'what is known of crashes arrives as well');
+$node->safe_psql('copy', q{SELECT sweep.drop_queue('q')});
+is($node->safe_psql('copy', 'SELECT (SELECT count(*) FROM sweep.consumer) + (SELECT count(*) FROM sweep.consumer_crash)'), 0, 'drop_queue drops them');
+for my $round (1 .. 3)
+{
+	recreate_copy();
+	$node->command_ok([ 'pg_restore', '--exit-on-error', '-j', 4, '-d', 'copy', $dump ], "pg_restore -j 4 ($round)");
+	is($node->safe_psql('copy', 'SELECT queue, state FROM sweep.consumers'), 'q|paused', "the consumer is there ($round)");
 }
 is($node->safe_psql('postgres', q{SELECT concat_ws(' ', depth, ready, delayed, in_flight, dead) FROM sweep.queues}), '6 4 1 1 1',
 	'the original is as before');
