@@ -313,6 +313,33 @@ SELECT job, trigger, status FROM due.runs;
 SELECT job, broken FROM due.state;
 ROLLBACK;
 
+-- errors of the server, and of tables that all share, end the tick; a row that is damaged leaves its job for a minute. Neither marks the job broken
+BEGIN;
+SELECT due.create_job('due'), due.create_job('due reboot', schedule => '@reboot');
+UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job = 'due reboot';
+CREATE FUNCTION due.raise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = current_setting('due.sqlstate'); END $$;
+CREATE TRIGGER raise BEFORE INSERT ON sweep.run_live FOR EACH ROW EXECUTE FUNCTION due.raise();
+CREATE FUNCTION due.outcome(sqlstate text, statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	outcome text := 'returned';
+BEGIN
+	BEGIN
+		PERFORM set_config('due.sqlstate', sqlstate, true);
+		EXECUTE statement;
+		SELECT coalesce(min(broken), 'not broken') INTO outcome FROM sweep.job_state WHERE job LIKE 'due%';
+		RAISE SQLSTATE 'DUE00';
+	EXCEPTION WHEN SQLSTATE 'DUE00' THEN
+		RETURN outcome;
+	WHEN OTHERS THEN
+		RETURN 'tick ended';
+	END;
+END
+$$;
+SET LOCAL client_min_messages = error;
+SELECT s, due.outcome(s, $$SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100)$$) AS due, due.outcome(s, 'SELECT sweep._enqueue_reboot()') AS reboot
+	FROM unnest(ARRAY['53100', '53200', '53400', '57P01', '58030', '58P01', '40001', '40P01', '55P03', 'XX001', 'XX002', 'P0001', '22003']) AS s;
+ROLLBACK;
+
 -- a clock that was set back: what is due too late is brought forward; one that cannot be read any more keeps the others from nothing
 BEGIN;
 SELECT due.create_job('due 1 zone'), due.create_job('due 2 schedule'), due.create_job('due 3 late'), due.create_job('due 4 in time');

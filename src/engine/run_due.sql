@@ -113,13 +113,14 @@ BEGIN
 			state.kept_cursor := NULL;
 			PERFORM sweep._enqueue_job(sweep._job_frame(due.job), state, at);
 			counted := counted + 1;
-		EXCEPTION WHEN lock_not_available THEN
-			-- Of a table, not of this job.
+		-- Errors of the server and of tables that all jobs share end the tick, which is tried again.
+		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN
 			RAISE WARNING 'job "%" could not be scheduled: %', due.job, SQLERRM;
 			UPDATE sweep.job_state AS t SET next_start = at + interval '1 min' WHERE t.job = due.job;
-			PERFORM sweep._set_broken(due.job, SQLERRM);
+			-- A damaged row may be that of this job alone, and is no fault of its definition.
+			PERFORM sweep._set_broken(due.job, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
 		END;
 	END LOOP;
 	RETURN counted;
@@ -145,11 +146,11 @@ BEGIN
 		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
 		BEGIN
 			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due.name, NULL);
-		EXCEPTION WHEN lock_not_available THEN
+		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN
 			RAISE WARNING 'job "%" could not be scheduled: %', due.name, SQLERRM;
-			PERFORM sweep._set_broken(due.name, SQLERRM);
+			PERFORM sweep._set_broken(due.name, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
 		END;
 		counted := counted + 1;
 	END LOOP;

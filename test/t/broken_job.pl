@@ -107,6 +107,18 @@ is($node->safe_psql('postgres', q{SELECT DISTINCT sqlstate FROM sweep.runs WHERE
 $node->safe_psql('postgres', 'CREATE TABLE t.fragile (id int)');
 runs_again('table', 'table is back');
 
+# ---------------------------------------------------------------- a disk is full: an error of the server is no fault of a job
+$offset = -s $node->logfile;
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.full_disk() RETURNS trigger LANGUAGE plpgsql
+		AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+	CREATE TRIGGER full_disk BEFORE INSERT ON sweep.run_live FOR EACH ROW EXECUTE FUNCTION t.full_disk();
+});
+$node->wait_for_log(qr/pg_sweep scheduler could not do its work: could not extend file/, $offset);
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.job_state WHERE broken IS NOT NULL}), '0', 'full disk: no job is broken');
+$node->safe_psql('postgres', q{DROP TRIGGER full_disk ON sweep.run_live});
+runs_again($_, "full disk: $_ runs when there is room") for ('healthy', 'zone', 'function', 'table');
+
 is(pid_of($node, 'scheduler'), $scheduler, 'one scheduler saw it all');
 $node->stop;
 done_testing();
