@@ -43,6 +43,7 @@ static SweepPlan *plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
 static uint64 current_row = 0;
 
+static void leave_call(void *arg);
 static void transaction_work(void *arg);
 static void begin_transaction(void);
 static void do_work(SweepWork work, void *arg);
@@ -55,15 +56,26 @@ static Datum column_value(int column);
 void
 sweep_sql_enter_call(void)
 {
+	MemoryContextCallback *callback;
+
 	(void) SPI_connect_ext(SPI_OPT_NONATOMIC);
+	/* In the context of the procedure, which goes with SPI_finish(), or with the portal that an error ends. */
+	callback = palloc0(sizeof(MemoryContextCallback));
+	callback->func = leave_call;
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, callback);
 	in_call = true;
 }
 
 void
 sweep_sql_leave_call(void)
 {
-	in_call = false;
 	SPI_finish();
+}
+
+static void
+leave_call(void *arg)
+{
+	in_call = false;
 }
 
 bool
@@ -105,8 +117,6 @@ sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorD
 	PG_CATCH();
 	{
 		abort_transaction(error_context, error);
-		/* Of a procedure that the work has called, and that has raised. */
-		in_call = false;
 	}
 	PG_END_TRY();
 	/* One that fired when the lock was just got means nothing to what comes next. */
@@ -153,7 +163,10 @@ abort_transaction(MemoryContext error_context, ErrorData **error)
 	RESUME_INTERRUPTS();
 }
 
-/* Work, contained by a subtransaction, and the commit, which fails as a whole or not at all. */
+/*
+ * Work, contained by a subtransaction, and the commit, which fails as a whole or not at all. SPI_commit() keeps an error
+ * in the current memory context while it aborts, so that context must not be one of the transaction.
+ */
 static bool
 transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
 {
@@ -169,6 +182,7 @@ transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, Erro
 		ReleaseCurrentSubTransaction();
 		CurrentResourceOwner = caller_owner;
 		in_work = false;
+		MemoryContextSwitchTo(error_context);
 		SPI_commit();
 		done = true;
 	}

@@ -47,7 +47,7 @@ extern ErrorData *sweep_sql_savepoint(SweepWork work, void *arg, bool keeps);
  */
 extern void sweep_sql_hide_context(SweepWork work, void *arg);
 
-/* Only within CALL: ends the transaction, so that a wait holds no snapshot, and begins another. */
+/* Only within CALL, in the context of the procedure: ends the transaction, so that a wait holds no snapshot, and begins another. */
 extern void sweep_sql_end_transaction(void);
 
 /*
