@@ -119,7 +119,7 @@ SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT pr
 		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_step_is_trusted')
 	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend)$';
 
--- states: their words are in the comments of the columns, and the columns of both tables of runs are of the same types
+-- states: their words are in the comments of the columns, and the columns of both tables of runs are the same, in the same order
 CREATE TEMP VIEW word AS
 	SELECT c.conname, c.conrelid, c.contypid, m[1] AS word
 	FROM pg_constraint c, regexp_matches(pg_get_constraintdef(c.oid), '''([a-z_]+)''::text', 'g') AS m
@@ -129,8 +129,8 @@ SELECT r.name, a.attname, w.word FROM word w JOIN pg_attribute a ON a.atttypid =
 		OR a.attrelid = w.conrelid AND w.conname = (SELECT relname FROM pg_class WHERE oid = w.conrelid) || '_' || a.attname || '_check'
 	JOIN relation r ON r.oid = a.attrelid AND r.relkind = 'r'
 	WHERE strpos(col_description(a.attrelid, a.attnum), w.word) = 0;
-SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0
-EXCEPT SELECT attname, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_history'::regclass AND attnum > 0;
+SELECT attname, attnum, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0
+EXCEPT SELECT attname, attnum, atttypid::regtype, attnotnull FROM pg_attribute WHERE attrelid = 'sweep.run_history'::regclass AND attnum > 0;
 
 -- no view shows its reader rows that it hides: a function of the reader is called after the conditions of the view
 SELECT name FROM relation WHERE relkind = 'v' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
@@ -149,7 +149,7 @@ SET pg_sweep.no_such_setting = 1;
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies
 SELECT a.attname, c.name FROM (SELECT * FROM pg_attribute WHERE attrelid = 'sweep.run_live'::regclass AND attnum > 0) AS a
 	FULL JOIN unnest('{run_id, due_at, rows, rescued, quarantined, braked_ms, batches, attempt, hook_depth, pid, job, trigger, parent_run_id,
-		status, run_as, started_at, finished_at, bucket, shares_left, stop_reason, args, cursor, detail, sqlstate, error}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
+		status, run_as, started_at, finished_at, bucket, shares_left, stop_reason, args, cursor, detail, sqlstate, error, begun}'::text[]) WITH ORDINALITY AS c (name, number) ON c.number = a.attnum
 	WHERE a.attname IS DISTINCT FROM c.name;
 SELECT relname FROM pg_class WHERE oid = 'sweep.run_live'::regclass AND (relhastriggers OR relhasrules OR relrowsecurity);
 -- a run that ends has a pid, for the index of those that have begun or ended; those that are lost have one

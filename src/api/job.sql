@@ -108,7 +108,7 @@ CREATE TABLE sweep.job_state (
 	boot         timestamptz,
 	drained_rows bigint,
 	kept_cursor  jsonb,
-	last_start   timestamptz,
+	last_begun   bigint,
 	-- Where the job is at home. It is in the row that says when the job is due, so that whoever reads one reads
 	-- both, whatever else of a dump has arrived. What was never said is nowhere at home.
 	system_identifier bigint NOT NULL DEFAULT 0,
@@ -124,7 +124,7 @@ COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by 
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
-COMMENT ON COLUMN sweep.job_state.last_start IS 'start of the run that drained_rows and kept_cursor are from';
+COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';

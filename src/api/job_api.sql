@@ -302,10 +302,10 @@ AS $$
 BEGIN
 	-- Whoever has locked the history keeps nobody from this but in a copy.
 	IF EXISTS (SELECT FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job WHERE j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database)) THEN
-		UPDATE sweep.job_state AS s SET last_start = last.began, kept_cursor = CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR j.cursor = 'always' THEN last.cursor END
-			FROM sweep.job j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, coalesce(h.started_at, h.finished_at) AS began FROM sweep.run_history h
-				WHERE h.job = j.name AND h.run_as = j.run_as AND (h.batches > 0 OR h.cursor IS NOT NULL) ORDER BY began DESC, h.run_id DESC LIMIT 1) AS last
-			WHERE s.job = j.name AND j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database) AND coalesce(s.last_start, '-infinity') < last.began;
+		UPDATE sweep.job_state AS s SET last_begun = last.begun, kept_cursor = CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR j.cursor = 'always' THEN last.cursor END
+			FROM sweep.job j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, h.begun FROM sweep.run_history h
+				WHERE h.job = j.name AND h.run_as = j.run_as AND (h.batches > 0 OR h.cursor IS NOT NULL) ORDER BY h.begun DESC NULLS LAST, h.run_id DESC LIMIT 1) AS last
+			WHERE s.job = j.name AND j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database) AND coalesce(s.last_begun, 0) < last.begun;
 	END IF;
 END
 $$;

@@ -50,6 +50,7 @@ search(void)
 	if (OidIsValid(extension.id) && OidIsValid(schema))
 	{
 		extension.run_table = get_relname_relid("run_live", schema);
+		extension.begun_sequence = get_relname_relid("run_begun_seq", schema);
 		extension.batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
 		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(extension.batch_type));
 	}

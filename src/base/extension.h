@@ -18,6 +18,7 @@ typedef struct SweepExtension
 	Oid			owner;
 	Oid			batch_type;		/* sweep.batch */
 	Oid			run_table;		/* sweep.run_live */
+	Oid			begun_sequence; /* sweep.run_begun_seq */
 } SweepExtension;
 
 /* Finds it without a lock, in a function that a session calls; false when this database has none. */

@@ -15,6 +15,7 @@
 #include "access/detoast.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/sequence.h"
 #include "executor/spi.h"
 #include "pgstat.h"
 #include "utils/array.h"
@@ -288,6 +289,19 @@ sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
 	QueryCancelHoldoffCount = held;
 	sweep_door_leave_statement(&door);
 	return count;
+}
+
+int64
+sweep_sql_next_value(Oid sequence)
+{
+	bool		read_only = XactReadOnly;
+	int64		value;
+
+	if (MyBackendType == B_BG_WORKER)
+		XactReadOnly = false;
+	value = nextval_internal(sequence, false);
+	XactReadOnly = read_only;
+	return value;
 }
 
 /*

@@ -56,6 +56,9 @@ extern void sweep_sql_end_transaction(void);
  */
 extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
 
+/* The next number of a sequence of the engine, without a statement; what is read-only for the role of a worker is not for the engine. */
+extern int64 sweep_sql_next_value(Oid sequence);
+
 /*
  * Around sweep_sql_execute in a function that a session calls: finds the extension, but does not lock it,
  * for a session has locks of its own.

@@ -42,7 +42,8 @@ static const SweepStatementText statements[] = {
 	4, {TEXTOID, JSONBOID, INT4OID, OIDOID}},
 	[SWEEP_SQL_LOCK_RUN] = {"SELECT sweep._lock_waiting_run($1)", 1, {INT8OID}},
 	[SWEEP_SQL_START_RUN] = {
-		"UPDATE sweep.run_live AS r SET status = 'running', started_at = pg_catalog.clock_timestamp(), pid = $2, bucket = $3, shares_left = $4 "
+		"UPDATE sweep.run_live AS r SET status = 'running', started_at = pg_catalog.clock_timestamp(), pid = $2, bucket = $3, shares_left = $4, "
+		"begun = pg_catalog.nextval('sweep.run_begun_seq') "
 		"WHERE r.run_id = $1 AND r.status = 'waiting' AND sweep._role_oid(r.run_as) = $5 RETURNING r.ctid",
 	5, {INT8OID, INT4OID, INT4OID, INT4OID, OIDOID}},
 	[SWEEP_SQL_KEPT_CURSOR] = {"SELECT sweep._kept_cursor($1)", 1, {TEXTOID}},

@@ -45,8 +45,12 @@ CREATE TABLE sweep.run_live (
 	cursor      jsonb,
 	detail      jsonb,
 	sqlstate    text,
-	error       text
+	error       text,
+	begun       bigint
 ) WITH (fillfactor = 50);
+-- What comes after what is the order in which runs begin, not that of a clock that may be set, or be another server's, nor that
+-- in which they were queued.
+CREATE SEQUENCE sweep.run_begun_seq OWNED BY sweep.run_live.begun;
 -- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
 -- batch or at the end, which would cost an entry in each index. So a run that ends before it began gets a pid as well.
 CREATE INDEX run_live_due_idx ON sweep.run_live (due_at);
@@ -59,6 +63,7 @@ CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_
 COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting, so that what its job_state remembers of runs stays older.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
+SELECT pg_catalog.pg_extension_config_dump('sweep.run_begun_seq', '');
 -- And it goes on where the last runs of jobs that keep their cursor were: that is in sweep.job_state only when they have ended and been archived.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE pid IS NOT NULL AND (batches > 0 OR cursor IS NOT NULL)
 	AND EXISTS (SELECT FROM sweep.job AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
@@ -111,6 +116,8 @@ BEGIN
 	END LOOP;
 END
 $$;
+COMMENT ON COLUMN sweep.run_live.begun IS 'number drawn when it had its lock, which orders the runs of a job; NULL: it has not begun';
+COMMENT ON COLUMN sweep.run_history.begun IS 'number drawn when it had its lock, which orders the runs of a job; NULL: it has not begun';
 
 CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -231,15 +238,17 @@ CREATE FUNCTION sweep._kept_cursor(job text) RETURNS jsonb
 AS $$
 DECLARE
 	last sweep.run_live;
+	state sweep.job_state;
 	always constant boolean := EXISTS (SELECT FROM sweep.job j WHERE j.name = _kept_cursor.job AND j.cursor = 'always');
 BEGIN
-	-- A run that has not been moved to the history yet is the last one; else the state remembers it.
+	-- The state remembers what has been moved to the history, which a later run may have been before an earlier one.
+	SELECT * INTO state FROM sweep.job_state s WHERE s.job = _kept_cursor.job;
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
-		AND r.pid IS NOT NULL AND (r.batches > 0 OR r.cursor IS NOT NULL) ORDER BY coalesce(r.started_at, r.finished_at) DESC, r.run_id DESC LIMIT 1;
+		AND r.pid IS NOT NULL AND (r.batches > 0 OR r.cursor IS NOT NULL) AND coalesce(r.begun, 0) >= coalesce(state.last_begun, 0) ORDER BY r.begun DESC NULLS LAST, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR always THEN last.cursor END;
 	END IF;
-	RETURN (SELECT s.kept_cursor FROM sweep.job_state s WHERE s.job = _kept_cursor.job);
+	RETURN state.kept_cursor;
 END
 $$;
 COMMENT ON FUNCTION sweep._kept_cursor(text) IS 'where the last run of the job stopped; NULL when it drained, unless the job keeps its cursor for good';

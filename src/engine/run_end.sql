@@ -161,11 +161,11 @@ BEGIN
 		WITH moved AS (DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id RETURNING r.*)
 		INSERT INTO sweep.run_history SELECT m.* FROM moved m;
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
-			UPDATE sweep.job_state AS s SET last_start = coalesce(ended.started_at, ended.finished_at),
+			UPDATE sweep.job_state AS s SET last_begun = ended.begun,
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
 					kept_cursor = CASE WHEN ended.stop_reason IS DISTINCT FROM 'drained' OR EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.cursor = 'always')
 						THEN ended.cursor END
-				WHERE s.job = ended.job AND coalesce(s.last_start, '-infinity') <= coalesce(ended.started_at, ended.finished_at)
+				WHERE s.job = ended.job AND coalesce(s.last_begun, 0) <= coalesce(ended.begun, 0)
 					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
 		moved := moved || ended.run_id;

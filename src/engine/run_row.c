@@ -62,6 +62,7 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_DETAIL,
 	RUN_COLUMN_SQLSTATE,
 	RUN_COLUMN_ERROR,
+	RUN_COLUMN_BEGUN,
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
@@ -117,6 +118,7 @@ set_started(SweepRun *run)
 	set(&change, RUN_COLUMN_STATUS, CStringGetTextDatum("running"));
 	set(&change, RUN_COLUMN_STARTED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
 	set(&change, RUN_COLUMN_PID, Int32GetDatum(MyProcPid));
+	set(&change, RUN_COLUMN_BEGUN, Int64GetDatum(sweep_sql_next_value(sweep_extension()->begun_sequence)));
 	set_null(&change, RUN_COLUMN_BUCKET);
 	set_null(&change, RUN_COLUMN_SHARES_LEFT);
 	if (run->buckets != NULL)

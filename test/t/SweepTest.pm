@@ -9,19 +9,21 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use Fcntl ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
   hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick take_lock
-  due_run);
+  due_run start_with_clock set_clock);
 
 # Long enough for a loaded machine, short enough to see a failure today.
 $PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 120;
 
 # A started cluster with these lines of configuration; the extension and the
-# work are in database postgres, with gitlab => 1 the jobs of GitLab too.
+# work are in database postgres, with gitlab => 1 the jobs of GitLab too; with
+# clock => 1 its wall clock can be set (set_clock).
 sub new_cluster
 {
 	my ($name, %option) = @_;
@@ -36,10 +38,38 @@ sub new_cluster
 			'max_worker_processes = 20',
 			'timezone = UTC',
 			@{ $option{conf} || [] }));
-	$node->start;
+	$option{clock} ? start_with_clock($node) : $node->start;
 	prepare_database($node, 'postgres') unless $option{bare};
 	$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
 	return $node;
+}
+
+# Starts a server of which set_clock sets the wall clock. A server that is stopped and started again is started by this
+# function again; one that comes back by itself, or by pg_ctl restart within it, keeps its clock.
+sub start_with_clock
+{
+	my ($node, $start) = @_;
+	my $library = PostgreSQL::Test::Utils::tempdir . '/clock_shim.so';
+	my $file = $node->basedir . '/clock';
+
+	system('cc', '-shared', '-fPIC', '-O1', '-o', $library, __FILE__ =~ s{[^/]*$}{clock_shim.c}r, '-ldl') == 0
+	  or die 'clock_shim.c does not compile';
+	set_clock($node, 0) unless -e $file;
+	local $ENV{LD_PRELOAD} = $library;
+	local $ENV{CLOCK_SHIM} = $file;
+	return $start ? $start->() : $node->start;
+}
+
+# Sets the wall clock of a server, running or not, to that of the machine and so many seconds more; they may be negative.
+sub set_clock
+{
+	my ($node, $seconds) = @_;
+
+	# Into the file that is mapped: it must be neither replaced nor cut.
+	sysopen(my $file, $node->basedir . '/clock', Fcntl::O_WRONLY | Fcntl::O_CREAT) or die "clock: $!";
+	syswrite($file, pack('q', int($seconds * 1_000_000))) == 8 or die "clock: $!";
+	chmod(0644, $file);
+	close($file);
 }
 
 # t.work handles rows of t.todo. Its args:
