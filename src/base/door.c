@@ -20,11 +20,13 @@
 #include "postgres.h"
 
 #include "catalog/namespace.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/guc.h"
+#include "utils/rls.h"
 
 #include "base/compat.h"
 #include "base/door.h"
@@ -34,6 +36,36 @@
 /* A line of CONTEXT, never shown: what is above it is of the user. What has no such line is all of the engine. */
 #define CONTEXT_MARK "pg_sweep: code of a user ends here"
 
+static const char *const meaning_names[] = {
+	"role", "search_path", "session_replication_role", "row_security", "standard_conforming_strings", "backslash_quote",
+	"transform_null_equals", "array_nulls", "DateStyle", "IntervalStyle", "TimeZone",
+};
+
+#define MEANING_PATH 1			/* of these, the one that is compared as text */
+
+/* The variables of the others, which are compared at once. */
+typedef struct Marks
+{
+	Oid			role;
+	int			replication_role;
+	int			row_security;
+	int			strings;
+	int			backslashes;
+	int			nulls;
+	int			array_nulls;
+	int			date_style;
+	int			date_order;
+	int			interval_style;
+	pg_tz	   *zone;
+} Marks;
+
+struct SweepMeaning
+{
+	Marks		marks;
+	char	   *values[lengthof(meaning_names)];	/* NULL = this server has no such setting */
+};
+
+static void read_marks(Marks *marks);
 static void mark_context(void *arg);
 static void enter(SweepDoor *door, Oid role, int flags);
 static void leave(SweepDoor *door);
@@ -183,4 +215,52 @@ static void
 pin(const char *name, const char *value)
 {
 	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+SweepMeaning *
+sweep_door_note_meaning(MemoryContext context)
+{
+	SweepMeaning *meaning = MemoryContextAlloc(context, sizeof(SweepMeaning));
+
+	read_marks(&meaning->marks);
+	for (int i = 0; i < (int) lengthof(meaning_names); i++)
+	{
+		const char *value = GetConfigOption(meaning_names[i], true, false);
+
+		meaning->values[i] = value != NULL ? MemoryContextStrdup(context, value) : NULL;
+	}
+	return meaning;
+}
+
+/* As a superuser: what another one of them has set must not stay because the role may not set it. */
+void
+sweep_door_put_back(SweepMeaning *meaning, GucAction action)
+{
+	Marks		marks;
+
+	read_marks(&marks);
+	if (memcmp(&marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0)
+		return;
+	for (int i = 0; i < (int) lengthof(meaning_names); i++)
+	{
+		if (meaning->values[i] != NULL && strcmp(GetConfigOption(meaning_names[i], false, false), meaning->values[i]) != 0)
+			(void) set_config_option(meaning_names[i], meaning->values[i], PGC_SUSET, PGC_S_SESSION, action, true, 0, false);
+	}
+}
+
+static void
+read_marks(Marks *marks)
+{
+	memset(marks, 0, sizeof(Marks));
+	marks->role = GetCurrentRoleId();
+	marks->replication_role = SessionReplicationRole;
+	marks->row_security = row_security;
+	marks->strings = sweep_strings_conform();
+	marks->backslashes = backslash_quote;
+	marks->nulls = Transform_null_equals;
+	marks->array_nulls = Array_nulls;
+	marks->date_style = DateStyle;
+	marks->date_order = DateOrder;
+	marks->interval_style = IntervalStyle;
+	marks->zone = session_timezone;
 }

@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "utils/guc.h"
+
 /* What was in force before a change of identity. */
 typedef struct SweepDoor
 {
@@ -40,5 +42,18 @@ extern void sweep_door_leave_engine(SweepDoor *door);
  */
 extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
+
+/*
+ * As whom the session executes statements, and what their text means: role, search_path, row_security, how literals are read
+ * and moments written, whether triggers fire. Code of other roles changes that: PostgreSQL executes a cascade as the owner of the table
+ * that refers to another one, and what a trigger of that table sets stays in the session of the one who deletes.
+ */
+typedef struct SweepMeaning SweepMeaning;
+
+/* What it is now. */
+extern SweepMeaning *sweep_door_note_meaning(MemoryContext context);
+
+/* Sets what differs from the note; costs a few comparisons where nothing does. */
+extern void sweep_door_put_back(SweepMeaning *meaning, GucAction action);
 
 #endif							/* SWEEP_DOOR_H */

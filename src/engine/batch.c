@@ -154,9 +154,17 @@ sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
 	return count;
 }
 
+/*
+ * The first call finds the settings of the run. Afterwards names and literals of the job mean the same, whatever other
+ * code has set meanwhile: that of other roles, too, which the job's statements have called.
+ */
 static void
 enter_job_code(SweepRun *run)
 {
+	if (run->meaning == NULL)
+		run->meaning = sweep_door_note_meaning(run->context);
+	else
+		sweep_door_put_back(run->meaning, sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 	if (!sweep_sql_in_call())
 		sweep_timers_arm_statement(run);
 }

@@ -5,6 +5,7 @@
 #ifndef SWEEP_RUN_STATE_H
 #define SWEEP_RUN_STATE_H
 
+#include "base/door.h"
 #include "base/extension.h"
 #include "base/job_settings.h"
 #include "base/lock.h"
@@ -102,6 +103,7 @@ typedef struct SweepRun
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session, or the job */
 	bool		records_only;	/* the transaction in progress executes nothing of the job */
+	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	int64		statement_deadline_us;	/* 0 = not armed */
 	bool		statement_timed_out;

@@ -13,11 +13,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/namespace.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "base/worker.h"
 #include "process/consumer.h"
@@ -50,6 +50,7 @@ sweep_consumer_main(Datum arg)
 	sweep_consumer_note_open(args.index);
 
 	consumer.turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
+	consumer.session_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep session", ALLOCSET_SMALL_SIZES);
 	MemoryContextSwitchTo(consumer.turn_context);
 	if (!sweep_consumer_transact(&consumer, read_work, &error))
 		ereport(FATAL,
@@ -84,14 +85,19 @@ read_work(void *arg)
 	snprintf(consumer.name, sizeof(consumer.name), "pg_sweep: %s", consumer.queue);
 }
 
-/* A handler may leave settings behind; what we rely on is set again. */
+/* A handler may leave settings behind; what we rely on is set again. A new configuration holds from the next turn on. */
 static void
 prepare_session(void)
 {
-	if (GetUserId() != consumer.role)
-		sweep_worker_set("role", "none");
-	if (strcmp(namespace_search_path, "pg_catalog, pg_temp") != 0)
+	if (consumer.meaning == NULL || consumer.configured_at != PgReloadTime)
+	{
+		MemoryContextReset(consumer.session_context);
+		sweep_worker_reset_session();
 		sweep_worker_set("search_path", "pg_catalog, pg_temp");
+		consumer.meaning = sweep_door_note_meaning(consumer.session_context);
+		consumer.configured_at = PgReloadTime;
+	}
+	sweep_door_put_back(consumer.meaning, GUC_ACTION_SET);
 	if (strcmp(application_name, consumer.name) != 0)
 	{
 		sweep_worker_set("application_name", consumer.name);

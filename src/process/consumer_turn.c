@@ -321,6 +321,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	pgstat_report_activity(STATE_RUNNING, activity);
 	if (StatementTimeout > 0)
 		enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+	sweep_door_put_back(consumer->meaning, GUC_ACTION_SET);
 	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);
 	if (StatementTimeout > 0)
 		disable_timeout(STATEMENT_TIMEOUT, false);

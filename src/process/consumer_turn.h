@@ -6,6 +6,7 @@
 #define SWEEP_CONSUMER_TURN_H
 
 #include "base/consumer_shared.h"
+#include "base/door.h"
 #include "base/txn.h"
 #include "engine/step.h"
 #include "pure/bisect.h"
@@ -38,6 +39,9 @@ typedef struct SweepConsumer
 	SweepPlan  *call;
 	SweepPlan  *ack;
 	MemoryContext turn_context;
+	MemoryContext session_context;	/* of the next one */
+	SweepMeaning *meaning;		/* with which each call of the handler begins; NULL = not noted yet */
+	TimestampTz configured_at;	/* when the configuration was read that it is of */
 	long		pause_ms;		/* after a claim that failed */
 	/* Of the turn. */
 	SweepClaimed *messages;
