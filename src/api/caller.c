@@ -139,7 +139,7 @@ find_implementation(FmgrInfo *dispatcher)
 	name = list_make2(makeString(schema), makeString(psprintf("_%s", NameStr(form->proname))));
 	function = LookupFuncName(name, form->pronargs + 1, types, true);
 	if (!OidIsValid(function))
-		function = LookupFuncName(name, -1, NULL, false);
+		function = LookupFuncName(name, -1, types, false);
 
 	inner = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(inner))

@@ -1,6 +1,6 @@
 /*
  * indexes.c
- *		Index entries of rows that are written without SQL.
+ *		Locks and index entries of rows that are written without SQL.
  *
  * Called for the rows of messages and of runs, see table.c, free_key.c and run_row.c. What the executor would do at the
  * start and end of a statement is done here, so nothing has to be planned; that includes the predicates of partial
@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include "access/tableam.h"
+#include "access/xact.h"
 #include "executor/executor.h"
 
 #include "base/indexes.h"
@@ -47,6 +49,14 @@ sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid tolerant)
 
 	ResetPerTupleExprContext(indexes->estate);
 	return doubtful == NIL;
+}
+
+bool
+sweep_row_lock(Relation table, ItemPointer place, Snapshot snapshot, LockTupleMode mode, TupleTableSlot *row)
+{
+	TM_FailureData failure;
+
+	return table_tuple_lock(table, place, snapshot, row, GetCurrentCommandId(true), mode, LockWaitSkip, 0, &failure) == TM_Ok;
 }
 
 void

@@ -357,19 +357,23 @@ is_row(TupleTableSlot *row, int64 run_id, const char *status)
 static bool
 replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change)
 {
-	TupleTableSlot *new_row = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
+	TupleTableSlot *new_row;
 	TU_UpdateIndexes update_indexes;
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TM_Result	result;
 
+	if (!sweep_row_lock(table, place, snapshot, LockTupleNoKeyExclusive, row))
+		return false;
+	slot_getallattrs(row);
+	new_row = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
 	for (int i = 0; i < RUN_COLUMN_COUNT; i++)
 	{
 		new_row->tts_values[i] = change->is_set[i] ? change->values[i] : row->tts_values[i];
 		new_row->tts_isnull[i] = change->is_set[i] ? change->is_null[i] : row->tts_isnull[i];
 	}
 	ExecStoreVirtualTuple(new_row);
-	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, false, &failure, &lock_mode,
+	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, &failure, &lock_mode,
 									  &update_indexes);
 	if (result == TM_Ok)
 	{

@@ -399,12 +399,10 @@ lock_row(const Claim *claim, int number, Snapshot snapshot)
 {
 	ItemPointerData tid = claim->refs[number].tid;
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
-	TM_FailureData failure;
-	TM_Result	result = table_tuple_lock(claim->messages, &tid, snapshot, slot, GetCurrentCommandId(true), LockTupleExclusive, LockWaitSkip, 0,
-										  &failure);
+	bool		locked = sweep_row_lock(claim->messages, &tid, snapshot, LockTupleExclusive, slot);
 
 	ExecDropSingleTupleTableSlot(slot);
-	return result == TM_Ok;
+	return locked;
 }
 
 /*

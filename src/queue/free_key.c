@@ -28,13 +28,15 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 	if (freeing->row == NULL)
 		open_freeing(freeing);
 	row = freeing->row;
+	if (!sweep_row_lock(freeing->messages, place, snapshot, LockTupleNoKeyExclusive, slot))
+		return false;
 	slot_getallattrs(slot);
 	ExecClearTuple(row);
 	memcpy(row->tts_values, slot->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
 	memcpy(row->tts_isnull, slot->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
 	row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
 	ExecStoreVirtualTuple(row);
-	if (sweep_table_tuple_update(freeing->messages, place, row, GetCurrentCommandId(true), snapshot, false, &failure, &lock_mode,
+	if (sweep_table_tuple_update(freeing->messages, place, row, GetCurrentCommandId(true), snapshot, &failure, &lock_mode,
 								 &update_indexes) != TM_Ok)
 		return false;
 	*place = row->tts_tid;

@@ -1,0 +1,62 @@
+# shellcheck shell=sh
+# assert.sh: servers with assertions, for check-assert and check-memory.
+#
+# Source it after debian.sh, with debian_root set.
+#
+#	assert_server VERSION     a Debian with that server in /opt/postgresql; fails with a word why
+#	assert_inside VERSION COMMAND  in it, as debian_inside, with that server's pg_config as PG_CONFIG
+
+assert_packages='gcc libc6-dev make bison flex perl bzip2 libipc-run-perl valgrind libhiredis-dev libssl-dev redis-server'
+
+# The orig archive is enough: Debian's patches concern where its packages put things.
+assert_build()
+{
+	debian_inside "$1" "
+		sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
+		echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/unsafe-io
+		printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+		chmod 755 /usr/sbin/policy-rc.d
+		apt-get update -q
+		apt-get install -y -q --no-install-recommends $assert_packages
+		id postgres >/dev/null 2>&1 || useradd --create-home postgres
+		mkdir -p /tmp/source
+		cd /tmp/source
+		apt-get source -q --download-only --tar-only 'postgresql-$1'
+		tar -xf postgresql-*.orig.tar.*
+		cd postgresql-$1*/
+		no_icu=\$(./configure --help | sed -n 's/^ *\(--without-icu\) .*/\1/p')
+		./configure --quiet --prefix=/opt/postgresql --enable-cassert --enable-debug --enable-tap-tests \
+			--without-readline --without-zlib \$no_icu CFLAGS='-O1 -fno-omit-frame-pointer' \
+			CPPFLAGS='-DUSE_VALGRIND -DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE'
+		make -s -j \"\$(nproc)\" world-bin
+		make -s install-world-bin
+		cp src/tools/valgrind.supp /opt/postgresql/
+		rm -rf /tmp/source" >>"$debian_root/$1.log" 2>&1 ||
+		{ tail "$debian_root/$1.log" >&2; sweep_say "PostgreSQL $1 cannot be built"; return 1; }
+	touch "$debian_root/$1/.complete"
+}
+
+assert_server()
+{
+	if test -e "$debian_root/$1/.complete"
+	then
+		debian_mount "$1"
+		return
+	fi
+	suite=${SUITE:-$(debian_suite_with "postgresql-$1")}
+	test -n "$suite" || return 1
+	debian_create "$1" "$suite" "postgresql-$1" && assert_build "$1"
+}
+
+assert_inside()
+{
+	debian_inside "$1" "export PG_CONFIG=/opt/postgresql/bin/pg_config; $2"
+}
+
+# Called as a condition, where "set -e" does not hold.
+assert_check()
+{
+	debian_copy_sources "$1"
+	assert_inside "$1" "cd /build; test/bin/prerequisites; \$PG_CONFIG --version
+		TESTS='${TESTS-}' test/bin/check ${PARTS:-regress isolation tap}"
+}
