@@ -5,8 +5,7 @@
 -- them, and needs the rights on the tables of GitLab as well. Those whose names begin with _ are called by
 -- others only; flags are of the whole database.
 --
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep_gitlab FROM PUBLIC;
-REVOKE ALL ON TYPE sweep_gitlab.stuck FROM PUBLIC;
+SELECT sweep._revoke_foreign_grants('pg_sweep_gitlab');
 
 GRANT USAGE ON SCHEMA sweep_gitlab TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT USAGE ON TYPE sweep_gitlab.stuck TO sweep_admin, sweep_user;

@@ -327,7 +327,7 @@ BEGIN
 	UPDATE sweep.consumer AS c SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp()) FROM sweep.job j;
-	PERFORM sweep._wake();
+	PERFORM sweep._wake(), sweep._warn_of_foreign_grants();
 END
 $$;
 COMMENT ON FUNCTION sweep._resume_all(oid) IS 'implements sweep.resume_all';

@@ -13,9 +13,71 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA sweep FROM PUBLIC;
-REVOKE ALL ON ALL PROCEDURES IN SCHEMA sweep FROM PUBLIC;
-REVOKE ALL ON TYPE sweep.batch, sweep.progress, sweep.message, sweep._statements, sweep.run_trigger, sweep.run_status, sweep.run_stop_reason FROM PUBLIC;
+-- A new object has privileges that its extension did not grant: PUBLIC may execute a function and use a type, and ALTER DEFAULT
+-- PRIVILEGES of the database adds what it likes. What the extension did grant is in pg_init_privs, once its script has
+-- granted or revoked anything on the object. An administrator may add rights to read a view, to call a public function, and to use
+-- a public type or the schema.
+CREATE FUNCTION sweep._foreign_grants(extension name) RETURNS SETOF text
+	LANGUAGE sql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('REVOKE %s ON %s %s FROM %s CASCADE', pg_catalog.string_agg(DISTINCT g.privilege_type, ', '), o.kind, o.name,
+			CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE g.grantee::pg_catalog.regrole::pg_catalog.text END)
+	FROM pg_catalog.pg_extension e
+	JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+	CROSS JOIN LATERAL (
+		SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner, c.relacl, CASE c.relkind WHEN 'v' THEN 'SELECT' END
+			FROM pg_catalog.pg_class c WHERE (c.tableoid, c.oid) = (d.classid, d.objid)
+		UNION ALL SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner, a.attacl, CASE c.relkind WHEN 'v' THEN 'SELECT' END
+			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid WHERE (c.tableoid, c.oid) = (d.classid, d.objid) AND a.attacl IS NOT NULL
+		UNION ALL SELECT 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner, coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner)), CASE WHEN p.proname NOT LIKE E'\\_%' THEN 'EXECUTE' END
+			FROM pg_catalog.pg_proc p WHERE (p.tableoid, p.oid) = (d.classid, d.objid)
+		UNION ALL SELECT 'TYPE', t.oid::pg_catalog.regtype::pg_catalog.text, t.typowner, coalesce(t.typacl, pg_catalog.acldefault('T', t.typowner)), CASE WHEN t.typname NOT LIKE E'\\_%' THEN 'USAGE' END
+			FROM pg_catalog.pg_type t WHERE (t.tableoid, t.oid) = (d.classid, d.objid)
+		UNION ALL SELECT 'SCHEMA', n.oid::pg_catalog.regnamespace::pg_catalog.text, n.nspowner, n.nspacl, 'USAGE'
+			FROM pg_catalog.pg_namespace n WHERE (n.tableoid, n.oid) = (d.classid, d.objid)
+	) AS o (kind, name, owner, acl, may_be_added)
+	LEFT JOIN pg_catalog.pg_init_privs i ON i.classoid = d.classid AND i.objoid = d.objid AND i.objsubid = 0
+	CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS g
+	WHERE e.extname = extension AND g.grantee <> o.owner
+		AND NOT EXISTS (SELECT FROM pg_catalog.aclexplode(i.initprivs) AS own WHERE (own.grantee, own.privilege_type) = (g.grantee, g.privilege_type))
+		AND (g.privilege_type = o.may_be_added AND g.grantee <> 0 AND i.initprivs IS NOT NULL) IS NOT TRUE
+	GROUP BY o.kind, o.name, g.grantee
+$$;
+COMMENT ON FUNCTION sweep._foreign_grants(name) IS 'what takes back the privileges on objects of pg_sweep or pg_sweep_gitlab that the extension did not grant, and an administrator has no reason to add';
+
+-- Called by each script that creates objects, when they are there and before it grants.
+CREATE FUNCTION sweep._revoke_foreign_grants(extension name) RETURNS void
+	LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	line pg_catalog.text;
+BEGIN
+	FOR line IN SELECT sweep._foreign_grants(extension) LOOP
+		EXECUTE line;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._revoke_foreign_grants(name) IS 'takes back what sweep._foreign_grants lists';
+
+-- A dump of a database in which they were granted brings them along.
+CREATE FUNCTION sweep._warn_of_foreign_grants() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found pg_catalog.record;
+BEGIN
+	FOR found IN SELECT e.extname, pg_catalog.count(*) AS many, pg_catalog.min(line) AS first FROM pg_catalog.pg_extension e, sweep._foreign_grants(e.extname) AS line
+			WHERE e.extname IN ('pg_sweep', 'pg_sweep_gitlab') GROUP BY e.extname ORDER BY e.extname LOOP
+		RAISE WARNING 'privileges on objects of extension % were granted that it does not grant', found.extname
+			USING ERRCODE = 'invalid_grant_operation',
+				DETAIL = pg_catalog.format('There are %s of them. What takes back the first: %s', found.many, found.first),
+				HINT = pg_catalog.format('Look at them with: SELECT sweep._foreign_grants(%L); take them back with: SELECT sweep._revoke_foreign_grants(%1$L).', found.extname);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._warn_of_foreign_grants() IS 'warns of what sweep._foreign_grants lists, of both extensions';
+
+SELECT sweep._revoke_foreign_grants('pg_sweep');
 
 GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_monitor, sweep_client;
 GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;

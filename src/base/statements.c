@@ -101,7 +101,8 @@ static const SweepStatementText statements[] = {
 	2, {OIDOID, INT8OID}},
 	[SWEEP_SQL_MARK_LOST] = {"SELECT sweep._mark_lost()", 0, {0}},
 	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
-	[SWEEP_SQL_REBOOT] = {"SELECT sweep._enqueue_reboot()", 0, {0}},
+	[SWEEP_SQL_REBOOT] = {
+		"SELECT r.booted, CASE WHEN r.booted THEN sweep._warn_of_foreign_grants() END FROM sweep._enqueue_reboot() AS r (booted)", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
 		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */
