@@ -30,18 +30,18 @@ COMMENT ON COLUMN sweep_gitlab.artifact_list.partition_ids IS 'partition_id of e
 COMMENT ON COLUMN sweep_gitlab.artifact_list.places IS 'place of each in its partition when it was read';
 
 CREATE UNLOGGED TABLE sweep_gitlab.artifact_position (
-	role_id  oid NOT NULL,
-	table_id oid NOT NULL,
-	buckets  int NOT NULL,
-	read_to  timestamptz NOT NULL DEFAULT '-infinity',
-	drained  boolean NOT NULL DEFAULT false,
+	role_id   oid NOT NULL,
+	table_id  oid NOT NULL,
+	buckets   int NOT NULL,
+	read_from timestamptz NOT NULL DEFAULT '-infinity',
+	drained   boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (role_id, table_id, buckets)
 );
 COMMENT ON TABLE sweep_gitlab.artifact_position IS 'how far artifacts have been read for all shares; who reads holds a lock on the row';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.role_id IS 'role of the job';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.table_id IS 'table of the artifacts';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.buckets IS 'number of shares';
-COMMENT ON COLUMN sweep_gitlab.artifact_position.read_to IS 'expire_at of the last artifact read; all that expire at the same moment are read together';
+COMMENT ON COLUMN sweep_gitlab.artifact_position.read_from IS 'expire_at from which on artifacts are to be read; all that expire at the same moment are read together';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.drained IS 'whether nothing was left to read: the next run begins at the front';
 
 -- ------------------------------------------------------------------ the lists
@@ -109,7 +109,7 @@ BEGIN
 			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
 			-- Who reads after everything was drained has begun at the front.
-			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_to END);
+			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE THEN '-infinity' ELSE position.read_from END);
 		END;
 	END IF;
 	IF EXISTS (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
@@ -131,9 +131,9 @@ BEGIN
 	END IF;
 	IF (SELECT pg_catalog.count(*) FROM (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets LIMIT longest) AS l) = longest THEN
-		RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', position.read_to);
+		RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', position.read_from);
 	END IF;
-	RETURN pg_catalog.jsonb_build_object('for', 'all', 'from', position.read_to);
+	RETURN pg_catalog.jsonb_build_object('for', 'all', 'from', position.read_from);
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab._start_reading(oid, oid, int, int, bigint, boolean, boolean) IS 'implements sweep_gitlab.start_reading';
@@ -142,14 +142,14 @@ CREATE FUNCTION sweep_gitlab.start_reading(table_id oid, buckets int, bucket int
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep_gitlab.start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
 
-CREATE FUNCTION sweep_gitlab._list_artifacts(caller oid, table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
+CREATE FUNCTION sweep_gitlab._list_artifacts(caller oid, table_id oid, buckets int, size int, read_from timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
 	UPDATE sweep_gitlab.artifact_position AS p
-		SET read_to = coalesce(_list_artifacts.read_to, p.read_to), drained = _list_artifacts.read_to IS NULL
+		SET read_from = coalesce(_list_artifacts.read_from, p.read_from), drained = _list_artifacts.read_from IS NULL
 		WHERE for_all AND p.role_id = caller AND p.table_id = _list_artifacts.table_id AND p.buckets = _list_artifacts.buckets;
 	INSERT INTO sweep_gitlab.artifact_list (role_id, table_id, buckets, bucket, is_last, partition_ids, places)
 		SELECT caller, _list_artifacts.table_id, _list_artifacts.buckets, a.bucket, pg_catalog.max(a.nth) = a.of_bucket,
@@ -162,8 +162,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep_gitlab._list_artifacts(oid, oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS 'implements sweep_gitlab.list_artifacts';
 
-CREATE FUNCTION sweep_gitlab.list_artifacts(table_id oid, buckets int, size int, read_to timestamptz, for_all boolean,
+CREATE FUNCTION sweep_gitlab.list_artifacts(table_id oid, buckets int, size int, read_from timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep_gitlab.list_artifacts(oid, int, int, timestamptz, boolean, int[], bigint[], tid[]) IS
-	'lists artifacts that were read, for all shares or for one; read_to NULL: nothing was left to read';
+	'lists artifacts that were read, for all shares or for one; read_from: where the next reading begins, NULL: nothing was left to read';

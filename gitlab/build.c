@@ -272,7 +272,8 @@ prepare_statement(const Jsonb *args)
 	appendStringInfo(&text, "UPDATE %s AS p SET ",
 					 quote_qualified_identifier(needed(args, "schema", true), table_name(args)));
 	append_outcome(&text, args);
-	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, lock_version = p.lock_version + 1, "
+	appendStringInfoString(&text, "finished_at = $4, updated_at = $4, scheduled_at = NULL, "
+						   "lock_version = " SCHEMA ".next_lock_version(p.lock_version), "
 						   "processed = p.retried IS TRUE WHERE p.id = $1 AND p.partition_id = $2 AND p.lock_version = $3 "
 						   "AND " SCHEMA ".is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, ");
 	append_stuck(&text);

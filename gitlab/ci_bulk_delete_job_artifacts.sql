@@ -6,7 +6,8 @@
 --            buckets and starts shares of ci_bulk_delete_expired_job_artifacts.
 -- Predicate  expire_at < as_of AND file_type <> 3 (trace) AND locked = 0 (unlocked)
 --            AND mod(project_id + job_id, buckets) = bucket.  Strict; NULL never
---            expires.  Left out: projects whose artifact size is being recounted.
+--            expires, -infinity has.  Left out: projects whose artifact size is
+--            being recounted.
 -- Order      expire_at, the longest expired first.
 -- Effect     DELETE; for each row that this really deleted and that has a file, a
 --            row in ci_deleted_objects, from which GitLab removes the file; a message
@@ -20,7 +21,7 @@
 --
 -- The bucket of an artifact is no condition on an index. Were it a filter, each share
 -- would read what all the others have to delete. Instead one of them reads for all: it
--- walks the index on expire_at behind the place where the last one stopped, some batches
+-- walks the index on expire_at from where the last one stopped, some batches
 -- for each bucket at a time, and notes where the rows are (partition and ctid) in the
 -- list of their bucket. A share takes a batch from the list of its bucket; it reads on
 -- when that is its last one, or when there was none. So N shares read as much as one.
@@ -41,8 +42,16 @@
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
+-- mod(project_id + job_id, buckets), also where no bigint holds the sum: that takes two of the same sign. Negative sums are
+-- of no share, as in GitLab. No settings: the planner puts the body in place of a call.
+CREATE FUNCTION sweep_gitlab.artifact_bucket(project_id bigint, job_id bigint, buckets int) RETURNS int
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN CASE WHEN (project_id < 0) = (job_id < 0) THEN pg_catalog.mod(pg_catalog.mod(project_id, buckets::bigint) + pg_catalog.mod(job_id, buckets::bigint), buckets::bigint)
+		ELSE pg_catalog.mod(project_id + job_id, buckets::bigint) END;
+COMMENT ON FUNCTION sweep_gitlab.artifact_bucket(bigint, bigint, int) IS 'the share that an artifact is of; the planner puts its body in place of a call';
+
 CREATE FUNCTION sweep_gitlab.read_artifacts(b sweep.batch, bucket int, buckets int, read_from timestamptz, for_all boolean, refreshing bigint[],
-	OUT read_to timestamptz, OUT bucket_of int[], OUT partition_of bigint[], OUT place_of tid[])
+	OUT next_from timestamptz, OUT bucket_of int[], OUT partition_of bigint[], OUT place_of tid[])
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
@@ -52,14 +61,17 @@ DECLARE
 	-- times that at most when many expire at one moment; the next pass finds the others
 	most_tied constant int := 100;
 	most constant bigint := b.size::bigint * at_once * CASE WHEN for_all THEN buckets ELSE 1 END;
+	-- the first moment behind -infinity
+	earliest constant pg_catalog.timestamptz := '4714-11-24 00:00Z BC';
 BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
-	SELECT pg_catalog.max(expire_at), pg_catalog.array_agg(in_bucket::int), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
-		INTO read_to, bucket_of, partition_of, place_of
-		FROM (SELECT * FROM (SELECT expire_at, pg_catalog.mod(project_id + job_id, buckets::bigint) AS in_bucket, partition_id, ctid AS place
+	SELECT pg_catalog.max(greatest(expire_at + '1 microsecond'::interval, earliest)), pg_catalog.array_agg(in_bucket), pg_catalog.array_agg(partition_id), pg_catalog.array_agg(place)
+		INTO next_from, bucket_of, partition_of, place_of
+		FROM (SELECT * FROM (SELECT expire_at, sweep_gitlab.artifact_bucket(project_id, job_id, buckets) AS in_bucket, partition_id, ctid AS place
 			FROM p_ci_job_artifacts
-			WHERE locked = 0 AND file_type <> 3 AND expire_at > read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
-				AND (for_all OR pg_catalog.mod(project_id + job_id, buckets::bigint) = bucket::bigint)
+			WHERE locked = 0 AND file_type <> 3 AND expire_at >= read_from AND expire_at < b.as_of AND project_id <> ALL (refreshing)
+				AND CASE WHEN for_all THEN sweep_gitlab.artifact_bucket(project_id, job_id, buckets) >= 0
+					ELSE sweep_gitlab.artifact_bucket(project_id, job_id, buckets) = bucket END
 			ORDER BY expire_at
 			FETCH FIRST (most) ROWS WITH TIES) AS tied FETCH FIRST (most * most_tied) ROWS ONLY) AS artifact;
 END
@@ -86,7 +98,7 @@ BEGIN
 			DELETE FROM p_ci_job_artifacts
 				WHERE partition_id = partition AND ctid = ANY (places)
 					AND locked = 0 AND file_type <> 3 AND expire_at < b.as_of
-					AND pg_catalog.mod(project_id + job_id, buckets::bigint) = bucket::bigint AND project_id <> ALL (refreshing)
+					AND sweep_gitlab.artifact_bucket(project_id, job_id, buckets) = bucket AND project_id <> ALL (refreshing)
 				RETURNING id, project_id, job_id, size, created_at, expire_at, file_store, file_location,
 					nullif(file_final_path, ''::pg_catalog.text) AS final_path, nullif(file::pg_catalog.text, ''::pg_catalog.text) AS file_name
 		), stored AS (
@@ -111,7 +123,11 @@ BEGIN
 		SELECT pg_catalog.array_agg(pg_catalog.jsonb_build_object('project_id', project_id, 'bytes', bytes, 'count', rows)) INTO statistics
 			FROM (SELECT project_id, coalesce(pg_catalog.sum(size), 0::numeric) AS bytes, pg_catalog.count(*) AS rows FROM deleted GROUP BY project_id) AS project;
 		RETURN statistics;
-	EXCEPTION WHEN lock_not_available OR data_exception OR integrity_constraint_violation OR raise_exception THEN
+	EXCEPTION WHEN OTHERS THEN
+		-- No artifact is to blame for missing rights or tables, for what the server lacks, or for a conflict that passes.
+		IF SQLSTATE ~ '^(25|40|42|53|57|58|XX)' THEN
+			RAISE;
+		END IF;
 		IF pg_catalog.cardinality(places) = 1 THEN
 			IF SQLSTATE = '55P03' THEN
 				RETURN ARRAY[pg_catalog.jsonb_build_object('locked', 1)];
@@ -143,9 +159,9 @@ BEGIN
 	IF for_all OR wait AND reader ->> 'for' = 'self' THEN
 		read := sweep_gitlab.read_artifacts(b, bucket, buckets, CASE WHEN for_all THEN (reader ->> 'from')::pg_catalog.timestamptz
 			ELSE greatest(own_from, (reader ->> 'from')::pg_catalog.timestamptz) END, for_all, refreshing);
-		PERFORM sweep_gitlab.list_artifacts(table_id, buckets, b.size, read.read_to, for_all, read.bucket_of, read.partition_of, read.place_of);
-		listed := read.read_to IS NOT NULL;
-		own_from := CASE WHEN for_all THEN own_from ELSE coalesce(read.read_to, own_from) END;
+		PERFORM sweep_gitlab.list_artifacts(table_id, buckets, b.size, read.next_from, for_all, read.bucket_of, read.partition_of, read.place_of);
+		listed := read.next_from IS NOT NULL;
+		own_from := CASE WHEN for_all THEN own_from ELSE coalesce(read.next_from, own_from) END;
 	END IF;
 END
 $$;

@@ -86,6 +86,11 @@ CREATE FUNCTION sweep_gitlab.is_stuck(type text, status text, created_at timesta
 COMMENT ON FUNCTION sweep_gitlab.is_stuck(text, text, timestamp, timestamp, timestamptz, sweep_gitlab.stuck) IS
 	'the predicate of the jobs for stuck builds; the planner puts its body in place of a call';
 
+CREATE FUNCTION sweep_gitlab.next_lock_version(lock_version int) RETURNS int
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	RETURN lock_version % 2147483647 + 1;
+COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the lock_version of a build that is written: one more, behind the highest one 1; the planner puts its body in place of a call';
+
 CREATE FUNCTION sweep_gitlab.pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
@@ -129,7 +134,7 @@ BEGIN
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
 			WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
-				AND (created_at, project_id, id) > (last_at, last_project, last_id) AND created_at < created_before
+				AND (created_at, project_id, id) > (last_at, last_project, last_id) AND created_at <= created_before AND NOT among_nulls
 			ORDER BY created_at, project_id, id
 			LIMIT b.size)
 			UNION ALL
@@ -247,7 +252,7 @@ BEGIN
 		SET status = final_status,
 			failure_reason = CASE WHEN final_status = 'failed'::pg_catalog.text
 				THEN (SELECT (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason) ELSE p.failure_reason END,
-			finished_at = at, updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1, processed = p.retried IS TRUE
+			finished_at = at, updated_at = at, scheduled_at = NULL, lock_version = sweep_gitlab.next_lock_version(p.lock_version), processed = p.retried IS TRUE
 		FROM item
 		WHERE p.id = item.id AND p.partition_id = item.partition_id AND p.lock_version = item.lock_version
 			AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, stuck)
@@ -294,7 +299,7 @@ BEGIN
 	UPDATE p_ci_builds AS p
 		SET status = 'failed'::pg_catalog.text,
 			failure_reason = (pg_catalog.jsonb_populate_record(NULL::p_ci_builds, reason)).failure_reason,
-			finished_at = coalesce(p.finished_at, at), updated_at = at, scheduled_at = NULL, lock_version = p.lock_version + 1,
+			finished_at = coalesce(p.finished_at, at), updated_at = at, scheduled_at = NULL, lock_version = sweep_gitlab.next_lock_version(p.lock_version),
 			processed = p.retried IS TRUE
 		WHERE p.id = doomed_id AND p.partition_id = doomed_partition
 			AND sweep_gitlab.is_stuck(p.type, p.status, p.created_at, p.updated_at, p.scheduled_at, stuck)

@@ -44,7 +44,7 @@ AS $$
 DECLARE
 	available constant pg_catalog.text[] := '{available}';
 	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'auto_stop_at', '-infinity');
-	last_id bigint := coalesce(b.cursor ->> 'id', '0');
+	last_id bigint := coalesce(b.cursor ->> 'id', '-9223372036854775808');
 	upto bigint := b.cursor ->> 'upto';
 	none_kept boolean;
 	due pg_catalog.record;
@@ -94,7 +94,7 @@ BEGIN
 			FROM environments
 			WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 				AND auto_stop_at = last_at AND id > last_id;
-		IF same.rows * same.rows / 2 / b.size > same.last_id - last_id THEN
+		IF same.rows * same.rows / 2 / b.size > same.last_id::numeric - last_id THEN
 			upto := same.last_id;
 		END IF;
 	END IF;

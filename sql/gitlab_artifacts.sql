@@ -97,6 +97,35 @@ ROLLBACK;
 BEGIN;
 SELECT bucket, rows, deleted FROM pg_temp.run(5, schema => 'plain');
 ROLLBACK;
+-- ids whose sum no bigint holds are of a share as others are; a negative sum is of none, as in the original
+BEGIN;
+CALL pg_temp.artifact(31, '2025-12-04Z', 9223372036854775807);
+CALL pg_temp.artifact(32, '2025-12-04Z', 9223372036854775806);
+CALL pg_temp.artifact(33, '2025-12-04Z', -34);
+CALL pg_temp.artifact(34, '2025-12-04Z', -33, partition_id => 101);
+SELECT bucket, deleted FROM pg_temp.run(5);
+SELECT n AS bucket, array_agg(id ORDER BY id) FROM (SELECT id, mod(project_id::numeric + job_id, 5) AS n FROM plain.ci_job_artifacts WHERE id > 30) AS a GROUP BY 1 ORDER BY 1;
+SELECT array_agg(id ORDER BY id) AS left_alone, (SELECT count(*) FROM sweep_gitlab.artifact_list) AS lists FROM gitlab.p_ci_job_artifacts;
+SELECT rows, deleted FROM pg_temp.run(schema => 'plain');
+ROLLBACK;
+-- one that expired at -infinity has; each once, also when it cannot be deleted and others go on behind it
+BEGIN;
+CALL pg_temp.artifact(35, '-infinity');
+CALL pg_temp.artifact(36, '-infinity', partition_id => 101);
+CALL pg_temp.artifact(37, 'infinity');
+CALL pg_temp.artifact(38, '4714-11-24 00:00Z BC');
+CREATE FUNCTION pg_temp.refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION USING MESSAGE = 'no', ERRCODE = 'ZZ001';
+END
+$$;
+CREATE TRIGGER refuse_one BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW WHEN (old.id = 36) EXECUTE FUNCTION pg_temp.refuse_one();
+SET LOCAL client_min_messages = error;
+SET LOCAL timezone = 'America/New_York';
+SELECT batches, rows, deleted, detail FROM pg_temp.run(size => 4);
+SELECT bucket, batches, rows, deleted FROM pg_temp.run(3, 1, schema => 'plain');
+SELECT count(*), count(DISTINCT store_dir), min(pick_up_at) FROM gitlab.ci_deleted_objects;
+ROLLBACK;
 -- small batches: full ones until the list of the share ends, the longest expired first
 BEGIN;
 SELECT bucket, batches, rows, deleted FROM pg_temp.run(3, 2);
@@ -281,7 +310,7 @@ DECLARE
 BEGIN
 	LOOP
 		read := sweep_gitlab.read_artifacts(batch, 0, buckets, '-infinity', for_all, '{}');
-		EXIT WHEN read.read_to IS NULL;
+		EXIT WHEN read.next_from IS NULL;
 		DELETE FROM gitlab.p_ci_job_artifacts a USING unnest(read.partition_of, read.place_of) AS r (partition_id, place)
 			WHERE a.partition_id = r.partition_id AND a.ctid = r.place;
 		RETURN NEXT cardinality(read.place_of);

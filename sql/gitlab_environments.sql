@@ -91,6 +91,12 @@ SELECT :'cursor_out';
 UPDATE gitlab.environments SET auto_stop_at = '2026-01-02Z' WHERE id BETWEEN 12 AND 29;
 INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at) VALUES (30, 1, '30', '30', '2025-12-02Z');
 SELECT rows, cursor_out, regexp_replace(sent, ':\S+ \S+ \S+ \S+', '', 'g') AS sent FROM pg_temp.batch(3, :'cursor_out');
+-- ids at the ends of their range, and what was due for ever
+TRUNCATE gitlab.environments;
+INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at) SELECT i, 1, i, i, '-infinity'
+	FROM unnest('{-9223372036854775807, -5, 0, 5, 9223372036854775806, 9223372036854775807}'::bigint[]) AS i;
+SELECT * FROM pg_temp.run(1);
+SELECT * FROM pg_temp.run(4);
 TRUNCATE gitlab.environments;
 CALL pg_temp.environment(11, '2025-12-03 00:00:00Z');
 CALL pg_temp.environment(12, '2025-12-02 00:00:00Z');

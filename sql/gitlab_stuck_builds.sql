@@ -179,6 +179,35 @@ SELECT rows, split_part(error, E'\n', 1) AS error FROM pg_temp.last_run;
 TRUNCATE gitlab.p_ci_builds;
 DELETE FROM sweep.queue_message;
 
+-- numbers and moments at the ends of their range: the version begins anew, one that was created at infinity is picked in its turn
+CALL pg_temp.build(1, 'running', '2025-12-01', '2025-12-01');
+CALL pg_temp.build(2, 'running', '-infinity', '-infinity');
+CALL pg_temp.build(3, 'running', 'infinity', '2025-12-01');
+CALL pg_temp.build(4, 'running', 'infinity', '2025-12-01');
+CALL pg_temp.build(5, 'running', NULL, '2025-12-01');
+CALL pg_temp.build(6, 'running', NULL, '2025-12-01', project_id => 2);
+CALL pg_temp.build(7, 'running', '2025-12-01', 'infinity');
+CALL pg_temp.build(8, 'running', '2025-12-01', '2025-12-01', project_id => -9223372036854775808);
+CALL pg_temp.build(9, 'running', '2025-12-01', '2025-12-01', project_id => 9223372036854775807);
+UPDATE gitlab.p_ci_builds SET lock_version = 2147483647 WHERE id IN (1, 3);
+UPDATE gitlab.p_ci_builds SET lock_version = -1 WHERE id = 2;
+SELECT size, pg_temp.picked('builds_drop_running', size) FROM unnest('{1,2,3,100}'::int[]) AS size;
+CALL pg_temp.run('builds_drop_running');
+SELECT rows, rescued, quarantined FROM pg_temp.last_run;
+SELECT id, status, lock_version FROM gitlab.p_ci_builds ORDER BY id;
+-- in batches, and doomed
+UPDATE gitlab.p_ci_builds SET status = 'running', updated_at = '2025-12-01', lock_version = 2147483647 WHERE id = 1;
+SELECT sweep_gitlab.drop_stuck_builds(ROW(2, NULL, j.args, '2026-01-01Z', NULL, NULL,
+		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 2147483647}', '{"id": 2, "partition_id": 102, "lock_version": 0}'::jsonb], 1)::sweep.batch)
+	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+SELECT status, failure_reason, lock_version FROM gitlab.p_ci_builds WHERE id = 1;
+UPDATE gitlab.p_ci_builds SET status = 'running', updated_at = '2025-12-01', lock_version = 2147483647 WHERE id = 1;
+SELECT sweep_gitlab.doom_stuck_build(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL, ARRAY['{"id": 1, "partition_id": 101}'::jsonb], 1)::sweep.batch, '{}')
+	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+SELECT status, failure_reason, lock_version FROM gitlab.p_ci_builds WHERE id = 1;
+TRUNCATE gitlab.p_ci_builds;
+DELETE FROM sweep.queue_message;
+
 -- ------------------------------------------------------------------ builds that refuse
 -- 2,000 stuck builds in three partitions among as many others; 50 refuse to be dropped, 20 of these to be doomed as well
 CREATE TABLE gitlab.touched (id bigint);
