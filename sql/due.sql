@@ -347,8 +347,62 @@ UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due 1 zone';
 UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 2 schedule';
 UPDATE sweep.job_state SET next_due = '2100-01-01 12:00:00Z', next_start = '2100-01-01 12:00:00Z' WHERE job LIKE 'due%';
 UPDATE sweep.job_state SET next_due = '2026-03-01 12:01:00Z', next_start = '2026-03-01 12:01:10Z' WHERE job = 'due 4 in time';
-SELECT sweep._mend_clock('2026-03-01 12:00:00Z');
+SELECT sweep._mend_clock('2026-03-01 12:00:00Z', '0');
 SELECT * FROM due.state;
+ROLLBACK;
+
+-- a clock that was set back: a fixed moment that has run does not run again, whatever became of the run; one that has not does
+BEGIN;
+CREATE FUNCTION due.tick(VARIADIC at timestamptz[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	moment timestamptz;
+	before timestamptz;
+BEGIN
+	FOREACH moment IN ARRAY at LOOP
+		PERFORM sweep._mend_clock(moment, greatest(before - moment, interval '0')), sweep._enqueue_due(moment, 100);
+		before := moment;
+		-- the runs end at once; the newest is in the live table
+		UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', finished_at = now(), pid = 1 WHERE status = 'waiting';
+		WITH ended AS (DELETE FROM sweep.run_live WHERE run_id < (SELECT max(run_id) FROM sweep.run_live) RETURNING *)
+			INSERT INTO sweep.run_history SELECT * FROM ended;
+	END LOOP;
+END
+$$;
+CREATE VIEW due.moments AS SELECT job, array_agg(to_char(due_at AT TIME ZONE 'UTC', 'DD HH24:MI') ORDER BY run_id) AS due FROM due.runs GROUP BY job ORDER BY job;
+SAVEPOINT begun;
+SELECT due.create_job('due daily', schedule => '0 12 * * *'), due.create_job('due list', schedule => '0,20,40 11,12 * * *'),
+	due.create_job('due skip', schedule => '0,20,40 11,12 * * *', catch_up => 'skip'), due.create_job('due all', schedule => '0,20,40 11,12 * * *', catch_up => 'all');
+UPDATE sweep.job_state SET next_due = '2026-03-01 11:00:00Z', next_start = '2026-03-01 11:00:00Z' WHERE job IN ('due list', 'due skip', 'due all');
+SELECT due.tick('2026-03-01 11:00:00Z', '2026-03-01 11:30:00Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:01Z',
+	'2026-03-01 11:59:59Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:01Z', '2026-03-01 10:30:00Z', '2026-03-01 11:00:00Z', '2026-03-01 11:20:00Z',
+	'2026-03-01 11:40:00Z', '2026-03-01 12:00:00Z', '2026-03-01 12:20:00Z');
+SELECT * FROM due.moments;
+SELECT job, next_due, broken FROM due.state;
+ROLLBACK TO begun;
+-- a repeating schedule goes by the new clock at once, so does an interval, but for the moment that ran last
+SELECT due.create_job('due minutely'), due.create_job('due hourly', schedule => 'every 1 hour'), due.create_job('due half', schedule => 'every 30 minutes');
+SELECT due.tick('2026-03-01 11:59:00Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:02Z', '2026-03-01 11:59:59Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:02Z',
+	'2026-03-01 11:20:00Z', '2026-03-01 11:21:00Z', '2026-03-01 11:30:00Z', '2026-03-01 12:00:00Z', '2026-03-01 13:00:00Z');
+SELECT * FROM due.moments;
+ROLLBACK TO begun;
+-- a clock that stood in a far year for two moments stops no job; one that was wrong by more than three hours: all by the new clock
+SELECT due.create_job('due daily', schedule => '0 12 * * *'), due.create_job('due minutely'), due.create_job('due hourly', schedule => 'every 1 hour');
+SELECT due.tick('2026-03-01 11:59:00Z', '2099-03-01 12:00:00Z', '2099-03-02 12:00:00Z', '2026-03-01 11:59:30Z', '2026-03-01 12:00:00Z', '2026-03-01 12:01:00Z',
+	'2026-03-01 16:00:00Z', '2026-03-01 11:59:59Z', '2026-03-01 12:00:00Z', '2026-03-01 12:00:02Z', '2026-03-01 12:00:01Z', '2026-03-01 12:00:02Z');
+SELECT * FROM due.moments;
+ROLLBACK TO begun;
+-- nor does a far moment that a process finds which has not seen the step
+SELECT due.create_job('due daily', schedule => '0 12 * * *');
+UPDATE sweep.job_state SET last_due = '2099-03-01 12:00:00Z' WHERE job LIKE 'due%';
+SELECT due.tick('2026-03-01 12:00:00Z');
+SELECT * FROM due.moments;
+ROLLBACK TO begun;
+-- broken jobs go by the new clock as well: they would heal much later
+SELECT due.create_job('due role'), due.create_job('due zone');
+UPDATE sweep.job_state SET next_due = '2099-03-01 12:00:00Z', next_start = '2099-03-01 12:00:00Z', broken = 'no such role' WHERE job = 'due role';
+UPDATE sweep.job_state SET next_due = NULL, next_start = '2099-03-01 12:00:00Z', broken = 'no such zone' WHERE job = 'due zone';
+SELECT due.tick('2026-03-01 12:00:00Z');
+SELECT job, next_due FROM due.state;
 ROLLBACK;
 
 -- when to look again: the earliest of the next starts and the waiting runs that are due later

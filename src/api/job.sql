@@ -103,6 +103,7 @@ CREATE TABLE sweep.job_state (
 	job          text PRIMARY KEY,
 	next_due     timestamptz,
 	next_start   timestamptz,
+	last_due     timestamptz,
 	paused_at    timestamptz,
 	broken       text,
 	boot         timestamptz,
@@ -120,6 +121,7 @@ COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps i
 COMMENT ON COLUMN sweep.job_state.job IS 'name of the job';
 COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL: none, or the schedule does not apply';
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
+COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: one up to it may have had its run before the clock was set back';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
@@ -241,7 +243,7 @@ COMMENT ON FUNCTION sweep._lock_job(oid, text, boolean, boolean) IS
 	'locks the job, for changing it or (shared) to keep others from that, and returns it, if the caller may act on it then';
 
 -- ------------------------------------------------------------------ time
-CREATE FUNCTION sweep._reschedule(job text, after timestamptz) RETURNS void
+CREATE FUNCTION sweep._reschedule(job text, after timestamptz, queued timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -253,7 +255,8 @@ BEGIN
 		due := sweep._next_run(j.schedule, j.timezone, after, j.name);
 	END IF;
 	UPDATE sweep.job_state AS s SET next_due = CASE WHEN s.paused_at IS NULL THEN due END,
-			next_start = CASE WHEN s.paused_at IS NULL THEN due + pg_catalog.random() * j.jitter END
+			next_start = CASE WHEN s.paused_at IS NULL THEN due + pg_catalog.random() * j.jitter END,
+			last_due = CASE WHEN s.last_due - queued BETWEEN '0' AND '3 h' THEN s.last_due ELSE coalesce(queued, s.last_due) END
 		WHERE s.job = _reschedule.job;
 EXCEPTION WHEN invalid_parameter_value THEN
 	-- A zone that this server does not know: looked at again in a minute, so that it heals by itself.
@@ -262,7 +265,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	PERFORM sweep._set_broken(job, SQLERRM) WHERE FOUND;
 END
 $$;
-COMMENT ON FUNCTION sweep._reschedule(text, timestamptz) IS 'sets when the job is due next after a moment';
+COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'sets when the job is due next after a moment, and notes for which one a run was queued';
 
 CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';

@@ -74,7 +74,7 @@ BEGIN
 	INSERT INTO sweep.job_state (job, boot, paused_at, system_identifier, database)
 		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
-	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp()), sweep._wake();
+	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL), sweep._wake();
 END
 $$;
 COMMENT ON FUNCTION sweep._create_job IS 'implements sweep.create_job';
@@ -104,7 +104,7 @@ BEGIN
 	ELSE
 		UPDATE sweep.job_state AS s SET paused_at = NULL WHERE s.job = _set_paused.name AND s.paused_at IS NOT NULL;
 		IF FOUND THEN
-			PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp()), sweep._wake();
+			PERFORM sweep._reschedule(name, pg_catalog.clock_timestamp(), NULL), sweep._wake();
 		END IF;
 	END IF;
 END
@@ -156,7 +156,7 @@ BEGIN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 	END IF;
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
-		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp());
+		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL);
 	END IF;
 	-- What the scheduler has listed, and is about to start, is as it was.
 	PERFORM sweep._wake();
@@ -326,7 +326,7 @@ BEGIN
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	UPDATE sweep.consumer AS c SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
-	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp()) FROM sweep.job j;
+	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp(), NULL) FROM sweep.job j;
 	PERFORM sweep._wake(), sweep._warn_of_foreign_grants();
 END
 $$;

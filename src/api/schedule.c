@@ -37,6 +37,7 @@ typedef struct Schedule
 
 PG_FUNCTION_INFO_V1(sweep_schedule_next_runs);
 PG_FUNCTION_INFO_V1(sweep_schedule_next_run);
+PG_FUNCTION_INFO_V1(sweep_schedule_kind);
 
 static void refuse_null_argument(FunctionCallInfo fcinfo, int number, const char *name);
 static char *text_argument(FunctionCallInfo fcinfo, int number);
@@ -102,6 +103,16 @@ sweep_schedule_next_run(PG_FUNCTION_ARGS)
 	if (TIMESTAMP_IS_NOEND(next))
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(next);
+}
+
+/* sweep._schedule_kind(schedule) */
+Datum
+sweep_schedule_kind(PG_FUNCTION_ARGS)
+{
+	SweepCron	cron;
+
+	read_cron(text_argument(fcinfo, 0), NULL, &cron);
+	PG_RETURN_TEXT_P(cstring_to_text(cron.kind == SWEEP_CRON_INTERVAL ? "interval" : cron.repeats ? "repeating" : "fixed"));
 }
 
 static void

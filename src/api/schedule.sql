@@ -22,6 +22,14 @@ AS 'MODULE_PATHNAME', 'sweep_schedule_next_run';
 COMMENT ON FUNCTION sweep._next_run(text, text, timestamptz, text) IS
 'The first moment after another one at which a job''s schedule is due; NULL when there is none (no schedule, @reboot). Raises for a bad schedule or time zone.';
 
+CREATE FUNCTION sweep._schedule_kind(schedule text)
+RETURNS text
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'sweep_schedule_kind';
+
+COMMENT ON FUNCTION sweep._schedule_kind(text) IS
+'What a schedule goes by: interval (every N ...), repeating (second, minute or hour is * or has a step), fixed (any other). Raises for a bad schedule.';
+
 -- Asked of all jobs at once: one that cannot be read must not keep the others from being found. Words and cases as in cron.c.
 CREATE FUNCTION sweep._is_reboot(schedule text)
 RETURNS boolean

@@ -101,6 +101,7 @@ static const SweepStatementText statements[] = {
 	2, {OIDOID, INT8OID}},
 	[SWEEP_SQL_MARK_LOST] = {"SELECT sweep._mark_lost()", 0, {0}},
 	[SWEEP_SQL_ENQUEUE_DUE] = {"SELECT sweep._enqueue_due($1, $2)", 2, {TIMESTAMPTZOID, INT4OID}},
+	[SWEEP_SQL_MEND_CLOCK] = {"SELECT sweep._mend_clock($1, $2 * interval '1 us')", 2, {TIMESTAMPTZOID, INT8OID}},
 	[SWEEP_SQL_REBOOT] = {
 		"SELECT r.booted, CASE WHEN r.booted THEN sweep._warn_of_foreign_grants() END FROM sweep._enqueue_reboot() AS r (booted)", 0, {0}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {

@@ -35,6 +35,28 @@ END
 $$;
 COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
 
+-- As vixie-cron does. After the clock was set back by up to three hours a fixed moment (30 2 * * *) does not run again; it is looked
+-- for among the runs, because after a moment in a far future "not later than the last one" would stop the job. A repeating
+-- schedule goes by the new clock at once, else it would stand still; so does an interval, but for the moment that ran last.
+CREATE FUNCTION sweep._has_run(j sweep.job, last_due timestamptz, due timestamptz) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+DECLARE
+	kind pg_catalog.text;
+BEGIN
+	IF last_due - due BETWEEN '0' AND '3 h' THEN
+		kind := sweep._schedule_kind(j.schedule);
+		RETURN kind <> 'repeating' AND coalesce((SELECT CASE kind WHEN 'fixed' THEN pg_catalog.bool_or(r.due_at = due)
+					ELSE (pg_catalog.array_agg(r.due_at ORDER BY r.run_id DESC))[1] = due END
+				FROM (SELECT l.run_id, l.trigger, l.due_at FROM sweep.run_live l WHERE l.job = j.name
+					UNION ALL SELECT h.run_id, h.trigger, h.due_at FROM sweep.run_history h WHERE h.job = j.name) AS r
+				WHERE r.trigger IN ('schedule', 'catch_up')), false);
+	END IF;
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION sweep._has_run(sweep.job, timestamptz, timestamptz) IS 'whether a moment of the schedule had its run before the clock was set back, and has none again';
+
 CREATE FUNCTION sweep._enqueue_job(j sweep.job, s sweep.job_state, at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -45,6 +67,7 @@ DECLARE
 	problem pg_catalog.text := sweep._job_problem(j);
 	late boolean := at - s.next_start > grace;
 	due pg_catalog.timestamptz := s.next_due;
+	queued pg_catalog.timestamptz;
 	counted int := 0;
 BEGIN
 	IF problem IS DISTINCT FROM s.broken THEN
@@ -56,15 +79,19 @@ BEGIN
 	IF problem IS NULL AND due IS NOT NULL THEN
 		IF j.catch_up = 'all' THEN
 			WHILE due <= at AND counted < most LOOP
-				PERFORM sweep._insert_scheduled(j, due, CASE WHEN at - due > grace THEN 'catch_up' ELSE 'schedule' END, counted > 0);
+				IF NOT sweep._has_run(j, s.last_due, due) THEN
+					PERFORM sweep._insert_scheduled(j, due, CASE WHEN at - due > grace THEN 'catch_up' ELSE 'schedule' END, queued IS NOT NULL);
+					queued := due;
+				END IF;
 				due := sweep._next_run(j.schedule, j.timezone, due, j.name);
 				counted := counted + 1;
 			END LOOP;
-		ELSIF j.catch_up = 'once' OR NOT late THEN
+		ELSIF (j.catch_up = 'once' OR NOT late) AND NOT sweep._has_run(j, s.last_due, due) THEN
 			PERFORM sweep._insert_scheduled(j, due, CASE WHEN late THEN 'catch_up' ELSE 'schedule' END, false);
+			queued := due;
 		END IF;
 	END IF;
-	PERFORM sweep._reschedule(j.name, at);
+	PERFORM sweep._reschedule(j.name, at, queued);
 END
 $$;
 COMMENT ON FUNCTION sweep._enqueue_job(sweep.job, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';

@@ -88,19 +88,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_too_late(text, text, text, timestamptz, timestamptz) IS 'whether a job is due later than its schedule says, or nobody can say';
 
-CREATE FUNCTION sweep._mend_clock(at timestamptz) RETURNS void
+CREATE FUNCTION sweep._mend_clock(at timestamptz, back interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	late pg_catalog.record;
 BEGIN
+	-- A clock that was wrong by so much has had the wrong moments: all of them are due by the new one.
+	IF back > interval '3 h' THEN
+		UPDATE sweep.job_state AS s SET last_due = NULL FROM (SELECT o.job FROM sweep.job_state o
+			WHERE o.last_due > at FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
+	END IF;
 	-- A clock that ran ahead and was set back leaves moments that are too far off.
 	FOR late IN SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
-			WHERE s.next_due > at AND s.broken IS NULL AND sweep._is_too_late(j.name, j.schedule, j.timezone, s.next_due, at)
+			WHERE s.next_due > at AND sweep._is_too_late(j.name, j.schedule, j.timezone, s.next_due, at)
+				OR s.next_due IS NULL AND s.next_start > at + interval '1 min'
 			FOR UPDATE OF s SKIP LOCKED LOOP
 		BEGIN
-			PERFORM sweep._reschedule(late.name, at);
-		EXCEPTION WHEN lock_not_available THEN
+			PERFORM sweep._reschedule(late.name, at, NULL);
+		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN
 			RAISE WARNING 'next moment of job "%" could not be checked: %', late.name, SQLERRM;
@@ -108,7 +114,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._mend_clock(timestamptz) IS 'brings forward what is due later than its schedule says';
+COMMENT ON FUNCTION sweep._mend_clock(timestamptz, interval) IS 'brings forward what is due later than its schedule says, of a clock that was set back by so much';
 
 CREATE FUNCTION sweep._archivable_jobs(OUT free text[], OUT locked boolean)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -174,7 +180,6 @@ BEGIN
 	PERFORM sweep._prune(k.job, k.run_as, k.status)
 		FROM (SELECT DISTINCT h.job, h.run_as, h.status FROM pg_catalog.unnest(moved) AS m (run_id) JOIN sweep.run_history h USING (run_id)) AS k;
 	IF age_out THEN
-		PERFORM sweep._mend_clock(pg_catalog.clock_timestamp());
 		DELETE FROM sweep.run_history AS h USING (SELECT k.run_id FROM sweep.run_history k
 				WHERE k.finished_at < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval
 				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old

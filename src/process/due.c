@@ -17,13 +17,23 @@
 #define QUEUE_AT_ONCE 100
 #define QUEUE_US INT64CONST(50000)
 
+/* Interval at which moments are compared with the clock, and the step backwards after which that is done at once. */
+#define MEND_US (60 * INT64CONST(1000000))
+#define STEP_US INT64CONST(1000000)
+
 static bool booted = false;		/* @reboot jobs are queued */
 static bool booting = false;	/* they will be when the transaction is committed */
 static TimestampTz moment;
 static SweepDue queued;
+static int64 mend_at_us = 0;	/* monotonic: when moments are compared with the clock next */
+static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
+static TimestampTz clock_now;
+static int64 back_us;			/* by which the clock was set back since then */
 
 static void lost_work(void *arg);
 static void due_work(void *arg);
+static bool mend_clock(bool (*transact) (SweepWork work));
+static void mend_work(void *arg);
 
 bool
 sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due)
@@ -35,6 +45,7 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *du
 	queued = (SweepDue) {false, false};
 	done = transact(lost_work);
 	booted |= done && booting;
+	done = done && mend_clock(transact);
 	while (done && queued.more && sweep_monotonic_us() < end_us)
 		done = transact(due_work);
 	*due = queued;
@@ -64,4 +75,32 @@ due_work(void *arg)
 	(void) sweep_sql_execute(SWEEP_SQL_ENQUEUE_DUE, values, NULL);
 	queued.news |= sweep_sql_int32(1) > 0;
 	queued.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
+}
+
+/* A job that was due by the old clock has its new moment before what is due is queued. */
+static bool
+mend_clock(bool (*transact) (SweepWork work))
+{
+	int64		now_us = sweep_monotonic_us();
+	int64		ahead;
+
+	clock_now = GetCurrentTimestamp();
+	ahead = clock_now - now_us;
+	back_us = ahead_us == 0 ? 0 : Max(ahead_us - ahead, 0);
+	if (back_us > STEP_US || now_us >= mend_at_us)
+	{
+		if (!transact(mend_work))
+			return false;
+		mend_at_us = now_us + MEND_US;
+	}
+	ahead_us = ahead;
+	return true;
+}
+
+static void
+mend_work(void *arg)
+{
+	Datum		values[] = {TimestampTzGetDatum(clock_now), Int64GetDatum(back_us)};
+
+	(void) sweep_sql_execute(SWEEP_SQL_MEND_CLOCK, values, NULL);
 }
