@@ -116,9 +116,9 @@ BEGIN
 	RETURN new;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab._check_job() IS 'trigger of sweep.job: args of a GitLab job that are changed must make sense';
-CREATE TRIGGER sweep_gitlab_check_job BEFORE UPDATE ON sweep.job FOR EACH ROW
+COMMENT ON FUNCTION sweep_gitlab._check_job() IS 'trigger of the jobs: args of a GitLab job that are changed must make sense';
+CREATE TRIGGER sweep_gitlab_check_job BEFORE UPDATE ON sweep.job_definition FOR EACH ROW
 	WHEN (new.step LIKE E'sweep\\_gitlab.%' AND (new.step, new.args) IS DISTINCT FROM (old.step, old.args))
 	EXECUTE FUNCTION sweep_gitlab._check_job();
 -- A trigger is no member of an extension: without this, dropping ours would ask for CASCADE.
-ALTER TRIGGER sweep_gitlab_check_job ON sweep.job DEPENDS ON EXTENSION pg_sweep_gitlab;
+ALTER TRIGGER sweep_gitlab_check_job ON sweep.job_definition DEPENDS ON EXTENSION pg_sweep_gitlab;

@@ -66,8 +66,7 @@ BEGIN
 				FROM environments
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
-					AND (none_kept OR auto_stop_at IS DISTINCT FROM
-						(SELECT k.auto_stop_at FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id = environments.id))
+					AND (none_kept OR (id, auto_stop_at) NOT IN (SELECT k.environment_id, k.auto_stop_at FROM sweep_gitlab.kept_environment AS k))
 					AND upto IS NULL
 				ORDER BY state, auto_stop_at, id
 				LIMIT b.size)
@@ -76,8 +75,7 @@ BEGIN
 				FROM environments
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND auto_stop_at < b.as_of
 					AND auto_stop_at = last_at AND id > last_id AND id <= upto
-					AND (none_kept OR auto_stop_at IS DISTINCT FROM
-						(SELECT k.auto_stop_at FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id = environments.id))
+					AND (none_kept OR (id, auto_stop_at) NOT IN (SELECT k.environment_id, k.auto_stop_at FROM sweep_gitlab.kept_environment AS k))
 				ORDER BY id
 				LIMIT b.size)) AS e;
 		EXIT WHEN due.rows > 0 OR upto IS NULL;
@@ -119,27 +117,37 @@ COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'create
 -- ------------------------------------------------------------------ what could not be stopped
 -- Known to the job alone. What was kept for a job of another role that had its name is forgotten at the next run. No foreign
 -- key: the tables of a dump arrive in any order.
-CREATE TABLE sweep_gitlab.kept_environment (
+CREATE TABLE sweep_gitlab.kept (
 	environment_id bigint PRIMARY KEY,
 	auto_stop_at   timestamptz NOT NULL,
 	run_as         text NOT NULL
 );
-COMMENT ON TABLE sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
+COMMENT ON TABLE sweep_gitlab.kept IS 'environments that stop only by an action and have none: not sent again until something of that changes';
+COMMENT ON COLUMN sweep_gitlab.kept.environment_id IS 'id of the environment';
+COMMENT ON COLUMN sweep_gitlab.kept.auto_stop_at IS 'its auto_stop_at at that time';
+COMMENT ON COLUMN sweep_gitlab.kept.run_as IS 'name of the role of the job at that time';
+SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept', '');
+
+-- Who sees the job sees all of them. No condition of the reader gets below OFFSET 0: see the README of src/api.
+CREATE VIEW sweep_gitlab.kept_environment WITH (security_barrier) AS
+	SELECT k.* FROM sweep_gitlab.kept AS k
+		WHERE (SELECT sweep._may_see(j.run_as) FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop')
+	OFFSET 0;
+COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.run_as IS 'name of the role of the job at that time';
-SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept_environment', '');
 
 -- Until the end of the transaction the job is neither dropped nor given to another role.
 CREATE FUNCTION sweep_gitlab._lock_environments_job(caller oid) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
+	PERFORM FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop' AND EXISTS (SELECT FROM pg_catalog.pg_roles AS r
 		WHERE r.rolname::pg_catalog.text IN (j.run_as, 'sweep_admin') AND pg_catalog.pg_has_role(caller, r.oid, 'USAGE')) FOR KEY SHARE;
 	IF FOUND THEN
 		RETURN;
-	ELSIF NOT EXISTS (SELECT FROM sweep.job AS j WHERE j.name = 'environments_auto_stop') THEN
+	ELSIF NOT EXISTS (SELECT FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop') THEN
 		RAISE EXCEPTION 'job "environments_auto_stop" does not exist'
 			USING ERRCODE = 'undefined_object', HINT = 'sweep_gitlab.install() creates it.';
 	END IF;
@@ -155,8 +163,8 @@ AS $$
 #variable_conflict use_column
 BEGIN
 	PERFORM sweep_gitlab._lock_environments_job(caller);
-	INSERT INTO sweep_gitlab.kept_environment AS k (environment_id, auto_stop_at, run_as)
-		SELECT _keep_environment.environment_id, _keep_environment.auto_stop_at, j.run_as FROM sweep.job AS j WHERE j.name = 'environments_auto_stop'
+	INSERT INTO sweep_gitlab.kept AS k (environment_id, auto_stop_at, run_as)
+		SELECT _keep_environment.environment_id, _keep_environment.auto_stop_at, j.run_as FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop'
 		ON CONFLICT (environment_id) DO UPDATE SET auto_stop_at = excluded.auto_stop_at, run_as = excluded.run_as;
 END
 $$;
@@ -173,8 +181,8 @@ AS $$
 BEGIN
 	PERFORM sweep_gitlab._lock_environments_job(caller);
 	-- What a consumer is just writing will be looked at by the next run.
-	DELETE FROM sweep_gitlab.kept_environment AS k WHERE k.environment_id IN (
-		SELECT o.environment_id FROM sweep_gitlab.kept_environment AS o
+	DELETE FROM sweep_gitlab.kept AS k WHERE k.environment_id IN (
+		SELECT o.environment_id FROM sweep_gitlab.kept AS o
 		WHERE o.environment_id = ANY (_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
 END
 $$;

@@ -24,6 +24,3 @@ GRANT EXECUTE ON FUNCTION sweep_gitlab.enable_feature(text), sweep_gitlab.disabl
 
 GRANT SELECT ON sweep_gitlab.feature_flag TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT SELECT ON sweep_gitlab.kept_environment TO sweep_admin, sweep_user;
-ALTER TABLE sweep_gitlab.kept_environment ENABLE ROW LEVEL SECURITY;
-CREATE POLICY kept_environment_select ON sweep_gitlab.kept_environment FOR SELECT USING (EXISTS (SELECT FROM sweep.job AS j WHERE j.name = 'environments_auto_stop'));
-COMMENT ON POLICY kept_environment_select ON sweep_gitlab.kept_environment IS 'one sees the environments of the job if one sees the job';

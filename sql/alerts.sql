@@ -62,12 +62,12 @@ UPDATE sweep.job_state SET next_due = now() - interval '2 s', next_start = now()
 SELECT sweep._enqueue_due(now(), 1000) > 0 AS due;
 SELECT alerts.taken();
 ALTER FUNCTION alerts.moved RENAME TO step;
-UPDATE sweep.job SET timezone = 'No/Where' WHERE name = 'alerts';
+UPDATE sweep.job_definition SET timezone = 'No/Where' WHERE name = 'alerts';
 UPDATE sweep.job_state SET next_due = now() - interval '2 s', next_start = now() - interval '2 s' WHERE job = 'alerts';
 SELECT sweep._enqueue_due(now(), 1000) > 0 AS due;
 SELECT alerts.taken();
 SAVEPOINT s;
-UPDATE sweep.job SET timezone = 'UTC' WHERE name = 'alerts';
+UPDATE sweep.job_definition SET timezone = 'UTC' WHERE name = 'alerts';
 UPDATE sweep.job_state SET next_due = now() - interval '2 s', next_start = now() - interval '2 s' WHERE job = 'alerts';
 SELECT sweep._enqueue_due(now(), 1000) > 0 AS due;
 SELECT alerts.taken();

@@ -134,7 +134,7 @@ SELECT wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 6, 10, 9) \gset
 SELECT array_agg(b ORDER BY b) FROM (SELECT :wanted UNION ALL SELECT bucket FROM buckets.queued) AS wish (b);
 ROLLBACK TO s;
 -- in Redis it is not known which are free
-UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
+UPDATE sweep.job_definition SET bucket_store = 'redis' WHERE name = 'buckets';
 SELECT shares_left, wanted FROM sweep._queue_shares(5000000, 'buckets', '0', 10, 3, 10) \gset
 SELECT :shares_left AS shares_left, :wanted BETWEEN 0 AND 9 AS anywhere;
 SELECT (bucket - :wanted + 10) % 10 AS bucket_behind, shares_left FROM buckets.queued ORDER BY 1;
@@ -181,7 +181,7 @@ UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets' AND
 SELECT bucket, buckets.follows('drained', 10, 2, bucket, 6) FROM generate_series(0, 5) AS bucket;
 UPDATE sweep.bucket SET state = 'occupied', run_id = 1 WHERE job = 'buckets';
 SELECT buckets.follows('drained', 10, 2, 1, 6) AS none_free;
-UPDATE sweep.job SET bucket_store = 'redis' WHERE name = 'buckets';
+UPDATE sweep.job_definition SET bucket_store = 'redis' WHERE name = 'buckets';
 SELECT reason, buckets.follows(reason, 10, 2, 1, 3) AS of_many, buckets.follows(reason, 10, 2, 2, 3) AS of_the_last
 	FROM unnest(ARRAY['drained', 'max_batches', 'error']) AS reason;
 ROLLBACK;

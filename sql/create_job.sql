@@ -32,7 +32,7 @@ BEGIN
 	BEGIN
 		EXECUTE format('SELECT sweep.create_job(%s)', arguments);
 		message := 'not refused: ' || arguments;
-		DELETE FROM sweep.job WHERE name = 'refused';
+		DELETE FROM sweep.job_definition WHERE name = 'refused';
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;

@@ -42,12 +42,12 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due 1'), due.create_job('due 2'), due.create_job('due 3', schedule => 'every 30 seconds');
 UPDATE sweep.job_state SET next_start = '2026-03-01 11:59:00Z', next_due = '2026-03-01 11:59:00Z' WHERE job = 'due 3';
-UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 1';
+UPDATE sweep.job_definition SET schedule = 'nonsense' WHERE name = 'due 1';
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 SELECT * FROM due.state;
 -- as soon as it is mended it is due again
-UPDATE sweep.job SET schedule = '*/5 * * * *' WHERE name = 'due 1';
+UPDATE sweep.job_definition SET schedule = '*/5 * * * *' WHERE name = 'due 1';
 SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT job, next_due, broken FROM due.state;
 ROLLBACK;
@@ -56,7 +56,7 @@ ROLLBACK;
 BEGIN;
 CREATE ROLE regress_due_few LOGIN IN ROLE sweep_user;
 SELECT count(due.create_job('due ' || n)) FROM generate_series(1, 7) AS n;
-UPDATE sweep.job SET run_as = 'regress_due_few' WHERE name IN ('due 6', 'due 7');
+UPDATE sweep.job_definition SET run_as = 'regress_due_few' WHERE name IN ('due 6', 'due 7');
 GRANT USAGE ON SCHEMA due TO regress_due_few;
 UPDATE sweep.job_state SET next_start = '2026-03-01 11:00:00Z' WHERE job < 'due 6' AND job LIKE 'due%';
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 3);
@@ -71,7 +71,7 @@ ROLLBACK;
 BEGIN;
 SELECT due.create_job('due');
 UPDATE sweep.job_state SET next_start = '2026-03-01 12:00:30Z' WHERE job = 'due';
-UPDATE sweep.job SET jitter = '40 s' WHERE name = 'due';
+UPDATE sweep.job_definition SET jitter = '40 s' WHERE name = 'due';
 SELECT sweep._enqueue_due('2026-03-01 12:00:29.999999Z', 100);
 SELECT sweep._enqueue_due('2026-03-01 12:00:30Z', 100);
 SELECT * FROM due.runs;
@@ -190,8 +190,8 @@ ROLLBACK;
 -- many runs that were started wait for one lock: one of them is listed, and they hide no other job of their role; shares run side by side
 BEGIN;
 SELECT due.create_job('due'), due.create_job('due other'), due.create_job('due later'), due.create_job('due divided');
-UPDATE sweep.job SET lock_key = 'due' WHERE name = 'due other';
-UPDATE sweep.job SET buckets = 4 WHERE name = 'due divided';
+UPDATE sweep.job_definition SET lock_key = 'due' WHERE name = 'due other';
+UPDATE sweep.job_definition SET buckets = 4 WHERE name = 'due divided';
 INSERT INTO sweep.run_live (job, trigger, due_at) SELECT 'due', 'manual', timestamptz '2026-03-01 11:00:00Z' + interval '1 ms' * n
 	FROM generate_series(1, current_setting('pg_sweep.max_running_jobs')::int + 20) AS n;
 INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due other', 'manual', '2026-03-01 11:30:00Z'), ('due other', 'schedule', '2026-03-01 11:30:00Z'),
@@ -280,11 +280,11 @@ ROLLBACK;
 -- a zone this server does not know: broken, looked at again
 BEGIN;
 SELECT due.create_job('due');
-UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due';
+UPDATE sweep.job_definition SET timezone = 'Europe/Atlantis' WHERE name = 'due';
 SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.state;
 SELECT state FROM sweep.jobs WHERE name = 'due';
-UPDATE sweep.job SET timezone = 'Europe/Berlin' WHERE name = 'due';
+UPDATE sweep.job_definition SET timezone = 'Europe/Berlin' WHERE name = 'due';
 SELECT sweep._enqueue_due('2026-03-01 12:01:00Z', 100);
 SELECT * FROM due.state;
 ROLLBACK;
@@ -304,7 +304,7 @@ ROLLBACK;
 -- one that cannot be read, or queued, keeps the others from nothing
 BEGIN;
 SELECT due.create_job('due'), due.create_job('due reboot', schedule => '@reboot'), due.create_job('due refused', schedule => '@reboot');
-UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due';
+UPDATE sweep.job_definition SET schedule = 'nonsense' WHERE name = 'due';
 UPDATE sweep.job_state SET boot = boot - interval '1 day' WHERE job LIKE 'due%';
 CREATE FUNCTION due.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON sweep.run_live FOR EACH ROW WHEN (NEW.job = 'due refused') EXECUTE FUNCTION due.refuse();
@@ -343,8 +343,8 @@ ROLLBACK;
 -- a clock that was set back: what is due too late is brought forward; one that cannot be read any more keeps the others from nothing
 BEGIN;
 SELECT due.create_job('due 1 zone'), due.create_job('due 2 schedule'), due.create_job('due 3 late'), due.create_job('due 4 in time');
-UPDATE sweep.job SET timezone = 'Europe/Atlantis' WHERE name = 'due 1 zone';
-UPDATE sweep.job SET schedule = 'nonsense' WHERE name = 'due 2 schedule';
+UPDATE sweep.job_definition SET timezone = 'Europe/Atlantis' WHERE name = 'due 1 zone';
+UPDATE sweep.job_definition SET schedule = 'nonsense' WHERE name = 'due 2 schedule';
 UPDATE sweep.job_state SET next_due = '2100-01-01 12:00:00Z', next_start = '2100-01-01 12:00:00Z' WHERE job LIKE 'due%';
 UPDATE sweep.job_state SET next_due = '2026-03-01 12:01:00Z', next_start = '2026-03-01 12:01:10Z' WHERE job = 'due 4 in time';
 SELECT sweep._mend_clock('2026-03-01 12:00:00Z', '0');
@@ -435,16 +435,16 @@ $$;
 -- the first time the catalogue is read for it
 SELECT statement, pg_temp.blocks(statement) > 0 AS read, pg_temp.blocks(statement) < 200 AS cheap FROM unnest(ARRAY[
 	'SELECT sweep._startable_runs(now())', 'SELECT sweep._mark_lost()', 'SELECT sweep._next_wake(now())', 'SELECT sweep._archive_runs(false)',
-	'SELECT sweep._insert_scheduled(j, now(), $$schedule$$, false) FROM sweep.job j WHERE name = $$due late$$',
+	'SELECT sweep._insert_scheduled(j, now(), $$schedule$$, false) FROM sweep.job_definition j WHERE name = $$due late$$',
 	'SELECT sweep._kept_cursor($$due late$$)']) AS statement;
 ROLLBACK;
 
 -- a run in progress, seen from its own step: its lock is held
 CREATE FUNCTION due.overlap(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 DECLARE
-	j sweep.job;
+	j sweep.job_definition;
 BEGIN
-	SELECT * INTO j FROM sweep.job WHERE name = 'due ' || (b.args ->> 'overlap');
+	SELECT * INTO j FROM sweep.job_definition WHERE name = 'due ' || (b.args ->> 'overlap');
 	PERFORM sweep._insert_scheduled(j, '2100-01-01 00:00:00Z', 'schedule', false);
 	RETURN ROW(CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END, '1', NULL)::sweep.progress;
 END

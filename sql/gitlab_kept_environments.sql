@@ -76,7 +76,7 @@ TABLE sweep_gitlab.kept_environment;
 -- what was kept for a job of another role is not this job's
 CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 SELECT * FROM pg_temp.run();
-UPDATE sweep_gitlab.kept_environment SET run_as = 'regress_sweep_gone';
+UPDATE sweep_gitlab.kept SET run_as = 'regress_sweep_gone';
 SELECT * FROM pg_temp.run();
 SELECT * FROM pg_temp.run();
 

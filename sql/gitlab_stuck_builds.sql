@@ -34,7 +34,7 @@ CREATE VIEW pg_temp.sent AS
 CREATE FUNCTION pg_temp.picked(name text, size int DEFAULT 100, as_of timestamptz DEFAULT '2026-01-01T00:00:00Z') RETURNS text
 	LANGUAGE plpgsql AS $$
 DECLARE
-	job sweep.job := (SELECT j FROM sweep.job j WHERE j.name = 'ci_stuck_' || picked.name);
+	job sweep.job_definition := (SELECT j FROM sweep.job_definition j WHERE j.name = 'ci_stuck_' || picked.name);
 	items jsonb[];
 	ids text;
 BEGIN
@@ -277,7 +277,7 @@ SELECT count(*), count(DISTINCT key) FROM pg_temp.pipeline;
 SELECT count(*), count(DISTINCT key) FROM pg_temp.finished;
 SELECT (SELECT count(*) FROM gitlab.ci_pending_builds) AS pending, (SELECT count(*) FROM gitlab.ci_running_builds) AS running;
 DROP TRIGGER refuse ON gitlab.p_ci_builds;
-DELETE FROM sweep.quarantine;
+DELETE FROM sweep.quarantined_item;
 CALL pg_temp.fill();
 CALL pg_temp.run('builds_drop_canceling');
 TABLE pg_temp.last_run;
@@ -344,7 +344,7 @@ CALL pg_temp.run('builds_drop_canceling');
 TABLE pg_temp.last_run;
 SELECT id, status, failure_reason, finished_at, lock_version FROM older.ci_builds ORDER BY id;
 SELECT item ->> 'id' AS id, split_part(message, E'\n', 1) AS message FROM sweep.quarantine;
-DELETE FROM sweep.quarantine;
+DELETE FROM sweep.quarantined_item;
 -- names as character varying, in the partitioned table
 DROP VIEW pg_temp.outcome;
 ALTER TABLE gitlab.p_ci_builds ALTER failure_reason TYPE varchar;
@@ -376,7 +376,7 @@ CALL pg_temp.run('builds_drop_canceling');
 SELECT rows, rescued, quarantined, error FROM pg_temp.last_run;
 SELECT id, status, failure_reason FROM gitlab.p_ci_builds ORDER BY id;
 SELECT split_part(message, E'\n', 1) AS message FROM sweep.quarantine;
-DELETE FROM sweep.quarantine;
+DELETE FROM sweep.quarantined_item;
 DROP TRIGGER refuse ON gitlab.p_ci_builds;
 UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01', failure_reason = NULL;
 SELECT sweep.alter_job('ci_stuck_builds_drop_canceling', '{"transaction": "batch"}');

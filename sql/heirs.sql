@@ -29,7 +29,7 @@ SET ROLE regress_heirs_new;
 SELECT name, state, last_status, last_error FROM sweep.jobs ORDER BY name;
 RESET ROLE;
 -- its moments are not kept from starting, and cancel no run of the old one
-SELECT sweep._insert_scheduled(j, '2100-01-01 00:00:00Z', 'schedule', false) FROM sweep.job j WHERE name = 'heirs';
+SELECT sweep._insert_scheduled(j, '2100-01-01 00:00:00Z', 'schedule', false) FROM sweep.job_definition j WHERE name = 'heirs';
 SELECT * FROM heirs.runs ORDER BY role, status;
 -- and a run of the new one may start, whatever waits or runs of the old one
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at, status, pid) VALUES ('heirs', 'regress_heirs_old', 'schedule', '2000-01-01 00:00:00Z', 'running', 1);

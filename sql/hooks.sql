@@ -81,7 +81,7 @@ SELECT job, args FROM hooks.queued;
 ROLLBACK;
 -- one that could not begin
 BEGIN;
-UPDATE sweep.job SET max_attempts = 1 WHERE name = 'hooks parent';
+UPDATE sweep.job_definition SET max_attempts = 1 WHERE name = 'hooks parent';
 SELECT sweep._fail_start(run_id, 'error', '08006', E'no process\nHINT: none') FROM sweep.run_live WHERE job = 'hooks parent' AND trigger = 'retry';
 SELECT job, args FROM hooks.queued;
 ROLLBACK;
@@ -134,14 +134,14 @@ ROLLBACK;
 -- so do retries
 BEGIN;
 UPDATE sweep.run_live SET status = 'failed', hook_depth = 7, finished_at = now() WHERE job = 'hooks bad';
-UPDATE sweep.job SET max_attempts = 2 WHERE name = 'hooks bad';
+UPDATE sweep.job_definition SET max_attempts = 2 WHERE name = 'hooks bad';
 SELECT sweep._retry(run_id) FROM sweep.run_live WHERE job = 'hooks bad';
 SELECT attempt, hook_depth FROM sweep.run_live WHERE job = 'hooks bad' ORDER BY attempt;
 ROLLBACK;
 -- one that was not tried again has failed for good, whatever has become of max_attempts since; and once
 BEGIN;
 UPDATE sweep.run_live SET status = 'failed', finished_at = now() WHERE job = 'hooks bad';
-UPDATE sweep.job SET max_attempts = 2, on_failure = '{"hooks good": "1 day"}' WHERE name = 'hooks bad';
+UPDATE sweep.job_definition SET max_attempts = 2, on_failure = '{"hooks good": "1 day"}' WHERE name = 'hooks bad';
 DELETE FROM sweep.run_live WHERE job = 'hooks good';
 SELECT sweep._end_hooks(run_id) FROM sweep.run_live WHERE job = 'hooks bad';
 SELECT job, status, trigger FROM sweep.run_live WHERE job LIKE 'hooks %' ORDER BY run_id;

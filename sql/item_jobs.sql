@@ -61,7 +61,7 @@ CREATE PROCEDURE item_jobs.refill(n int) LANGUAGE sql AS $$
 	TRUNCATE item_jobs.call RESTART IDENTITY;
 	DELETE FROM item_jobs.thing;
 	INSERT INTO item_jobs.thing SELECT generate_series(1, n);
-	DELETE FROM sweep.quarantine;
+	DELETE FROM sweep.quarantined_item;
 	SELECT setval('item_jobs.try', 1, false);
 $$;
 CREATE VIEW item_jobs.last_run AS
@@ -155,7 +155,7 @@ SELECT item, sqlstate, split_part(message, E'\n', 1) AS message FROM sweep.quara
 -- nothing to rescue: neither rescued nor in quarantine, and not kept there
 CALL item_jobs.refill(6);
 CALL sweep.run('item_jobs', '{"bad": [2, 5], "hopeless": [5]}');
-UPDATE sweep.quarantine SET next_try = now();
+UPDATE sweep.quarantined_item SET next_try = now();
 UPDATE item_jobs.thing SET handled = 0;
 CALL sweep.run('item_jobs', '{"bad": [2, 3, 5], "gone": [3, 5]}');
 SELECT * FROM item_jobs.last_run;

@@ -14,7 +14,7 @@ CREATE ROLE regress_sweep_job_settings LOGIN;
 
 CREATE TEMP VIEW setting AS
 	SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type FROM pg_attribute a
-	WHERE a.attrelid = 'sweep.job'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
+	WHERE a.attrelid = 'sweep.job_definition'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 CREATE TEMP VIEW argument AS
 	SELECT p.proargnames[a.n] AS name, a.type::regtype::text AS type
 	FROM pg_proc p, unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (type, n) WHERE p.oid = 'sweep.create_job'::regproc;

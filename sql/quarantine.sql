@@ -46,7 +46,7 @@ CREATE PROCEDURE quarantine.rewind() LANGUAGE sql AS $$
 $$;
 -- As if that much time had passed.
 CREATE PROCEDURE quarantine.wait(passed interval) LANGUAGE sql AS $$
-	UPDATE sweep.quarantine SET first_at = first_at - passed, last_at = last_at - passed, next_try = next_try - passed;
+	UPDATE sweep.quarantined_item SET first_at = first_at - passed, last_at = last_at - passed, next_try = next_try - passed;
 $$;
 CREATE VIEW quarantine.outcome AS
 	SELECT string_agg(handled::text, '' ORDER BY id) AS handled, string_agg(rescued::text, '' ORDER BY id) AS rescued FROM quarantine.thing;
@@ -87,7 +87,7 @@ CALL sweep.run('quarantine');
 SELECT sweep.alter_job('quarantine', '{"transaction": "batch"}');
 CALL sweep.run('quarantine');
 SELECT * FROM quarantine.outcome;
-DELETE FROM sweep.quarantine WHERE item ->> 'id' NOT IN ('3', '4');
+DELETE FROM sweep.quarantined_item WHERE item ->> 'id' NOT IN ('3', '4');
 SELECT sweep.alter_job('quarantine', '{"batch_size": 2}');
 
 -- ------------------------------------------------------------------ tried again, twice the pause after each further failure
@@ -121,7 +121,7 @@ SELECT * FROM quarantine.kept;
 -- and the next failure is a first one
 CALL sweep.run('quarantine', '{"bad": [3]}');
 SELECT item, attempts, pause FROM quarantine.kept;
-DELETE FROM sweep.quarantine;
+DELETE FROM sweep.quarantined_item;
 
 -- ------------------------------------------------------------------ with a rescue function
 SELECT sweep.alter_job('quarantine', '{"rescue": "quarantine.rescue"}');
@@ -186,9 +186,9 @@ SELECT quarantined, stop_reason FROM sweep.runs WHERE job = 'quarantine large' O
 SELECT sweep.drop_job('quarantine large');
 
 -- an item that is no longer picked is forgotten, with the age at which runs are
-UPDATE sweep.quarantine SET next_try = clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval - interval '1 min'
+UPDATE sweep.quarantined_item SET next_try = clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval - interval '1 min'
 	WHERE job = 'quarantine';
-INSERT INTO sweep.quarantine (job, item, sqlstate, message, next_try)
+INSERT INTO sweep.quarantined_item (job, item, sqlstate, message, next_try)
 	VALUES ('quarantine', '{"id": 9}', 'P0001', 'kept', clock_timestamp() - current_setting('pg_sweep.history_max_age')::interval + interval '1 h');
 -- (the scheduler may be at it)
 DO $$
@@ -199,7 +199,7 @@ BEGIN
 END
 $$;
 SELECT item FROM quarantine.kept;
-DELETE FROM sweep.quarantine WHERE item = '{"id": 9}';
+DELETE FROM sweep.quarantined_item WHERE item = '{"id": 9}';
 CALL sweep.run('quarantine', '{"bad": [2]}');
 
 -- ------------------------------------------------------------------ rights
@@ -222,8 +222,8 @@ SELECT sweep.release_quarantine('quarantine owned', '{"id": 1}');
 \set VERBOSITY terse
 SELECT sweep.release_quarantine('quarantine');
 \set VERBOSITY default
-DELETE FROM sweep.quarantine;
-UPDATE sweep.quarantine SET next_try = now();
+DELETE FROM sweep.quarantined_item;
+UPDATE sweep.quarantined_item SET next_try = now();
 SELECT sweep._quarantine('quarantine owned', 10, '1', '00000', 'x');
 \c - quarantine_member
 SELECT job, item FROM sweep.quarantine ORDER BY job, item;
@@ -246,8 +246,8 @@ SET timezone = 'UTC';
 SET intervalstyle = 'postgres';
 
 -- ------------------------------------------------------------------ a part of dumps
-SELECT array_position(extconfig, 'sweep.quarantine'::regclass::oid) IS NOT NULL AS dumped,
-	extcondition[array_position(extconfig, 'sweep.quarantine'::regclass::oid)] = '' AS whole FROM pg_extension WHERE extname = 'pg_sweep';
+SELECT array_position(extconfig, 'sweep.quarantined_item'::regclass::oid) IS NOT NULL AS dumped,
+	extcondition[array_position(extconfig, 'sweep.quarantined_item'::regclass::oid)] = '' AS whole FROM pg_extension WHERE extname = 'pg_sweep';
 
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'quarantine%' ORDER BY name;

@@ -28,10 +28,10 @@ SELECT next_due, paused_at AS paused FROM sweep.job_state WHERE job = 'replace' 
 -- what the scheduler does with a run that has ended writes to the state of its job
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job = 'replace') LOOP PERFORM sweep._archive_runs(true); COMMIT; END LOOP; END $$;
 -- the same again: not a row is written, nor locked
-SELECT j.xmin AS job, j.xmax AS lock, j.ctid AS place, s.xmin AS state, s.ctid AS state_place FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = 'replace' \gset
+SELECT j.xmin AS job, j.xmax AS lock, j.ctid AS place, s.xmin AS state, s.ctid AS state_place FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = 'replace' \gset
 SELECT sweep.create_job('replace', step => 'replace.step', schedule => '0 0 1 1 *', timezone => 'UTC', batch_size => 7, cursor => 'always', jitter => '1 h', replace => true);
 SELECT j.xmin::text = :'job' AND j.xmax::text = :'lock' AND j.ctid = :'place' AND s.xmin::text = :'state' AND s.ctid = :'state_place' AS untouched
-	FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = 'replace';
+	FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = 'replace';
 -- what is not given has its default again; whether it is paused stays, whatever is said, and so do cursor and history
 SELECT sweep.create_job('replace', step => 'replace.other', schedule => '0 0 1 1 *', timezone => 'UTC', cursor => 'always', max_rows => 5, paused => false, replace => true);
 SELECT * FROM replace.job;

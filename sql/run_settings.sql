@@ -86,7 +86,7 @@ CREATE FUNCTION run_settings.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE
 SELECT sweep.alter_job('run_settings', '{"step": "run_settings.fail"}');
 CALL sweep.run('run_settings');
 SELECT status, sqlstate, error FROM last_run;
-UPDATE sweep.job SET settings = '{"work_memory": "1MB"}' WHERE name = 'run_settings';
+UPDATE sweep.job_definition SET settings = '{"work_memory": "1MB"}' WHERE name = 'run_settings';
 CALL sweep.run('run_settings');
 SELECT status, sqlstate, error FROM last_run;
 SELECT current_setting('search_path') AS path, current_setting('work_mem') AS work_mem;

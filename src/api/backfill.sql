@@ -48,7 +48,7 @@ CREATE FUNCTION sweep.backfill_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
 COMMENT ON FUNCTION sweep.backfill_step(sweep.batch) IS 'step of the jobs that sweep.create_backfill makes';
 
-CREATE FUNCTION sweep._create_backfill(caller oid, job sweep.job, target text, set text, condition text, order_by text, run_as regrole, paused boolean, replace boolean) RETURNS text
+CREATE FUNCTION sweep._create_backfill(caller oid, job sweep.job_definition, target text, set text, condition text, order_by text, run_as regrole, paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -72,7 +72,7 @@ BEGIN
 	PERFORM FROM sweep._backfill_statements(job.args, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
 		sweep._source(relation, NULL), set, condition));
-	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
+	existed := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;
 	RETURN job.name;

@@ -113,7 +113,7 @@ CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
 COMMENT ON FUNCTION sweep.copy_step(sweep.batch) IS 'step of the jobs that sweep.create_copy makes';
 
-CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job, source text, target text, condition text, order_by text, on_conflict text, run_as regrole,
+CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job_definition, source text, target text, condition text, order_by text, on_conflict text, run_as regrole,
 	paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -142,7 +142,7 @@ BEGIN
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
 		sweep._table_name(target_table), names, sweep._source(source_table, NULL), coalesce(condition, 'true')));
-	existed := EXISTS (SELECT FROM sweep.job j WHERE j.name = job.name);
+	existed := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;
 	RETURN job.name;

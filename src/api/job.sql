@@ -1,11 +1,11 @@
 --
 -- What should run, when, within which limits, and as whom.
 --
--- sweep.job is the definition, written only by the functions below; sweep.job_state is what time
+-- sweep.job_definition is what users see as sweep.job, written only by the functions below; sweep.job_state is what time
 -- made of it, a small row that the scheduler updates. A public function is a C dispatcher that calls
 -- its namesake with a leading underscore as the owner of the extension and passes the caller's role.
 --
-CREATE TABLE sweep.job (
+CREATE TABLE sweep.job_definition (
 	name             text PRIMARY KEY,
 	schedule         text,
 	sql              text,
@@ -53,49 +53,49 @@ CREATE TABLE sweep.job (
 	CONSTRAINT job_flush_check CHECK (flush IN ('run', 'batch')),
 	CONSTRAINT job_bucket_store_check CHECK (bucket_store IN ('table', 'redis'))
 );
-CREATE INDEX job_lock_key_idx ON sweep.job (lock_key);
+CREATE INDEX job_lock_key_idx ON sweep.job_definition (lock_key);
 COMMENT ON INDEX sweep.job_lock_key_idx IS 'for sweep.try_lock';
-COMMENT ON TABLE sweep.job IS 'jobs: what runs, when, within which limits, as whom';
-COMMENT ON COLUMN sweep.job.name IS 'name of the job';
-COMMENT ON COLUMN sweep.job.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when sql or batch_sql is set';
-COMMENT ON COLUMN sweep.job.sql IS 'statements that are executed once, each in a transaction of its own unless they say BEGIN; NULL when batch_sql or step is set';
-COMMENT ON COLUMN sweep.job.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when sql or step is set';
-COMMENT ON COLUMN sweep.job.schedule IS 'cron expression or interval; NULL: started by hand only';
-COMMENT ON COLUMN sweep.job.timezone IS 'time zone of the schedule, whether there is one or not';
-COMMENT ON COLUMN sweep.job.args IS 'args of every batch; the args of a run are merged over them';
-COMMENT ON COLUMN sweep.job.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
-COMMENT ON COLUMN sweep.job.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';
-COMMENT ON COLUMN sweep.job.transaction IS 'batch: the items of a batch are committed together; row: each by itself';
-COMMENT ON COLUMN sweep.job.row_retries IS 'further tries, at once, when items fail for a passing reason';
-COMMENT ON COLUMN sweep.job.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does; NULL: the last one does, and those that other servers take part in';
-COMMENT ON COLUMN sweep.job.batch_size IS 'rows of one batch at most';
-COMMENT ON COLUMN sweep.job.max_batches IS 'batches of one run at most; NULL: no limit';
-COMMENT ON COLUMN sweep.job.max_rows IS 'rows of one run at most; NULL: no limit';
-COMMENT ON COLUMN sweep.job.stop_after IS 'no new batch begins after this time; NULL: no limit';
-COMMENT ON COLUMN sweep.job.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
-COMMENT ON COLUMN sweep.job.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
-COMMENT ON COLUMN sweep.job.pause IS 'time between two batches in which a run does nothing; NULL: none';
-COMMENT ON COLUMN sweep.job.settings IS 'settings of a run, on top of those of its role: {"work_mem": "256MB"}';
-COMMENT ON COLUMN sweep.job.lock_retries IS 'further tries to take the lock';
-COMMENT ON COLUMN sweep.job.lock_retry_delay IS 'pause between two tries to take the lock';
-COMMENT ON COLUMN sweep.job.max_attempts IS 'runs that one due moment may take when they fail';
-COMMENT ON COLUMN sweep.job.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
-COMMENT ON COLUMN sweep.job.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
-COMMENT ON COLUMN sweep.job.jitter IS 'a start is delayed by a random time up to this';
-COMMENT ON COLUMN sweep.job.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
-COMMENT ON COLUMN sweep.job.estimate IS 'SELECT of one number, the rows that there are to do: asked when a run starts; $1 is the batch. NULL: those of the last run that drained';
-COMMENT ON COLUMN sweep.job.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
-COMMENT ON COLUMN sweep.job.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
-COMMENT ON COLUMN sweep.job.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
-COMMENT ON COLUMN sweep.job.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
-COMMENT ON COLUMN sweep.job.alert_queue IS 'queue that is told when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if there is one';
-COMMENT ON COLUMN sweep.job.priority IS 'which run gets the next free worker: the one of the highest priority';
-COMMENT ON COLUMN sweep.job.buckets IS 'number of shares the job is divided into; NULL: it is not';
-COMMENT ON COLUMN sweep.job.bucket_store IS 'where its buckets are kept: table or redis';
-COMMENT ON COLUMN sweep.job.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
-COMMENT ON COLUMN sweep.job.bucket_key IS 'name of its buckets in the store redis';
-COMMENT ON COLUMN sweep.job.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
-COMMENT ON COLUMN sweep.job.description IS 'a word to the reader';
+COMMENT ON TABLE sweep.job_definition IS 'jobs: what runs, when, within which limits, as whom';
+COMMENT ON COLUMN sweep.job_definition.name IS 'name of the job';
+COMMENT ON COLUMN sweep.job_definition.step IS 'function(sweep.batch) that does one batch, schema-qualified; NULL when sql or batch_sql is set';
+COMMENT ON COLUMN sweep.job_definition.sql IS 'statements that are executed once, each in a transaction of its own unless they say BEGIN; NULL when batch_sql or step is set';
+COMMENT ON COLUMN sweep.job_definition.batch_sql IS 'statement that does one batch: $1 is the batch size, $2 the batch; NULL when sql or step is set';
+COMMENT ON COLUMN sweep.job_definition.schedule IS 'cron expression or interval; NULL: started by hand only';
+COMMENT ON COLUMN sweep.job_definition.timezone IS 'time zone of the schedule, whether there is one or not';
+COMMENT ON COLUMN sweep.job_definition.args IS 'args of every batch; the args of a run are merged over them';
+COMMENT ON COLUMN sweep.job_definition.pick IS 'function(sweep.batch) RETURNS SETOF jsonb that picks the items of a batch; NULL: the step finds its rows itself';
+COMMENT ON COLUMN sweep.job_definition.rescue IS 'function(sweep.batch, error jsonb) RETURNS sweep.progress for the single item that the step fails with';
+COMMENT ON COLUMN sweep.job_definition.transaction IS 'batch: the items of a batch are committed together; row: each by itself';
+COMMENT ON COLUMN sweep.job_definition.row_retries IS 'further tries, at once, when items fail for a passing reason';
+COMMENT ON COLUMN sweep.job_definition.flush IS 'run: the last commit of a run waits for the disk; batch: every commit does; NULL: the last one does, and those that other servers take part in';
+COMMENT ON COLUMN sweep.job_definition.batch_size IS 'rows of one batch at most';
+COMMENT ON COLUMN sweep.job_definition.max_batches IS 'batches of one run at most; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.max_rows IS 'rows of one run at most; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.stop_after IS 'no new batch begins after this time; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.lock_key IS 'name of the lock that a run holds; jobs of a role that share it exclude each other';
+COMMENT ON COLUMN sweep.job_definition.timeout IS 'a run is stopped after this time, its batch in flight rolled back; NULL: no limit';
+COMMENT ON COLUMN sweep.job_definition.pause IS 'time between two batches in which a run does nothing; NULL: none';
+COMMENT ON COLUMN sweep.job_definition.settings IS 'settings of a run, on top of those of its role: {"work_mem": "256MB"}';
+COMMENT ON COLUMN sweep.job_definition.lock_retries IS 'further tries to take the lock';
+COMMENT ON COLUMN sweep.job_definition.lock_retry_delay IS 'pause between two tries to take the lock';
+COMMENT ON COLUMN sweep.job_definition.max_attempts IS 'runs that one due moment may take when they fail';
+COMMENT ON COLUMN sweep.job_definition.overlap IS 'what happens when the job is due while a run of it is in progress: skip, queue_one, cancel_previous';
+COMMENT ON COLUMN sweep.job_definition.catch_up IS 'what happens to due moments that passed unseen: once, skip, all';
+COMMENT ON COLUMN sweep.job_definition.jitter IS 'a start is delayed by a random time up to this';
+COMMENT ON COLUMN sweep.job_definition.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
+COMMENT ON COLUMN sweep.job_definition.estimate IS 'SELECT of one number, the rows that there are to do: asked when a run starts; $1 is the batch. NULL: those of the last run that drained';
+COMMENT ON COLUMN sweep.job_definition.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
+COMMENT ON COLUMN sweep.job_definition.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
+COMMENT ON COLUMN sweep.job_definition.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
+COMMENT ON COLUMN sweep.job_definition.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
+COMMENT ON COLUMN sweep.job_definition.alert_queue IS 'queue that is told when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if there is one';
+COMMENT ON COLUMN sweep.job_definition.priority IS 'which run gets the next free worker: the one of the highest priority';
+COMMENT ON COLUMN sweep.job_definition.buckets IS 'number of shares the job is divided into; NULL: it is not';
+COMMENT ON COLUMN sweep.job_definition.bucket_store IS 'where its buckets are kept: table or redis';
+COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
+COMMENT ON COLUMN sweep.job_definition.bucket_key IS 'name of its buckets in the store redis';
+COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
+COMMENT ON COLUMN sweep.job_definition.description IS 'a word to the reader';
 
 -- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
 -- scheduler while the scheduler waits for them.
@@ -142,7 +142,7 @@ COMMENT ON TABLE sweep.control IS 'whether all jobs and consumers of this databa
 COMMENT ON COLUMN sweep.control.only_row IS 'always true';
 COMMENT ON COLUMN sweep.control.paused_at IS 'since when all are paused';
 
-SELECT pg_catalog.pg_extension_config_dump('sweep.job', '');
+SELECT pg_catalog.pg_extension_config_dump('sweep.job_definition', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.job_state', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.control', '');
 
@@ -189,6 +189,10 @@ CREATE FUNCTION sweep._can_become(caller oid, role text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_become';
 COMMENT ON FUNCTION sweep._can_become(oid, text) IS 'whether the caller may SET ROLE to the role, which exists';
 
+CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
+COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
+
 CREATE FUNCTION sweep._is_trusted(function regprocedure, role text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_step_is_trusted';
 COMMENT ON FUNCTION sweep._is_trusted(regprocedure, text) IS 'whether the owner of the function could become the role, or is that of the extension';
@@ -202,7 +206,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._may_act_on(oid, text, boolean) IS 'whether the caller may act on what belongs to the role, as its member, sweep_admin, or sweep_operator if these may';
 
-CREATE FUNCTION sweep._check_job_right(caller oid, name text, job sweep.job, operators boolean) RETURNS void
+CREATE FUNCTION sweep._check_job_right(caller oid, name text, job sweep.job_definition, operators boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -218,22 +222,22 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_job_right(oid, text, sweep.job, boolean) IS 'raises unless there is the job and the caller may act on it';
+COMMENT ON FUNCTION sweep._check_job_right(oid, text, sweep.job_definition, boolean) IS 'raises unless there is the job and the caller may act on it';
 
 -- Rights are those on the job as it is once it is locked: whoever held it may have given it to another role,
 -- or dropped it and somebody else has taken its name. Who has no right to begin with waits for nobody.
-CREATE FUNCTION sweep._lock_job(caller oid, name text, operators boolean, shared boolean) RETURNS sweep.job
+CREATE FUNCTION sweep._lock_job(caller oid, name text, operators boolean, shared boolean) RETURNS sweep.job_definition
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	job sweep.job;
+	job sweep.job_definition;
 BEGIN
-	SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name;
+	SELECT * INTO job FROM sweep.job_definition j WHERE j.name = _lock_job.name;
 	PERFORM sweep._check_job_right(caller, name, job, operators);
 	IF shared THEN
-		SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name FOR KEY SHARE;
+		SELECT * INTO job FROM sweep.job_definition j WHERE j.name = _lock_job.name FOR KEY SHARE;
 	ELSE
-		SELECT * INTO job FROM sweep.job j WHERE j.name = _lock_job.name FOR UPDATE;
+		SELECT * INTO job FROM sweep.job_definition j WHERE j.name = _lock_job.name FOR UPDATE;
 	END IF;
 	PERFORM sweep._check_job_right(caller, name, job, operators);
 	RETURN job;
@@ -247,10 +251,10 @@ CREATE FUNCTION sweep._reschedule(job text, after timestamptz, queued timestampt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	j sweep.job;
+	j sweep.job_definition;
 	due pg_catalog.timestamptz;
 BEGIN
-	SELECT * INTO j FROM sweep.job WHERE name = _reschedule.job;
+	SELECT * INTO j FROM sweep.job_definition WHERE name = _reschedule.job;
 	IF j.schedule IS NOT NULL THEN
 		due := sweep._next_run(j.schedule, j.timezone, after, j.name);
 	END IF;

@@ -13,7 +13,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
 
-CREATE FUNCTION sweep._complete_job(job sweep.job) RETURNS sweep.job
+CREATE FUNCTION sweep._complete_job(job sweep.job_definition) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -26,15 +26,15 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._complete_job(sweep.job) IS 'the job with what follows from other settings where it was left out, and functions named with their schemas';
+COMMENT ON FUNCTION sweep._complete_job(sweep.job_definition) IS 'the job with what follows from other settings where it was left out, and functions named with their schemas';
 
-CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job) RETURNS boolean
+CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job_definition) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	old sweep.job;
+	old sweep.job_definition;
 BEGIN
-	SELECT * INTO old FROM sweep.job j WHERE j.name = job.name;
+	SELECT * INTO old FROM sweep.job_definition j WHERE j.name = job.name;
 	IF NOT FOUND THEN
 		RETURN false;
 	END IF;
@@ -46,10 +46,10 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._replace_job(oid, sweep.job) IS 'gives a job of that name this definition; false when there is none';
+COMMENT ON FUNCTION sweep._replace_job(oid, sweep.job_definition) IS 'gives a job of that name this definition; false when there is none';
 
--- The arguments of sweep.create_job that are columns of sweep.job arrive in the row, see caller.c: none of them is named here.
-CREATE FUNCTION sweep._create_job(caller oid, job sweep.job, run_as regrole, paused boolean, replace boolean) RETURNS void
+-- The arguments of sweep.create_job that are columns of sweep.job_definition arrive in the row, see caller.c: none of them is named here.
+CREATE FUNCTION sweep._create_job(caller oid, job sweep.job_definition, run_as regrole, paused boolean, replace boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -62,7 +62,7 @@ BEGIN
 	END IF;
 	PERFORM sweep._check_alert_queue(job), sweep._check_bucket_store(caller, job), sweep._check_priority(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
-		INSERT INTO sweep.job SELECT (job).*;
+		INSERT INTO sweep.job_definition SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
 		-- Somebody else has just created it.
 		IF replace AND sweep._replace_job(caller, job) THEN
@@ -115,12 +115,12 @@ CREATE FUNCTION sweep._job_columns() RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
-		WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped
+		WHERE a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attname <> 'name' AND a.attnum > 0 AND NOT a.attisdropped
 $$;
 COMMENT ON FUNCTION sweep._job_columns() IS 'what can be changed of a job';
 
 -- Those whom the changes are not for are refused here; that the caller may change the job at all is known.
-CREATE FUNCTION sweep._change_job(caller oid, old sweep.job, job sweep.job) RETURNS void
+CREATE FUNCTION sweep._change_job(caller oid, old sweep.job_definition, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -146,7 +146,7 @@ BEGIN
 			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.transaction, old.estimate, old.buckets_function, old.settings, old.run_as) THEN
 		PERFORM sweep._check_step(job);
 	END IF;
-	EXECUTE pg_catalog.format('UPDATE sweep.job AS j SET (%s) = (SELECT %s) WHERE j.name = $2',
+	EXECUTE pg_catalog.format('UPDATE sweep.job_definition AS j SET (%s) = (SELECT %s) WHERE j.name = $2',
 		(SELECT pg_catalog.string_agg(pg_catalog.format('%I', c), ', ') FROM pg_catalog.unnest(columns) AS c),
 		(SELECT pg_catalog.string_agg(pg_catalog.format('($1).%I', c), ', ') FROM pg_catalog.unnest(columns) AS c)) USING job, job.name;
 	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
@@ -162,14 +162,14 @@ BEGIN
 	PERFORM sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._change_job(oid, sweep.job, sweep.job) IS 'makes a job that is locked another one of the same name, with what follows from that; a run in progress goes on';
+COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'makes a job that is locked another one of the same name, with what follows from that; a run in progress goes on';
 
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	old sweep.job := sweep._lock_job(caller, name, false, false);
-	job sweep.job;
+	old sweep.job_definition := sweep._lock_job(caller, name, false, false);
+	job sweep.job_definition;
 	paused boolean;
 	known pg_catalog.text[] := sweep._job_columns() || ARRAY['paused'];
 	word pg_catalog.text;
@@ -217,9 +217,9 @@ BEGIN
 	PERFORM sweep._lock_job(caller, name, false, false);
 	-- Whoever was told of it is told that it has an end.
 	PERFORM sweep._set_broken(name, NULL);
-	DELETE FROM sweep.job j WHERE j.name = _drop_job.name;
+	DELETE FROM sweep.job_definition j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
-	DELETE FROM sweep.quarantine q WHERE q.job = _drop_job.name;
+	DELETE FROM sweep.quarantined_item q WHERE q.job = _drop_job.name;
 	DELETE FROM sweep.bucket b WHERE b.job = _drop_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		WHERE r.job = _drop_job.name AND r.status = 'waiting';
@@ -301,9 +301,9 @@ CREATE FUNCTION sweep._adopt_cursors() RETURNS void
 AS $$
 BEGIN
 	-- Whoever has locked the history keeps nobody from this but in a copy.
-	IF EXISTS (SELECT FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job WHERE j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database)) THEN
+	IF EXISTS (SELECT FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job WHERE j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database)) THEN
 		UPDATE sweep.job_state AS s SET last_begun = last.begun, kept_cursor = CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR j.cursor = 'always' THEN last.cursor END
-			FROM sweep.job j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, h.begun FROM sweep.run_history h
+			FROM sweep.job_definition j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, h.begun FROM sweep.run_history h
 				WHERE h.job = j.name AND h.run_as = j.run_as AND (h.batches > 0 OR h.cursor IS NOT NULL) ORDER BY h.begun DESC NULLS LAST, h.run_id DESC LIMIT 1) AS last
 			WHERE s.job = j.name AND j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database) AND coalesce(s.last_begun, 0) < last.begun;
 	END IF;
@@ -326,7 +326,7 @@ BEGIN
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	UPDATE sweep.consumer AS c SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
-	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp(), NULL) FROM sweep.job j;
+	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp(), NULL) FROM sweep.job_definition j;
 	PERFORM sweep._wake(), sweep._warn_of_foreign_grants();
 END
 $$;

@@ -140,7 +140,7 @@ CREATE FUNCTION sweep._has_redis_url() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_settings_has_redis_url';
 COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; its value is shown to few';
 
-CREATE FUNCTION sweep._job_problem(job sweep.job) RETURNS text
+CREATE FUNCTION sweep._job_problem(job sweep.job_definition) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -167,10 +167,10 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_problem(sweep.job) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
+COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
 -- Only schedule and sql are meant to be passed by position; a step may have been, or the command alone.
-CREATE FUNCTION sweep._check_position(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_position(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -189,7 +189,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_position(sweep.job) IS 'raises when a function or a statement stands where another argument belongs';
+COMMENT ON FUNCTION sweep._check_position(sweep.job_definition) IS 'raises when a function or a statement stands where another argument belongs';
 
 CREATE FUNCTION sweep._check_function(kind text, name text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -214,7 +214,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_function(text, text) IS 'raises unless the text names a function of that kind';
 
-CREATE FUNCTION sweep._check_step(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_step(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -265,7 +265,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_step(sweep.job) IS 'raises unless the job names something that its role can run';
+COMMENT ON FUNCTION sweep._check_step(sweep.job_definition) IS 'raises unless the job names something that its role can run';
 
 CREATE FUNCTION sweep._check_args(name text, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -290,7 +290,7 @@ CREATE FUNCTION sweep._check_args_size(name text, args jsonb) RETURNS void
 COMMENT ON FUNCTION sweep._check_args_size(text, jsonb) IS 'raises when the args are larger than pg_sweep.max_args_size';
 
 -- Only of what is new: a limit that was lowered keeps nobody from changing something else.
-CREATE FUNCTION sweep._check_sizes(job sweep.job, old sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_sizes(job sweep.job_definition, old sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -317,9 +317,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_sizes(sweep.job, sweep.job) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
+COMMENT ON FUNCTION sweep._check_sizes(sweep.job_definition, sweep.job_definition) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
 
-CREATE FUNCTION sweep._check_hooks(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_hooks(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -348,16 +348,16 @@ EXCEPTION WHEN invalid_datetime_format OR datetime_field_overflow OR interval_fi
 		USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an interval such as "15 min".';
 END
 $$;
-COMMENT ON FUNCTION sweep._check_hooks(sweep.job) IS 'raises unless the hooks of the job have names of other jobs with delays';
+COMMENT ON FUNCTION sweep._check_hooks(sweep.job_definition) IS 'raises unless the hooks of the job have names of other jobs with delays';
 
-CREATE FUNCTION sweep._check_limits(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_limits(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	wrong pg_catalog.text;
 	wanted pg_catalog.text;
 BEGIN
-	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attnotnull
+	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attnotnull
 		AND pg_catalog.to_jsonb(job) -> a.attname = 'null'::pg_catalog.jsonb ORDER BY a.attnum LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
@@ -408,9 +408,9 @@ BEGIN
 	PERFORM sweep._check_args(job.name, job.args), sweep._check_hooks(job), sweep._check_sql_settings(job);
 END
 $$;
-COMMENT ON FUNCTION sweep._check_limits(sweep.job) IS 'raises when a limit or word of the definition is out of its range';
+COMMENT ON FUNCTION sweep._check_limits(sweep.job_definition) IS 'raises when a limit or word of the definition is out of its range';
 
-CREATE FUNCTION sweep._check_schedule(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_schedule(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -436,13 +436,13 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_schedule(sweep.job) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
+COMMENT ON FUNCTION sweep._check_schedule(sweep.job_definition) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
 
 CREATE FUNCTION sweep._has_workers() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_available';
 COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at server start, so that it can start workers';
 
-CREATE FUNCTION sweep._check_role(caller oid, job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_role(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -456,9 +456,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_role(oid, sweep.job) IS 'raises unless the caller could SET ROLE to the role of the job';
+COMMENT ON FUNCTION sweep._check_role(oid, sweep.job_definition) IS 'raises unless the caller could SET ROLE to the role of the job';
 
-CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -469,9 +469,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_priority(oid, sweep.job) IS 'raises unless the caller may have the job go before others';
+COMMENT ON FUNCTION sweep._check_priority(oid, sweep.job_definition) IS 'raises unless the caller may have the job go before others';
 
-CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -482,4 +482,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_bucket_store(oid, sweep.job) IS 'raises unless the caller may have the job keep its buckets where it says';
+COMMENT ON FUNCTION sweep._check_bucket_store(oid, sweep.job_definition) IS 'raises unless the caller may have the job keep its buckets where it says';

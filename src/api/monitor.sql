@@ -1,6 +1,15 @@
 --
 -- What an operator reads.
 --
+-- No condition of the reader gets below OFFSET 0: neither what EXPLAIN counts nor what it estimates tells of a row that a view hides.
+CREATE VIEW sweep.job WITH (security_barrier) AS
+	SELECT j.* FROM sweep.job_definition j WHERE sweep._may_see(j.run_as) OFFSET 0;
+COMMENT ON VIEW sweep.job IS 'jobs: what runs, when, within which limits, as whom';
+
+CREATE VIEW sweep.quarantine WITH (security_barrier) AS
+	SELECT q.* FROM sweep.job j CROSS JOIN LATERAL (SELECT * FROM sweep.quarantined_item i WHERE i.job = j.name OFFSET 0) AS q OFFSET 0;
+COMMENT ON VIEW sweep.quarantine IS 'items that failed, with their errors and when they are tried again';
+
 CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT phase text, OUT batches bigint, OUT rows bigint,
 	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz, OUT rows_per_second float8, OUT eta timestamptz, OUT braked_ms bigint)
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_running';
@@ -74,7 +83,7 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 		END AS state,
 		last.run_id AS last_run_id, last.status AS last_status, last.stop_reason AS last_stop_reason, last.started_at AS last_started_at,
 		last.rows AS last_rows, last.finished_at - last.started_at AS last_duration, last.error AS last_error, j.run_as, j.description
-	FROM sweep.job j
+	FROM sweep.job_definition j
 		JOIN sweep.job_state s ON s.job = j.name
 		CROSS JOIN LATERAL (SELECT s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT sweep._is_home(s.system_identifier, s.database)
 			OR EXISTS (SELECT FROM sweep.control) AS back) AS held
@@ -98,7 +107,8 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 			UNION ALL
 			SELECT d.* FROM sweep._last_dispatch(j.name, newest.run_id) d WHERE j.buckets IS NOT NULL AND newest.run_id IS NOT NULL
 		) AS last ON true
-	WHERE sweep._may_see(j.run_as);
+	WHERE sweep._may_see(j.run_as)
+	OFFSET 0;
 COMMENT ON VIEW sweep.jobs IS 'jobs with their state and what came of their last run';
 
 DO $$
@@ -125,6 +135,11 @@ BEGIN
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lock'],
 		['jobs', 'last_rows', 'rows it handled, all shares together'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
 		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'a word to the reader']] LOOP
+		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
+	END LOOP;
+	FOR note IN SELECT ARRAY[v.name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum)]
+			FROM (VALUES ('job', 'sweep.job_definition'::pg_catalog.regclass), ('quarantine', 'sweep.quarantined_item')) AS v (name, of)
+				JOIN pg_catalog.pg_attribute a ON a.attrelid = v.of AND a.attnum > 0 LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
 	END LOOP;
 END

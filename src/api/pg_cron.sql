@@ -127,7 +127,7 @@ DECLARE
 	job_name constant pg_catalog.text := coalesce(entry ->> 'jobname', 'pg_cron_' || (entry ->> 'jobid'));
 	zone constant pg_catalog.text := coalesce(pg_catalog.current_setting('cron.timezone', true), 'GMT');
 	meaning pg_catalog.text := entry ->> 'schedule';
-	created sweep.job;
+	created sweep.job_definition;
 	remarks pg_catalog.text[];
 	hint pg_catalog.text;
 BEGIN
@@ -136,11 +136,11 @@ BEGIN
 			FROM sweep._read_pg_cron_schedule(entry ->> 'schedule', coalesce(pg_catalog.current_setting('cron.match_dom_and_dow', true), 'off') = 'on') AS r;
 		note := sweep._pg_cron_place(entry);
 		IF note IS NULL THEN
-			IF EXISTS (SELECT FROM sweep.job j WHERE (j.name, j.schedule, j.sql, j.timezone, j.run_as)
+			IF EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, j.timezone, j.run_as)
 					= (job_name, meaning, entry ->> 'command', zone, entry ->> 'username')) THEN
 				note := 'exists already';
 			ELSE
-				created := pg_catalog.jsonb_populate_record(NULL::sweep.job, sweep._job_defaults() || pg_catalog.jsonb_build_object(
+				created := pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || pg_catalog.jsonb_build_object(
 					'name', job_name, 'schedule', meaning, 'sql', entry -> 'command', 'timezone', zone));
 				PERFORM sweep._create_job(caller, created, pg_catalog.quote_ident(entry ->> 'username')::pg_catalog.regrole, true, false);
 				note := CASE WHEN dry_run THEN 'to be created' ELSE 'created, paused' END;

@@ -343,14 +343,14 @@ BEGIN
 	EXECUTE (SELECT pg_catalog.format('SELECT pg_catalog.jsonb_object_agg(d.name, d.value) FROM (VALUES %s) AS d (name, value)',
 			pg_catalog.string_agg(pg_catalog.format('(%L, pg_catalog.to_jsonb(%s))', a.attname, pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4)), ', '))
 		FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.unnest(p.proargnames) WITH ORDINALITY AS g (name, n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
 		WHERE p.oid = 'sweep.create_job'::pg_catalog.regproc AND pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4) IS NOT NULL) INTO defaults;
 	RETURN defaults;
 END
 $$;
 COMMENT ON FUNCTION sweep._job_defaults() IS 'what sweep.create_job makes of the settings of a job that are left out';
 
-CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job, word text, relation regclass, run_as regrole) RETURNS sweep.job
+CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job_definition, word text, relation regclass, run_as regrole) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -371,13 +371,13 @@ BEGIN
 		job.timezone := NULL;
 	END IF;
 	-- Whatever else a job may have is as sweep.create_job has it.
-	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job, sweep._job_defaults() || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
+	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
 		FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(job)) AS e WHERE e.value <> 'null'));
 END
 $$;
-COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
+COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job_definition, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
 
-CREATE FUNCTION sweep._start_maker(job sweep.job, paused boolean) RETURNS void
+CREATE FUNCTION sweep._start_maker(job sweep.job_definition, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -392,4 +392,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._start_maker(sweep.job, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';
+COMMENT ON FUNCTION sweep._start_maker(sweep.job_definition, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';

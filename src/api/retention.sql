@@ -295,7 +295,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';
 
-CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job, target text, age_column text, keep interval, condition text, archive_to text,
+CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job_definition, target text, age_column text, keep interval, condition text, archive_to text,
 	partitions text, run_as regrole, paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -14,15 +14,15 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._login_path(oid) IS 'the search_path that a role has after it has logged in to this database';
 
-CREATE FUNCTION sweep._run_path(job sweep.job) RETURNS text
+CREATE FUNCTION sweep._run_path(job sweep.job_definition) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce((SELECT s.value FROM pg_catalog.jsonb_each_text(job.settings) AS s WHERE pg_catalog.lower(s.key) = 'search_path' LIMIT 1),
 		sweep._login_path(sweep._role_oid(job.run_as)))
 $$;
-COMMENT ON FUNCTION sweep._run_path(sweep.job) IS 'the search_path of background runs of a job';
+COMMENT ON FUNCTION sweep._run_path(sweep.job_definition) IS 'the search_path of background runs of a job';
 
-CREATE FUNCTION sweep._check_settings(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_settings(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -60,4 +60,4 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_settings(sweep.job) IS 'raises unless the role of the job, which exists, may set what the settings of the job say';
+COMMENT ON FUNCTION sweep._check_settings(sweep.job_definition) IS 'raises unless the role of the job, which exists, may set what the settings of the job say';

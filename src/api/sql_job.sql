@@ -5,7 +5,7 @@ CREATE FUNCTION sweep._check_sql(sql text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_sql';
 COMMENT ON FUNCTION sweep._check_sql(text) IS 'raises unless the text consists of statements that can be executed in the background; names are looked up when it is executed';
 
-CREATE FUNCTION sweep._check_sql_settings(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_sql_settings(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -35,4 +35,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_sql_settings(sweep.job) IS 'raises when a job with sql has a setting that means something only where there are batches';
+COMMENT ON FUNCTION sweep._check_sql_settings(sweep.job_definition) IS 'raises when a job with sql has a setting that means something only where there are batches';

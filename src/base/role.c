@@ -20,6 +20,13 @@
 #include "base/compat.h"
 #include "base/role.h"
 
+/* Who reads a view; in fn_extra. */
+typedef struct Reader
+{
+	Oid			role;
+	bool		sees_all;
+} Reader;
+
 PG_FUNCTION_INFO_V1(sweep_role_to_oid);
 PG_FUNCTION_INFO_V1(sweep_role_to_name);
 PG_FUNCTION_INFO_V1(sweep_role_may_act);
@@ -98,11 +105,19 @@ sweep_role_may_become(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(!PG_ARGISNULL(0) && sweep_role_can_become(PG_GETARG_OID(0), role_argument(fcinfo, 1)));
 }
 
-/* SQL: sweep._may_see(run_as text) RETURNS boolean: never NULL */
+/* SQL: sweep._may_see(run_as text) RETURNS boolean: never NULL. A view asks for each row, so what is the same for all is asked once. */
 Datum
 sweep_role_may_see(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(sweep_role_acts_for(GetUserId(), role_argument(fcinfo, 0)) || sweep_role_sees_all(GetUserId()));
+	Reader	   *reader = fcinfo->flinfo->fn_extra;
+
+	if (reader == NULL || reader->role != GetUserId())
+	{
+		if (reader == NULL)
+			reader = fcinfo->flinfo->fn_extra = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, sizeof(Reader));
+		*reader = (Reader) {.role = GetUserId(), .sees_all = sweep_role_sees_all(GetUserId())};
+	}
+	PG_RETURN_BOOL(reader->sees_all || sweep_role_acts_for(reader->role, role_argument(fcinfo, 0)));
 }
 
 static Oid

@@ -30,10 +30,10 @@
 static const SweepStatementText statements[] = {
 	[SWEEP_SQL_READ_RUN] = {
 		"SELECT " DEFINITION_OF_RUN
-		" FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
+		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	1, {INT8OID}},
 	[SWEEP_SQL_READ_JOB] = {
-		"SELECT " DEFINITION_BY_NAME " FROM sweep.job j WHERE j.name = $1",
+		"SELECT " DEFINITION_BY_NAME " FROM sweep.job_definition j WHERE j.name = $1",
 	2, {TEXTOID, JSONBOID}},
 	[SWEEP_SQL_INSERT_RUN] = {
 		"INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
@@ -47,7 +47,7 @@ static const SweepStatementText statements[] = {
 		"WHERE r.run_id = $1 AND r.status = 'waiting' AND sweep._role_oid(r.run_as) = $5 RETURNING r.ctid",
 	5, {INT8OID, INT4OID, INT4OID, INT4OID, OIDOID}},
 	[SWEEP_SQL_KEPT_CURSOR] = {"SELECT sweep._kept_cursor($1)", 1, {TEXTOID}},
-	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantine q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
+	[SWEEP_SQL_HAS_QUARANTINE] = {"SELECT FROM sweep.quarantined_item q WHERE q.job = $1 LIMIT 1", 1, {TEXTOID}},
 	[SWEEP_SQL_SAVE_RUN] = {
 		"UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $2 RETURNING ctid",
 	13, RUN_TYPES},
@@ -57,12 +57,12 @@ static const SweepStatementText statements[] = {
 	13, RUN_TYPES},
 	[SWEEP_SQL_FIND_QUARANTINED] = {
 		"SELECT u.n::int, q.next_try > pg_catalog.clock_timestamp() FROM pg_catalog.unnest($2) WITH ORDINALITY AS u (item, n) "
-		"JOIN sweep.quarantine q ON q.job = $1 AND q.item_hash = pg_catalog.md5(u.item::pg_catalog.text)",
+		"JOIN sweep.quarantined_item q ON q.job = $1 AND q.item_hash = pg_catalog.md5(u.item::pg_catalog.text)",
 	2, {TEXTOID, JSONBARRAYOID}},
 	[SWEEP_SQL_QUARANTINE] = {"SELECT sweep._quarantine($1, $2, $3, $4, $5)", 5, {TEXTOID, OIDOID, JSONBOID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_UNQUARANTINE] = {
-		"DELETE FROM sweep.quarantine WHERE job = $1 AND item_hash IN (SELECT pg_catalog.md5(u.item::pg_catalog.text) FROM pg_catalog.unnest($2) AS u (item)) "
-		"AND EXISTS (SELECT FROM sweep.job j WHERE j.name = $1 AND sweep._role_oid(j.run_as) = $3)",
+		"DELETE FROM sweep.quarantined_item WHERE job = $1 AND item_hash IN (SELECT pg_catalog.md5(u.item::pg_catalog.text) FROM pg_catalog.unnest($2) AS u (item)) "
+		"AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = $1 AND sweep._role_oid(j.run_as) = $3)",
 	3, {TEXTOID, JSONBARRAYOID, OIDOID}},
 	[SWEEP_SQL_SKIP_RUN] = {
 		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
@@ -87,7 +87,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_START_FOLLOWER] = {
 		"UPDATE sweep.run_live SET due_at = pg_catalog.clock_timestamp() WHERE run_id = $1 AND sweep._lock_waiting_run($1)", 1, {INT8OID}},
 	[SWEEP_SQL_COUNT_BUCKETS] = {
-		"SELECT j.buckets FROM sweep.job j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3", 3, {TEXTOID, TEXTOID, TEXTOID}},
+		"SELECT j.buckets FROM sweep.job_definition j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3", 3, {TEXTOID, TEXTOID, TEXTOID}},
 	[SWEEP_SQL_MAINTAIN_BUCKETS] = {
 		"SELECT available, occupied, stale, missing, claimable "
 		"FROM sweep._maintain_buckets($1, $2, $3::pg_catalog.float8 * interval '1 us', pg_catalog.clock_timestamp())",
@@ -109,7 +109,7 @@ static const SweepStatementText statements[] = {
 		/* Each by its key, however many wait. */
 		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
-		"JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
+		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
 	1, {TIMESTAMPTZOID}},
 	[SWEEP_SQL_NEXT_WAKE] = {
 		"SELECT (extract(epoch FROM sweep._next_wake($1) - $1) * 1000000)::bigint", 1, {TIMESTAMPTZOID}},
@@ -145,7 +145,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_PREPARED_XIDS] = {
 		"SELECT p.transaction::pg_catalog.text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()", 0, {0}},
 	[SWEEP_SQL_LOCK_ROLES] = {
-		"SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job j WHERE j.lock_key = $1 "
+		"SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job_definition j WHERE j.lock_key = $1 "
 		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
 	2, {TEXTOID, OIDOID}},
 	[SWEEP_SQL_READ_CONSUMER] = {

@@ -98,9 +98,9 @@ CREATE FUNCTION sweep._divided_children(run_id bigint, role oid) RETURNS TABLE (
 AS $$
 	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
-		FROM sweep.run_live r JOIN sweep.job parent ON parent.name = r.job
+		FROM sweep.run_live r JOIN sweep.job_definition parent ON parent.name = r.job
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
-			JOIN sweep.job child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
+			JOIN sweep.job_definition child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND NOT sweep._ends_chain(r.hook_depth) AND child.buckets IS NOT NULL
 			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name
 			AND s.paused_at IS NULL AND sweep._has_workers()
@@ -114,7 +114,7 @@ CREATE FUNCTION sweep._queue_shares(run_id bigint, job text, delay interval, cla
 AS $$
 DECLARE
 	dispatcher sweep.run_live;
-	divided sweep.job;
+	divided sweep.job_definition;
 	own int;
 	shares int;
 	chains int;
@@ -123,7 +123,7 @@ DECLARE
 BEGIN
 	shares_left := 0;
 	SELECT * INTO dispatcher FROM sweep.run_live r WHERE r.run_id = _queue_shares.run_id;
-	SELECT j.* INTO divided FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = _queue_shares.job
+	SELECT j.* INTO divided FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = _queue_shares.job
 		AND j.run_as = dispatcher.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL AND sweep._has_workers();
 	IF NOT FOUND THEN
 		RETURN;
@@ -178,7 +178,7 @@ BEGIN
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
 	goes_on := stop_reason IN ('max_batches', 'stop_after') AND share.handled > 0
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
-	SELECT j.bucket_store INTO bucket_store FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+	SELECT j.bucket_store INTO bucket_store FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;
 	IF FOUND AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
 		-- The next number, in the table the next one that is free.
@@ -200,13 +200,14 @@ COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interva
 
 -- ------------------------------------------------------------------ what an operator reads
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
-	SELECT b.job, b.bucket, b.state, b.run_id AS holder, b.pid, b.since
-		FROM sweep.bucket b JOIN sweep.job j ON j.name = b.job AND j.bucket_store = 'table' AND j.buckets IS NOT NULL
+	SELECT * FROM (SELECT b.job, b.bucket, b.state, b.run_id AS holder, b.pid, b.since
+		FROM sweep.bucket b JOIN sweep.job_definition j ON j.name = b.job AND j.bucket_store = 'table' AND j.buckets IS NOT NULL
 		WHERE sweep._may_see(j.run_as)
 	UNION ALL
 	SELECT r.job, r.bucket, 'occupied', r.run_id, r.pid, r.started_at
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as AND j.bucket_store = 'redis'
-		WHERE r.status = 'running' AND r.bucket IS NOT NULL AND sweep._may_see(j.run_as);
+		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as AND j.bucket_store = 'redis'
+		WHERE r.status = 'running' AND r.bucket IS NOT NULL AND sweep._may_see(j.run_as)) AS b
+	OFFSET 0;
 COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; of those in redis the ones that runs of this database hold';
 COMMENT ON COLUMN sweep.buckets.job IS 'name of the job';
 COMMENT ON COLUMN sweep.buckets.bucket IS 'number of the bucket, from 0';

@@ -14,7 +14,7 @@ DECLARE
 	problem pg_catalog.text;
 BEGIN
 	SELECT k.alert_queue AS own, k.run_as, coalesce(k.alert_queue, pg_catalog.current_setting('pg_sweep.alert_queue')) AS queue INTO j
-		FROM sweep.job k WHERE k.name = _send_alert.job;
+		FROM sweep.job_definition k WHERE k.name = _send_alert.job;
 	IF coalesce(j.queue, '') = '' THEN
 		RETURN;
 	END IF;
@@ -42,7 +42,7 @@ DECLARE
 	r pg_catalog.record;
 BEGIN
 	SELECT l.job, l.run_id, l.status, l.sqlstate, l.error, l.finished_at INTO r
-		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
+		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _alert_failed.run_id AND l.status IN ('failed', 'lost')
 			AND NOT EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry');
 	IF FOUND THEN
@@ -72,11 +72,11 @@ END
 $$;
 COMMENT ON FUNCTION sweep._set_broken(text, text) IS 'notes why a job cannot be started, or (NULL) that it can, and tells of it when that has changed';
 
-CREATE FUNCTION sweep._check_alert_queue(job sweep.job) RETURNS void
+CREATE FUNCTION sweep._check_alert_queue(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM sweep._find_queue(sweep._role_oid(job.run_as), job.alert_queue, 'send') WHERE job.alert_queue IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job) IS 'raises unless the role of the job may send to its alert_queue';
+COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job_definition) IS 'raises unless the role of the job may send to its alert_queue';

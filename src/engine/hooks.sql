@@ -13,7 +13,7 @@ COMMENT ON FUNCTION sweep._try_lock_ending(text) IS 'keeps the other shares of a
 CREATE FUNCTION sweep._may_end(run_id bigint) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce((SELECT sweep._try_lock_ending(j.name) FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
+	SELECT coalesce((SELECT sweep._try_lock_ending(j.name) FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _may_end.run_id AND j.buckets IS NOT NULL AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL)), true)
 $$;
 COMMENT ON FUNCTION sweep._may_end(bigint) IS 'whether a run may be ended in this transaction; false when another share of its job is just ending';
@@ -63,12 +63,12 @@ DECLARE
 BEGIN
 	SELECT l.job, l.run_as, l.status, l.hook_depth,
 			CASE hook WHEN 'on_start' THEN j.on_start WHEN 'on_success' THEN j.on_success ELSE j.on_failure END AS hooks INTO r
-		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as WHERE l.run_id = _queue_hooks.run_id;
+		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as WHERE l.run_id = _queue_hooks.run_id;
 	FOR named IN SELECT h.key AS name, h.value::interval AS delay FROM pg_catalog.jsonb_each_text(r.hooks) AS h ORDER BY h.key LOOP
 		SELECT j.name, j.run_as, s.paused_at IS NOT NULL AS paused, sweep._is_home(s.system_identifier, s.database) AS at_home,
 				-- Queued as shares, before the run began: sweep._divided_children().
 				hook = 'on_start' AND r.status = 'running' AND j.buckets IS NOT NULL AND j.run_as = r.run_as AS divided INTO child
-			FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = named.name;
+			FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = named.name;
 		reason := CASE
 			WHEN child.name IS NULL THEN 'it does not exist'
 			WHEN child.paused THEN 'it is paused'
@@ -191,7 +191,7 @@ DECLARE
 BEGIN
 	-- Whether it is tried again is known by the run that does: max_attempts may have changed since that was queued.
 	SELECT l.job, l.status, EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry') AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
-		FROM sweep.run_live l JOIN sweep.job j ON j.name = l.job AND j.run_as = l.run_as
+		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);
 	IF NOT FOUND THEN
 		RETURN;

@@ -2,7 +2,7 @@
 -- Items that neither the step nor the rescue function of their job could handle. They are left alone
 -- until their next try, ever later, so that they hold up nothing else.
 --
-CREATE TABLE sweep.quarantine (
+CREATE TABLE sweep.quarantined_item (
 	job       text NOT NULL,
 	item      jsonb NOT NULL,
 	item_hash text NOT NULL GENERATED ALWAYS AS (pg_catalog.md5(item::pg_catalog.text)) STORED,
@@ -14,28 +14,28 @@ CREATE TABLE sweep.quarantine (
 	next_try  timestamptz NOT NULL,
 	PRIMARY KEY (job, item_hash)
 );
-COMMENT ON TABLE sweep.quarantine IS 'items that failed, with their errors and when they are tried again';
-COMMENT ON COLUMN sweep.quarantine.job IS 'name of the job';
-COMMENT ON COLUMN sweep.quarantine.item IS 'the item, as its pick function returned it';
-COMMENT ON COLUMN sweep.quarantine.item_hash IS 'the item in a size that an index takes';
-COMMENT ON COLUMN sweep.quarantine.sqlstate IS 'code of its last error';
-COMMENT ON COLUMN sweep.quarantine.message IS 'its last error, with detail, hint and context';
-COMMENT ON COLUMN sweep.quarantine.attempts IS 'how many runs it has failed in';
-COMMENT ON COLUMN sweep.quarantine.first_at IS 'when it failed first';
-COMMENT ON COLUMN sweep.quarantine.last_at IS 'when it failed last';
-COMMENT ON COLUMN sweep.quarantine.next_try IS 'it is left alone until then';
-SELECT pg_catalog.pg_extension_config_dump('sweep.quarantine', '');
+COMMENT ON TABLE sweep.quarantined_item IS 'items that failed, with their errors and when they are tried again';
+COMMENT ON COLUMN sweep.quarantined_item.job IS 'name of the job';
+COMMENT ON COLUMN sweep.quarantined_item.item IS 'the item, as its pick function returned it';
+COMMENT ON COLUMN sweep.quarantined_item.item_hash IS 'the item in a size that an index takes';
+COMMENT ON COLUMN sweep.quarantined_item.sqlstate IS 'code of its last error';
+COMMENT ON COLUMN sweep.quarantined_item.message IS 'its last error, with detail, hint and context';
+COMMENT ON COLUMN sweep.quarantined_item.attempts IS 'how many runs it has failed in';
+COMMENT ON COLUMN sweep.quarantined_item.first_at IS 'when it failed first';
+COMMENT ON COLUMN sweep.quarantined_item.last_at IS 'when it failed last';
+COMMENT ON COLUMN sweep.quarantined_item.next_try IS 'it is left alone until then';
+SELECT pg_catalog.pg_extension_config_dump('sweep.quarantined_item', '');
 
 CREATE FUNCTION sweep._quarantine(job text, role oid, item jsonb, sqlstate text, message text) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	-- A run may still be in progress when its job is dropped and another role creates one of that name,
 	-- which must not get to see the items; or its role is renamed meanwhile.
-	INSERT INTO sweep.quarantine AS q (job, item, sqlstate, message, first_at, last_at, next_try)
+	INSERT INTO sweep.quarantined_item AS q (job, item, sqlstate, message, first_at, last_at, next_try)
 		SELECT job, item, sqlstate, message, moment.now, moment.now, moment.now + interval '10 min'
 			FROM (SELECT pg_catalog.clock_timestamp() AS now OFFSET 0) AS moment
-			WHERE EXISTS (SELECT FROM sweep.job j WHERE j.name = _quarantine.job AND sweep._role_oid(j.run_as) = _quarantine.role)
-		ON CONFLICT ON CONSTRAINT quarantine_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
+			WHERE EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = _quarantine.job AND sweep._role_oid(j.run_as) = _quarantine.role)
+		ON CONFLICT ON CONSTRAINT quarantined_item_pkey DO UPDATE SET sqlstate = excluded.sqlstate, message = excluded.message,
 			attempts = q.attempts + 1, last_at = excluded.last_at,
 			next_try = excluded.last_at + interval '10 min' * 2 ^ least(q.attempts, 10)
 		RETURNING true
@@ -50,7 +50,7 @@ DECLARE
 	released bigint;
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, true);
-	UPDATE sweep.quarantine AS q SET next_try = pg_catalog.clock_timestamp()
+	UPDATE sweep.quarantined_item AS q SET next_try = pg_catalog.clock_timestamp()
 		WHERE q.job = _release_quarantine.name AND q.next_try > pg_catalog.clock_timestamp()
 			AND (_release_quarantine.item IS NULL OR q.item_hash = pg_catalog.md5(_release_quarantine.item::pg_catalog.text));
 	GET DIAGNOSTICS released = ROW_COUNT;

@@ -66,28 +66,26 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_begun_seq', '');
 -- And it goes on where the last runs of jobs that keep their cursor were: that is in sweep.job_state only when they have ended and been archived.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE pid IS NOT NULL AND (batches > 0 OR cursor IS NOT NULL)
-	AND EXISTS (SELECT FROM sweep.job AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
+	AND EXISTS (SELECT FROM sweep.job_definition AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
 CREATE INDEX run_history_job_idx ON sweep.run_history (job, run_id);
+CREATE INDEX run_history_role_idx ON sweep.run_history (run_as);
 CREATE INDEX run_history_outcome_idx ON sweep.run_history (job, run_as, status, run_id);
 CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.runs';
 
-CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
-	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
-COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
-
--- A barrier: no function of the reader sees a row that the reader may not see.
+-- A barrier, as all views: see the README of api. The history is read by the roles of the reader, along an index.
 CREATE VIEW sweep.runs WITH (security_barrier) AS
-	WITH roles AS MATERIALIZED (SELECT r.rolname::pg_catalog.text AS name FROM pg_catalog.pg_roles r WHERE sweep._may_see(r.rolname)),
-		everything AS MATERIALIZED (SELECT sweep._may_see(NULL) AS allowed)
 	SELECT r.run_id, r.job, r.args, r.trigger, r.attempt, r.due_at, r.started_at, r.finished_at, r.status, r.stop_reason, r.batches, r.rows, r.rescued,
 			r.quarantined, r.braked_ms, r.cursor, r.detail, r.sqlstate, r.error, r.pid, r.run_as, r.bucket, r.shares_left, r.parent_run_id, r.hook_depth
-		FROM (SELECT * FROM sweep.run_live UNION ALL SELECT * FROM sweep.run_history) AS r
-		WHERE (SELECT e.allowed FROM everything e) OR r.run_as IN (SELECT m.name FROM roles m);
+		FROM (SELECT l.* FROM sweep.run_live l WHERE sweep._may_see(l.run_as)
+			UNION ALL SELECT h.* FROM sweep.run_history h WHERE (SELECT sweep._may_see(NULL))
+			UNION ALL SELECT h.* FROM pg_catalog.pg_roles m CROSS JOIN LATERAL (SELECT * FROM sweep.run_history o WHERE o.run_as = m.rolname::pg_catalog.text OFFSET 0) AS h
+				WHERE NOT (SELECT sweep._may_see(NULL)) AND sweep._may_see(m.rolname)) AS r
+		OFFSET 0;
 COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
 DO $$
@@ -174,7 +172,7 @@ BEGIN
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
 			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
 				ORDER BY r.due_at, r.run_id) AS turn
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
+		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
 			AND (r.trigger = 'manual' OR NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL
@@ -221,7 +219,7 @@ BEGIN
 		RETURN;
 	END IF;
 	-- What is known to be wrong with the job says more than that its process ended.
-	SELECT sweep._job_problem(sweep._job_frame(j.name)) INTO problem FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
+	SELECT sweep._job_problem(sweep._job_frame(j.name)) INTO problem FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
 	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
 			stop_reason = _fail_start.stop_reason, finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid()),
@@ -239,11 +237,11 @@ AS $$
 DECLARE
 	last sweep.run_live;
 	state sweep.job_state;
-	always constant boolean := EXISTS (SELECT FROM sweep.job j WHERE j.name = _kept_cursor.job AND j.cursor = 'always');
+	always constant boolean := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = _kept_cursor.job AND j.cursor = 'always');
 BEGIN
 	-- The state remembers what has been moved to the history, which a later run may have been before an earlier one.
 	SELECT * INTO state FROM sweep.job_state s WHERE s.job = _kept_cursor.job;
-	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
+	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
 		AND r.pid IS NOT NULL AND (r.batches > 0 OR r.cursor IS NOT NULL) AND coalesce(r.begun, 0) >= coalesce(state.last_begun, 0) ORDER BY r.begun DESC NULLS LAST, r.run_id DESC LIMIT 1;
 	IF FOUND THEN
 		RETURN CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR always THEN last.cursor END;
@@ -282,7 +280,7 @@ CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval, 
 AS $$
 DECLARE
 	-- Whoever drops the job or gives it to another role waits for us, or we for him.
-	job sweep.job := sweep._lock_job(caller, name, true, true);
+	job sweep.job_definition := sweep._lock_job(caller, name, true, true);
 	problem pg_catalog.text := sweep._job_problem(job);
 	new_id bigint;
 BEGIN

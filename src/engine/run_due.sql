@@ -1,7 +1,7 @@
 --
 -- Due moments: which jobs are due, and what is queued for them.
 --
-CREATE FUNCTION sweep._insert_scheduled(j sweep.job, due timestamptz, trigger text, always boolean) RETURNS void
+CREATE FUNCTION sweep._insert_scheduled(j sweep.job_definition, due timestamptz, trigger text, always boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
@@ -33,12 +33,12 @@ BEGIN
 	INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES (j.name, j.run_as, trigger, due);
 END
 $$;
-COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
+COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job_definition, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
 
 -- As vixie-cron does. After the clock was set back by up to three hours a fixed moment (30 2 * * *) does not run again; it is looked
 -- for among the runs, because after a moment in a far future "not later than the last one" would stop the job. A repeating
 -- schedule goes by the new clock at once, else it would stand still; so does an interval, but for the moment that ran last.
-CREATE FUNCTION sweep._has_run(j sweep.job, last_due timestamptz, due timestamptz) RETURNS boolean
+CREATE FUNCTION sweep._has_run(j sweep.job_definition, last_due timestamptz, due timestamptz) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
@@ -55,9 +55,9 @@ BEGIN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION sweep._has_run(sweep.job, timestamptz, timestamptz) IS 'whether a moment of the schedule had its run before the clock was set back, and has none again';
+COMMENT ON FUNCTION sweep._has_run(sweep.job_definition, timestamptz, timestamptz) IS 'whether a moment of the schedule had its run before the clock was set back, and has none again';
 
-CREATE FUNCTION sweep._enqueue_job(j sweep.job, s sweep.job_state, at timestamptz) RETURNS void
+CREATE FUNCTION sweep._enqueue_job(j sweep.job_definition, s sweep.job_state, at timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -94,17 +94,17 @@ BEGIN
 	PERFORM sweep._reschedule(j.name, at, queued);
 END
 $$;
-COMMENT ON FUNCTION sweep._enqueue_job(sweep.job, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
+COMMENT ON FUNCTION sweep._enqueue_job(sweep.job_definition, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
 
 -- The scheduler decides about many jobs at a time. What their owners have written is none of its business.
-CREATE FUNCTION sweep._job_frame(name text) RETURNS sweep.job
+CREATE FUNCTION sweep._job_frame(name text) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	j sweep.job;
+	j sweep.job_definition;
 BEGIN
 	-- A variable takes large values as they are stored, elsewhere; here they are dropped before anybody reads them.
-	SELECT * INTO j FROM sweep.job t WHERE t.name = _job_frame.name;
+	SELECT * INTO j FROM sweep.job_definition t WHERE t.name = _job_frame.name;
 	j.sql := NULL;
 	j.batch_sql := NULL;
 	j.args := '{}';
@@ -128,7 +128,7 @@ DECLARE
 	counted int := 0;
 BEGIN
 	FOR due IN SELECT s.job FROM (SELECT d.job, d.next_start, pg_catalog.row_number() OVER (PARTITION BY j.run_as ORDER BY d.next_start, d.job) AS nth
-				FROM sweep.job_state d JOIN sweep.job j ON j.name = d.job
+				FROM sweep.job_state d JOIN sweep.job_definition j ON j.name = d.job
 				WHERE d.next_start <= at AND sweep._is_home(d.system_identifier, d.database) AND d.all_paused_at IS NULL
 					AND NOT EXISTS (SELECT FROM sweep.control)) AS turn JOIN sweep.job_state s ON s.job = turn.job
 			-- Looked at again when it is locked: what somebody has committed since is not for us.
@@ -163,10 +163,10 @@ DECLARE
 	seen int := 0;
 	counted int := 0;
 BEGIN
-	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND s.paused_at IS NULL
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control);
-	FOR due IN SELECT j.name FROM sweep.job_state s JOIN sweep.job j ON j.name = s.job
+	FOR due IN SELECT j.name FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
 				AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP

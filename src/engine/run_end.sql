@@ -8,7 +8,7 @@ AS $$
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, attempt, bucket, shares_left, parent_run_id, hook_depth, due_at)
 		SELECT r.job, r.run_as, r.args, 'retry', r.attempt + 1, r.bucket, r.shares_left * (r.status = 'lost')::int, r.run_id, r.hook_depth,
 			pg_catalog.clock_timestamp() + interval '1 s' * (r.attempt ^ 4 + 15 + pg_catalog.floor(pg_catalog.random() * 10 * (r.attempt + 1)))
-		FROM sweep.run_live r JOIN sweep.job j ON j.name = r.job AND j.run_as = r.run_as
+		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _retry.run_id AND sweep._is_retried(r.status, r.stop_reason, r.attempt, j.max_attempts)
 $$;
 COMMENT ON FUNCTION sweep._retry(bigint) IS 'queues the next attempt of a run that failed or was lost, with the backoff of Sidekiq';
@@ -21,7 +21,7 @@ DECLARE
 BEGIN
 	-- In each tick: not in SQL, which would be planned anew each time.
 	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
-			AND NOT EXISTS (SELECT FROM sweep.job j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
+			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM orphan WHERE r.run_id = orphan.run_id;
 	GET DIAGNOSTICS counted = ROW_COUNT;
@@ -40,7 +40,7 @@ BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
 	-- That of a copy is not lost: it goes on where this database was copied from.
 	FOR gone IN SELECT r.run_id, r.status, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
-				FROM sweep.job j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
+				FROM sweep.job_definition j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
 		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp()
@@ -100,7 +100,7 @@ BEGIN
 			WHERE o.last_due > at FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
 	END IF;
 	-- A clock that ran ahead and was set back leaves moments that are too far off.
-	FOR late IN SELECT j.name FROM sweep.job j JOIN sweep.job_state s ON s.job = j.name
+	FOR late IN SELECT j.name FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
 			WHERE s.next_due > at AND sweep._is_too_late(j.name, j.schedule, j.timezone, s.next_due, at)
 				OR s.next_due IS NULL AND s.next_start > at + interval '1 min'
 			FOR UPDATE OF s SKIP LOCKED LOOP
@@ -169,10 +169,10 @@ BEGIN
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
 			UPDATE sweep.job_state AS s SET last_begun = ended.begun,
 					drained_rows = CASE WHEN ended.stop_reason = 'drained' THEN ended.rows ELSE s.drained_rows END,
-					kept_cursor = CASE WHEN ended.stop_reason IS DISTINCT FROM 'drained' OR EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.cursor = 'always')
+					kept_cursor = CASE WHEN ended.stop_reason IS DISTINCT FROM 'drained' OR EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = ended.job AND j.cursor = 'always')
 						THEN ended.cursor END
 				WHERE s.job = ended.job AND coalesce(s.last_begun, 0) <= coalesce(ended.begun, 0)
-					AND EXISTS (SELECT FROM sweep.job j WHERE j.name = ended.job AND j.run_as = ended.run_as);
+					AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = ended.job AND j.run_as = ended.run_as);
 		END IF;
 		moved := moved || ended.run_id;
 	END LOOP;
@@ -185,7 +185,7 @@ BEGIN
 				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old
 			WHERE h.run_id = old.run_id;
 		-- What was due to be tried again so long ago and was not is no longer picked.
-		DELETE FROM sweep.quarantine AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantine o
+		DELETE FROM sweep.quarantined_item AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantined_item o
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
 	END IF;

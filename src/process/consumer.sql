@@ -355,7 +355,8 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, coalesce(pg_catalog.sum(l.handled), 0)::bigint AS handled,
 				coalesce(pg_catalog.sum(l.failed), 0)::bigint AS failed, pg_catalog.max(l.last_error) AS last_error
 			FROM sweep._consumer_processes() l WHERE l.consumer_id = c.consumer_id) AS p
-	WHERE sweep._may_see(c.run_as);
+	WHERE sweep._may_see(c.run_as)
+	OFFSET 0;
 COMMENT ON VIEW sweep.consumers IS 'consumers in the database with their processes';
 COMMENT ON COLUMN sweep.consumers.queue IS 'the queue it empties; NULL when that is not there, as in a restore that has not got so far';
 COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with each message or with a batch of them';

@@ -143,7 +143,8 @@ CREATE VIEW sweep.queues WITH (security_barrier) AS
 		q.owner
 	FROM sweep.queue AS q
 	JOIN sweep._seen_queues() AS s ON s.queue_id = q.queue_id
-	CROSS JOIN LATERAL sweep._read_queue(q.queue_id, s.delayed_rows, s.due_from, s.due_known, s.due_inside, s.lanes, s.positions) AS r;
+	CROSS JOIN LATERAL sweep._read_queue(q.queue_id, s.delayed_rows, s.due_from, s.due_known, s.due_inside, s.lanes, s.positions) AS r
+	OFFSET 0;
 COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number; one sees those one may use, or all of them as sweep_monitor';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';

@@ -62,9 +62,9 @@ $node->safe_psql('postgres', q{
 });
 at_gate($node, 9, 'a run is in progress');
 # As sweep.drop_job, whose request to stop the run its step may take long to heed.
-$node->safe_psql('postgres', q{DELETE FROM sweep.job WHERE name = 'dropped'});
+$node->safe_psql('postgres', q{DELETE FROM sweep.job_definition WHERE name = 'dropped'});
 is(running_as('jobber'), 'dropped', 'its role sees it in sweep.running when its job is gone');
-$node->safe_psql('postgres', q{INSERT INTO sweep.job SELECT (jsonb_populate_record(j, '{"name": "dropped", "run_as": "heir"}')).* FROM sweep.job j WHERE name = 'job of 10'});
+$node->safe_psql('postgres', q{INSERT INTO sweep.job_definition SELECT (jsonb_populate_record(j, '{"name": "dropped", "run_as": "heir"}')).* FROM sweep.job j WHERE name = 'job of 10'});
 is(running_as('jobber'), 'dropped', 'and when another role has a job of this name');
 is(running_as('heir'), '', 'which does not see it');
 open_gate($gate);

@@ -77,10 +77,10 @@ SKIP:
 }
 
 # ---------------------------------------------------------------- unknown zone, for instance after an update of the zone data
-$node->safe_psql('postgres', q{UPDATE sweep.job SET timezone = 'Mars/Olympus' WHERE name = 'zone'});
+$node->safe_psql('postgres', q{UPDATE sweep.job_definition SET timezone = 'Mars/Olympus' WHERE name = 'zone'});
 state_is('zone', '^broken: .*Mars/Olympus', 'unknown zone: the job is broken');
 others_go_on('unknown zone', 'zone');
-$node->safe_psql('postgres', q{UPDATE sweep.job SET timezone = 'Europe/Berlin' WHERE name = 'zone'});
+$node->safe_psql('postgres', q{UPDATE sweep.job_definition SET timezone = 'Europe/Berlin' WHERE name = 'zone'});
 # It is looked at again within a minute; here at once.
 $node->safe_psql('postgres', q{UPDATE sweep.job_state SET next_start = now() WHERE job = 'zone'; SELECT sweep._wake()});
 runs_again('zone', 'known zone');

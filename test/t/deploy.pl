@@ -27,7 +27,7 @@ is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM sweep.job), (SELEC
 
 # Every version of every row, who has locked it, and what sequences have given out.
 my $rows = join(' UNION ALL ',
-	(map { "SELECT '$_ ' || concat_ws(' ', ctid, xmin, xmax, r) FROM $_ AS r" } qw(sweep.job sweep.job_state sweep.queue sweep.bucket)),
+	(map { "SELECT '$_ ' || concat_ws(' ', ctid, xmin, xmax, r) FROM $_ AS r" } qw(sweep.job_definition sweep.job_state sweep.queue sweep.bucket)),
 	q{SELECT 'number ' || last_value FROM sweep.queue_queue_id_seq}) . ' ORDER BY 1';
 my $gate = hold_gate($node, 2);
 my $run = $node->safe_psql('postgres', q{SELECT sweep.start('job 2')});

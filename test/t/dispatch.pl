@@ -82,7 +82,7 @@ again();
 $node->safe_psql('postgres', q{SELECT sweep.alter_job('shares', '{"lock_retries": 10000}')});
 my $holder = session($node);
 $holder->query_safe(q{SELECT sweep.try_lock('shares')});
-my $moment = q{SELECT sweep._insert_scheduled(j, clock_timestamp(), 'schedule', false) FROM sweep.job j WHERE name = 'shares'};
+my $moment = q{SELECT sweep._insert_scheduled(j, clock_timestamp(), 'schedule', false) FROM sweep.job_definition j WHERE name = 'shares'};
 my $count = q{SELECT string_agg(n || ' ' || status, ', ' ORDER BY status) FROM (SELECT status, count(*) AS n FROM sweep.runs
 	WHERE job = 'shares' AND trigger = 'schedule' GROUP BY status) AS c};
 for my $nth (1 .. 4)

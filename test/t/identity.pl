@@ -46,7 +46,7 @@ my %attack = (
 	set_session_authorization => 'SET SESSION AUTHORIZATION postgres',
 	reset_session_authorization => 'RESET SESSION AUTHORIZATION',
 	read_secret => 'SELECT * FROM t.secret',
-	read_jobs => 'UPDATE sweep.job SET run_as = 10',
+	read_jobs => 'UPDATE sweep.job_definition SET run_as = 10',
 	write_own_row => 'UPDATE sweep.run_live SET rows = 1000000',
 	call_internal => q{SELECT sweep._start(10, 'of_superuser', '{}', '0')},
 	reset_all => 'RESET ALL',

@@ -88,7 +88,7 @@ cmp_ok(peak_of($pid) - $before, '<', 60, sprintf('which needed %.0f MB more for 
 
 # together they are more than a JSON value may have
 $node->safe_psql('postgres', q{
-	UPDATE sweep.job SET args = t.large(140 * 1024) WHERE name = 'large';
+	UPDATE sweep.job_definition SET args = t.large(140 * 1024) WHERE name = 'large';
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
 		SELECT 'large', 'jobber'::regrole, jsonb_build_object('y', repeat('y', 140 * 1024 * 1024)), 'manual', now()});
 $other = answer_to(q{SELECT sweep.start('other')});
@@ -98,7 +98,7 @@ cmp_ok(peak_of($pid) - $before, '<', 60, 'the scheduler has read none of it');
 
 # a job whose texts are more than any value may have is due like all others
 $node->safe_psql('postgres', q{
-	UPDATE sweep.job SET args = '{}', description = repeat('x', 300000000), schedule = '@hourly', timezone = 'UTC' WHERE name = 'large';
+	UPDATE sweep.job_definition SET args = '{}', description = repeat('x', 300000000), schedule = '@hourly', timezone = 'UTC' WHERE name = 'large';
 	UPDATE sweep.job_state SET next_due = now(), next_start = now() WHERE job = 'large'});
 answer_to(q{SELECT sweep.start('other')});
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'large' AND trigger = 'schedule' AND status = 'succeeded'}, 1, 'a job with a large description is due and runs');

@@ -193,7 +193,7 @@ my $run = $node->safe_psql('postgres', q{SELECT sweep.start('passed on')}, extra
 at_gate($node, 78);
 
 # Not by drop_job, which also asks the run to stop: what comes first is the question.
-$node->safe_psql('postgres', q{UPDATE sweep.job SET run_as = 'attacker'::regrole WHERE name = 'passed on'});
+$node->safe_psql('postgres', q{UPDATE sweep.job_definition SET run_as = 'attacker'::regrole WHERE name = 'passed on'});
 open_gate($second);
 is(ended_run($node, $run), 'failed error 0 0', 'a run whose job was passed on ends before its first bad item');
 is($node->safe_psql('postgres', "SELECT quarantined, sqlstate, split_part(error, E'\\n', 1) FROM sweep.runs WHERE run_id = $run"),

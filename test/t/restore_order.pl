@@ -59,7 +59,7 @@ for my $text (@dumps)
 {
 	my ($first, $copy) = pieces($text);
 	# Those that decide; what they refer to comes before, what else there is does not matter.
-	my @tables = ('sweep.job', 'sweep.job_state', 'sweep.control', 'sweep.consumer');
+	my @tables = ('sweep.job_definition', 'sweep.job_state', 'sweep.control', 'sweep.consumer');
 
 	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS copy WITH (FORCE)');
 	$node->safe_psql('postgres', 'CREATE DATABASE copy');

@@ -102,7 +102,7 @@ for my $job (qw(retention batch_sql step items))
 	{
 		as('alice', 'SELECT alice.setup()');
 		as('mallory', 'INSERT INTO mal.child SELECT n FROM generate_series(1, 50) AS n');
-		$node->safe_psql('postgres', 'TRUNCATE t.seen, alice.begun_with; DELETE FROM sweep.quarantine');
+		$node->safe_psql('postgres', 'TRUNCATE t.seen, alice.begun_with; DELETE FROM sweep.quarantined_item');
 		if ($way eq 'in the background')
 		{
 			like(ended_run($node, as('alice', "SELECT sweep.start('$job')")), qr/^succeeded drained/, "$job $way: it ends as usual");

@@ -68,8 +68,8 @@ is($node->safe_psql('fresh', q{SELECT string_agg(kind || '.' || key, ', ') FROM 
 	UNION ALL SELECT 'consumer', j.key FROM sweep.consumer r, jsonb_each(to_jsonb(r)) AS j WHERE j.key NOT IN ('system_identifier', 'database', 'all_paused_at')
 		GROUP BY j.key HAVING count(DISTINCT j.value) < 2) AS same (kind, key)}), '', 'each setting of a job, a queue and a consumer has another value somewhere');
 for my $change ('ALTER FUNCTION sweep.cancel(bigint) COST 7', 'REVOKE EXECUTE ON FUNCTION sweep.cancel(bigint) FROM sweep_operator',
-	q{COMMENT ON COLUMN sweep.job.name IS 'another'}, 'ALTER FUNCTION sweep._retry(bigint) SET work_mem = 64', q{ALTER TABLE sweep.job ALTER flush SET DEFAULT 'run'},
-	'ALTER TABLE sweep.job DROP CONSTRAINT job_overlap_check', 'ALTER TABLE sweep.job ADD COLUMN more int', 'CREATE INDEX ON sweep.job (schedule)', 'ALTER VIEW sweep.jobs RESET (security_barrier)',
+	q{COMMENT ON COLUMN sweep.job_definition.name IS 'another'}, 'ALTER FUNCTION sweep._retry(bigint) SET work_mem = 64', q{ALTER TABLE sweep.job_definition ALTER flush SET DEFAULT 'run'},
+	'ALTER TABLE sweep.job_definition DROP CONSTRAINT job_overlap_check', 'ALTER TABLE sweep.job_definition ADD COLUMN more int', 'CREATE INDEX ON sweep.job_definition (schedule)', 'ALTER VIEW sweep.jobs RESET (security_barrier)',
 	'ALTER TABLE sweep.job_state RESET (fillfactor)', q{UPDATE pg_extension SET extcondition[1] = 'WHERE false' WHERE extname = 'pg_sweep'},
 	'ALTER EXTENSION pg_sweep DROP FUNCTION sweep.cancel(bigint)')
 {
