@@ -33,9 +33,9 @@
 -- reading stopped, say by being unlocked, is found by the next pass: reading begins at the
 -- front again with the first run that follows one that drained.
 --
--- Nobody waits for a share that does not get on. A batch that somebody holds is passed by;
--- when one who reads for all holds that up, a share reads for itself alone, with the
--- filter; rows that are locked are left to the next pass, and counted as locked in the
+-- No share waits for one that stands still. When others hold its lists, or one that reads
+-- for all holds the place, a share reads for itself alone, with the filter: a lock that
+-- was not had is no empty bucket. Rows that are locked are left to the next pass, and counted as locked in the
 -- detail of the run. A batch that has found nothing else for ten seconds is committed, as
 -- one row handled: that is where the run goes on, and does not begin with them once more.
 -- An artifact that cannot be deleted is left as well: it is logged, and counted as failed.

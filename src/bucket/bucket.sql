@@ -65,9 +65,10 @@ AS $$
 DECLARE
 	free int;
 BEGIN
+	-- One that is locked is not taken yet: another share may be taking it, which does not last, and another bucket may have been done.
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
-		ORDER BY b.bucket <> wanted, b.since, pg_catalog.random() LIMIT 1 FOR UPDATE SKIP LOCKED;
+		ORDER BY b.bucket <> wanted, b.since, pg_catalog.random() LIMIT 1 FOR UPDATE;
 	UPDATE sweep.bucket AS b SET state = 'occupied', run_id = _claim_bucket.run_id, pid = _claim_bucket.pid, since = pg_catalog.clock_timestamp()
 		WHERE b.job = _claim_bucket.job AND b.bucket = free;
 	RETURN free;

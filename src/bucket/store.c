@@ -164,7 +164,8 @@ transact(TableWork *work, SweepBucketError *error)
 		error->sqlstate = raised->sqlerrcode;
 		strlcpy(error->message, raised->message ? raised->message : "", sizeof(error->message));
 		strlcpy(error->detail, raised->detail ? raised->detail : "", sizeof(error->detail));
-		strlcpy(error->hint, raised->hint ? raised->hint : "", sizeof(error->hint));
+		strlcpy(error->hint, raised->hint ? raised->hint : raised->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE ? "" :
+				"A session has locked rows of sweep.bucket for longer than " LOCK_TIMEOUT ": look in pg_locks.", sizeof(error->hint));
 	}
 	MemoryContextDelete(context);
 	return result;
