@@ -350,18 +350,6 @@ SELECT status, stop, batches, rows, cursor, sqlstate, error FROM item_jobs.last_
 CALL sweep.run('item_jobs wrong', '{"wrong": "many"}');
 SELECT * FROM item_jobs.outcome;
 
--- ------------------------------------------------------------------ a step that gives up the lock is no error of an item
-CREATE FUNCTION item_jobs.careless(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM pg_advisory_unlock_all();
-	RETURN ROW(1, NULL, NULL)::sweep.progress;
-END
-$$;
-SELECT sweep.create_job('item_jobs careless', step => 'item_jobs.careless', pick => 'item_jobs.pick', batch_size => 4);
-CALL item_jobs.refill(8);
-CALL sweep.run('item_jobs careless');
-SELECT status, stop, batches, rows, quarantined, error FROM item_jobs.last_run;
-
 -- ------------------------------------------------------------------ preview
 SELECT sweep.alter_job('item_jobs', '{"transaction": "batch", "batch_size": 4}');
 CALL item_jobs.refill(6);

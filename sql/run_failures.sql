@@ -43,6 +43,7 @@ BEGIN
 			COMMIT;
 		WHEN 'unlock' THEN
 			PERFORM pg_advisory_unlock_all();
+			progress := ROW(CASE WHEN sweep._run_is_alive(b.run_id) THEN 0 END, NULL, '{"n": 1}');
 		WHEN 'missing table' THEN
 			PERFORM 1 FROM run_failures_missing;
 		WHEN 'drop row' THEN

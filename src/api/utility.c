@@ -95,6 +95,9 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	else
 		standard_ProcessUtility(plan, query, read_only_tree, context, params, environment, destination, completion);
 
+	/* A pool of connections resets one by it before the next client has it. */
+	if (IsA(statement, DiscardStmt) && castNode(DiscardStmt, statement)->target == DISCARD_ALL)
+		sweep_lock_release_taken();
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
 	sweep_queue_note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);

@@ -14,6 +14,7 @@
  *		MyProc->pgprocno			is MyProcNumber
  *		WaitEventExtensionNew		is new, and so is BGWORKER_BYPASS_ROLELOGINCHECK
  *	18	index_beginscan				takes a place for statistics
+ *		LockAcquireExtended			takes logLockFailure
  *		PortalRun					no longer asks whether it is run once
  *		RelationGetPrimaryKeyIndex	takes deferrable_ok
  *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
@@ -57,6 +58,17 @@ sweep_lock_held_by_me(const LOCKTAG *tag, LOCKMODE mode)
 	return LockHeldByMe(tag, mode, false);
 #else
 	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/* Takes a lock of the session without waiting; false also where the table of locks is full. 18: says whether to log that. */
+static inline bool
+sweep_lock_try_quietly(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 180000
+	return LockAcquireExtended(tag, mode, true, true, false, NULL, false) != LOCKACQUIRE_NOT_AVAIL;
+#else
+	return LockAcquireExtended(tag, mode, true, true, false, NULL) != LOCKACQUIRE_NOT_AVAIL;
 #endif
 }
 

@@ -2,10 +2,15 @@
  * lock.c
  *		The right to run a job, and what else is known by a lock.
  *
- * A lock is a session advisory lock held by the process that runs: it cannot expire under its holder,
+ * A lock is an advisory lock that the process of the run has until it gives it back: it cannot expire under its holder,
  * and it is gone at once when the process is. Only ever tried, never waited for. A session may take
  * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
  * so, not the lock of the run it is part of.
+ *
+ * The locks are in PostgreSQL's default lock method, where pg_advisory_unlock_all() and DISCARD ALL, which code of a job may
+ * call, do not find them. There an abort releases the locks of the session as well. A second lock with the same numbers, in the
+ * method of advisory locks, which an abort leaves alone, therefore bridges the abort: the holder takes it before its locks
+ * are released and gives it back once it has them again, and a lock is had only by a process that has found this one free.
  *
  * The keys of each role are its own. Were they shared, whoever may create a job could keep those of all
  * others from running, by their keys; and a right that is looked at when a key is chosen or taken can be
@@ -14,11 +19,14 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "base/compat.h"
 #include "base/lock.h"
@@ -28,6 +36,9 @@
 /* So many a session may have by sweep.try_lock. */
 #define MAX_LOCKS 1000
 
+/* Entries of a process at first. */
+#define FIRST_ROOM 8
+
 /* What one sweep.try_lock took. */
 typedef struct TakenLock
 {
@@ -36,18 +47,39 @@ typedef struct TakenLock
 	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
 } TakenLock;
 
-/* Of this session, one entry per call. What gives back all locks, pg_advisory_unlock_all() for one, leaves them here. */
+/* Of this session, one entry per call. */
 static List *taken_locks = NIL;
+
+/* Locks of this process that outlive a transaction, an entry for each time that one was taken. */
+typedef struct HeldLock
+{
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+} HeldLock;
+
+static HeldLock *held_locks = NULL;
+static int	held_count = 0;
+static int	held_room = 0;
+
+/* Some of them have their second lock. */
+static bool bridged = false;
 
 /* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
 static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
+static bool acquire(const LOCKTAG *tag, LOCKMODE mode);
+static void give_back(const LOCKTAG *tag, LOCKMODE mode);
+static void release(int index);
+static bool is_held(const LOCKTAG *tag, LOCKMODE mode);
+static LOCKTAG bridge_of(const LOCKTAG *tag);
+static void begin_bridge(XactEvent event, void *arg);
+static void end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg);
+static void release_at_exit(int code, Datum arg);
 static TakenLock *find_roles(text *key);
 static bool take_all(const TakenLock *lock);
-static bool is_taken(const TakenLock *lock);
-static void forget_lost(void);
+static void release_taken(const TakenLock *lock);
 static ListCell *find_taken(const char *key);
 
 PG_FUNCTION_INFO_V1(sweep_lock_try);
@@ -68,7 +100,7 @@ sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	return LockAcquire(&tag, lock_mode(mode), true, true) != LOCKACQUIRE_NOT_AVAIL;
+	return acquire(&tag, lock_mode(mode));
 }
 
 void
@@ -77,8 +109,7 @@ sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	if (sweep_lock_held_by_me(&tag, lock_mode(mode)))
-		LockRelease(&tag, lock_mode(mode), true);
+	give_back(&tag, lock_mode(mode));
 }
 
 bool
@@ -87,7 +118,7 @@ sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	return sweep_lock_held_by_me(&tag, lock_mode(mode));
+	return is_held(&tag, lock_mode(mode));
 }
 
 bool
@@ -123,7 +154,7 @@ sweep_lock_acquire_number(uint16 lock_class, int64 number)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+	return acquire(&tag, ExclusiveLock);
 }
 
 void
@@ -132,14 +163,26 @@ sweep_lock_give_back_number(uint16 lock_class, int64 number)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
-		LockRelease(&tag, ExclusiveLock, true);
+	give_back(&tag, ExclusiveLock);
 }
 
 void
 sweep_lock_release_all(void)
 {
+	while (held_count > 0)
+		release(held_count - 1);
 	LockReleaseAll(USER_LOCKMETHOD, true);
+	list_free_deep(taken_locks);
+	taken_locks = NIL;
+}
+
+void
+sweep_lock_release_taken(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, taken_locks)
+		release_taken(lfirst(cell));
 	list_free_deep(taken_locks);
 	taken_locks = NIL;
 }
@@ -172,8 +215,6 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	TakenLock *lock;
 	MemoryContext old;
 
-	if (list_length(taken_locks) >= MAX_LOCKS)
-		forget_lost();
 	/* Locks are in a table that all sessions share. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
@@ -248,13 +289,19 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	}
 	lock = lfirst(cell);
 	taken_locks = list_delete_cell(taken_locks, cell);
-	for (int i = 0; i < lock->role_count; i++)
-		sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
+	release_taken(lock);
 	pfree(lock);
 	/* Something may have been started that waits for it. */
 	if (sweep_shared_exists())
 		(void) sweep_shared_wake_scheduler(MyDatabaseId, true);
 	PG_RETURN_BOOL(true);
+}
+
+static void
+release_taken(const TakenLock *lock)
+{
+	for (int i = 0; i < lock->role_count; i++)
+		sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
 }
 
 /* SQL: sweep._run_is_alive(run_id bigint) RETURNS boolean */
@@ -264,11 +311,9 @@ sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) PG_GETARG_INT64(0), SWEEP_LOCK_RUN);
-	if (sweep_lock_held_by_me(&tag, ExclusiveLock))
+	if (is_held(&tag, ExclusiveLock) || !acquire(&tag, ShareLock))
 		PG_RETURN_BOOL(true);
-	if (LockAcquire(&tag, ShareLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
-		PG_RETURN_BOOL(true);
-	LockRelease(&tag, ShareLock, true);
+	give_back(&tag, ShareLock);
 	PG_RETURN_BOOL(false);
 }
 
@@ -284,15 +329,17 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 	Oid			role = PG_GETARG_OID(0);
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	LOCKTAG		tag;
+	LOCKTAG		bridge;
 	bool		held;
 
 	sweep_lock_tag(&tag, role, key);
-	held = LockWaiterCount(&tag) > 0;
+	bridge = bridge_of(&tag);
+	held = LockWaiterCount(&tag) > 0 || LockWaiterCount(&bridge) > 0;
 	if (held && PG_GETARG_BOOL(2))
 	{
-		held = !sweep_lock_acquire(role, key, LOCK_SHARED);
+		held = !acquire(&tag, ShareLock);
 		if (!held)
-			LockRelease(&tag, lock_mode(LOCK_SHARED), true);
+			give_back(&tag, ShareLock);
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
@@ -315,32 +362,121 @@ static void
 set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
 {
 	SET_LOCKTAG_ADVISORY(*tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
+	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
 }
 
+/* Tries. The place for the entry comes first, so that no want of memory leaves a lock that nothing gives back. */
 static bool
-is_taken(const TakenLock *lock)
+acquire(const LOCKTAG *tag, LOCKMODE mode)
 {
-	bool		taken = true;
+	LOCKTAG		bridge = bridge_of(tag);
 
-	for (int i = 0; i < lock->role_count && taken; i++)
-		taken = sweep_lock_is_held(lock->roles[i], lock->key, LOCK_ALONE);
-	return taken;
+	if (held_room == 0)
+	{
+		held_locks = MemoryContextAlloc(TopMemoryContext, sizeof(HeldLock) * FIRST_ROOM);
+		held_room = FIRST_ROOM;
+		RegisterXactCallback(begin_bridge, NULL);
+		RegisterResourceReleaseCallback(end_bridge, NULL);
+		before_shmem_exit(release_at_exit, 0);
+	}
+	else if (held_count == held_room)
+	{
+		held_locks = repalloc(held_locks, sizeof(HeldLock) * held_room * 2);
+		held_room *= 2;
+	}
+	if (LockAcquire(tag, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		return false;
+	held_locks[held_count++] = (HeldLock) {*tag, mode};
+	if (LockAcquire(&bridge, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		release(held_count - 1);
+		return false;
+	}
+	LockRelease(&bridge, mode, true);
+	return true;
 }
 
 static void
-forget_lost(void)
+give_back(const LOCKTAG *tag, LOCKMODE mode)
 {
-	ListCell   *cell;
-
-	foreach(cell, taken_locks)
+	for (int i = held_count - 1; i >= 0; i--)
 	{
-		TakenLock *lock = lfirst(cell);
-
-		if (is_taken(lock))
+		if (held_locks[i].mode != mode || memcmp(&held_locks[i].tag, tag, sizeof(LOCKTAG)) != 0)
 			continue;
-		taken_locks = foreach_delete_current(taken_locks, cell);
-		pfree(lock);
+		release(i);
+		return;
 	}
+}
+
+static void
+release(int index)
+{
+	HeldLock	lock = held_locks[index];
+	LOCKTAG		bridge = bridge_of(&lock.tag);
+
+	held_locks[index] = held_locks[--held_count];
+	if (sweep_lock_held_by_me(&bridge, lock.mode))
+		LockRelease(&bridge, lock.mode, true);
+	else if (sweep_lock_held_by_me(&lock.tag, lock.mode))
+		LockRelease(&lock.tag, lock.mode, true);
+}
+
+static bool
+is_held(const LOCKTAG *tag, LOCKMODE mode)
+{
+	LOCKTAG		bridge = bridge_of(tag);
+
+	return sweep_lock_held_by_me(tag, mode) || sweep_lock_held_by_me(&bridge, mode);
+}
+
+static LOCKTAG
+bridge_of(const LOCKTAG *tag)
+{
+	LOCKTAG		bridge = *tag;
+
+	bridge.locktag_lockmethodid = USER_LOCKMETHOD;
+	return bridge;
+}
+
+/* Called before the locks are released. An abort must not fail, so a table of locks that is full raises nothing here. */
+static void
+begin_bridge(XactEvent event, void *arg)
+{
+	for (int i = 0; event == XACT_EVENT_ABORT && i < held_count; i++)
+	{
+		LOCKTAG		bridge = bridge_of(&held_locks[i].tag);
+
+		if (sweep_lock_held_by_me(&held_locks[i].tag, held_locks[i].mode))
+			bridged |= sweep_lock_try_quietly(&bridge, held_locks[i].mode);
+	}
+}
+
+/* Called after they were. A process that is just looking whether the lock is free can have it: the second lock then stays. */
+static void
+end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (!bridged || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	bridged = false;
+	for (int i = 0; i < held_count; i++)
+	{
+		LOCKTAG		bridge = bridge_of(&held_locks[i].tag);
+
+		if (!sweep_lock_held_by_me(&bridge, held_locks[i].mode))
+			continue;
+		if (sweep_lock_try_quietly(&held_locks[i].tag, held_locks[i].mode))
+			LockRelease(&bridge, held_locks[i].mode, true);
+		else
+			bridged = true;
+	}
+}
+
+/* The end of a process releases only what a transaction has: what is still held is given back here, once that has ended. */
+static void
+release_at_exit(int code, Datum arg)
+{
+	AbortOutOfAnyTransaction();
+	sweep_lock_release_all();
 }
 
 /* The last one, should the session have become another role meanwhile. */
@@ -351,7 +487,7 @@ find_taken(const char *key)
 	{
 		const TakenLock *lock = list_nth(taken_locks, i);
 
-		if (strcmp(lock->key, key) == 0 && is_taken(lock))
+		if (strcmp(lock->key, key) == 0)
 			return list_nth_cell(taken_locks, i);
 	}
 	return NULL;

@@ -181,13 +181,11 @@ sweep_batch_require_lock(SweepRun *run)
 {
 	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
 		return;
-	/* What released it has released the lock that says that the run is alive, too: it must record its end itself. */
-	(void) sweep_lock_acquire_number(SWEEP_LOCK_RUN, run->run_id);
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("job \"%s\" has released its own lock", run->job),
-			 run->sql != NULL ? errhint("Its sql must not call pg_advisory_unlock_all(), nor DISCARD ALL, which does the same.") :
-			 errhint("Neither its step nor its estimate may call pg_advisory_unlock_all().")));
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("job \"%s\" has lost its lock", run->job),
+			 errdetail("PostgreSQL's table of locks was full when a transaction was rolled back."),
+			 errhint("Raise max_locks_per_transaction.")));
 }
 
 void

@@ -41,7 +41,6 @@ typedef struct Question
 	SweepStep  *step;
 	ErrorData  *error;
 	bool		timed_out;
-	bool		unlocked;		/* it has released the lock of the job, without which there is no run */
 	const char *refused;		/* what it returned is no answer */
 	double		rows;
 } Question;
@@ -111,7 +110,7 @@ sweep_estimate_ask(SweepRun *run)
 	sweep_step_free(question.step);
 	if (is_cancelled(&question))
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-	if (question.unlocked || is_cancelled(&question))
+	if (is_cancelled(&question))
 		sweep_batch_fail(run, question.error);
 	else if (end == TXN_COMMITTED || end == TXN_FAILED)
 	{
@@ -135,9 +134,6 @@ ask_work(void *arg)
 	question->error = sweep_sql_savepoint(restricted_work, question, false);
 	question->timed_out = sweep_timers_disarm_limit();
 	MemoryContextSwitchTo(old);
-	question->unlocked = true;
-	sweep_batch_require_lock(question->run);
-	question->unlocked = false;
 }
 
 static void

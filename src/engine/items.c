@@ -25,7 +25,6 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/lock.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -414,8 +413,7 @@ accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 static bool
 is_interruption(SweepRun *run, const ErrorData *error)
 {
-	if (run->no_progress || !sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)) ||
-		(run->buckets != NULL && run->buckets->fence.lost) ||
+	if (run->no_progress || (run->buckets != NULL && run->buckets->fence.lost) ||
 		ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INSUFFICIENT_RESOURCES)
 		return true;
 	switch (error->sqlerrcode)

@@ -232,9 +232,6 @@ fail(Script *script, ErrorData *error)
 
 	sweep_timers_disarm_statement(run);
 	run->state.loop = script->committed;
-	/* A statement that has released the lock, and then failed, was not asked. */
-	if (!sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
-		(void) sweep_lock_acquire_number(SWEEP_LOCK_RUN, run->run_id);
 	if (error->hint == NULL && (error->sqlerrcode == ERRCODE_UNDEFINED_TABLE || error->sqlerrcode == ERRCODE_UNDEFINED_FUNCTION ||
 								error->sqlerrcode == ERRCODE_UNDEFINED_OBJECT))
 		error->hint = MemoryContextStrdup(script->context, "Names without a schema are looked up in the search_path of the job's settings, "

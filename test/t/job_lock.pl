@@ -140,25 +140,44 @@ $own->query_safe(q{SELECT sweep.release_lock('shared')});
 is($node->safe_psql('postgres', q{SELECT sweep.try_lock('shared')}), 't', 'until it gives it back');
 $own->quit;
 
-# A step cannot give away the lock that it runs under.
+# A step cannot give away the lock that it runs under, by no function, and not by an error of its own: the run fails once as
+# a whole batch and once as half of one before it comes to the gate.
 $node->safe_psql('postgres', q{
+	CREATE FUNCTION t.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql
+		AS 'SELECT to_jsonb(i) FROM generate_series(coalesce(b.cursor::int, 0) + 1, 6) AS i LIMIT b.size';
 	CREATE FUNCTION t.careless(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 	BEGIN
-		INSERT INTO t.todo VALUES (500 + coalesce((b.cursor ->> 'n')::int, 0), b.run_id);
-		IF b.cursor IS NOT NULL THEN
-			EXECUTE b.args ->> 'does';
+		PERFORM pg_advisory_unlock_all(), sweep.release_lock('careless');
+		IF '2' = ANY (b.items) THEN
+			RAISE check_violation;
+		ELSIF '6' = ANY (b.items) THEN
+			PERFORM pg_advisory_xact_lock(24);
 		END IF;
-		RETURN ROW(CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END, '{"n": 1}', NULL)::sweep.progress;
+		PERFORM pg_advisory_unlock_all();
+		RETURN ROW(cardinality(b.items), NULL, NULL)::sweep.progress;
 	END $$;
-	SELECT sweep.create_job('careless', step => 't.careless');
-	SELECT sweep.create_job('honest', step => 't.careless', args => '{"does": "SELECT sweep.release_lock(''honest'')"}');
+	SELECT sweep.create_job('careless', step => 't.careless', pick => 't.pick', batch_size => 4);
+	SELECT sweep.create_job('kept away', step => 't.note', lock_key => 'careless', args => '{"job": "kept away"}');
 });
-$run = start('careless', '{"does": "SELECT pg_catalog.pg_advisory_unlock_all()"}');
-like(ended_run($node, $run), qr/^(failed error|lost lost) 1 1$/, 'a step that gives up all locks fails, what was committed stays');
-is($node->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 1, 'and its batch is undone');
-$node->safe_psql('postgres', 'DELETE FROM t.todo');
-is(ended_run($node, start('honest')), 'succeeded drained 2 1', 'release_lock does not give back the lock of a run');
-$node->safe_psql('postgres', 'DELETE FROM t.todo');
+$gate = hold_gate($node, 24);
+$run = start('careless');
+at_gate($node, 24, 'a step that gives up all locks is in its last batch');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lock('careless')}), 'f', 'its run has the lock');
+is(ended_run($node, due_run($node, 'kept away')), 'skipped skipped 0 0', 'which keeps others away');
+is(tick($node, query => "SELECT status, sweep._run_is_alive(run_id) FROM sweep.runs WHERE run_id = $run"), 'running|t', 'the run is not lost');
+open_gate($gate);
+like(ended_run($node, $run), qr/^succeeded drained \d+ 5$/, 'and ends as usual');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lock('careless')}), 't', 'its lock is free then');
+# in a session, that is terminated in the middle of it
+$gate = hold_gate($node, 24);
+my $ended = session($node);
+begin_query($ended, q{CALL sweep.run('careless')});
+at_gate($node, 24, 'the same in a session');
+is($node->safe_psql('postgres', q{SELECT sweep.try_lock('careless')}), 'f', 'it has the lock');
+$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM sweep.running WHERE job = 'careless'});
+soon($node, q{SELECT sweep.try_lock('careless')}, 't', 'with the session, the lock is gone');
+open_gate($gate);
+forget_session($ended);
 
 # ---------------------------------------------------------------- timeout
 $gate = hold_gate($node, 21);
