@@ -5,7 +5,9 @@
 #
 #	assert_server VERSION     a Debian with that server in /opt/postgresql; fails with a word why
 #	assert_inside VERSION COMMAND  in it, as debian_inside, with that server's pg_config as PG_CONFIG
+#	assert_check VERSION      the checkout, built there, and its tests
 
+: "${debian_root:?the directory of the servers}"
 assert_packages='gcc libc6-dev make bison flex perl bzip2 libipc-run-perl valgrind libhiredis-dev libssl-dev redis-server'
 
 # The orig archive is enough: Debian's patches concern where its packages put things.
