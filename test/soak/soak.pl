@@ -9,24 +9,26 @@ use strict;
 use warnings;
 
 use FindBin;
+use lib $FindBin::Bin;
 use POSIX qw(WNOHANG);
+use Servers;
 use Time::HiRes qw(time sleep);
 
 my $seconds = $ENV{SOAK_SECONDS} || 120;
 my $seed = $ENV{SEED} || int(time);
 # how long anything may take to come back, on a loaded machine
-my $patience = $ENV{SOAK_PATIENCE} || 60;
-my $directory = $ENV{SOAK_DIRECTORY};
-my $cluster = "$FindBin::Bin/../bin/cluster";
-my @conf = (
+our $patience = $ENV{SOAK_PATIENCE} || 60;
+our $directory = $ENV{SOAK_DIRECTORY};
+our @conf = (
 	'pg_sweep.max_running_jobs = 8', 'pg_sweep.max_consumers = 4', 'max_worker_processes = 24', 'pg_sweep.history_per_job = 1000000',
-	'max_prepared_transactions = 4', 'restart_after_crash = on', 'fsync = off', 'log_checkpoints = off', 'log_statement = none',
+	'max_prepared_transactions = 4', 'max_wal_senders = 4', 'wal_keep_size = 256MB', 'hot_standby = on', 'restart_after_crash = on', 'fsync = off', 'log_checkpoints = off', 'log_statement = none',
 	'log_min_messages = warning', 'jit = off', 'autovacuum_naptime = 5s', "log_line_prefix = '%m [%p] %e %b %q%a '");
 
-my (%done, %passed, %failed);    # faults by kind, checks by name
+our (%fault, %passed, %failed);  # faults by name, checks by name
+my %done;                        # how often each fault was
 my @undo;                        # [when, what to do]
-my %client;                      # pid => what to start again when it ends
-my %child;                       # pid => 1: statements that are under way
+our %client;                      # pid => what to start again when it ends
+our %child;                       # pid => 1: statements that are under way
 my $stopping = 0;
 my $started = time;
 
@@ -61,7 +63,7 @@ sub psql_command
 {
 	my ($user, @arguments) = @_;
 
-	return ("$ENV{SOAK_BINDIR}/psql", '-X', '-q', '-A', '-t', '-h', readlink("$directory/socket"), '-p', $ENV{SOAK_PORT}, '-U', $user, '-d', 'postgres',
+	return ("$ENV{SOAK_BINDIR}/psql", '-X', '-q', '-A', '-t', '-h', readlink(server() . '/socket'), '-p', $ENV{SOAK_PORT}, '-U', $user, '-d', 'postgres',
 		@arguments);
 }
 
@@ -121,23 +123,6 @@ sub write_file
 	close($file);
 }
 
-sub postmaster
-{
-	open(my $file, '<', "$directory/data/postmaster.pid") or return 0;
-	my $pid = <$file> // 0;
-	return int($pid);
-}
-
-# A process of our server? Its parent says so; a pid may be another's by now.
-sub is_ours
-{
-	my ($pid) = @_;
-
-	open(my $file, '<', "/proc/$pid/stat") or return 0;
-	my ($parent) = (<$file> // '') =~ /^.*\) \S+ (\d+)/;
-	return defined($parent) && $parent == postmaster();
-}
-
 sub signal_process
 {
 	my ($signal, $pid) = @_;
@@ -147,7 +132,7 @@ sub signal_process
 
 sub start_server
 {
-	return $passed{'the server starts'}++ if system($cluster, 'start', $directory, @conf) == 0;
+	return $passed{'the server starts'}++ if start_cluster(@conf) == 0;
 	wrong('the server starts', "status $?");
 	report();
 }
@@ -158,10 +143,18 @@ sub stop_server
 	my $from = time;
 
 	undo_all('signal');
-	system($cluster, 'stop', $directory, $mode) == 0 or wrong('the server stops', "$mode: status $?");
+	stop_cluster($mode) == 0 or wrong('the server stops', "$mode: status $?");
 	$passed{'the server stops'}++;
 	wrong('the server stops', sprintf('%s took %.1f s', $mode, time - $from)) if time - $from > $patience;
 	start_server();
+}
+
+# The tables of the database go to the disk that a fault fills; the log of the server does not.
+sub use_small_disk
+{
+	my $tables = tables_directory() // return;
+
+	sure_query('-d', 'template1', '-c', "CREATE TABLESPACE small LOCATION '$tables'", '-c', 'ALTER DATABASE postgres SET TABLESPACE small');
 }
 
 # ---------------------------------------------------------------- clients
@@ -245,161 +238,9 @@ sub undo_all
 	undo_due($_[0], 9e99);
 }
 
-# ---------------------------------------------------------------- faults
-
-sub pick
-{
-	return $_[ int(rand(@_)) ];
-}
-
-my @jobs = qw(feed sql step divided walk items rows send consume parent child);
-my @tables = qw(run_history run_live job job_state queue queue_message queue_dead bucket consumer quarantine control);
-
-# The pid of one of our processes, or of a client.
-sub some_process
-{
-	my ($whose) = @_;
-	my $where = $whose eq 'ours' ? "backend_type LIKE 'pg\\_sweep%'" : "backend_type = 'client backend' AND usename = 'soaker'";
-	my $found = query('-c', "SELECT pid, backend_type FROM pg_stat_activity WHERE $where AND pid <> pg_backend_pid() ORDER BY backend_type, pid") // '';
-	my %pids;
-
-	push @{ $pids{ $_->[1] } }, $_->[0] for map { [ split /\|/ ] } split /\n/, $found;
-	return () unless %pids;
-	# each kind is as likely, however many there are
-	my $kind = pick(sort keys %pids);
-	return (pick(@{ $pids{$kind} }), $kind);
-}
-
-sub fault_signal
-{
-	my ($signal, $whose) = @_;
-	my ($pid, $kind) = some_process($whose) or return;
-
-	signal_process($signal, $pid) or return;
-	later(0.5 + rand(3), 'signal', sub { signal_process('CONT', $pid); 1 }) if $signal eq 'STOP';
-	return "$kind $pid";
-}
-
-sub fault_function
-{
-	my ($function, $whose) = @_;
-	my ($pid, $kind) = some_process($whose) or return;
-
-	return defined(query('-c', "SELECT $function($pid)")) ? "$kind $pid" : undef;
-}
-
-# A statement that sleeps, in a transaction that is then rolled back.
-sub fault_hold
-{
-	my ($what, $duration) = @_;
-
-	in_background("BEGIN; $what; SELECT pg_sleep($duration); ROLLBACK");    # the sleep is the work
-	return $what;
-}
-
-sub fault_with_undo
-{
-	my ($sql, $undo, $after) = @_;
-
-	later_sql($after // 0.5 + rand(3), $undo);
-	in_background($sql, 'postgres');
-	return $sql;
-}
-
-sub fault_prepared
-{
-	my $name = 'soak ' . int(rand(1e9));
-	my $end = pick('COMMIT', 'ROLLBACK');
-
-	in_background("BEGIN; SELECT soak.send('inside', 3); SELECT soak.send('outside', 3); PREPARE TRANSACTION '$name'", 'soaker');
-	# it may never have been prepared
-	later_sql(1 + rand(5), "SELECT '$end PREPARED ''$name''' FROM pg_prepared_xacts WHERE gid = '$name' \\gexec");
-	return $end;
-}
-
-sub fault_crash_postmaster
-{
-	my $pid = postmaster();
-	my @children = grep { is_ours($_) } map { /(\d+)/ } glob('/proc/[0-9]*');
-	my $deadline = time + $patience;
-
-	undo_all('signal');
-	kill('KILL', $pid) or return;
-	while (my @left = grep { -e "/proc/$_" && (readlink("/proc/$_/exe") // '') =~ /postgres/ } @children)
-	{
-		if (time > $deadline)
-		{
-			wrong('processes end with their postmaster', "@left");
-			kill('KILL', @left);
-		}
-		sleep(0.1);    # the sleep is the work
-	}
-	# where nobody collects orphans, what is left of it looks like a server that runs
-	unlink("$directory/data/postmaster.pid", glob(readlink("$directory/socket") . '/.s.PGSQL.*.lock'));
-	start_server();
-	return scalar(@children) . ' processes';
-}
-
-my %fault = (
-	kill_ours => sub { fault_signal('KILL', 'ours') },
-	kill_client => sub { fault_signal('KILL', 'client') },
-	terminate_ours => sub { fault_signal('TERM', 'ours') },
-	terminate_client => sub { fault_function('pg_terminate_backend', 'client') },
-	cancel_ours => sub { fault_function('pg_cancel_backend', 'ours') },
-	cancel_client => sub { fault_function('pg_cancel_backend', 'client') },
-	stop_ours => sub { fault_signal('STOP', 'ours') },
-	stop_client => sub { fault_signal('STOP', 'client') },
-	restart_fast => sub { stop_server('fast'); 'done' },
-	restart_immediate => sub { stop_server('immediate'); 'done' },
-	kill_postmaster => \&fault_crash_postmaster,
-	psql_dies => sub { my $pid = pick(sort keys %client) // return; kill('KILL', $pid); $client{$pid} },
-	alter_job => sub { in_background("SELECT sweep.alter_job('" . pick(@jobs) . "', '{\"batch_size\": " . (5 + int(rand(20))) . "}')"); 'batch_size' },
-	pause_job => sub { my $job = pick(@jobs); fault_with_undo("SELECT sweep.pause('$job')", "SELECT sweep.resume('$job')") },
-	pause_all => sub { fault_with_undo('SELECT sweep.pause_all()', 'SELECT sweep.resume_all()') },
-	pause_consumer => sub { fault_with_undo("SELECT sweep.pause_consumer('inside')", "SELECT sweep.resume_consumer('inside')") },
-	disable_job => sub { my $job = pick(@jobs);
-		fault_with_undo("SELECT sweep.alter_job('$job', '{\"paused\": true}')", "SELECT sweep.alter_job('$job', '{\"paused\": false}')") },
-	drop_job => sub { fault_with_undo("SELECT sweep.drop_job('dropped')",
-		q{SELECT sweep.create_job('dropped', step => 'soak.only_note', schedule => 'every 1 second', args => '{"job": "dropped"}', run_as => 'soaker')
-			WHERE NOT EXISTS (SELECT FROM sweep.job WHERE name = 'dropped')}, 0.1 + rand(2)) },
-	drop_queue => sub {
-		in_background(join("\n", "SELECT sweep.create_queue('gone')", "SELECT sweep.send('gone', '1') FROM generate_series(1, 9)",
-			"SELECT sweep.create_consumer('gone', 'soak.nothing')", "SELECT count(*) FROM sweep.claim('gone', 5)", "SELECT sweep.drop_queue('gone')"), 'soaker');
-		later_sql(5, "SELECT sweep.drop_queue(name) FROM sweep.queue WHERE name = 'gone'");
-		'gone' },
-	cancel_run => sub { in_background('SELECT sweep.cancel(run_id) FROM sweep.runs WHERE finished_at IS NULL ORDER BY random() LIMIT 1'); 'one' },
-	start_runs => sub { in_background("SELECT sweep.start('$_', delay => random() * interval '2 s')") for my @some = map { pick(@jobs) } 1 .. 3; "@some" },
-	extension_locked => sub { fault_hold('CREATE FUNCTION soak.more() RETURNS int LANGUAGE sql RETURN 1; ALTER EXTENSION pg_sweep ADD FUNCTION soak.more()', 0.5 + rand(2)) },
-	table_locked => sub { fault_hold('LOCK TABLE sweep.' . pick(@tables) . ' IN ACCESS EXCLUSIVE MODE', 0.5 + rand(2)) },
-	rows_locked => sub { fault_hold('SELECT FROM sweep.' . pick(qw(job job_state run_live queue consumer)) . ' FOR UPDATE', 0.5 + rand(2)) },
-	old_snapshot => sub { fault_hold('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()', 5 + rand(10)) },
-	vacuum_full => sub { my $table = pick(@tables); in_background("VACUUM FULL sweep.$table"); $table },
-	reindex => sub { my $table = pick(@tables); in_background("REINDEX TABLE sweep.$table"); $table },
-	truncate_nothing => sub { in_background('TRUNCATE sweep.queue_done'); 'queue_done' },
-	pg_dump => sub {
-		my @command = psql_command('postgres');
-		$child{ spawn('/dev/null', "$ENV{SOAK_BINDIR}/pg_dump", @command[ 5 .. $#command ]) } = 1;
-		'postgres' },
-	reload => sub {
-		my ($name, $value) = @{ pick([ 'pg_sweep.log_batches', 'batches' ], [ 'pg_sweep.max_share_per_role', '0.5' ], [ 'pg_sweep.max_share_per_role', '1' ],
-			[ 'pg_sweep.notify_interval', '1s' ], [ 'pg_sweep.databases', 'postgres' ], [ 'pg_sweep.databases', 'none' ]) };
-		later_sql(1 + rand(3), "ALTER SYSTEM RESET $name");
-		later_sql(4.1, 'SELECT pg_reload_conf()');
-		in_background("ALTER SYSTEM SET $name = '$value'");
-		later_sql(0.3, 'SELECT pg_reload_conf()');
-		"$name = $value" },
-	role_renamed => sub { fault_with_undo('ALTER ROLE soaker RENAME TO renamed',
-		"SELECT 'ALTER ROLE renamed RENAME TO soaker' FROM pg_roles WHERE rolname = 'renamed' \\gexec", 0.3 + rand(1)) },
-	database => sub {
-		my $name = 'soak_' . int(rand(1e6));
-		later_sql(2 + rand(3), "DROP DATABASE IF EXISTS $name WITH (FORCE)");
-		$child{ spawn("$directory/statements.log", psql_command('postgres', '-c', "CREATE DATABASE $name", '-c', "\\connect $name", '-c', 'CREATE EXTENSION pg_sweep',
-			'-c', q{SELECT sweep.create_job('here', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', schedule => 'every 1 second')})) } = 1;
-		$name },
-	prepared => \&fault_prepared);
-
 # those that stop everything are rarer than the others
-my @faults = map { ($_) x (/restart|postmaster/ ? 1 : 2) } sort($ENV{SOAK_FAULTS} ? split(' ', $ENV{SOAK_FAULTS}) : keys %fault);
+require "$FindBin::Bin/faults.pl";
+my @faults = map { ($_) x (/restart|postmaster|fail_over/ ? 1 : 2) } sort($ENV{SOAK_FAULTS} ? split(' ', $ENV{SOAK_FAULTS}) : keys %fault);
 
 sub inject
 {
@@ -494,21 +335,42 @@ sub wait_for_rest
 	wrong($name, $_) for split /\n/, $left;
 }
 
+# What restores have found: a fault may just have dropped one job.
+sub check_restored
+{
+	foreach my $file (glob("$directory/soak_restored_*.found.sql"))
+	{
+		open(my $found, '<', $file) or next;
+		my $text = <$found>;
+		unlink($file);
+		$text =~ /^1[23] jobs, 4 queues, 1 consumers$/ ? $passed{'what is restored is whole'}++ : wrong('what is restored is whole', $text);
+	}
+}
+
+sub check_readable
+{
+	# by a client that reads UTF8, which is what the database has
+	my $found = query('-c', "SELECT count(application_name), count(query) FROM pg_stat_activity");
+
+	return $passed{'UTF8 clients read pg_stat_activity'}++ if defined($found);
+	wrong('UTF8 clients read pg_stat_activity', 'no') if query('-c', 'SELECT 1') && !defined(query('-c', 'SELECT max(application_name) FROM pg_stat_activity'));
+}
+
 # What nobody meant to happen, from the log of the server.
 sub check_log
 {
 	my %seen;
 
-	open(my $log, '<', "$directory/log") or die "$directory/log: $!";
-	while (<$log>)
+	local @ARGV = server_logs();
+	while (<>)
 	{
-		# of a database that is dropped later in the log which it replays
-		next if / startup WARNING: .*"base\//;
+		# of a database that is dropped later in the log which it replays; of a standby whose server has gone; of a full disk
+		next if / startup WARNING: .*"base\/| walreceiver FATAL: |FATAL:  could not write init file/;
 		wrong('the log has nothing odd', $_) if /^TRAP|\bPANIC:|leak|XX00[0-9]|was terminated by signal (?!9\b|9:)|exited with exit code (?!1\b)/
 		  || / (?:WARNING|ERROR|FATAL): .*(?:lock .*not|corrupt|could not (?:read|open|find|access)|cache lookup|unexpected(?! postmaster exit)|shared memory)/;
 		next unless my ($state, $process, $level, $text) = /\] (\w{5}) (pg_sweep \w+|client backend) .*?(WARNING|ERROR|FATAL):  (.*)/;
 		# what the faults lead to, and what the clients and messages are meant to do
-		wrong('the log has nothing odd', $_) if $process =~ /^pg_sweep/ && $state !~ /^(?:57P0[123]|57014|55P03|53400|55000|01000|42501|28000|3D000|08006|P0001)$/;
+		wrong('the log has nothing odd', $_) if $process =~ /^pg_sweep/ && $state !~ /^(?:57P0[123]|57014|55P03|53400|53100|55000|01000|42501|28000|3D000|08006|P0001)$/;
 		$text =~ s/[0-9]+/N/g;
 		$text =~ s/"[^"]*"/"…"/g;
 		$seen{"$process $state $level: " . substr($text, 0, 90)}++;
@@ -555,6 +417,8 @@ sub run_faults
 		if (time >= $next_look)
 		{
 			check_memory();
+			check_readable();
+			check_restored();
 			$next_look = time + 2;
 		}
 		if (time >= $next_check)
@@ -573,6 +437,7 @@ $| = 1;
 srand($seed);
 print "SEED=$seed SOAK_SECONDS=$seconds\n";
 start_server();
+use_small_disk();
 query('-f', "$FindBin::Bin/setup.sql") // die "setup.sql failed, see $directory/queries.log\n";
 write_scripts();
 my @clients = ((map { "send_$_" } qw(inside outside once by_job slowly)), qw(consume_outside consume_outside consume_once consume_once consume_inside call listen));
