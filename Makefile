@@ -97,7 +97,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-versions-tap check-assert check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -122,6 +122,7 @@ help:
 	@echo 'make check-versions   build, unit, pg_regress and isolation on PostgreSQL 17, 18 and 19 (root, slow)'
 	@echo 'make check-versions-tap  the TAP tests there (slower); VERSIONS=19 restricts either'
 	@echo 'make check-assert     the tests on PostgreSQL 15 and 18 with assertions, built from source (root, slow)'
+	@echo 'make check-memory     some of them under valgrind, and with our modules under sanitizers (root, slow)'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
 	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
@@ -148,7 +149,7 @@ check-fuzz:
 	@test/bin/prerequisites
 	@TESTS=fuzz FUZZ_CALLS=$${FUZZ_CALLS:-200000} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
 
-check-versions check-assert check-bare check-citus:
+check-versions check-assert check-memory check-bare check-citus:
 	@test/bin/$@
 check-versions-tap:
 	@PARTS=tap test/bin/check-versions

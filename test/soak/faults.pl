@@ -196,7 +196,7 @@ sub fault_encoding
 	later_sql(3 + rand(3), "DROP DATABASE IF EXISTS $name WITH (FORCE)");
 	$child{ spawn("$directory/statements.log", psql_command('postgres', '-c', "CREATE DATABASE $name ENCODING '$encoding' LOCALE 'C' TEMPLATE template0",
 			'-c', "\\connect $name", '-c', "SET client_encoding = '$encoding'", '-c', 'CREATE EXTENSION pg_sweep',
-			'-c', qq{SELECT sweep.create_job(E'\\xe9t\\xe9', '* * * * * *', E'SET application_name = ''\\xe9''; SELECT pg_sleep(1)')})) } = 1;
+			'-c', qq{SELECT sweep.create_job(E'\\xe9t\\xe9', '* * * * * *', E'SET application_name = ''\\xe9''; SELECT pg_sleep(1)')})) } = 1;    # the sleep is the work
 	return "$name, $encoding";
 }
 
