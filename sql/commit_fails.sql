@@ -12,7 +12,7 @@ GRANT ALL ON SCHEMA commit_fails TO regress_sweep_commit_fails;
 SELECT sweep.create_queue('commit_fails');
 GRANT sweep_client TO regress_sweep_commit_fails;
 SELECT sweep.grant_queue('commit_fails', 'regress_sweep_commit_fails', '{consume}');
-SELECT sweep.send('commit_fails', '{}');
+SELECT sweep.send('commit_fails', '{}') > 0 AS sent;
 RESET client_min_messages;
 
 \set superuser :USER
