@@ -2,7 +2,7 @@
  * door.c
  *		The one place where the engine changes its identity.
  *
- * Called by definition.c for the analysis of a batch_sql, by pg_cron.c for what its caller sees, by caller.c
+ * Called by definition.c for the analysis of a batch_sql, by reference.c, by pg_cron.c for what its caller sees, by caller.c
  * for the public functions and by sql.c for the constant statements. doc/architecture.md has the list of all
  * places where code of a user runs inside the engine, and says which of them need this door.
  *
@@ -86,6 +86,17 @@ sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
 	work(arg);
 	leave(&door);
 	error_context_stack = caller;
+}
+
+void
+sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg)
+{
+	SweepDoor	door;
+
+	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
+	pin("search_path", SAFE_PATH);
+	work(arg);
+	leave(&door);
 }
 
 /* From a notice or a warning, which can have the code of an error, nothing is cut, so it would show the mark. */

@@ -26,6 +26,12 @@ typedef struct SweepDoor
  */
 extern void sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg);
 
+/*
+ * The same around a statement of the engine about a table of another owner than the role of the job: as that owner, as PostgreSQL
+ * asks the table for a foreign key, without row security; names are looked up in pg_catalog alone.
+ */
+extern void sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg);
+
 /* Raises what was caught without the lines of CONTEXT that are not of such code; an internal error keeps all. */
 extern void sweep_door_raise_for_user(ErrorData *error);
 

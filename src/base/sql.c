@@ -52,7 +52,6 @@ static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 static SweepPlan *statement_plan(SweepStatement statement);
 static uint64 check_result(int code);
-static Datum column_value(int column);
 
 void
 sweep_sql_enter_call(void)
@@ -368,6 +367,32 @@ sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type)
 	return rows;
 }
 
+bool
+sweep_sql_find(SweepPlan *plan, Datum *values)
+{
+	return check_result(SPI_execute_plan(plan, values, NULL, true, 1)) > 0;
+}
+
+SweepCursor *
+sweep_sql_open(SweepPlan *plan, Datum *values)
+{
+	return SPI_cursor_open(NULL, plan, values, NULL, true);
+}
+
+uint64
+sweep_sql_fetch(SweepCursor *cursor, long count)
+{
+	SPI_freetuptable(SPI_tuptable);
+	SPI_cursor_fetch(cursor, true, count);
+	return SPI_processed;
+}
+
+void
+sweep_sql_close(SweepCursor *cursor)
+{
+	SPI_cursor_close(cursor);
+}
+
 static uint64
 check_result(int code)
 {
@@ -386,9 +411,8 @@ sweep_sql_row(uint64 row)
 	current_row = row;
 }
 
-/* 0 when it is null. */
-static Datum
-column_value(int column)
+Datum
+sweep_sql_datum(int column)
 {
 	bool		is_null;
 
@@ -405,33 +429,9 @@ sweep_sql_is_null(int column)
 }
 
 int64
-sweep_sql_int64(int column)
-{
-	return DatumGetInt64(column_value(column));
-}
-
-int32
-sweep_sql_int32(int column)
-{
-	return DatumGetInt32(column_value(column));
-}
-
-bool
-sweep_sql_bool(int column)
-{
-	return DatumGetBool(column_value(column));
-}
-
-int64
 sweep_sql_interval_us(int column, int64 if_null)
 {
-	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(column_value(column)));
-}
-
-Oid
-sweep_sql_oid(int column)
-{
-	return DatumGetObjectId(column_value(column));
+	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(sweep_sql_datum(column)));
 }
 
 Oid *
@@ -442,7 +442,7 @@ sweep_sql_oids(int column, MemoryContext context, int *count)
 
 	*count = 0;
 	if (!sweep_sql_is_null(column))
-		deconstruct_array(DatumGetArrayTypeP(column_value(column)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
+		deconstruct_array(DatumGetArrayTypeP(sweep_sql_datum(column)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
 	oids = MemoryContextAlloc(context, (*count + 1) * sizeof(Oid));
 	for (int i = 0; i < *count; i++)
 		oids[i] = DatumGetObjectId(elements[i]);
@@ -454,7 +454,7 @@ sweep_sql_copy(int column, MemoryContext context)
 {
 	Form_pg_attribute attribute = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Datum		value = column_value(column);
+	Datum		value = sweep_sql_datum(column);
 
 	if (!sweep_sql_is_null(column))
 		value = datumCopy(value, attribute->attbyval, attribute->attlen);
@@ -466,7 +466,7 @@ char *
 sweep_sql_text(int column, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	char	   *string = sweep_sql_is_null(column) ? NULL : TextDatumGetCString(column_value(column));
+	char	   *string = sweep_sql_is_null(column) ? NULL : TextDatumGetCString(sweep_sql_datum(column));
 
 	MemoryContextSwitchTo(old);
 	return string;
@@ -476,20 +476,14 @@ Jsonb *
 sweep_sql_jsonb(int column, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(column_value(column));
+	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(sweep_sql_datum(column));
 
 	MemoryContextSwitchTo(old);
 	return json;
 }
 
-ItemPointerData
-sweep_sql_tid(int column)
-{
-	return *(ItemPointer) DatumGetPointer(column_value(column));
-}
-
 Size
 sweep_sql_raw_size(int column)
 {
-	return TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1 && !sweep_sql_is_null(column) ? toast_raw_datum_size(column_value(column)) : 0;
+	return TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen == -1 && !sweep_sql_is_null(column) ? toast_raw_datum_size(sweep_sql_datum(column)) : 0;
 }

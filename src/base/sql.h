@@ -83,19 +83,30 @@ extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char 
 /* Executes a SELECT, which changes nothing, up to its second row; type is that of its first column. */
 extern uint64 sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type);
 
+/* Whether it finds a row; changes nothing. The values are none of them null, as those of a cursor. */
+extern bool sweep_sql_find(SweepPlan *plan, Datum *values);
+
+/* The rows of a SELECT in pieces; fetched ones are the current result, those before them are gone. Returns 0 at the end. */
+typedef struct PortalData SweepCursor;
+
+extern SweepCursor *sweep_sql_open(SweepPlan *plan, Datum *values);
+extern uint64 sweep_sql_fetch(SweepCursor *cursor, long count);
+extern void sweep_sql_close(SweepCursor *cursor);
+
 /* Columns are numbered from 1; the values are copied to the current memory context, NULL if null. */
 extern void sweep_sql_row(uint64 row);
 extern bool sweep_sql_is_null(int column);
-extern int64 sweep_sql_int64(int column);
-extern int32 sweep_sql_int32(int column);
-extern bool sweep_sql_bool(int column);
+extern Datum sweep_sql_datum(int column);	/* not copied; 0 if null */
+#define sweep_sql_int64(column) DatumGetInt64(sweep_sql_datum(column))
+#define sweep_sql_int32(column) DatumGetInt32(sweep_sql_datum(column))
+#define sweep_sql_bool(column) DatumGetBool(sweep_sql_datum(column))
+#define sweep_sql_oid(column) DatumGetObjectId(sweep_sql_datum(column))
+#define sweep_sql_tid(column) (*(ItemPointer) DatumGetPointer(sweep_sql_datum(column)))
 extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* see sweep_interval_us */
-extern Oid	sweep_sql_oid(int column);
 extern Oid *sweep_sql_oids(int column, MemoryContext context, int *count);	/* of an array */
 extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 0 if null */
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
-extern ItemPointerData sweep_sql_tid(int column);
 
 /* How many bytes a value takes that is stored elsewhere or compressed, which is not read for that; 0 of null, or of a fixed size. */
 extern Size sweep_sql_raw_size(int column);

@@ -172,6 +172,8 @@ static const SweepStatementText statements[] = {
 		"SELECT u.usage > $2, pg_catalog.count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::pg_catalog.text END) "
 		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
 	2, {INT4ARRAYOID, FLOAT8OID}},
+	[SWEEP_SQL_REFERENCE_QUERIES] = {
+		"SELECT depth, relation, types, first_column, statement FROM sweep._reference_queries($1, $2)", 2, {OIDOID, OIDOID}},
 	[SWEEP_SQL_RANGE_STATEMENTS] = {
 		"SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts, parts "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",

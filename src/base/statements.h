@@ -55,6 +55,7 @@ typedef enum SweepStatement
 	SWEEP_SQL_FORGET_ONCE,
 	SWEEP_SQL_NOTIFY,
 	SWEEP_SQL_RANGE_STATEMENTS,
+	SWEEP_SQL_REFERENCE_QUERIES,
 	SWEEP_SQL_READ_QUEUE,		/* this and the following: of queues, see sweep_sql_execute */
 	SWEEP_SQL_QUEUE_NAME,
 	SWEEP_SQL_FIND_QUEUE,

@@ -206,6 +206,7 @@ sub plain
 	return literal(choose(@moments)) if $type =~ /^timestamp|^date$/;
 	return literal($name eq 'changes' ? changes() : random_json($name)) if $type eq 'jsonb';
 	return choose(qw(true false)) if $type eq 'boolean';
+	return choose('1', '1::bigint', q{'x'::text}, 'NULL::int', 'ARRAY[1]', 'ROW(1, 2)') if $type eq '"any"';
 	return chance(0.6) ? ":'lease'" : literal(choose('00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff')) if $type eq 'uuid';
 	return literal(choose('(0,1)', '(0,0)', '(4294967295,65535)')) if $type eq 'tid';
 	return choose("'pg_catalog.now()'", "'sweep.jobs_of_nobody'", "'sweep.send(text, jsonb, text, interval, int, jsonb)'", '0', '4294967295') if $type eq 'regprocedure';
@@ -223,7 +224,7 @@ sub value
 	return choose("'0'::interval", "'5 ms'::interval", "'5 ms'::interval", literal(choose(@intervals)) . '::interval') if $name eq 'timeout' && $type eq 'interval';
 	# Ten thousand moments are as good as ten.
 	return choose(qw(NULL 0 1 5 -1 10001 2147483647)) . '::integer' if $name eq 'n' && $type eq 'integer';
-	return defined $plain ? "$plain\::$type" : undef;
+	return defined $plain && $type ne '"any"' ? "$plain\::$type" : $plain;
 }
 
 # ---------------------------------------------------------------- calls

@@ -1,0 +1,223 @@
+/*
+ * reference.c
+ *		Whether a row is referred to by a table of another owner.
+ *
+ * Called from the statements of a retention (api/retention.sql). To read or plan somebody else's table as the role of the job
+ * would execute what its owner has put there as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
+ * asks such a table as its owner when it checks a foreign key, by the columns and operators of the key alone, with row security
+ * off; so does this file, and it throws away what is set meanwhile.
+ *
+ * sweep._reference_queries makes the statements from the catalogue; of the caller there are only values of the types of the
+ * key. Where the foreign key is ON DELETE CASCADE, each row that would go is asked for what refers to that, table by table, each as
+ * its owner. The statements are kept while the statement is executed that calls.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/syscache.h"
+
+#include "base/door.h"
+#include "base/sql.h"
+#include "engine/range_statements.h"
+
+/* Rows of a table that would go, read at a time. */
+#define ROWS_AT_ONCE 1000
+
+/* A foreign key that is asked, and by what. Those below it in the tree follow it, with a greater depth. */
+typedef struct Reference
+{
+	int			depth;
+	Oid			relation;		/* that refers */
+	Oid		   *types;			/* of the key */
+	int			count;
+	int			first_column;	/* of the key, in the rows of the reference above it */
+	char	   *text;
+	SweepPlan  *plan;			/* NULL = not prepared yet */
+} Reference;
+
+typedef struct References
+{
+	MemoryContextCallback callback;
+	Oid			foreign_key;
+	int			count;
+	Reference	tree[FLEXIBLE_ARRAY_MEMBER];
+} References;
+
+typedef struct Question
+{
+	References *references;
+	int			index;
+	Datum	   *values;
+	bool		found;
+} Question;
+
+static References *find_references(FunctionCallInfo fcinfo, Oid foreign_key);
+static void free_plans(void *references);
+static bool ask(References *references, int index, Datum *values);
+static void ask_work(void *arg);
+static bool ask_below(Question *question);
+static Oid	owner_of(Oid relation);
+
+PG_FUNCTION_INFO_V1(sweep_reference_exists);
+
+/* SQL: sweep._reference_exists(foreign key oid, VARIADIC key "any") RETURNS boolean */
+Datum
+sweep_reference_exists(PG_FUNCTION_ARGS)
+{
+	References *references;
+	Datum		values[FUNC_MAX_ARGS];
+	bool		found;
+
+	for (int i = 0; i < PG_NARGS(); i++)
+	{
+		if (PG_ARGISNULL(i))
+			PG_RETURN_BOOL(false);
+	}
+	sweep_sql_begin_call();
+	references = find_references(fcinfo, PG_GETARG_OID(0));
+	for (int i = 0; i < references->tree[0].count; i++)
+		values[i] = PG_GETARG_DATUM(i + 1);
+	found = ask(references, 0, values);
+	sweep_sql_end_call();
+	PG_RETURN_BOOL(found);
+}
+
+static References *
+find_references(FunctionCallInfo fcinfo, Oid foreign_key)
+{
+	MemoryContext context = fcinfo->flinfo->fn_mcxt;
+	References *references = fcinfo->flinfo->fn_extra;
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), ObjectIdGetDatum(foreign_key)};
+	uint64		count;
+
+	if (references != NULL && references->foreign_key == foreign_key)
+		return references;
+	sweep_range_preparing = true;
+	count = sweep_sql_execute(SWEEP_SQL_REFERENCE_QUERIES, values, NULL);
+	sweep_range_preparing = false;
+	references = MemoryContextAllocZero(context, offsetof(References, tree) + sizeof(Reference) * count);
+	for (uint64 i = 0; i < count; i++)
+	{
+		Reference  *reference = &references->tree[i];
+
+		sweep_sql_row(i);
+		reference->depth = sweep_sql_int32(1);
+		reference->relation = sweep_sql_oid(2);
+		reference->types = sweep_sql_oids(3, context, &reference->count);
+		reference->first_column = sweep_sql_int32(4);
+		reference->text = sweep_sql_text(5, context);
+	}
+	for (int i = 0; i < Max(references->tree[0].count, PG_NARGS() - 1); i++)
+	{
+		if (references->tree[0].count != PG_NARGS() - 1 || get_fn_expr_argtype(fcinfo->flinfo, i + 1) != references->tree[0].types[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_DATATYPE_MISMATCH),
+					 errmsg("these are not values of the columns that foreign key %u refers to", foreign_key)));
+	}
+	references->count = (int) count;
+	references->foreign_key = foreign_key;
+	references->callback.func = free_plans;
+	references->callback.arg = references;
+	MemoryContextRegisterResetCallback(context, &references->callback);
+	fcinfo->flinfo->fn_extra = references;
+	return references;
+}
+
+static void
+free_plans(void *arg)
+{
+	References *references = arg;
+
+	for (int i = 0; i < references->count; i++)
+	{
+		if (references->tree[i].plan != NULL)
+			sweep_sql_free_plan(references->tree[i].plan);
+	}
+}
+
+static bool
+ask(References *references, int index, Datum *values)
+{
+	Question	question = {references, index, values, false};
+	Oid			owner = owner_of(references->tree[index].relation);
+
+	/* What is gone refers to nothing. */
+	if (OidIsValid(owner))
+		sweep_door_visit_owner(owner, ask_work, &question);
+	return question.found;
+}
+
+/* By the index that the retention asks for, however small the table is. */
+static void
+ask_work(void *arg)
+{
+	Question   *question = arg;
+	Reference  *reference = &question->references->tree[question->index];
+
+	sweep_sql_begin_call();
+	if (reference->plan == NULL)
+	{
+		(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+		reference->plan = sweep_sql_prepare(reference->text, reference->count, reference->types, true);
+	}
+	if (question->index + 1 < question->references->count && reference[1].depth > reference->depth)
+		question->found = ask_below(question);
+	else
+		question->found = sweep_sql_find(reference->plan, question->values);
+	sweep_sql_end_call();
+}
+
+/* The rows that would go with the one that is asked about: whether something refers to one of them. */
+static bool
+ask_below(Question *question)
+{
+	References *references = question->references;
+	const Reference *reference = &references->tree[question->index];
+	SweepCursor *cursor = sweep_sql_open(reference->plan, question->values);
+	bool		found = false;
+	uint64		count;
+
+	while (!found && (count = sweep_sql_fetch(cursor, ROWS_AT_ONCE)) > 0)
+	{
+		for (uint64 row = 0; row < count && !found; row++)
+		{
+			for (int i = question->index + 1; i < references->count && references->tree[i].depth > reference->depth && !found; i++)
+			{
+				const Reference *below = &references->tree[i];
+				Datum		values[FUNC_MAX_ARGS];
+				bool		is_null = false;
+
+				if (below->depth > reference->depth + 1)
+					continue;
+				sweep_sql_row(row);
+				for (int column = 0; column < below->count; column++)
+				{
+					is_null = is_null || sweep_sql_is_null(below->first_column + column);
+					values[column] = sweep_sql_datum(below->first_column + column);
+				}
+				found = !is_null && ask(references, i, values);
+			}
+		}
+	}
+	sweep_sql_close(cursor);
+	return found;
+}
+
+/* InvalidOid when it has been dropped. */
+static Oid
+owner_of(Oid relation)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
