@@ -133,7 +133,7 @@ BEGIN
 				RETURN ARRAY[pg_catalog.jsonb_build_object('locked', 1)];
 			END IF;
 			RAISE WARNING 'artifact % cannot be deleted: %',
-				(SELECT id FROM p_ci_job_artifacts WHERE partition_id = partition AND ctid = ANY (places)), SQLERRM;
+				(SELECT pg_catalog.min(id) FROM p_ci_job_artifacts WHERE partition_id = partition AND ctid = ANY (places)), SQLERRM;
 			RETURN ARRAY[pg_catalog.jsonb_build_object('failed', 1)];
 		END IF;
 	END;

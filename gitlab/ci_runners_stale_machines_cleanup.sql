@@ -5,12 +5,16 @@
 --            the list of machines and every query on it grow with them.
 -- Predicate  (contacted_at IS NULL OR contacted_at <= as_of - stale_after)
 --            AND created_at <= as_of - stale_after.  Both bounds inclusive.
--- Order      first those that never made contact, by id, then by
---            (contacted_at, id): the longest silent first.
+-- Order      first those that never made contact, by (id, runner_type), then by
+--            (contacted_at, id, runner_type): the longest silent first.
 -- Effect     DELETE; the triggers of the table fire (loose foreign keys).
 --            detail {"status", "total_deleted", "batch_counts"}.
 -- Done when  a batch deletes nothing; its 0 is part of batch_counts.
 -- Args       schema: where the table ci_runner_machines is; stale_after.
+--
+-- The key of the table is (id, runner_type), and no index has both behind contacted_at. Machines
+-- that share an id are looked at where they fall on the edge of a batch: it ends between two of
+-- them, upto_type being the last one's, and the cursor before both.
 --
 -- One index serves both kinds, (contacted_at DESC, id DESC) read backwards,
 -- but not with OR between them: hence two phases, and a batch that ends the
@@ -32,11 +36,12 @@ DECLARE
 	-- in UTC, where every day has 24 hours
 	stale pg_catalog.timestamptz := (b.as_of AT TIME ZONE 'UTC' - (b.args ->> 'stale_after')::interval) AT TIME ZONE 'UTC';
 	never_done boolean := coalesce(b.cursor ? 'contacted_at', false);
-	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
-	last_id bigint := coalesce(b.cursor ->> 'id', '0');
+	lowest_id constant bigint := -9223372036854775808;
 	highest_id constant bigint := 9223372036854775807;
-	upto_at pg_catalog.timestamptz;
-	upto_id bigint;
+	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
+	last_id bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
+	edge pg_catalog.record;
+	upto_type smallint;
 	deleted bigint := 0;
 	n bigint;
 BEGIN
@@ -46,35 +51,47 @@ BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
 	IF NOT never_done THEN
-		SELECT id INTO upto_id
-			FROM ci_runner_machines
-			WHERE contacted_at IS NULL AND id > last_id AND (created_at <= stale) IS TRUE
-			ORDER BY contacted_at, id
-			OFFSET b.size - 1 LIMIT 1;
-		never_done := NOT FOUND;
+		SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
+			FROM (SELECT id
+				FROM ci_runner_machines
+				WHERE contacted_at IS NULL AND id > last_id AND (created_at <= stale) IS TRUE
+				ORDER BY contacted_at, id
+				OFFSET b.size - 1 FETCH FIRST 1 ROW WITH TIES) AS m;
+		IF edge.tied > 1 THEN
+			SELECT runner_type INTO upto_type
+				FROM ci_runner_machines
+				WHERE contacted_at IS NULL AND id = edge.id AND (created_at <= stale) IS TRUE
+				ORDER BY runner_type DESC OFFSET edge.tied - 1 LIMIT 1;
+		END IF;
 		DELETE FROM ci_runner_machines
-			WHERE contacted_at IS NULL AND id > last_id AND id <= coalesce(upto_id, highest_id) AND (created_at <= stale) IS TRUE;
+			WHERE contacted_at IS NULL AND id > last_id AND id <= edge.id AND (created_at <= stale) IS TRUE
+				AND (upto_type IS NULL OR id < edge.id OR runner_type <= upto_type);
 		GET DIAGNOSTICS deleted = ROW_COUNT;
-		last_id := CASE WHEN never_done THEN 0 ELSE upto_id END;
+		never_done := edge.tied = 0;
+		last_id := CASE WHEN never_done THEN lowest_id ELSE edge.id - (edge.tied > 1)::int END;
 	END IF;
 
 	IF never_done AND deleted < b.size THEN
-		SELECT contacted_at, id INTO upto_at, upto_id
-			FROM ci_runner_machines
-			WHERE (contacted_at, id) > (last_at, last_id) AND contacted_at <= stale AND (created_at <= stale) IS TRUE
-			ORDER BY contacted_at, id
-			OFFSET b.size - 1 - deleted LIMIT 1;
-		IF NOT FOUND THEN
-			upto_at := stale;
-			upto_id := highest_id;
+		SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.contacted_at), stale) AS contacted_at, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
+			FROM (SELECT contacted_at, id
+				FROM ci_runner_machines
+				WHERE (contacted_at, id) > (last_at, last_id) AND contacted_at <= stale AND (created_at <= stale) IS TRUE
+				ORDER BY contacted_at, id
+				OFFSET b.size - 1 - deleted FETCH FIRST 1 ROW WITH TIES) AS m;
+		IF edge.tied > 1 THEN
+			SELECT runner_type INTO upto_type
+				FROM ci_runner_machines
+				WHERE contacted_at = edge.contacted_at AND id = edge.id AND (created_at <= stale) IS TRUE
+				ORDER BY runner_type DESC OFFSET edge.tied - 1 LIMIT 1;
 		END IF;
 		DELETE FROM ci_runner_machines
-			WHERE (contacted_at, id) > (last_at, last_id) AND (contacted_at, id) <= (upto_at, upto_id)
-				AND contacted_at <= stale AND (created_at <= stale) IS TRUE;
+			WHERE (contacted_at, id) > (last_at, last_id) AND (contacted_at, id) <= (edge.contacted_at, edge.id)
+				AND contacted_at <= stale AND (created_at <= stale) IS TRUE
+				AND (upto_type IS NULL OR (contacted_at, id) < (edge.contacted_at, edge.id) OR runner_type <= upto_type);
 		GET DIAGNOSTICS n = ROW_COUNT;
 		deleted := deleted + n;
-		last_at := upto_at;
-		last_id := upto_id;
+		last_at := edge.contacted_at;
+		last_id := edge.id - (edge.tied > 1)::int;
 	END IF;
 
 	RETURN ROW(deleted,

@@ -13,7 +13,7 @@
 --              ci_stuck_builds_drop_running    running     updated 1 hour
 --              ci_stuck_builds_drop_scheduled  scheduled   scheduled 1 hour
 --              ci_stuck_builds_drop_canceling  canceling   created and updated 1 hour
--- Order      (created_at, project_id, id), created_at NULL last.
+-- Order      (created_at, project_id, id, partition_id), created_at NULL last.
 -- Effect     status, failure_reason, finished_at, updated_at, lock_version + 1,
 --            scheduled_at NULL, and processed so that the pipeline looks at the
 --            build again; its rows in ci_pending_builds and ci_running_builds
@@ -104,6 +104,7 @@ DECLARE
 	last_at constant timestamp := CASE WHEN among_nulls THEN 'infinity' ELSE coalesce(b.cursor ->> 'created_at', '-infinity') END;
 	last_project constant bigint := coalesce((b.cursor ->> 'project_id')::bigint, lowest_id);
 	last_id constant bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
+	last_partition constant bigint := coalesce((b.cursor ->> 'partition_id')::bigint, lowest_id);
 BEGIN
 	IF b.cursor IS NULL THEN
 		PERFORM sweep_gitlab.check_args('sweep_gitlab.drop_stuck_builds', b.args);
@@ -113,15 +114,15 @@ BEGIN
 
 	IF b.cursor IS NOT NULL AND (SELECT pg_catalog.count(*) FROM (SELECT FROM p_ci_builds
 			WHERE type::pg_catalog.text = 'Ci::Build'::pg_catalog.text AND status::pg_catalog.text = stuck.status
-				AND created_at = last_at AND project_id = last_project AND id > last_id
+				AND created_at = last_at AND project_id = last_project AND id >= last_id AND (id, partition_id) > (last_id, last_partition)
 			LIMIT b.size * many) AS same) = b.size * many THEN
 		RETURN QUERY
 			SELECT pg_catalog.to_jsonb(p)
 			FROM (SELECT created_at, project_id, id, partition_id, lock_version
 				FROM p_ci_builds
 				WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
-					AND created_at = last_at AND project_id = last_project AND id > last_id
-				ORDER BY id
+					AND created_at = last_at AND project_id = last_project AND id >= last_id AND (id, partition_id) > (last_id, last_partition)
+				ORDER BY id, partition_id
 				LIMIT b.size) AS p;
 		IF FOUND THEN
 			RETURN;
@@ -134,15 +135,15 @@ BEGIN
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
 			WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
-				AND (created_at, project_id, id) > (last_at, last_project, last_id) AND created_at <= created_before AND NOT among_nulls
-			ORDER BY created_at, project_id, id
+				AND (created_at, project_id, id, partition_id) > (last_at, last_project, last_id, last_partition) AND created_at <= created_before AND NOT among_nulls
+			ORDER BY created_at, project_id, id, partition_id
 			LIMIT b.size)
 			UNION ALL
 			(SELECT created_at, project_id, id, partition_id, lock_version
 			FROM p_ci_builds
 			WHERE sweep_gitlab.is_stuck(type, status, created_at, updated_at, scheduled_at, stuck)
-				AND created_at IS NULL AND stuck.created_before IS NULL AND (NOT among_nulls OR (project_id, id) > (last_project, last_id))
-			ORDER BY created_at, project_id, id
+				AND created_at IS NULL AND stuck.created_before IS NULL AND (NOT among_nulls OR (project_id, id, partition_id) > (last_project, last_id, last_partition))
+			ORDER BY created_at, project_id, id, partition_id
 			LIMIT b.size)) AS p
 		LIMIT b.size;
 END
@@ -272,7 +273,9 @@ BEGIN
 	IF pg_catalog.cardinality(dropped.ids) = pg_catalog.cardinality(b.items) THEN
 		RETURN '{}';
 	END IF;
-	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i WHERE (i ->> 'id'::pg_catalog.text)::bigint <> ALL (dropped.ids));
+	RETURN ARRAY(SELECT i FROM pg_catalog.unnest(b.items) AS i
+		WHERE NOT EXISTS (SELECT FROM unnest(dropped.ids, dropped.partition_ids) AS d (id, partition_id)
+			WHERE d.id = (i ->> 'id'::pg_catalog.text)::bigint AND d.partition_id = (i ->> 'partition_id'::pg_catalog.text)::bigint));
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds_at_once(sweep.batch) IS

@@ -107,6 +107,48 @@ INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, co
 	FROM generate_series(11, 29) AS i;
 SELECT rows, deleted FROM pg_temp.run(4);
 
+-- ids are of a partition, and runner_type is part of the key: no batch has more than its size, no run more than its cap, each goes once
+CREATE PROCEDURE pg_temp.shared_ids() LANGUAGE sql AS $$
+	TRUNCATE gitlab.ci_runner_machines, plain.ci_runner_machines;
+	INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+		SELECT i, i, '2025-06-01Z', '2025-06-01Z', CASE WHEN i > 1 THEN '2025-12-01Z'::timestamptz WHEN i < 0 THEN '-infinity' END, t, i
+		FROM unnest('{-9223372036854775807, -1, 0, 1, 2, 3, 9223372036854775807}'::bigint[]) AS i, generate_series(1, 3) AS t;
+	ALTER TABLE plain.ci_runner_machines DROP CONSTRAINT ci_runner_machines_pkey, ADD PRIMARY KEY (runner_type, id);
+	INSERT INTO plain.ci_runner_machines SELECT * FROM gitlab.ci_runner_machines;
+$$;
+CALL pg_temp.shared_ids();
+BEGIN;
+CREATE TABLE pg_temp.expected AS SELECT row_number() OVER (ORDER BY contacted_at NULLS FIRST, id, runner_type) AS nth, id, runner_type FROM gitlab.ci_runner_machines;
+CREATE FUNCTION pg_temp.gone(schema text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	gone text;
+BEGIN
+	EXECUTE format('SELECT string_agg(nth::text, '' '' ORDER BY nth) FROM pg_temp.expected WHERE (id, runner_type) NOT IN (SELECT id, runner_type FROM %I.ci_runner_machines)', schema) INTO gone;
+	RETURN gone;
+END
+$$;
+CREATE FUNCTION pg_temp.go(sizes int[], schema text) RETURNS TABLE (rows bigint, cursor jsonb, gone text) LANGUAGE plpgsql AS $$
+DECLARE
+	size int;
+BEGIN
+	FOREACH size IN ARRAY sizes LOOP
+		SELECT p.rows, p.cursor INTO rows, cursor FROM sweep_gitlab.ci_runners_stale_machines_cleanup(ROW(size, cursor,
+			jsonb_build_object('schema', schema, 'stale_after', '7 days'), '2026-01-08Z', NULL, NULL, NULL, 1)::sweep.batch) AS p;
+		gone := pg_temp.gone(schema);
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+SELECT * FROM pg_temp.go('{1,1,2,3,4,2,3,2,2,5,5}', 'gitlab');
+SELECT rows, gone FROM pg_temp.go('{5,5,5,5,5,5}', 'plain');
+ROLLBACK;
+BEGIN;
+SELECT batch, rows FROM pg_temp.run(2, max_rows => 8);
+SELECT count(*) FROM gitlab.ci_runner_machines;
+ROLLBACK;
+TRUNCATE gitlab.loose_foreign_keys_deleted_records;
+SELECT sum(rows) FROM pg_temp.run(4);
+
 -- the triggers of the table have fired for each
 SELECT fully_qualified_table_name, count(*), min(primary_key_value), max(primary_key_value)
 	FROM gitlab.loose_foreign_keys_deleted_records GROUP BY 1;

@@ -208,6 +208,40 @@ SELECT status, failure_reason, lock_version FROM gitlab.p_ci_builds WHERE id = 1
 TRUNCATE gitlab.p_ci_builds;
 DELETE FROM sweep.queue_message;
 
+-- the key of a build has its partition: those that share an id are picked, written and tried again each by itself
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, project_id, commit_id, lock_version)
+	SELECT i, p, 'running', 'Ci::Build', CASE WHEN i < 3 THEN '2025-12-01'::timestamp END, '2025-12-01', 1, i * 1000 + p, 0 FROM generate_series(1, 4) AS i, generate_series(100, 102) AS p;
+CREATE FUNCTION pg_temp.picked_keys(size int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	job sweep.job := (SELECT j FROM sweep.job j WHERE j.name = 'ci_stuck_builds_drop_running');
+	items jsonb[];
+	keys text;
+BEGIN
+	FOR nth IN 1 .. 20 LOOP
+		items := ARRAY(SELECT i FROM sweep_gitlab.pick_stuck_builds(ROW(size, items[cardinality(items)], job.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS i);
+		EXIT WHEN items = '{}';
+		keys := concat_ws(' | ', keys, (SELECT string_agg(format('%s/%s', item ->> 'id', item ->> 'partition_id'), ' ') FROM unnest(items) AS item));
+	END LOOP;
+	RETURN keys;
+END
+$$;
+SELECT size, pg_temp.picked_keys(size) FROM unnest('{1,2,3,5,100}'::int[]) AS size;
+-- one of two has changed since: it is tried again, and no other
+UPDATE gitlab.p_ci_builds SET lock_version = 7 WHERE id = 1 AND partition_id = 101;
+SELECT sweep_gitlab.drop_stuck_builds(ROW(2, NULL, j.args, '2026-01-01Z', NULL, NULL, ARRAY['{"id": 1, "partition_id": 100, "lock_version": 0}',
+		'{"id": 1, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch) FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+SELECT partition_id, status, lock_version FROM gitlab.p_ci_builds WHERE id = 1 ORDER BY 1;
+CALL pg_temp.run('builds_drop_running');
+SELECT rows, rescued, quarantined FROM pg_temp.last_run;
+SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY 1;
+TRUNCATE gitlab.p_ci_builds;
+-- so many of one moment and project that they are walked along by id
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, project_id, lock_version)
+	SELECT i, p, 'running', 'Ci::Build', '2025-12-01', '2025-12-01', 1, 0 FROM generate_series(1, 8) AS i, generate_series(100, 102) AS p;
+SELECT pg_temp.picked_keys(2);
+TRUNCATE gitlab.p_ci_builds;
+DELETE FROM sweep.queue_message;
+
 -- ------------------------------------------------------------------ builds that refuse
 -- 2,000 stuck builds in three partitions among as many others; 50 refuse to be dropped, 20 of these to be doomed as well
 CREATE TABLE gitlab.touched (id bigint);
