@@ -40,6 +40,9 @@ PG_MODULE_MAGIC;
 
 #define SCHEMA "sweep_gitlab"
 
+/* In schema.sql; another one when this library no longer works with the objects before. */
+#define INTERFACE_TYPE "_interface_1"
+
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
@@ -79,6 +82,7 @@ static Statement statement;
 /* Start of the transaction in which it is being used; of one that is over after an error. */
 static TimestampTz used_in = 0;
 
+static void require_interface(void);
 static Datum needed_attribute(HeapTupleHeader batch, const char *name);
 static bool drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of);
 static void choose_statement(const Jsonb *args);
@@ -118,6 +122,7 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 	int64		rows;
 	TupleDesc	progress;
 
+	require_interface();
 	deconstruct_array(items, JSONBOID, -1, false, TYPALIGN_INT, &elements, NULL, &count);
 	(void) SPI_connect();
 	/* A trigger of the table could come here again while the statement is executed. */
@@ -132,6 +137,17 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &progress) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "sweep.progress is not a composite type");
 	return HeapTupleGetDatum(heap_form_tuple(progress, (Datum[]) {Int64GetDatum(rows), 0, 0}, (bool[]) {false, true, true}));
+}
+
+/* Library and objects are replaced one after the other. */
+static void
+require_interface(void)
+{
+	if (!SearchSysCacheExists2(TYPENAMENSP, CStringGetDatum(INTERFACE_TYPE), ObjectIdGetDatum(get_namespace_oid(SCHEMA, false))))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("library pg_sweep_gitlab %s does not fit the extension in this database", SWEEP_VERSION),
+				 errhint("Install the files of the newest version, restart the server, and execute ALTER EXTENSION pg_sweep_gitlab UPDATE.")));
 }
 
 static Datum

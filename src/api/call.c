@@ -83,7 +83,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	ErrorData  *error = NULL;
 	MemoryContext old;
 
-	sweep_require_primary("sweep.run()");
+	sweep_require_usable("sweep.run()");
 	sweep_require_no_block(fcinfo, "sweep.run");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
@@ -226,6 +226,7 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 	WaitRequest request = {0};
 	int64		deadline_us;
 
+	sweep_require_usable("sweep.wait()");
 	sweep_require_no_block(fcinfo, "sweep.wait");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,

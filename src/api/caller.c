@@ -35,6 +35,7 @@
 #include "utils/varlena.h"
 
 #include "base/door.h"
+#include "base/extension.h"
 #include "base/require.h"
 #include "base/sql.h"
 
@@ -122,16 +123,14 @@ find_implementation(FmgrInfo *dispatcher)
 	HeapTuple	inner;
 	Form_pg_proc inner_form;
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", dispatcher->fn_oid);
-	form = (Form_pg_proc) GETSTRUCT(tuple);
-	/* The extension may be dropped while somebody comes in. */
-	schema = get_namespace_name(form->pronamespace);
+	/* The extension may have been dropped since the statement was analysed. */
+	schema = HeapTupleIsValid(tuple) ? get_namespace_name(((Form_pg_proc) GETSTRUCT(tuple))->pronamespace) : NULL;
 	if (schema == NULL)
-		elog(ERROR, "cache lookup failed for namespace %u", form->pronamespace);
+		sweep_extension_require(false);
+	form = (Form_pg_proc) GETSTRUCT(tuple);
 	/* What only reads is declared as stable, or is called by a view. */
 	if (form->provolatile == PROVOLATILE_VOLATILE && NameStr(form->proname)[0] != '_')
-		sweep_require_primary(psprintf("%s.%s()", schema, NameStr(form->proname)));
+		sweep_require_usable(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)
 		elog(ERROR, "function %u has too many arguments", dispatcher->fn_oid);
 	types[0] = OIDOID;

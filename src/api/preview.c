@@ -98,7 +98,7 @@ sweep_preview(PG_FUNCTION_ARGS)
 	ErrorData  *error;
 	char	   *plan;
 
-	sweep_require_primary("sweep.preview()");
+	sweep_require_usable("sweep.preview()");
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -1,33 +1,56 @@
 /*
  * extension.c
- *		The extension itself: whether this database has it, and where its objects are.
+ *		The extension itself: whether this database has it, where its objects are, and whether this library fits them.
  *
  * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
- * for it, and by whoever needs one of the objects. What was found is kept; whether it is still there is asked again.
+ * for it, and by whoever needs one of the objects. What was found is kept until a type of the database changes.
+ *
+ * The library and the SQL objects are replaced one after the other: files, restart of the server, ALTER EXTENSION. The
+ * objects contain a type whose name has the number of their interface, which the library asks for. So a session sees a change of it
+ * in the middle of its life, and a new library that only mends something needs no ALTER EXTENSION.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "base/extension.h"
 
+/* In types.sql; another one when a C function, or a statement of statements.c, no longer works with the objects before. */
+#define INTERFACE_TYPE "_interface_1"
+
 static SweepExtension extension;
 
+/* No type has changed since the extension was looked for. */
+static bool valid = false;
+
 static bool search(void);
+static bool find_type(const char *name, Oid *oid);
+static void forget(Datum arg, int cache, uint32 hash);
+static char *read_version(void);
+static bool is_before(const char *version, const char *other);
+
+PG_FUNCTION_INFO_V1(sweep_extension_require_library);
 
 bool
 sweep_extension_lock(void)
 {
 	LOCKTAG		tag;
+	bool		found;
 
 	if (!OidIsValid(extension.id) && !search())
 		return false;
@@ -37,38 +60,69 @@ sweep_extension_lock(void)
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("extension pg_sweep is being altered or dropped")));
 	AcceptInvalidationMessages();
-	return sweep_extension_find();
-}
-
-static bool
-search(void)
-{
-	Oid			schema = get_namespace_oid("sweep", true);
-	HeapTuple	tuple = NULL;
-
-	extension.id = get_extension_oid("pg_sweep", true);
-	if (OidIsValid(extension.id) && OidIsValid(schema))
-	{
-		extension.run_table = get_relname_relid("run_live", schema);
-		extension.begun_sequence = get_relname_relid("run_begun_seq", schema);
-		extension.batch_type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid, CStringGetDatum("batch"), ObjectIdGetDatum(schema));
-		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(extension.batch_type));
-	}
-	if (!HeapTupleIsValid(tuple))
-	{
-		extension.id = InvalidOid;
-		return false;
-	}
-	/* The objects of an extension belong to whoever created it. */
-	extension.owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
-	ReleaseSysCache(tuple);
-	return true;
+	found = sweep_extension_find();
+	if (found)
+		sweep_extension_require(true);
+	return found;
 }
 
 bool
 sweep_extension_find(void)
 {
-	return (OidIsValid(extension.id) && SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(extension.batch_type))) || search();
+	static bool registered = false;
+	Oid			type;
+
+	if (valid)
+		return true;
+	if (!registered)
+		CacheRegisterSyscacheCallback(TYPENAMENSP, forget, (Datum) 0);
+	registered = true;
+	/* Before the search, which may read that something has changed. */
+	valid = true;
+	if (OidIsValid(extension.id) && extension.fits && find_type(INTERFACE_TYPE, &type))
+		return true;
+	if (search())
+		return true;
+	valid = false;
+	return false;
+}
+
+static void
+forget(Datum arg, int cache, uint32 hash)
+{
+	valid = false;
+}
+
+static bool
+search(void)
+{
+	Oid			type;
+
+	extension.schema = get_namespace_oid("sweep", true);
+	extension.id = get_extension_oid("pg_sweep", true);
+	if (!OidIsValid(extension.id) || !OidIsValid(extension.schema) || !find_type("batch", &extension.batch_type))
+	{
+		extension.id = InvalidOid;
+		return false;
+	}
+	extension.run_table = get_relname_relid("run_live", extension.schema);
+	extension.begun_sequence = get_relname_relid("run_begun_seq", extension.schema);
+	extension.fits = find_type(INTERFACE_TYPE, &type);
+	return true;
+}
+
+/* The objects of an extension belong to the role that created it, or to which they were reassigned. */
+static bool
+find_type(const char *name, Oid *oid)
+{
+	HeapTuple	tuple = SearchSysCache2(TYPENAMENSP, CStringGetDatum(name), ObjectIdGetDatum(extension.schema));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	*oid = ((Form_pg_type) GETSTRUCT(tuple))->oid;
+	extension.owner = ((Form_pg_type) GETSTRUCT(tuple))->typowner;
+	ReleaseSysCache(tuple);
+	return true;
 }
 
 const SweepExtension *
@@ -86,6 +140,67 @@ sweep_extension_assume(const SweepExtension *found)
 void
 sweep_extension_require(bool found)
 {
+	char	   *version;
+
 	if (!found)
 		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+	if (extension.fits)
+		return;
+	version = read_version();
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("library pg_sweep %s does not fit the extension of version %s in this database", SWEEP_VERSION, version),
+			 is_before(version, SWEEP_VERSION) ? errhint("Execute ALTER EXTENSION pg_sweep UPDATE.") :
+			 errhint("Restart the server, so that it loads the library of the extension.")));
+}
+
+static char *
+read_version(void)
+{
+	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		is_null = true;
+	Datum		version = (Datum) 0;
+	char	   *found;
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension.id));
+	scan = systable_beginscan(extensions, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		version = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(extensions), &is_null);
+	found = is_null ? pstrdup("?") : TextDatumGetCString(version);
+	systable_endscan(scan);
+	table_close(extensions, AccessShareLock);
+	return found;
+}
+
+/* Versions are numbers with points between them. */
+static bool
+is_before(const char *version, const char *other)
+{
+	int			a[3] = {0};
+	int			b[3] = {0};
+	int			i = 0;
+
+	(void) sscanf(version, "%d.%d.%d", &a[0], &a[1], &a[2]);
+	(void) sscanf(other, "%d.%d.%d", &b[0], &b[1], &b[2]);
+	while (i < 2 && a[i] == b[i])
+		i++;
+	return a[i] < b[i];
+}
+
+/* SQL: sweep._require_library(version text): the first statement of the script that makes the objects those of a version */
+Datum
+sweep_extension_require_library(PG_FUNCTION_ARGS)
+{
+	char	   *version = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	if (strcmp(version, SWEEP_VERSION) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension pg_sweep %s needs its library, and that of version %s is loaded", version, SWEEP_VERSION),
+				 errhint("Restart the server after the files of the extension were installed.")));
+	PG_RETURN_VOID();
 }

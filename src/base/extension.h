@@ -7,7 +7,7 @@
 
 /*
  * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
- * (any more). Raises LOCK_NOT_AVAILABLE while somebody drops or updates it.
+ * (any more). Raises LOCK_NOT_AVAILABLE while another transaction drops or updates it, and an error when the library does not fit.
  */
 extern bool sweep_extension_lock(void);
 
@@ -15,16 +15,18 @@ extern bool sweep_extension_lock(void);
 typedef struct SweepExtension
 {
 	Oid			id;
+	Oid			schema;
 	Oid			owner;
 	Oid			batch_type;		/* sweep.batch */
 	Oid			run_table;		/* sweep.run_live */
 	Oid			begun_sequence; /* sweep.run_begun_seq */
+	bool		fits;			/* the library can use its objects */
 } SweepExtension;
 
 /* Finds it without a lock, in a function that a session calls; false when this database has none. */
 extern bool sweep_extension_find(void);
 
-/* Raises unless it was found. */
+/* Raises unless it was found, and its objects are those that the library was made for. */
 extern void sweep_extension_require(bool found);
 
 /* What one of the two has found. */

@@ -30,6 +30,7 @@
 
 #include "base/compat.h"
 #include "base/lock.h"
+#include "base/require.h"
 #include "base/shared.h"
 #include "base/sql.h"
 
@@ -215,6 +216,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	TakenLock *lock;
 	MemoryContext old;
 
+	sweep_require_usable("sweep.try_lock()");
 	/* Locks are in a table that all sessions share. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
@@ -279,6 +281,7 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	ListCell   *cell = find_taken(key);
 	TakenLock *lock;
 
+	sweep_require_usable("sweep.release_lock()");
 	if (cell == NULL)
 	{
 		ereport(WARNING,

@@ -8,6 +8,7 @@
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
 
+#include "base/extension.h"
 #include "base/require.h"
 
 /*
@@ -15,7 +16,7 @@
  * anyway, but by whichever lock or statement of the engine comes first, in words that tell its user nothing.
  */
 void
-sweep_require_primary(const char *name)
+sweep_require_usable(const char *name)
 {
 	if (RecoveryInProgress())
 		ereport(ERROR,
@@ -23,6 +24,7 @@ sweep_require_primary(const char *name)
 				 errmsg("cannot execute %s during recovery", name),
 				 errdetail("This server is a standby: what is written comes from its primary."),
 				 errhint("Connect to the primary; the views of pg_sweep can be read here.")));
+	sweep_extension_require(sweep_extension_find());
 }
 
 void

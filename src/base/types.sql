@@ -33,3 +33,11 @@ COMMENT ON TYPE sweep.progress IS 'what a step did in one batch';
 COMMENT ON COLUMN sweep.progress.rows IS 'rows handled; 0 means nothing is left';
 COMMENT ON COLUMN sweep.progress.cursor IS 'where the next batch goes on; NULL means from the start again';
 COMMENT ON COLUMN sweep.progress.detail IS 'merged by key into the detail of the run: numbers are added, arrays appended, of anything else the last one stands';
+
+-- The library asks for it, see extension.c. A script that updates to another interface renames it.
+CREATE TYPE sweep._interface_1 AS ENUM ();
+COMMENT ON TYPE sweep._interface_1 IS 'number of the interface between the library and the objects of the extension';
+
+CREATE FUNCTION sweep._require_library(version text) RETURNS void
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_extension_require_library';
+COMMENT ON FUNCTION sweep._require_library(text) IS 'raises unless the library that is loaded is of this version: the first statement of each update script';

@@ -232,7 +232,8 @@ transact(SweepWork work)
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_sweep scheduler could not do its work: %s", error->message),
-				 errdetail("It tries again every %d seconds at the latest.", SWEEP_POOL_LONGEST_PAUSE_MS / 1000)));
+				 errdetail("It tries again every %d seconds at the latest.", SWEEP_POOL_LONGEST_PAUSE_MS / 1000),
+				 error->hint ? errhint("%s", error->hint) : 0));
 	return false;
 }
 

@@ -146,7 +146,7 @@ sweep_ending_open(SweepEnding *ending, FunctionCallInfo fcinfo, int ids_argument
 	const SweepQueue *queue;
 	int32		queue_id = 0;
 
-	sweep_require_primary(name);
+	sweep_require_usable(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	sweep_queue_require_memory(name);

@@ -113,7 +113,7 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 static void
 open_claim(Claim *claim, FunctionCallInfo fcinfo)
 {
-	sweep_require_primary("sweep.claim()");
+	sweep_require_usable("sweep.claim()");
 	PreventCommandIfReadOnly("sweep.claim()");
 	/* In a parallel worker nobody would tell us how the transaction ends. */
 	PreventCommandIfParallelMode("sweep.claim()");

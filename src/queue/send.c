@@ -153,7 +153,7 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *nam
 	int64		delay_us = PG_ARGISNULL(3) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(3));
 	int32		priority = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4);
 
-	sweep_require_primary(name);
+	sweep_require_usable(name);
 	PreventCommandIfReadOnly(name);
 	PreventCommandIfParallelMode(name);
 	if (PG_ARGISNULL(0))

@@ -36,6 +36,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "base/extension.h"
 #include "base/lock.h"
 #include "base/quota.h"
 #include "base/role.h"
@@ -69,7 +70,7 @@ sweep_queue_relation(void)
 {
 	prepare_cache();
 	if (!OidIsValid(messages_relation))
-		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("extension pg_sweep does not exist")));
+		sweep_extension_require(false);
 	return messages_relation;
 }
 
@@ -83,10 +84,10 @@ sweep_queue_sequence(void)
 Relation
 sweep_queue_open(void)
 {
-	Relation	messages = table_open(sweep_queue_relation(), RowExclusiveLock);
+	Relation	messages = try_table_open(sweep_queue_relation(), RowExclusiveLock);
 
-	if (RelationGetNumberOfAttributes(messages) != MESSAGE_COLUMNS)
-		elog(ERROR, "library and extension pg_sweep are of different versions");
+	if (messages == NULL)
+		sweep_extension_require(false);
 	return messages;
 }
 
@@ -219,7 +220,7 @@ prepare_cache(void)
 	control.entrysize = sizeof(SweepQueue);
 	control.hcxt = queues_context;
 	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-	schema = get_namespace_oid("sweep", false);
+	schema = get_namespace_oid("sweep", true);
 	queues_relation = get_relname_relid("queue", schema);
 	messages_relation = get_relname_relid("queue_message", schema);
 	messages_sequence = get_relname_relid("queue_message_message_id_seq", schema);

@@ -225,7 +225,7 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
-	sweep_require_primary("sweep.wait_for_message()");
+	sweep_require_usable("sweep.wait_for_message()");
 	sweep_queue_require_memory("sweep.wait_for_message");
 	/* What outlives the end of the transaction must live in the portal's context. */
 	old = MemoryContextSwitchTo(PortalContext);

@@ -50,6 +50,7 @@ my %calls = (
 	ack => q{SELECT sweep.ack(gen_random_uuid())}, fail => q{SELECT sweep.fail(gen_random_uuid())}, release => q{SELECT sweep.release(gen_random_uuid())},
 	extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')},
 	run => q{CALL sweep.run('later')}, preview => q{SELECT sweep.preview('later')}, wait_for_message => q{CALL sweep.wait_for_message('mail', '1 h')},
+	try_lock => q{SELECT sweep.try_lock('key')}, release_lock => q{SELECT sweep.release_lock('key')}, wait => q{CALL sweep.wait(1)},
 	release_quarantine => q{SELECT sweep.release_quarantine('later')}, cancel => "SELECT sweep.cancel($run)");
 for my $function (sort keys %calls)
 {

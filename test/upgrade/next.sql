@@ -1,5 +1,8 @@
 -- What each update script has besides its own changes. The tests install this one as the way from the current version to "next".
 
+-- First: what is created here calls the new library. VERSION is that of the library, put in where this script is installed.
+SELECT sweep._require_library('VERSION');
+
 -- What is new has whatever ALTER DEFAULT PRIVILEGES gives.
 CREATE TABLE sweep.next_table (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
 CREATE TYPE sweep.next_type AS ENUM ();
