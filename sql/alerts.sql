@@ -117,9 +117,41 @@ CALL sweep.run('alerts of a role', '{"fail": 1}');
 \c - :superuser
 SELECT alerts.taken();
 
+-- ------------------------------------------------------------------ another queue of that name is told nothing: neither by a superuser's job, which may send to all, nor by one that was let
+CREATE ROLE regress_alerts_mallory LOGIN IN ROLE sweep_user;
+SELECT sweep.grant_queue('alerts', 'regress_alerts', '{send}');
+\c - regress_alerts
+SELECT sweep.alter_job('alerts of a role', '{"alert_queue": "alerts"}');
+\c - :superuser
+SELECT sweep.drop_queue('alerts');
+SET ROLE regress_alerts_mallory;
+SELECT sweep.create_queue('alerts'), sweep.grant_queue('alerts', 'regress_alerts', '{send}');
+RESET ROLE;
+CALL sweep.run('alerts', '{"fail": 1}');
+\c - regress_alerts
+CALL sweep.run('alerts of a role', '{"fail": 1}');
+SELECT sweep.alter_job('alerts of a role', '{"batch_size": 7}');
+CALL sweep.run('alerts of a role', '{"fail": 1}');
+\c - :superuser
+SELECT alerts.taken();
+-- unless it is named again
+\c - regress_alerts
+SELECT sweep.alter_job('alerts of a role', '{"alert_queue": "alerts"}');
+CALL sweep.run('alerts of a role', '{"fail": 1}');
+\c - :superuser
+SELECT count(*) FROM alerts.taken();
+-- or its owner sees the runs
+SELECT sweep.drop_queue('alerts');
+\c - regress_alerts
+SELECT sweep.create_queue('alerts');
+CALL sweep.run('alerts of a role', '{"fail": 1}');
+\c - :superuser
+SELECT count(*) FROM alerts.taken();
+
 SET client_min_messages = warning;
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'alerts%';
 SELECT sweep.drop_queue('alerts');
+DROP ROLE regress_alerts_mallory;
 DELETE FROM sweep.run_live WHERE job LIKE 'alerts%';
 DELETE FROM sweep.run_history WHERE job LIKE 'alerts%';
 DROP SCHEMA alerts CASCADE;

@@ -228,9 +228,34 @@ SELECT sweep.alter_job('hooks of a role', '{"on_failure": {}}');
 \c - :superuser
 SELECT status, detail FROM sweep.runs WHERE job = 'hooks of a role';
 
+-- ------------------------------------------------------------------ another role's job of a name that was given up is not started, and told no error: neither by a superuser's job, nor by one that was let
+CREATE ROLE regress_hooks_mallory LOGIN IN ROLE sweep_user;
+GRANT USAGE ON SCHEMA hooks TO regress_hooks_mallory;
+GRANT regress_hooks_mallory TO regress_hooks;
+SELECT sweep.create_job('hooks cleaner', step => 'hooks.step');
+SELECT sweep.create_job('hooks super', step => 'hooks.step', on_failure => '{"hooks cleaner": "1 day"}');
+SELECT sweep.alter_job('hooks of a role', '{"on_success": {"hooks cleaner": "1 day"}, "on_failure": null}');
+SELECT sweep.drop_job('hooks cleaner');
+SET ROLE regress_hooks_mallory;
+SELECT sweep.create_job('hooks cleaner', step => 'hooks.step');
+RESET ROLE;
+DELETE FROM sweep.run_live WHERE status = 'waiting' AND job LIKE 'hooks%';
+CALL sweep.run('hooks super', '{"fail": "secret"}');
+\c - regress_hooks
+\set SHOW_CONTEXT never
+CALL sweep.run('hooks of a role');
+-- unless it is named again
+SELECT sweep.alter_job('hooks of a role', '{"batch_size": 7}');
+CALL sweep.run('hooks of a role');
+SELECT sweep.alter_job('hooks of a role', '{"on_success": {"hooks cleaner": "1 day"}}');
+CALL sweep.run('hooks of a role');
+\c - :superuser
+SELECT job, run_as, args -> 'parent' -> 'job' AS parent FROM sweep.run_live WHERE status = 'waiting' AND job LIKE 'hooks%';
+DELETE FROM sweep.run_live WHERE status = 'waiting' AND job LIKE 'hooks%';
+
 SET client_min_messages = warning;
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'hooks%';
 DELETE FROM sweep.run_live WHERE job LIKE 'hooks%';
 DELETE FROM sweep.run_history WHERE job LIKE 'hooks%';
 DROP SCHEMA hooks CASCADE;
-DROP ROLE regress_hooks, regress_hooks_admin;
+DROP ROLE regress_hooks, regress_hooks_admin, regress_hooks_mallory;

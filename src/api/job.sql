@@ -110,6 +110,8 @@ CREATE TABLE sweep.job_state (
 	drained_rows bigint,
 	kept_cursor  jsonb,
 	last_begun   bigint,
+	alert_queue_owner text,
+	hook_roles   jsonb,
 	-- Where the job is at home. It is in the row that says when the job is due, so that whoever reads one reads
 	-- both, whatever else of a dump has arrived. What was never said is nowhere at home.
 	system_identifier bigint NOT NULL DEFAULT 0,
@@ -128,6 +130,8 @@ COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that dra
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
 COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
+COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'role that had the queue of the name in alert_queue when that was said: that of another role is told nothing, unless it may see the runs anyhow';
+COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles that the jobs of the hooks had when the hooks were said: {"name": "role"}';
 COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
 COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';

@@ -52,6 +52,8 @@ COMMENT ON FUNCTION sweep._replace_job(oid, sweep.job_definition) IS 'gives a jo
 CREATE FUNCTION sweep._create_job(caller oid, job sweep.job_definition, run_as regrole, paused boolean, replace boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	alert_queue_owner pg_catalog.text;
 BEGIN
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	job := sweep._complete_job(job);
@@ -60,7 +62,8 @@ BEGIN
 	IF replace AND sweep._replace_job(caller, job) THEN
 		RETURN;
 	END IF;
-	PERFORM sweep._check_alert_queue(job), sweep._check_bucket_store(caller, job), sweep._check_priority(caller, job), sweep._check_schedule(job), sweep._check_step(job);
+	alert_queue_owner := sweep._check_alert_queue(job);
+	PERFORM sweep._check_bucket_store(caller, job), sweep._check_priority(caller, job), sweep._check_schedule(job), sweep._check_step(job);
 	BEGIN
 		INSERT INTO sweep.job_definition SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
@@ -71,8 +74,9 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
-	INSERT INTO sweep.job_state (job, boot, paused_at, system_identifier, database)
-		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, sweep._system_identifier(), d.oid
+	INSERT INTO sweep.job_state (job, boot, paused_at, alert_queue_owner, hook_roles, system_identifier, database)
+		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
+				sweep._roles_of_jobs(ARRAY[job.on_start, job.on_success, job.on_failure]), sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL), sweep._wake();
 END
@@ -119,12 +123,21 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._job_columns() IS 'what can be changed of a job';
 
+CREATE FUNCTION sweep._roles_of_jobs(hooks jsonb[]) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(pg_catalog.jsonb_object_agg(j.name, j.run_as), '{}') FROM sweep.job_definition j
+		WHERE j.name IN (SELECT pg_catalog.jsonb_object_keys(h.jobs) FROM pg_catalog.unnest(hooks) AS h (jobs))
+$$;
+COMMENT ON FUNCTION sweep._roles_of_jobs(jsonb[]) IS 'the roles that the jobs of hooks have: {"name": "role"}';
+
 -- Those whom the changes are not for are refused here; that the caller may change the job at all is known.
 CREATE FUNCTION sweep._change_job(caller oid, old sweep.job_definition, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	columns pg_catalog.text[] := sweep._job_columns();
+	queue_owner pg_catalog.text;
 BEGIN
 	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
 	-- What the job's role executes may be changed only by those who could be that role.
@@ -135,7 +148,14 @@ BEGIN
 		PERFORM sweep._check_role(caller, job);
 	END IF;
 	IF (job.alert_queue, job.run_as) IS DISTINCT FROM (old.alert_queue, old.run_as) THEN
-		PERFORM sweep._check_alert_queue(job);
+		queue_owner := sweep._check_alert_queue(job);
+	END IF;
+	-- Only what is said now: the others stay those that were meant.
+	IF (job.alert_queue, job.on_start, job.on_success, job.on_failure) IS DISTINCT FROM (old.alert_queue, old.on_start, old.on_success, old.on_failure) THEN
+		UPDATE sweep.job_state AS s SET alert_queue_owner = CASE WHEN job.alert_queue IS DISTINCT FROM old.alert_queue THEN queue_owner ELSE s.alert_queue_owner END,
+				hook_roles = coalesce(s.hook_roles, '{}') || sweep._roles_of_jobs(ARRAY[CASE WHEN job.on_start IS DISTINCT FROM old.on_start THEN job.on_start END,
+					CASE WHEN job.on_success IS DISTINCT FROM old.on_success THEN job.on_success END, CASE WHEN job.on_failure IS DISTINCT FROM old.on_failure THEN job.on_failure END])
+			WHERE s.job = job.name;
 	END IF;
 	IF (job.buckets, job.bucket_store, job.bucket_recovery, job.bucket_key, job.buckets_function)
 			IS DISTINCT FROM (old.buckets, old.bucket_store, old.bucket_recovery, old.bucket_key, old.buckets_function) THEN
@@ -199,6 +219,11 @@ BEGIN
 		END;
 	END LOOP;
 	job := sweep._complete_job(job);
+	-- To name a queue or a job once more means the one that has the name now.
+	old.alert_queue := CASE WHEN NOT changes ? 'alert_queue' THEN old.alert_queue END;
+	old.on_start := CASE WHEN NOT changes ? 'on_start' THEN old.on_start END;
+	old.on_success := CASE WHEN NOT changes ? 'on_success' THEN old.on_success END;
+	old.on_failure := CASE WHEN NOT changes ? 'on_failure' THEN old.on_failure END;
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	PERFORM sweep._change_job(caller, old, job);
 	PERFORM sweep._set_paused(name, paused) WHERE paused IS NOT NULL;

@@ -180,15 +180,18 @@ read_version(void)
 static bool
 is_before(const char *version, const char *other)
 {
-	int			a[3] = {0};
-	int			b[3] = {0};
-	int			i = 0;
+	for (;;)
+	{
+		char	   *end;
+		char	   *other_end;
+		long		number = strtol(version, &end, 10);
+		long		other_number = strtol(other, &other_end, 10);
 
-	(void) sscanf(version, "%d.%d.%d", &a[0], &a[1], &a[2]);
-	(void) sscanf(other, "%d.%d.%d", &b[0], &b[1], &b[2]);
-	while (i < 2 && a[i] == b[i])
-		i++;
-	return a[i] < b[i];
+		if (number != other_number || *end != '.' || *other_end != '.')
+			return number < other_number;
+		version = end + 1;
+		other = other_end + 1;
+	}
 }
 
 /* SQL: sweep._require_library(version text): the first statement of the script that makes the objects those of a version */

@@ -11,10 +11,11 @@ AS $$
 DECLARE
 	j pg_catalog.record;
 	target sweep.queue;
+	sees boolean;
 	problem pg_catalog.text;
 BEGIN
-	SELECT k.alert_queue AS own, k.run_as, coalesce(k.alert_queue, pg_catalog.current_setting('pg_sweep.alert_queue')) AS queue INTO j
-		FROM sweep.job_definition k WHERE k.name = _send_alert.job;
+	SELECT k.alert_queue AS own, k.run_as, coalesce(k.alert_queue, pg_catalog.current_setting('pg_sweep.alert_queue')) AS queue, s.alert_queue_owner INTO j
+		FROM sweep.job_definition k LEFT JOIN sweep.job_state s ON s.job = k.name WHERE k.name = _send_alert.job;
 	IF coalesce(j.queue, '') = '' THEN
 		RETURN;
 	END IF;
@@ -22,10 +23,14 @@ BEGIN
 	IF target.queue_id IS NULL AND j.own IS NULL THEN
 		RETURN;
 	END IF;
+	sees := sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor');
 	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
+		-- Whoever creates a queue of a name that was given up must not be told what was meant for the one before.
+		WHEN target.owner IS DISTINCT FROM j.alert_queue_owner AND j.own IS NOT NULL AND sees IS NOT TRUE
+			THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', target.owner)
 		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'
 		-- Anybody may have a queue of that name, and who has it hands on what it is told.
-		WHEN j.own IS NULL AND NOT (sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor'))
+		WHEN j.own IS NULL AND sees IS NOT TRUE
 			THEN pg_catalog.format('role "%s", which owns it, may not see the runs of the job', target.owner)
 		ELSE sweep._try_send(target.queue_id, target.name, alert) END;
 	IF problem IS NOT NULL THEN
@@ -72,11 +77,11 @@ END
 $$;
 COMMENT ON FUNCTION sweep._set_broken(text, text) IS 'notes why a job cannot be started, or (NULL) that it can, and tells of it when that has changed';
 
-CREATE FUNCTION sweep._check_alert_queue(job sweep.job_definition) RETURNS void
+CREATE FUNCTION sweep._check_alert_queue(job sweep.job_definition) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._find_queue(sweep._role_oid(job.run_as), job.alert_queue, 'send') WHERE job.alert_queue IS NOT NULL;
+	RETURN CASE WHEN job.alert_queue IS NOT NULL THEN (sweep._find_queue(sweep._role_oid(job.run_as), job.alert_queue, 'send')).owner END;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job_definition) IS 'raises unless the role of the job may send to its alert_queue';
+COMMENT ON FUNCTION sweep._check_alert_queue(sweep.job_definition) IS 'raises unless the role of the job may send to its alert_queue, and returns the owner of that';

@@ -61,7 +61,7 @@ DECLARE
 	not_started pg_catalog.jsonb;
 	queued boolean := false;
 BEGIN
-	SELECT l.job, l.run_as, l.status, l.hook_depth,
+	SELECT l.job, l.run_as, l.status, l.hook_depth, (SELECT s.hook_roles FROM sweep.job_state s WHERE s.job = l.job) AS roles,
 			CASE hook WHEN 'on_start' THEN j.on_start WHEN 'on_success' THEN j.on_success ELSE j.on_failure END AS hooks INTO r
 		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as WHERE l.run_id = _queue_hooks.run_id;
 	FOR named IN SELECT h.key AS name, h.value::interval AS delay FROM pg_catalog.jsonb_each_text(r.hooks) AS h ORDER BY h.key LOOP
@@ -76,6 +76,9 @@ BEGIN
 			WHEN NOT child.at_home THEN 'the database is a copy: its jobs are paused'
 			-- Only jobs that the role of the parent may start.
 			WHEN NOT sweep._may_act_on(sweep._role_oid(r.run_as), child.run_as, true) THEN 'the role of its parent may not start it'
+			-- Whoever creates a job of a name that was given up must not be told what was meant for the one before.
+			WHEN child.run_as IS DISTINCT FROM r.roles ->> child.name AND sweep._may_act_on(sweep._role_oid(child.run_as), r.run_as, true) IS NOT TRUE
+				THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', child.run_as)
 			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;
 		IF reason IS NOT NULL THEN
 			-- A run that succeeds while the work is left to nobody has to say so.

@@ -138,6 +138,24 @@ left(q{SELECT sweep.send('left', '1'), sweep.send('of_others', '1'), sweep._wake
 left(q{SELECT sweep.send('of_others', '1'), sweep.send('left', '1')}, 'leaver');
 soon($elsewhere, q{SELECT string_agg(DISTINCT job, ', ' ORDER BY job) FROM t.started}, 'consumed as leaver, run as leaver', 'it heals', 'left_behind');
 is(left(q{SELECT sweep.begin_once('key')}, 'leaver'), 'f', 'its key is known');
+
+# ---------------------------------------------------------------- roles that are no superuser
+# What pg_dump dumps it first locks, and reads as its role.
+$node->safe_psql('postgres', 'CREATE ROLE keeper LOGIN; CREATE ROLE reader LOGIN IN ROLE pg_read_all_data; CREATE DATABASE kept OWNER keeper; CREATE DATABASE kept_again OWNER keeper');
+$node->safe_psql('kept', q{
+	CREATE EXTENSION pg_sweep_gitlab CASCADE;
+	SELECT sweep.create_job('kept', sql => 'SELECT 1');
+	SELECT sweep.create_queue('kept'), sweep.send('kept', '1');
+	SET ROLE keeper;
+	CREATE TABLE own AS SELECT 1 AS id;
+});
+$node->command_fails_like([ 'pg_dump', '-U', 'keeper', '-f', $dump, 'kept' ], qr/permission denied for/, 'the owner of a database cannot dump the jobs');
+$node->command_ok([ 'pg_dump', '-U', 'keeper', '--exclude-schema=sweep*', '-f', $dump, 'kept' ], 'but all the rest');
+$node->safe_psql('kept_again', 'CREATE EXTENSION pg_sweep_gitlab CASCADE');
+$node->psql('kept_again', slurp_file($dump), extra_params => [ '-U', 'keeper' ], on_error_stop => 0);
+is($node->safe_psql('kept_again', 'SELECT (SELECT count(*) FROM own), (SELECT count(*) FROM sweep.jobs)'), '1|0', 'and restore that where there is the extension');
+$node->command_ok([ 'pg_dump', '-U', 'reader', '-f', $dump, 'kept' ], 'who may read all data dumps all of it');
+like(slurp_file($dump), qr/^COPY sweep\.job_definition [^\n]*\nkept\t.*^COPY sweep\.queue_message [^\n]*\n1\t/ms, 'with jobs and messages');
 $node->stop;
 $elsewhere->stop;
 done_testing();
