@@ -16,7 +16,7 @@
 #define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
-#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one at a time in a database, see consumer_turn.c */
+#define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer_turn.c */
 #define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, one at a time, see engine/hooks.sql */
 
 typedef enum SweepLockMode
@@ -43,7 +43,7 @@ extern bool sweep_lock_has_seen_held(void);
 extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_waiting);
 
 /*
- * For this process, without waiting: that of a run (RUN), or of the database, 0 (SUSPECTS). Classes of their own: sessions
+ * For this process, without waiting: that of a run (RUN), or of a role (SUSPECTS). Classes of their own: sessions
  * take locks. False when another process has it.
  */
 extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);

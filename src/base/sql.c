@@ -151,13 +151,17 @@ do_work(SweepWork work, void *arg)
 	SPI_finish();
 }
 
+/*
+ * The memory of the transaction is freed before the error is copied: it may be all that the process can have. Until then
+ * the error is in ErrorContext, which outlives the transaction.
+ */
 static void
 abort_transaction(MemoryContext error_context, ErrorData **error)
 {
 	HOLD_INTERRUPTS();
+	AbortOutOfAnyTransaction();
 	MemoryContextSwitchTo(error_context);
 	*error = CopyErrorData();
-	AbortOutOfAnyTransaction();
 	FlushErrorState();
 	QueryCancelPending = false;
 	RESUME_INTERRUPTS();

@@ -152,7 +152,7 @@ static const SweepStatementText statements[] = {
 		"SELECT c.queue_id, q.name, c.batch, CASE WHEN sweep._handler_problem(c.handler) IS NULL "
 		"THEN (sweep._find_handlers(c.handler))[1]::pg_catalog.oid END, "
 		"EXISTS (SELECT FROM sweep.consumer_crash x WHERE x.queue_id = c.queue_id), "
-		"'sweep.queue_message'::pg_catalog.regclass::pg_catalog.oid "
+		"'sweep.queue_message'::pg_catalog.regclass::pg_catalog.oid, q.visibility "
 		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
 	1, {INT4OID}},
 	[SWEEP_SQL_CONSUMER_IS_MEANT] = {

@@ -21,6 +21,7 @@
 
 #include "base/worker.h"
 #include "process/consumer.h"
+#include "process/consumer_handle.h"
 #include "process/consumer_note.h"
 #include "process/consumer_turn.h"
 #include "queue/queue.h"
@@ -58,6 +59,7 @@ sweep_consumer_main(Datum arg)
 				 errmsg("consumer %d could not be read: %s", consumer.consumer_id, error->message)));
 	while (consumer.present && pg_atomic_read_u32(&consumer.slot->leave) == 0)
 	{
+		consumer.count = 0;
 		MemoryContextReset(consumer.turn_context);
 		MemoryContextSwitchTo(consumer.turn_context);
 		sweep_worker_wait(0);	/* interrupts, and the configuration */
@@ -81,6 +83,7 @@ read_work(void *arg)
 	consumer.handler = sweep_sql_oid(4);
 	consumer.has_suspects = sweep_sql_bool(5);
 	consumer.relation = sweep_sql_oid(6);
+	consumer.visibility_us = sweep_sql_interval_us(7, 0);
 	consumer.present = OidIsValid(consumer.handler);
 	snprintf(consumer.name, sizeof(consumer.name), "pg_sweep: %s", consumer.queue);
 }
@@ -113,7 +116,7 @@ prepare_session(void)
 static void
 leave(int code, Datum arg)
 {
-	(void) sweep_queue_release_lease(&consumer.lease);
+	sweep_consumer_release(&consumer);
 	if (consumer.queue != NULL)
 		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
 	sweep_consumer_note_close();

@@ -5,10 +5,10 @@
  * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
  * there could tell which message it was, and the message would be tried for ever, with the server going
  * down each time. So before a consumer calls a handler it writes the ids of the messages to a file of its
- * own, and when they are done it writes that there are none: two plain writes of a few bytes, no flush,
- * because the operating system survives what happens to our process. The exit callback of the process
- * removes the file. What the next scheduler of the database finds was in the making when the server went
- * down; it counts that in sweep.consumer_crash.
+ * own, then which of them is in hand whenever that changes, and when they are done it writes that there are
+ * none: plain writes of a few bytes, no flush, because the operating system survives what happens to our
+ * process. The exit callback of the process removes the file. What the next scheduler of the database finds in
+ * hand was so when the server went down; it counts that in sweep.consumer_crash.
  *
  * The files are in pg_stat_tmp: it is always there, and base backups leave out its contents.
  */
@@ -33,13 +33,15 @@ typedef struct NoteHeader
 	uint32		magic;
 	int32		queue_id;
 	int32		count;
-	int32		padding;
+	int32		in_hand;		/* index of a message; negative: all of them */
 } NoteHeader;
 
 static int	note_file = -1;
 static char note_path[MAXPGPATH];
+static int	note_count;
+static int32 note_in_hand;
 
-static void write_note(const void *data, size_t size);
+static void write_note(const void *data, size_t size, off_t offset);
 static bool read_note(const char *path, SweepConsumerNote *note);
 
 void
@@ -56,14 +58,25 @@ sweep_consumer_note_open(int slot)
 void
 sweep_consumer_note_write(int32 queue_id, const int64 *message_ids, int count)
 {
-	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count};
+	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count, .in_hand = SWEEP_CONSUMER_NOTE_ALL};
 	size_t		size = sizeof(header) + sizeof(int64) * count;
 	char	   *note = palloc(size);
 
 	memcpy(note, &header, sizeof(header));
 	memcpy(note + sizeof(header), message_ids, sizeof(int64) * count);
-	write_note(note, size);
+	write_note(note, size, 0);
+	note_count = count;
+	note_in_hand = header.in_hand;
 	pfree(note);
+}
+
+void
+sweep_consumer_note_in_hand(int32 index)
+{
+	if (index == note_in_hand || note_count == 1)
+		return;
+	write_note(&index, sizeof(index), offsetof(NoteHeader, in_hand));
+	note_in_hand = index;
 }
 
 void
@@ -71,16 +84,16 @@ sweep_consumer_note_clear(void)
 {
 	NoteHeader	header = {.magic = NOTE_MAGIC};
 
-	write_note(&header, sizeof(header));
+	write_note(&header, sizeof(header), 0);
 }
 
 /* Without it a crash is not counted; nothing else depends on it. */
 static void
-write_note(const void *data, size_t size)
+write_note(const void *data, size_t size, off_t offset)
 {
 	static bool complained = false;
 
-	if (pg_pwrite(note_file, data, size, 0) == (ssize_t) size || complained)
+	if (pg_pwrite(note_file, data, size, offset) == (ssize_t) size || complained)
 		return;
 	complained = true;
 	ereport(WARNING,
@@ -126,7 +139,7 @@ sweep_consumer_note_list(void)
 	return notes;
 }
 
-/* A file that is not as we write it says nothing. */
+/* Reads what was in hand. A file that is not as we write it says nothing. */
 static bool
 read_note(const char *path, SweepConsumerNote *note)
 {
@@ -144,7 +157,12 @@ read_note(const char *path, SweepConsumerNote *note)
 		note->queue_id = header.queue_id;
 		note->count = header.count;
 		note->message_ids = palloc(size);
-		whole = read(file, note->message_ids, size) == size;
+		whole = read(file, note->message_ids, size) == size && header.in_hand < header.count;
+		if (header.in_hand >= 0)
+		{
+			note->message_ids += header.in_hand;
+			note->count = 1;
+		}
 	}
 	(void) CloseTransientFile(file);
 	return whole;

@@ -17,6 +17,8 @@ typedef struct SweepClaimed
 	Datum		record;			/* sweep.message */
 	int64		message_id;
 	int			crashes;
+	bool		called;			/* its handler was: that is an attempt */
+	int			spared;			/* how often an error of the server was no attempt */
 } SweepClaimed;
 
 typedef struct SweepConsumer
@@ -34,6 +36,7 @@ typedef struct SweepConsumer
 	SweepCallee callee;			/* the handler, once call is prepared */
 	Oid			element;		/* of the array that it takes; InvalidOid when it takes one message */
 	int			batch;
+	int64		visibility_us;	/* of the queue */
 	bool		has_suspects;	/* there were crashes before this process began */
 	SweepPlan  *claim;
 	SweepPlan  *call;
@@ -43,19 +46,18 @@ typedef struct SweepConsumer
 	SweepMeaning *meaning;		/* with which each call of the handler begins; NULL = not noted yet */
 	TimestampTz configured_at;	/* when the configuration was read that it is of */
 	long		pause_ms;		/* after a claim that failed */
+	long		outage_ms;		/* last pause after an error of the server; 0 = a batch was done since */
 	/* Of the turn. */
 	SweepClaimed *messages;
+	int64	   *untried;		/* room for their ids */
 	int			count;
 	pg_uuid_t	lease;
 	SweepPiece	piece;
 	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 
-/*
- * Does work, with the consumer as its argument, in a transaction; false and *error when it failed. When the
- * extension is gone it is not done, and the consumer is no longer present.
- */
-extern bool sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error);
+/* For the exit of the process: gives back what it has claimed. What no handler was called for was no attempt. */
+extern void sweep_consumer_release(SweepConsumer *consumer);
 
 /* Handles what can be claimed, or waits until there is something, or until it is asked to leave. */
 extern void sweep_consumer_take_turn(SweepConsumer *consumer);

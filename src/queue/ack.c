@@ -272,18 +272,22 @@ sweep_ending_remove_row(const SweepEnding *ending, SweepMessageRef *message, Sna
 	return result == TM_Ok;
 }
 
-int
-sweep_queue_release_lease(const pg_uuid_t *id)
+void
+sweep_queue_release_lease(const pg_uuid_t *id, int64 *untried, int count)
 {
 	SweepQueueLease *lease;
-	int			released = 0;
 
+	qsort(untried, count, sizeof(int64), compare_int64);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	lease = sweep_in_flight_find_lease(id);
 	if (lease != NULL)
-		released = sweep_in_flight_return_lease(sweep_queue_lease_number(lease));
+	{
+		for (int number = lease->messages.first; number >= 0; number = sweep_in_flight(number)->next)
+			if (bsearch(&sweep_in_flight(number)->message.message_id, untried, count, sizeof(int64), compare_int64) != NULL)
+				sweep_in_flight(number)->attempts--;
+		(void) sweep_in_flight_return_lease(sweep_queue_lease_number(lease));
+	}
 	sweep_queue_unlock();
-	return released;
 }
 
 int

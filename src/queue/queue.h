@@ -39,9 +39,10 @@ extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum mes
 
 /*
  * ack.c: gives back all that the lease holds and nobody is just ending, at once and whatever becomes of the transaction, if
- * there is one: for the exit of a process. Returns how many messages.
+ * there is one: for the exit of a process. What is listed in "untried", which this sorts,
+ * was not tried.
  */
-extern int	sweep_queue_release_lease(const pg_uuid_t *lease);
+extern void sweep_queue_release_lease(const pg_uuid_t *lease, int64 *untried, int count);
 
 /*
  * slot.c: the queues of this database that messages have come to since they were last cleared. Fills an array of

@@ -1,0 +1,186 @@
+/*
+ * consumer_handle.c
+ *		One transaction of a consumer: its handler is called for messages, and they are acknowledged.
+ *
+ * Called by consumer_turn.c for a piece of what it has claimed. Before the handler is called with a message the note
+ * of the process says so, for the case that the server goes down, and so does the message itself: that is an attempt.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "pgstat.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "base/elsewhere.h"
+#include "base/worker.h"
+#include "process/consumer_handle.h"
+#include "process/consumer_note.h"
+
+/* Shortest time a suspect has, where its role has no statement_timeout. */
+#define SUSPECT_LIMIT_US (60 * USECS_PER_SEC)
+
+static void handle_work(void *arg);
+static void prepare_call(SweepConsumer *consumer);
+static Datum piece_array(const SweepConsumer *consumer);
+static void call_handler(SweepConsumer *consumer, Datum argument, int first, int count);
+static int	timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message);
+static void acknowledge(SweepConsumer *consumer);
+
+bool
+sweep_consumer_transact(SweepConsumer *consumer, SweepWork work, ErrorData **error)
+{
+	const SweepTxnPolicy policy = {.error_context = consumer->turn_context, .waits = true};
+	SweepTxnEnd end = sweep_txn_execute(&policy, work, consumer, error);
+
+	if (end == TXN_ABSENT)
+		consumer->present = false;
+	return end != TXN_FAILED;
+}
+
+bool
+sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
+{
+	int			count = consumer->piece.end - consumer->piece.first;
+	int64	   *ids = palloc(sizeof(int64) * count);
+	bool		done;
+
+	for (int i = 0; i < count; i++)
+		ids[i] = consumer->messages[consumer->piece.first + i].message_id;
+	sweep_consumer_note_write(consumer->queue_id, ids, count);
+	sweep_worker_allow_cancel(true);
+	done = sweep_consumer_transact(consumer, handle_work, error);
+	disable_timeout(STATEMENT_TIMEOUT, false);
+	sweep_worker_allow_cancel(false);
+	sweep_consumer_note_clear();
+	if (done)
+		consumer->outage_ms = 0;
+	if (done && consumer->present)
+		sweep_consumer_shared_note(consumer->index, count, NULL);
+	pfree(ids);
+	return done;
+}
+
+static void
+handle_work(void *arg)
+{
+	SweepConsumer *consumer = arg;
+
+	if (consumer->call == NULL)
+		prepare_call(consumer);
+	sweep_step_check_callee(&consumer->callee);
+	if (OidIsValid(consumer->element))
+		call_handler(consumer, piece_array(consumer), consumer->piece.first, consumer->piece.end - consumer->piece.first);
+	else
+	{
+		for (int i = consumer->piece.first; i < consumer->piece.end; i++)
+			call_handler(consumer, consumer->messages[i].record, i, 1);
+	}
+	/* A deferred trigger may be of any of them. */
+	sweep_consumer_note_in_hand(SWEEP_CONSUMER_NOTE_ALL);
+	acknowledge(consumer);
+}
+
+static void
+prepare_call(SweepConsumer *consumer)
+{
+	/* It may have been dropped since the consumer was read. */
+	char	   *name = sweep_step_function_name(consumer->handler);
+	Oid		   *types;
+	int			count;
+
+	(void) get_func_signature(consumer->handler, &types, &count);
+	consumer->callee = (SweepCallee) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
+	consumer->element = get_element_type(types[0]);
+	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, false);
+}
+
+/* The messages of the piece, as sweep.message[], in the order of the claim. */
+static Datum
+piece_array(const SweepConsumer *consumer)
+{
+	int			count = consumer->piece.end - consumer->piece.first;
+	Datum	   *elements = palloc(sizeof(Datum) * count);
+	int16		length;
+	bool		by_value;
+	char		align;
+
+	for (int i = 0; i < count; i++)
+		elements[i] = consumer->messages[consumer->piece.first + i].record;
+	get_typlenbyvalalign(consumer->element, &length, &by_value, &align);
+	return PointerGetDatum(construct_array(elements, count, consumer->element, length, by_value, align));
+}
+
+/* The timeout is that of one call. */
+static void
+call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
+{
+	char		activity[NAMEDATALEN + 64];
+	long long	message_id = (long long) consumer->messages[first].message_id;
+	int			limit_ms = timeout_ms(consumer, &consumer->messages[first]);
+
+	if (count == 1)
+		snprintf(activity, sizeof(activity), "%s: message %lld", consumer->queue, message_id);
+	else
+		snprintf(activity, sizeof(activity), "%s: %d messages from %lld", consumer->queue, count, message_id);
+	pgstat_report_activity(STATE_RUNNING, activity);
+	for (int i = first; i < first + count; i++)
+		consumer->messages[i].called = true;
+	sweep_consumer_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CONSUMER_NOTE_ALL);
+	if (limit_ms > 0)
+		enable_timeout_after(STATEMENT_TIMEOUT, limit_ms);
+	sweep_door_put_back(consumer->meaning, GUC_ACTION_SET);
+	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);
+	if (limit_ms > 0)
+		disable_timeout(STATEMENT_TIMEOUT, false);
+}
+
+/* That of the role; a suspect, for whose end others wait, has as long as a claim holds a message when there is none. 0 = no limit. */
+static int
+timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message)
+{
+	if (StatementTimeout > 0 || message->crashes == 0)
+		return StatementTimeout;
+	return (int) Min(Max(consumer->visibility_us, SUSPECT_LIMIT_US) / 1000, PG_INT32_MAX);
+}
+
+/* Without the lease the effect must not stand: the messages are somebody else's. */
+static void
+acknowledge(SweepConsumer *consumer)
+{
+	Datum		values[] = {UUIDPGetDatum(&consumer->lease), sweep_consumer_piece_ids(consumer)};
+	int			count = consumer->piece.end - consumer->piece.first;
+
+	/* A handler may have become another role. */
+	if (GetUserId() != consumer->role)
+		sweep_worker_set("role", "none");
+	if (consumer->ack == NULL)
+		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID}, false);
+	(void) sweep_sql_execute_plan(consumer->ack, values, NULL);
+	if (sweep_sql_int32(1) != count)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg_plural("lease of queue \"%s\" holds %d of %d message", "lease of queue \"%s\" holds %d of %d messages", count,
+							   consumer->queue, sweep_sql_int32(1), count),
+				 errhint("The consumer acknowledges by itself: a handler must not.")));
+	if (consumer->has_suspects)
+	{
+		values[0] = Int32GetDatum(consumer->queue_id);
+		(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
+	}
+	(void) sweep_elsewhere_prepare_commit();
+}
+
+Datum
+sweep_consumer_piece_ids(const SweepConsumer *consumer)
+{
+	int			count = consumer->piece.end - consumer->piece.first;
+	Datum	   *elements = palloc(sizeof(Datum) * count);
+
+	for (int i = 0; i < count; i++)
+		elements[i] = Int64GetDatum(consumer->messages[consumer->piece.first + i].message_id);
+	return PointerGetDatum(construct_array(elements, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
