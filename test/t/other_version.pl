@@ -49,7 +49,7 @@ for my $case ([ '0.1.0', 'Execute ALTER EXTENSION pg_sweep UPDATE.' ], [ '99.0.0
 	my ($version, $hint) = @$case;
 	my $offset = -s $node->logfile;
 
-	$node->safe_psql('postgres', qq{ALTER TYPE sweep._interface_1 RENAME TO _interface_0; UPDATE pg_extension SET extversion = '$version' WHERE extname = 'pg_sweep'});
+	$node->safe_psql('postgres', qq{BEGIN; ALTER TYPE sweep._interface_1 RENAME TO _interface_0; UPDATE pg_extension SET extversion = '$version' WHERE extname = 'pg_sweep'; COMMIT});
 	my $runs = $node->safe_psql('postgres', 'SELECT count(*) FROM sweep.runs');
 	for my $function (sort keys %call)
 	{
@@ -64,7 +64,7 @@ for my $case ([ '0.1.0', 'Execute ALTER EXTENSION pg_sweep UPDATE.' ], [ '99.0.0
 	$node->command_ok([ 'pg_dump', '-f', PostgreSQL::Test::Utils::tempdir . '/dump', 'postgres' ], "$version: pg_dump works, and views can be read");
 	is(told($session, 'BEGIN; DROP EXTENSION pg_sweep CASCADE; ROLLBACK') =~ /ERROR/, '', "$version: DROP EXTENSION works");
 	my $count = $node->safe_psql('postgres', 'SELECT count(*) FROM t.started');
-	$node->safe_psql('postgres', qq{ALTER TYPE sweep._interface_0 RENAME TO _interface_1; UPDATE pg_extension SET extversion = '$library' WHERE extname = 'pg_sweep'; SELECT sweep._wake()});
+	$node->safe_psql('postgres', qq{BEGIN; ALTER TYPE sweep._interface_0 RENAME TO _interface_1; UPDATE pg_extension SET extversion = '$library' WHERE extname = 'pg_sweep'; COMMIT; SELECT sweep._wake()});
 	unlike(told($session, $call{$_}), qr/does not fit/, "$version: $_ afterwards") for qw(send start claim try_lock);
 	soon($node, "SELECT count(*) >= $count + 2 FROM t.started", 't', "$version: jobs run afterwards");
 }
