@@ -210,7 +210,7 @@ BEGIN
 		FROM sweep_gitlab.kept_environment AS k LEFT JOIN environments AS e ON e.id = k.environment_id
 		WHERE CASE WHEN k.run_as = current_user::pg_catalog.text AND e.state::pg_catalog.text = 'available'::pg_catalog.text AND e.auto_stop_at = k.auto_stop_at
 			AND e.auto_stop_setting <> always
-			THEN sweep_gitlab.may_have_stop_action(b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
+			THEN sweep_gitlab.may_have_stop_action(b.args ->> 'schema'::pg_catalog.text, b.args ->> 'stop_action'::pg_catalog.text, e.id) ELSE true END;
 	IF changed IS NOT NULL THEN
 		PERFORM sweep_gitlab.forget_environments(changed);
 	END IF;
@@ -219,38 +219,52 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.review_kept_environments(sweep.batch) IS
 	'part of the step of environments_auto_stop: forgets kept environments that are gone, or could be stopped now';
 
--- The function also starts the action, which is for the consumer to do. So it is asked where it
--- can write nothing, and whatever it did is undone. One that fails, as it does when it has
--- something to start, has not said no: the consumer asks it again.
-CREATE FUNCTION sweep_gitlab.may_have_stop_action(stop_action text, environment_id bigint) RETURNS boolean
+-- The function also starts the action, which is for the consumer to do. So it is asked where it can write nothing, and whatever it
+-- did is undone. One that writes before it looks fails there, which is no answer: it is asked again where it may write, and that is
+-- undone as well. Its answer counts, and whether it has left the environment as it is; what it does to other tables says nothing.
+-- One that fails for another reason, as it does when it cannot look, has not said no: the consumer asks it again.
+CREATE FUNCTION sweep_gitlab.may_have_stop_action(schema text, stop_action text, environment_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	read_only pg_catalog.text;
 	answer boolean;
 BEGIN
 	IF stop_action IS NULL THEN
 		RETURN false;
 	END IF;
-	-- Until the error below takes it back. As a setting of the function 17 does not take it.
-	PERFORM pg_catalog.set_config('transaction_read_only', 'on', true);
-	EXECUTE pg_catalog.format('SELECT coalesce(%s($1), false)', stop_action::pg_catalog.regproc) INTO answer USING environment_id;
-	RAISE EXCEPTION 'undone';
-EXCEPTION WHEN OTHERS THEN
-	RETURN coalesce(answer, true);
+	-- It finds its tables as when the consumer asks.
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', schema), true);
+	FOREACH read_only IN ARRAY '{on,off}'::pg_catalog.text[] LOOP
+		BEGIN
+			-- Until the error below takes it back. As a setting of the function 17 does not take it.
+			PERFORM pg_catalog.set_config('transaction_read_only', read_only, true), pg_catalog.set_config('sweep_gitlab.only_asks', 'on', true);
+			EXECUTE pg_catalog.format('SELECT coalesce(%s($1), false)', stop_action::pg_catalog.regproc) INTO answer USING environment_id;
+			answer := answer OR NOT EXISTS (SELECT FROM environments AS e
+				WHERE e.id = may_have_stop_action.environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text);
+			RAISE EXCEPTION 'undone';
+		EXCEPTION
+			WHEN read_only_sql_transaction THEN
+				CONTINUE;
+			WHEN OTHERS THEN
+				RETURN coalesce(answer, true);
+		END;
+	END LOOP;
+	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, bigint) IS
-	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action';
+COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, text, bigint) IS
+	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action, and leaves it as it is';
 
 -- ------------------------------------------------------------------ the consumer
 -- Stops environments, for operators who do not leave that to GitLab.  It
 -- has no args of its own, so it reads those of the job:
 --   schema       where the table environments is
 --   stop_action  name of a function(environment_id bigint) RETURNS boolean that
---                starts the stop action of an environment and says whether there
---                is one; without it no environment has an action.  Of those that
---                were kept each run of the job asks it again, in a read-only
---                transaction
+--                looks whether an environment has a stop action, then starts it,
+--                and says whether there is one; without it no environment has an
+--                action.  Of those that were kept each run of the job asks it
+--                again, undoes what it does, and goes by its answer
 -- The action is asked for one environment after the other, by id.  Those that
 -- are left are stopped by one UPDATE, and what may stop only by an action is
 -- kept.  What ceased to be due since it was sent is left as it is.
@@ -280,7 +294,9 @@ BEGIN
 			CONTINUE WHEN NOT FOUND;
 			EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
 			IF has_action THEN
-				UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC' WHERE e.id = environment_id;
+				-- One that has stopped it already has the last word.
+				UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC'
+					WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text;
 			ELSE
 				without_action := pg_catalog.array_append(without_action, environment_id);
 			END IF;
@@ -304,4 +320,4 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message[]) IS 'consumer of the queue environments_auto_stop: stops a batch of environments in the database';
+COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message[]) IS 'consumer of the queue environments_auto_stop: stops a batch of environments in the database; the stop_action of the job must look first, then write, and return whether there was something to start';

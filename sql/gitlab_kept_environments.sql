@@ -67,6 +67,33 @@ END
 $$;
 SELECT * FROM pg_temp.run();
 SELECT coalesce(current_setting('regress.asked', true), '') AS asked;
+-- one that writes into a table of its own before it looks is asked again where it may write, and that is undone: no is no. It finds its
+-- tables as it does when the consumer asks, and can see that it is only asked
+CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO asked VALUES (environment_id);
+	PERFORM set_config('regress.asked', concat_ws(' ', current_setting('regress.asked', true), coalesce(nullif(current_setting('sweep_gitlab.only_asks', true), ''), 'off')), false);
+	RETURN EXISTS (SELECT FROM actions a WHERE a.environment_id = $1);
+END
+$$;
+SELECT * FROM pg_temp.run();
+SELECT * FROM pg_temp.run();
+SELECT count(*), coalesce(nullif(current_setting('regress.asked', true), ''), 'undone') AS setting FROM gitlab.asked;
+INSERT INTO gitlab.actions VALUES (6);
+SELECT * FROM pg_temp.run();
+SELECT string_agg(environment_id::text, ' ') AS asked, current_setting('regress.asked') AS only_asks FROM gitlab.asked;
+-- one that stops the environment itself is told from it, whatever it answers, and what it has made of it stays
+CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO asked VALUES (environment_id);
+	UPDATE environments SET state = 'stopped', auto_stop_at = NULL WHERE id = environment_id AND id < 9;
+	RETURN environment_id = 7;
+END
+$$;
+SELECT * FROM pg_temp.run();
+SELECT * FROM pg_temp.run();
+INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting) VALUES (10, 1, '10', '10', '2025-12-01Z', 1);
+SELECT * FROM pg_temp.run();
 -- one that cannot say is for the consumer to fail with
 CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'cannot say'; END $$;
 SELECT * FROM pg_temp.run();
