@@ -98,6 +98,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 		release_slot(0, 0);
 
 	memset(&local_slot, 0, sizeof(local_slot));
+	local_slot.pid = MyProcPid;
 	pg_atomic_init_u32(&local_slot.stop_request, 0);
 	pg_atomic_init_u64(&local_slot.timeout_deadline_us, 0);
 	SpinLockInit(&local_slot.mutex);

@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/role.h"
 #include "base/settings.h"
@@ -116,6 +117,7 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 		slot->pid = 0;
 		slot->procno = INVALID_PROC_NUMBER;
 		slot->claimed_at = GetCurrentTimestamp();
+		slot->claimed_us = sweep_monotonic_us();
 		slot->handled = slot->failed = 0;
 		slot->last_error[0] = '\0';
 		pg_atomic_write_u32(&slot->leave, 0);
@@ -165,7 +167,7 @@ sweep_consumer_shared_release(int index)
 }
 
 SweepConsumerState
-sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_at)
+sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us)
 {
 	const SweepConsumerSlot *slot = &consumers->slots[index];
 	SweepConsumerState state;
@@ -173,7 +175,7 @@ sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_a
 	LWLockAcquire(consumers_lock, LW_SHARED);
 	state = slot->database == MyDatabaseId ? slot->state : CONSUMER_FREE;
 	*consumer_id = slot->consumer_id;
-	*claimed_at = slot->claimed_at;
+	*claimed_us = slot->claimed_us;
 	LWLockRelease(consumers_lock);
 	return state;
 }

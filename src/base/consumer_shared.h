@@ -32,7 +32,8 @@ typedef struct SweepConsumerSlot
 	int32		consumer_id;
 	int			pid;			/* 0 until the process is attached */
 	ProcNumber	procno;
-	TimestampTz claimed_at;
+	TimestampTz claimed_at;		/* shown */
+	int64		claimed_us;		/* the same moment, measured */
 	/* Set by anybody, read by the process between two turns. */
 	pg_atomic_uint32 leave;
 	/* What sweep.consumers shows; guarded by the mutex. */
@@ -62,7 +63,7 @@ extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 extern void sweep_consumer_shared_release(int index);
 
 /* What a slot is used for in this database; CONSUMER_FREE when it is not. */
-extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, TimestampTz *claimed_at);
+extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us);
 
 /* How many processes a consumer of this database has. */
 extern int	sweep_consumer_shared_processes(int32 consumer_id);

@@ -24,6 +24,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/clock.h"
 #include "base/role.h"
 #include "base/settings.h"
 #include "base/shared.h"
@@ -135,7 +136,7 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		slot->run_id = claimant->run_id;
 		slot->pid = worker ? 0 : MyProcPid;
 		slot->put_back = false;
-		slot->claimed_at = GetCurrentTimestamp();
+		slot->claimed_us = sweep_monotonic_us();
 		strlcpy(slot->job, claimant->job, sizeof(slot->job));
 		pg_atomic_write_u32(&slot->stop_request, 0);
 		pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
@@ -448,8 +449,8 @@ put_run(ReturnSetInfo *result, const SweepSlot *run)
 	values[12] = TimestampTzGetDatum(live->eta);
 	nulls[12] = live->eta == 0;
 	if (live->phase == PHASE_BRAKED)
-		braked_us += GetCurrentTimestamp() - live->braked_since;
-	values[13] = Int64GetDatum(Max(braked_us, 0) / 1000);
+		braked_us += sweep_monotonic_us() - live->braked_since_us;
+	values[13] = Int64GetDatum(braked_us / 1000);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

@@ -53,7 +53,7 @@ typedef struct SweepLiveProgress
 	int64		rows;
 	int64		last_batch_us;
 	int64		braked_us;		/* without the pause in progress */
-	TimestampTz braked_since;	/* of the pause in progress */
+	int64		braked_since_us;	/* of the pause in progress */
 	int32		batch_size;		/* 0 = there are no batches */
 	int64		estimated_rows; /* -1 = not known; before started_at what the last run had to do, 0 = not known */
 	double		rows_per_second;	/* until the last commit */
@@ -76,7 +76,7 @@ typedef struct SweepSlot
 	bool		handed_over;	/* the worker that was idle may attach: what it needs is written */
 	bool		put_back;		/* written by the run: it has not begun, and waits on */
 	bool		waits_on;		/* the worker that was idle has ended before it took the run */
-	TimestampTz claimed_at;
+	int64		claimed_us;
 	char		job[SWEEP_JOB_NAME_SIZE];
 	/* Set by anybody, read by the run. */
 	pg_atomic_uint32 stop_request;
@@ -110,7 +110,7 @@ typedef struct SweepDatabase
 	bool		leave;			/* the scheduler is asked to end */
 	SweepRefusal short_of;		/* what runs there wait for, which may end anywhere; written by the scheduler */
 	bool		crowded;		/* there are more runs than may be in progress; written by the scheduler */
-	TimestampTz claimed_at;
+	int64		claimed_us;
 } SweepDatabase;
 
 typedef struct SweepShared

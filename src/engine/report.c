@@ -96,12 +96,12 @@ sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error)
 void
 sweep_report_brake(SweepRun *run, bool begins)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 
 	SpinLockAcquire(&run->slot->mutex);
 	run->slot->live.phase = begins ? PHASE_BRAKED : PHASE_STEP;
 	run->slot->live.braked_us = run->state.braked_us;
-	run->slot->live.braked_since = now;
+	run->slot->live.braked_since_us = now_us;
 	SpinLockRelease(&run->slot->mutex);
 }
 

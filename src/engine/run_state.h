@@ -105,7 +105,6 @@ typedef struct SweepRun
 	bool		records_only;	/* the transaction in progress executes nothing of the job */
 	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
 	bool		environment_failed; /* the settings of the job cannot be set */
-	int64		statement_deadline_us;	/* 0 = not armed */
 	bool		statement_timed_out;
 	MemoryContext context;
 	MemoryContext batch_context;

@@ -12,10 +12,10 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "base/elsewhere.h"
+#include "base/timer.h"
 #include "base/worker.h"
 #include "process/consumer_handle.h"
 #include "process/consumer_note.h"
@@ -53,7 +53,7 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 	sweep_consumer_note_write(consumer->queue_id, ids, count);
 	sweep_worker_allow_cancel(true);
 	done = sweep_consumer_transact(consumer, handle_work, error);
-	disable_timeout(STATEMENT_TIMEOUT, false);
+	(void) sweep_timer_disarm_statement();
 	sweep_worker_allow_cancel(false);
 	sweep_consumer_note_clear();
 	if (done)
@@ -120,7 +120,6 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 {
 	char		activity[NAMEDATALEN + 64];
 	long long	message_id = (long long) consumer->messages[first].message_id;
-	int			limit_ms = timeout_ms(consumer, &consumer->messages[first]);
 
 	if (count == 1)
 		snprintf(activity, sizeof(activity), "%s: message %lld", consumer->queue, message_id);
@@ -130,12 +129,10 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	for (int i = first; i < first + count; i++)
 		consumer->messages[i].called = true;
 	sweep_consumer_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CONSUMER_NOTE_ALL);
-	if (limit_ms > 0)
-		enable_timeout_after(STATEMENT_TIMEOUT, limit_ms);
+	sweep_timer_arm_statement(timeout_ms(consumer, &consumer->messages[first]));
 	sweep_door_put_back(consumer->meaning, GUC_ACTION_SET);
 	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);
-	if (limit_ms > 0)
-		disable_timeout(STATEMENT_TIMEOUT, false);
+	(void) sweep_timer_disarm_statement();
 }
 
 /* That of the role; a suspect, for whose end others wait, has as long as a claim holds a message when there is none. 0 = no limit. */

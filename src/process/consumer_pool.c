@@ -167,9 +167,9 @@ free_orphans(void)
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
 		int32		consumer_id;
-		TimestampTz claimed_at;
+		int64		claimed_us;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, claimed_at))
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, claimed_us))
 			sweep_consumer_shared_unclaim(i);
 	}
 }
@@ -182,10 +182,10 @@ dismiss_unwanted(void)
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
 		int32		consumer_id;
-		TimestampTz claimed_at;
+		int64		claimed_us;
 		const Wanted *consumer;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_FREE)
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_FREE)
 			continue;
 		consumer = sweep_known_find(&wanted, consumer_id, sizeof(Wanted));
 		if (!consumer->listed)
@@ -284,11 +284,11 @@ bool
 sweep_consumer_pool_is_starting(void)
 {
 	int32		consumer_id;
-	TimestampTz claimed_at;
+	int64		claimed_us;
 
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_at) == CONSUMER_STARTING)
+		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_STARTING)
 			return true;
 	}
 	return false;

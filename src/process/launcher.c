@@ -21,8 +21,8 @@
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/settings.h"
 #include "base/worker.h"
@@ -51,8 +51,8 @@ typedef struct KnownDatabase
 	bool		listed;			/* is there, and we may work in it */
 	bool		absent;			/* has no extension, as far as we know */
 	long		pause_ms;
-	TimestampTz next_try;
-	TimestampTz started_at;
+	int64		next_try_us;
+	int64		started_us;
 } KnownDatabase;
 
 StaticAssertDecl(offsetof(KnownDatabase, database) == 0, "it is found by its first field");
@@ -65,7 +65,7 @@ static void forget_unlisted(void);
 static void take_news(void);
 static long reconcile(void);
 static SweepDatabaseState look_up(Oid database, int *starting);
-static bool start_scheduler(KnownDatabase *database, TimestampTz now);
+static bool start_scheduler(KnownDatabase *database, int64 now_us);
 static void retire(int code, Datum arg);
 
 void
@@ -180,7 +180,7 @@ take_news(void)
 	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
 	{
 		if (shared->databases[i].state == DATABASE_STARTING &&
-			TimestampDifferenceExceeds(shared->databases[i].claimed_at, GetCurrentTimestamp(), LONGEST_PAUSE_MS))
+			sweep_monotonic_us() - shared->databases[i].claimed_us >= LONGEST_PAUSE_MS * INT64CONST(1000))
 			shared->databases[i].state = DATABASE_FREE; /* registered, and never came up */
 		if (shared->databases[i].state != DATABASE_ABSENT)
 			continue;
@@ -195,7 +195,7 @@ take_news(void)
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		if (shared->slots[i].state == SLOT_UNOPENED &&
-			TimestampDifferenceExceeds(shared->slots[i].claimed_at, GetCurrentTimestamp(), UNOPENED_AGE_MS))
+			sweep_monotonic_us() - shared->slots[i].claimed_us >= UNOPENED_AGE_MS * INT64CONST(1000))
 			shared->slots[i].state = SLOT_FREE;
 	}
 	sweep_shared_unlock();
@@ -204,7 +204,7 @@ take_news(void)
 	foreach(cell, known)
 	{
 		((KnownDatabase *) lfirst(cell))->absent = false;
-		((KnownDatabase *) lfirst(cell))->next_try = 0;
+		((KnownDatabase *) lfirst(cell))->next_try_us = 0;
 	}
 }
 
@@ -212,7 +212,7 @@ take_news(void)
 static long
 reconcile(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 	long		wait_ms = IDLE_MS;
 	ListCell   *cell;
 
@@ -225,9 +225,9 @@ reconcile(void)
 			continue;
 		if (starting >= MOST_STARTING)
 			break;				/* the one that ends its start wakes us */
-		if (now >= database->next_try && start_scheduler(database, now))
+		if (now_us >= database->next_try_us && start_scheduler(database, now_us))
 			continue;
-		wait_ms = Min(wait_ms, Max(TimestampDifferenceMilliseconds(now, database->next_try), 1));
+		wait_ms = Min(wait_ms, Max((long) ((database->next_try_us - now_us) / 1000), 1));
 	}
 	return wait_ms;
 }
@@ -251,18 +251,18 @@ look_up(Oid database, int *starting)
 }
 
 static bool
-start_scheduler(KnownDatabase *database, TimestampTz now)
+start_scheduler(KnownDatabase *database, int64 now_us)
 {
 	bool		held = sweep_lock_database_is_held(database->database);
 	bool		started = !held && sweep_scheduler_start(database->database, database->name);
 
 	/* One that ran for long before it ended is started again at once, one that fails ever more slowly. */
-	if (database->started_at != 0 && TimestampDifferenceExceeds(database->started_at, now, LONGEST_PAUSE_MS))
+	if (database->started_us != 0 && now_us - database->started_us >= LONGEST_PAUSE_MS * INT64CONST(1000))
 		database->pause_ms = 0;
 	database->pause_ms = held ? FIRST_PAUSE_MS : Min(Max(database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
-	database->next_try = TimestampTzPlusMilliseconds(now, database->pause_ms);
+	database->next_try_us = now_us + database->pause_ms * INT64CONST(1000);
 	if (started)
-		database->started_at = now;
+		database->started_us = now_us;
 	if (!started && !held && !shortage_noted)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

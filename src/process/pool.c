@@ -10,8 +10,8 @@
 #include "postgres.h"
 
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/reuse.h"
 #include "process/pool.h"
 
@@ -53,11 +53,11 @@ sweep_pool_has_ended(const SweepPool *pool, int slot)
 }
 
 bool
-sweep_pool_has_lost(const SweepPool *pool, int slot, TimestampTz claimed_at)
+sweep_pool_has_lost(const SweepPool *pool, int slot, int64 claimed_us)
 {
 	if (pool->handles[slot] != NULL)
 		return sweep_pool_has_ended(pool, slot);
-	return TimestampDifferenceExceeds(claimed_at, GetCurrentTimestamp(), ORPHAN_AGE_MS);
+	return sweep_monotonic_us() - claimed_us >= ORPHAN_AGE_MS * INT64CONST(1000);
 }
 
 long

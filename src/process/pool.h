@@ -27,7 +27,7 @@ extern bool sweep_pool_register(SweepPool *pool, const char *type, const char *n
 extern bool sweep_pool_has_ended(const SweepPool *pool, int slot);
 
 /* Whether the worker that a slot was claimed for, and that has not taken it over, never will: it has ended, or nobody here knows it. */
-extern bool sweep_pool_has_lost(const SweepPool *pool, int slot, TimestampTz claimed_at);
+extern bool sweep_pool_has_lost(const SweepPool *pool, int slot, int64 claimed_us);
 
 /* The pause after this one, 0 before the first. */
 extern long sweep_pool_next_pause(long pause_ms);

@@ -116,7 +116,7 @@ sweep_scheduler_start(Oid database, const char *name)
 		entry->database = database;
 		entry->generation = args.generation = ++shared->generation;
 		entry->procno = INVALID_PROC_NUMBER;
-		entry->claimed_at = GetCurrentTimestamp();
+		entry->claimed_us = sweep_monotonic_us();
 		args.index = entry - shared->databases;
 	}
 	sweep_shared_unlock();
@@ -410,7 +410,7 @@ collect_unopened(void)
 
 		if (slot->database != MyDatabaseId)
 			continue;
-		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_at))
+		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_us))
 			slot->state = SLOT_UNOPENED;
 		if (slot->state != SLOT_UNOPENED)
 			continue;

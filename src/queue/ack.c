@@ -129,8 +129,8 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		lease = sweep_in_flight_find_lease(ending.lease);
 		if (lease != NULL)
 		{
-			lease->expires_at = GetCurrentTimestamp() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
-			sweep_queue_note_expiry(sweep_queue_slot(lease->slot), lease->expires_at);
+			lease->expires_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
+			sweep_queue_note_expiry(sweep_queue_slot(lease->slot), lease->expires_us);
 			held = lease->messages.count;
 		}
 		sweep_queue_unlock();

@@ -13,6 +13,7 @@
 #include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "queue/change.h"
 #include "queue/in_flight.h"
@@ -113,9 +114,9 @@ sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, Timest
 		slot->rows[1] += change->rows[1];
 		slot->dead += change->dead;
 	}
-	slot->used_at = now;
-	sweep_queue_add_to_rate(&slot->sent, change->sent, slot->used_at);
-	sweep_queue_add_to_rate(&slot->acked, change->acked, slot->used_at);
+	slot->used_us = sweep_monotonic_us();
+	sweep_queue_add_to_rate(&slot->sent, change->sent, slot->used_us);
+	sweep_queue_add_to_rate(&slot->acked, change->acked, slot->used_us);
 	/* What failed or was dead, and is to be delivered at once, arrives as well. */
 	if (change->first_due <= now)
 		arrived = Max(arrived, change->rows[1]);

@@ -74,7 +74,7 @@ typedef struct Claim
 static void open_claim(Claim *claim, FunctionCallInfo fcinfo);
 static void draw_random(uint8 *random);
 static bool take(Claim *claim);
-static bool may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now);
+static bool may_take(Claim *claim, SweepQueueSlot *slot, int64 now_us);
 static int	take_one(Claim *claim, SweepQueueSlot *slot);
 static void deliver(Claim *claim);
 static void close_claim(Claim *claim);
@@ -164,7 +164,7 @@ take(Claim *claim)
 {
 	SweepQueueSlot *slot;
 	uint8		random[UUID_LEN];
-	TimestampTz now;
+	int64		now_us;
 	bool		new_lease = false;
 	bool		short_of_slots;
 
@@ -174,15 +174,15 @@ take(Claim *claim)
 	sweep_transaction_reserve(1);
 	draw_random(random);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	now = GetCurrentTimestamp();
+	now_us = sweep_monotonic_us();
 	slot = sweep_queue_get_slot(RelationGetRelid(claim->messages), claim->queue->queue_id);
 	if (slot == NULL || (!OidIsValid(slot->role) && !sweep_queue_adopt_slot(slot)))
 	{
 		sweep_queue_unlock();
 		sweep_queue_refuse_slot(claim->queue->name);
 	}
-	slot->used_at = now;
-	sweep_in_flight_expire(slot, now);
+	slot->used_us = now_us;
+	sweep_in_flight_expire(slot, now_us);
 	/* It ends with what it holds when the queue is purged. */
 	if (claim->lease >= 0 && sweep_in_flight_find_lease(&claim->id) == NULL)
 		claim->lease = -1;
@@ -198,7 +198,7 @@ take(Claim *claim)
 	}
 	while (claim->lease >= 0 && claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE))
 	{
-		int			entry = may_take(claim, slot, now) ? take_one(claim, slot) : -1;
+		int			entry = may_take(claim, slot, now_us) ? take_one(claim, slot) : -1;
 
 		if (entry < 0)
 			break;
@@ -206,8 +206,8 @@ take(Claim *claim)
 		claim->refs[claim->taken] = sweep_in_flight(entry)->message;
 		claim->attempts[claim->taken++] = sweep_in_flight(entry)->attempts;
 	}
-	claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), now);
-	short_of_slots = sweep_queue_memory.shared->short_of_slots && sweep_queue_take_shortage(now);
+	claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), GetCurrentTimestamp());
+	short_of_slots = sweep_queue_memory.shared->short_of_slots && sweep_queue_take_shortage(now_us);
 	sweep_queue_unlock();
 	if (new_lease)
 		sweep_transaction_note_claim(&claim->id);
@@ -222,7 +222,7 @@ take(Claim *claim)
 
 /* Whether the role may have what there is; asked anew only when what it may hold is used up. */
 static bool
-may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
+may_take(Claim *claim, SweepQueueSlot *slot, int64 now_us)
 {
 	int			holder = sweep_queue_lease(claim->lease)->holder;
 	SweepUse	use;
@@ -233,7 +233,7 @@ may_take(Claim *claim, SweepQueueSlot *slot, TimestampTz now)
 	claim->refusal = sweep_quota_check(&use, sweep_max_in_flight, claim->unlimited);
 	if (claim->refusal != REFUSED_NOT)
 	{
-		sweep_queue_expire_all(holder, now);
+		sweep_queue_expire_all(holder, now_us);
 		use = sweep_holder_use(holder);
 		claim->refusal = sweep_quota_check(&use, sweep_max_in_flight, claim->unlimited);
 	}
@@ -290,8 +290,8 @@ close_claim(Claim *claim)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
 
-		lease->expires_at = GetCurrentTimestamp() + claim->visibility_us;
-		sweep_queue_note_expiry(slot, lease->expires_at);
+		lease->expires_us = sweep_monotonic_us() + claim->visibility_us;
+		sweep_queue_note_expiry(slot, lease->expires_us);
 		sweep_in_flight_end_lease(claim->lease);
 	}
 	sweep_queue_unlock();
@@ -420,11 +420,11 @@ put_off(const Claim *claim, const int *numbers, int count)
 	if (sweep_in_flight_find_lease(&claim->id) != NULL)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_lease(claim->lease)->slot);
-		TimestampTz until = GetCurrentTimestamp() + PUT_OFF_US;
+		int64		until_us = sweep_monotonic_us() + PUT_OFF_US;
 
-		lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
+		lease = sweep_in_flight_new_lease(slot, until_us, random, claim->role);
 		if (lease < 0 && sweep_queue_reclaim(InvalidOid))
-			lease = sweep_in_flight_new_lease(slot, until, random, claim->role);
+			lease = sweep_in_flight_new_lease(slot, until_us, random, claim->role);
 		for (int i = 0; i < count && lease >= 0; i++)
 			if (sweep_in_flight(claim->entries[numbers[i]])->lease == claim->lease)
 				sweep_in_flight_postpone(claim->entries[numbers[i]], lease);

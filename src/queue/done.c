@@ -15,6 +15,7 @@
 #include "executor/tuptable.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/sql.h"
 #include "queue/done.h"
 #include "queue/slot.h"
@@ -26,8 +27,8 @@
 #define FROM_FRONT_EVERY_US USECS_PER_MINUTE
 #define FROM_FRONT_SHARE 1000
 
-static bool begin_pruning(Relation messages, const SweepQueue *queue, TimestampTz now, TimestampTz *from);
-static void end_pruning(Relation messages, const SweepQueue *queue, TimestampTz begin, TimestampTz from, int64 count,
+static bool begin_pruning(Relation messages, const SweepQueue *queue, int64 now_us, TimestampTz *from);
+static void end_pruning(Relation messages, const SweepQueue *queue, int64 begin_us, TimestampTz from, int64 count,
 						TimestampTz oldest);
 
 void
@@ -54,16 +55,16 @@ sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 void
 sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		begin_us = sweep_monotonic_us();
 	TimestampTz from;
 	Datum		values[3];
 	int64		count;
 	TimestampTz oldest;
 
-	if (!begin_pruning(messages, queue, now, &from))
+	if (!begin_pruning(messages, queue, begin_us, &from))
 		return;
 	values[0] = Int32GetDatum(queue->queue_id);
-	values[1] = TimestampTzGetDatum(now - queue->keep_done_us);
+	values[1] = TimestampTzGetDatum(GetCurrentTimestamp() - queue->keep_done_us);
 	values[2] = TimestampTzGetDatum(from);
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(SWEEP_SQL_PRUNE_DONE, values, NULL);
@@ -71,28 +72,28 @@ sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
 	count = sweep_sql_int64(1);
 	oldest = sweep_sql_int64(2);
 	sweep_sql_end_call();
-	end_pruning(messages, queue, now, from, count, oldest);
+	end_pruning(messages, queue, begin_us, from, count, oldest);
 }
 
 /* False when it was done a moment ago. */
 static bool
-begin_pruning(Relation messages, const SweepQueue *queue, TimestampTz now, TimestampTz *from)
+begin_pruning(Relation messages, const SweepQueue *queue, int64 now_us, TimestampTz *from)
 {
 	SweepQueueSlot *slot;
 	bool		begun = false;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
-	if (slot != NULL && slot->prune_at <= now)
+	if (slot != NULL && slot->prune_us <= now_us)
 	{
 		begun = true;
 		*from = slot->prune_from;
-		if (slot->prune_front_at <= now)
+		if (slot->prune_front_us <= now_us)
 		{
 			*from = DT_NOBEGIN;
-			slot->prune_front_at = now + FROM_FRONT_EVERY_US;
+			slot->prune_front_us = now_us + FROM_FRONT_EVERY_US;
 		}
-		slot->prune_at = now + PRUNE_EVERY_US;
+		slot->prune_us = now_us + PRUNE_EVERY_US;
 	}
 	sweep_queue_unlock();
 	return begun;
@@ -103,10 +104,10 @@ begin_pruning(Relation messages, const SweepQueue *queue, TimestampTz now, Times
  * and should this transaction be rolled back, it is there.
  */
 static void
-end_pruning(Relation messages, const SweepQueue *queue, TimestampTz begin, TimestampTz from, int64 count, TimestampTz oldest)
+end_pruning(Relation messages, const SweepQueue *queue, int64 begin_us, TimestampTz from, int64 count, TimestampTz oldest)
 {
 	SweepQueueSlot *slot;
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
@@ -115,9 +116,9 @@ end_pruning(Relation messages, const SweepQueue *queue, TimestampTz begin, Times
 		if (count > 0)
 			slot->prune_from = oldest;
 		if (count >= PRUNE_AT_ONCE)
-			slot->prune_at = now;
+			slot->prune_us = now_us;
 		if (from == DT_NOBEGIN)
-			slot->prune_front_at = now + Max(FROM_FRONT_EVERY_US, (now - begin) * FROM_FRONT_SHARE);
+			slot->prune_front_us = now_us + Max(FROM_FRONT_EVERY_US, (now_us - begin_us) * FROM_FRONT_SHARE);
 	}
 	sweep_queue_unlock();
 }

@@ -34,7 +34,7 @@ static void unblock_by_key(SweepQueueSlot *slot, uint32 key_hash);
 static void lease_again(SweepInFlight *entry);
 
 int
-sweep_in_flight_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role)
+sweep_in_flight_new_lease(SweepQueueSlot *slot, int64 expires_us, const uint8 *random, Oid role)
 {
 	int			number = sweep_queue_memory.shared->free_lease;
 	SweepQueueLease *lease = sweep_queue_lease(number);
@@ -48,13 +48,13 @@ sweep_in_flight_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const ui
 	lease->messages = (SweepMessageList) {.first = -1,.last = -1};
 	lease->holder = sweep_holder_find(role);
 	sweep_holder_count_lease(lease->holder, 1);
-	lease->expires_at = expires_at;
+	lease->expires_us = expires_us;
 	lease->previous = -1;
 	lease->next = slot->lease_first;
 	if (lease->next >= 0)
 		sweep_queue_lease(lease->next)->previous = number;
 	slot->lease_first = number;
-	sweep_queue_note_expiry(slot, expires_at);
+	sweep_queue_note_expiry(slot, expires_us);
 	return number;
 }
 
@@ -264,12 +264,12 @@ sweep_in_flight_return_lease(int number)
 }
 
 void
-sweep_in_flight_expire(SweepQueueSlot *slot, TimestampTz now)
+sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us)
 {
-	TimestampTz next_expiry = SWEEP_NOTHING_DUE;
+	int64		next_expiry_us = SWEEP_NOTHING_DUE;
 	int			next;
 
-	if (slot->next_expiry > now)
+	if (slot->next_expiry_us > now_us)
 		return;
 	for (int number = slot->lease_first; number >= 0; number = next)
 	{
@@ -277,12 +277,12 @@ sweep_in_flight_expire(SweepQueueSlot *slot, TimestampTz now)
 
 		next = lease->next;
 		/* What is being ended stays with its lease; if that fails it is noted again, see lease_again(). */
-		if (lease->expires_at > now)
-			next_expiry = Min(next_expiry, lease->expires_at);
+		if (lease->expires_us > now_us)
+			next_expiry_us = Min(next_expiry_us, lease->expires_us);
 		else
 			(void) sweep_in_flight_return_lease(number);
 	}
-	slot->next_expiry = next_expiry;
+	slot->next_expiry_us = next_expiry_us;
 }
 
 void
@@ -464,5 +464,5 @@ static void
 lease_again(SweepInFlight *entry)
 {
 	entry->state = IN_FLIGHT_LEASED;
-	sweep_queue_note_expiry(sweep_queue_slot(entry->slot), sweep_queue_lease(entry->lease)->expires_at);
+	sweep_queue_note_expiry(sweep_queue_slot(entry->slot), sweep_queue_lease(entry->lease)->expires_us);
 }

@@ -10,7 +10,7 @@
 #include "queue/slot.h"
 
 /* A new lease without messages, or -1 when there are too many. random: its name but for four bytes; role: who claims. */
-extern int	sweep_in_flight_new_lease(SweepQueueSlot *slot, TimestampTz expires_at, const uint8 *random, Oid role);
+extern int	sweep_in_flight_new_lease(SweepQueueSlot *slot, int64 expires_us, const uint8 *random, Oid role);
 
 /* The lease of this name in this database, or NULL; a shared lock is enough. */
 extern SweepQueueLease *sweep_in_flight_find_lease(const pg_uuid_t *id);
@@ -49,7 +49,7 @@ extern void sweep_in_flight_postpone(int entry, int lease);
 extern int	sweep_in_flight_return_lease(int lease);
 
 /* Gives back what the leases held that have run out. */
-extern void sweep_in_flight_expire(SweepQueueSlot *slot, TimestampTz now);
+extern void sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us);
 
 /* Forgets what is in flight of a queue; what transactions are ending only if told so. */
 extern void sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending);

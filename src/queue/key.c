@@ -45,6 +45,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/lock.h"
 #include "queue/change.h"
@@ -331,7 +332,7 @@ look_up(KeyedInsert *insert, text *key, ItemPointer own)
 static bool
 are_given_back(const SweepSendRequest *request)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 	SweepQueueSlot *slot;
 	bool		expired;
 	bool		given_back;
@@ -340,7 +341,7 @@ are_given_back(const SweepSendRequest *request)
 		return false;
 	sweep_queue_lock(LW_SHARED);
 	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-	expired = slot != NULL && slot->next_expiry <= now;
+	expired = slot != NULL && slot->next_expiry_us <= now_us;
 	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	if (!expired)
@@ -349,7 +350,7 @@ are_given_back(const SweepSendRequest *request)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
 	if (slot != NULL)
-		sweep_in_flight_expire(slot, now);
+		sweep_in_flight_expire(slot, now_us);
 	given_back = slot != NULL && slot->returned.first >= 0;
 	sweep_queue_unlock();
 	return given_back;

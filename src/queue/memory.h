@@ -64,7 +64,7 @@ typedef struct SweepMessageList
 /* Counts of the present period and of the one before it, see sweep_queue_rate. */
 typedef struct SweepRate
 {
-	TimestampTz since;			/* begin of the present period */
+	int64		since_us;		/* begin of the present period */
 	int64		count;
 	int64		count_before;
 } SweepRate;
@@ -82,19 +82,19 @@ typedef struct SweepQueueSlot
 	Oid			relation;		/* sweep.queue_message: another one after DROP EXTENSION */
 	int32		queue_id;
 	Oid			role;			/* that used the queue when it was given the slot; InvalidOid = nobody yet */
-	TimestampTz used_at;
+	int64		used_us;
 	uint32		pending;		/* bit per lane: there may be messages from its position on */
 	int64		position[SWEEP_LANES];
 	int64		low[SWEEP_LANES];
 	TimestampTz due_from;
 	TimestampTz due_low;
 	TimestampTz next_due;		/* none is due before */
-	TimestampTz due_searched_at;
+	int64		due_searched_us;
 	int			prefetched_first;
 	int			prefetched_count;
 	SweepMessageRef prefetched[SWEEP_QUEUE_PREFETCH];
 	int			lease_first;	/* list of its leases; -1 = none */
-	TimestampTz next_expiry;	/* no lease that holds something ends before, but for what is being ended */
+	int64		next_expiry_us; /* no lease that holds something ends before, but for what is being ended */
 	SweepMessageList returned;	/* in flight without a lease, to be claimed again */
 	SweepMessageList blocked;	/* wait for another one with their key */
 	int			held[2];		/* messages of its leases: not delayed, delayed */
@@ -102,12 +102,12 @@ typedef struct SweepQueueSlot
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
-	TimestampTz prune_at;		/* of kept messages, see done.c: not before */
+	int64		prune_us;		/* of kept messages, see done.c: not before */
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
-	TimestampTz prune_front_at; /* no look from the front before */
+	int64		prune_front_us; /* no look from the front before */
 	bool		pending_work;	/* messages have come since the notifier looked */
-	TimestampTz looked_at;		/* when one of the waiters went to look for ... */
-	TimestampTz looked_for;		/* ... what was due at that time */
+	int64		looked_us;		/* when one of the waiters went to look for ... */
+	int64		looked_for;		/* ... what was due then, or whose lease had ended */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
@@ -148,7 +148,7 @@ typedef struct SweepQueueLease
 	int			next;
 	SweepMessageList messages;
 	int			holder;			/* who has claimed, see holder.h */
-	TimestampTz expires_at;
+	int64		expires_us;
 } SweepQueueLease;
 
 /* What a transaction did to a queue, to be applied when it has committed. */
@@ -202,7 +202,7 @@ typedef struct SweepQueueHolder
 	int			of_database;	/* ... and that of the database */
 	int			leases;
 	int			messages;		/* of leases, or blocked by another one with their key */
-	TimestampTz expired_at;		/* when leases were last looked at for it */
+	int64		expired_us;		/* when leases were last looked at for it */
 } SweepQueueHolder;
 
 /*
@@ -218,7 +218,7 @@ typedef struct SweepQueueShared
 	int			free_lease;
 	int			victim;			/* next entry of databases to be given to another one */
 	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
-	TimestampTz shortage_noted_at;
+	int64		shortage_noted_us;
 	pg_atomic_uint32 prepared_count;
 	int			held_count;		/* sum of the messages of all holders */
 	int			holder_count;	/* the last entry that was ever used */

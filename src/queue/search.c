@@ -37,6 +37,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
@@ -202,7 +203,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 		/* From here on commits tell us. */
 		slot->due_low = SWEEP_NOTHING_DUE;
 		if (search->with_due)
-			slot->due_searched_at = search->now;
+			slot->due_searched_us = sweep_monotonic_us();
 		for (int i = 0; i < SWEEP_LANES; i++)
 		{
 			search->position[i] = slot->position[i];

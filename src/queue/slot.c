@@ -15,6 +15,7 @@
 
 #include "miscadmin.h"
 
+#include "base/clock.h"
 #include "base/shared.h"
 #include "queue/queue.h"
 #include "queue/slot.h"
@@ -61,7 +62,7 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 void
 sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 {
-	bool		earlier = due_at < Min(slot->next_due, slot->next_expiry);
+	bool		earlier = due_at < slot->next_due;
 
 	slot->due_from = Min(slot->due_from, due_at);
 	slot->due_low = Min(slot->due_low, due_at);
@@ -71,11 +72,11 @@ sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 }
 
 void
-sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at)
+sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us)
 {
-	bool		earlier = expires_at < Min(slot->next_due, slot->next_expiry);
+	bool		earlier = expires_us < slot->next_expiry_us;
 
-	slot->next_expiry = Min(slot->next_expiry, expires_at);
+	slot->next_expiry_us = Min(slot->next_expiry_us, expires_us);
 	if (earlier)
 		wake_all(slot);
 }
@@ -93,7 +94,8 @@ sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now)
 {
 	if (slot->prefetched_count <= few)
 		return slot->pending != 0 || slot->next_due <= now;
-	return slot->next_due <= now && now - slot->due_searched_at >= DUE_SEARCH_US && slot->prefetched_count < SWEEP_QUEUE_PREFETCH - 1;
+	return slot->next_due <= now && slot->prefetched_count < SWEEP_QUEUE_PREFETCH - 1 &&
+		sweep_monotonic_us() - slot->due_searched_us >= DUE_SEARCH_US;
 }
 
 void
@@ -108,18 +110,18 @@ sweep_queue_wake(SweepQueueSlot *slot, int64 count)
 }
 
 void
-sweep_queue_add_to_rate(SweepRate *rate, int64 count, TimestampTz now)
+sweep_queue_add_to_rate(SweepRate *rate, int64 count, int64 now_us)
 {
-	TimestampTz elapsed = now - rate->since;
+	int64		elapsed_us = now_us - rate->since_us;
 
-	if (elapsed >= 2 * RATE_PERIOD_US)
+	if (elapsed_us >= 2 * RATE_PERIOD_US)
 	{
-		rate->since = now;
+		rate->since_us = now_us;
 		rate->count = rate->count_before = 0;
 	}
-	else if (elapsed >= RATE_PERIOD_US)
+	else if (elapsed_us >= RATE_PERIOD_US)
 	{
-		rate->since += RATE_PERIOD_US;
+		rate->since_us += RATE_PERIOD_US;
 		rate->count_before = rate->count;
 		rate->count = 0;
 	}
@@ -127,9 +129,9 @@ sweep_queue_add_to_rate(SweepRate *rate, int64 count, TimestampTz now)
 }
 
 double
-sweep_queue_rate(const SweepRate *rate, TimestampTz now)
+sweep_queue_rate(const SweepRate *rate, int64 now_us)
 {
-	double		periods = (double) (now - rate->since) / RATE_PERIOD_US;
+	double		periods = (double) (now_us - rate->since_us) / RATE_PERIOD_US;
 	double		count = 0;
 
 	/* What remains of a period within the last ten seconds, as if it had been spread evenly. */

@@ -26,14 +26,14 @@ extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, Timest
  * them knows, so that it does not matter who of them goes away.
  */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
-extern void sweep_queue_note_expiry(SweepQueueSlot *slot, TimestampTz expires_at);
+extern void sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us);
 
 /* Wakes up to count processes that wait for messages of the queue: each once, those that wait longest first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
 /* Counts now; how many per second, over the last ten seconds. */
-extern void sweep_queue_add_to_rate(SweepRate *rate, int64 count, TimestampTz now);
-extern double sweep_queue_rate(const SweepRate *rate, TimestampTz now);
+extern void sweep_queue_add_to_rate(SweepRate *rate, int64 count, int64 now_us);
+extern double sweep_queue_rate(const SweepRate *rate, int64 now_us);
 
 /*
  * The entry of this database, or NULL; a shared lock is enough, unless it is to be made. It is made anew for another

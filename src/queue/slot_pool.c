@@ -9,6 +9,7 @@
 
 #include "utils/timestamp.h"
 
+#include "base/clock.h"
 #include "base/quota.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
@@ -39,7 +40,7 @@ sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role)
 		if (slot->generation != 0)
 		{
 			sweep_queue_spoil_counts(slot->database);
-			if (slot->used_at > GetCurrentTimestamp() - IN_USE_US)
+			if (slot->used_us > sweep_monotonic_us() - IN_USE_US)
 				sweep_queue_memory.shared->short_of_slots = true;
 		}
 		initialize_slot(slot, relation, queue_id, role);
@@ -57,14 +58,14 @@ sweep_queue_adopt_slot(SweepQueueSlot *slot)
 }
 
 bool
-sweep_queue_take_shortage(TimestampTz now)
+sweep_queue_take_shortage(int64 now_us)
 {
 	SweepQueueShared *shared = sweep_queue_memory.shared;
 
-	if (now < shared->shortage_noted_at + IN_USE_US)
+	if (now_us < shared->shortage_noted_us + IN_USE_US)
 		return false;
 	shared->short_of_slots = false;
-	shared->shortage_noted_at = now;
+	shared->shortage_noted_us = now_us;
 	return true;
 }
 
@@ -113,7 +114,7 @@ find_free_slot(Oid role, SweepRefusal *refusal)
 			(*refusal == REFUSED_ROLE && candidate->role != role) ||
 			(*refusal == REFUSED_DATABASE && candidate->database != MyDatabaseId))
 			continue;
-		if (slot == NULL || candidate->used_at < slot->used_at)
+		if (slot == NULL || candidate->used_us < slot->used_us)
 			slot = candidate;
 	}
 	return slot;
@@ -154,30 +155,30 @@ initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role)
 	slot->relation = relation;
 	slot->queue_id = queue_id;
 	slot->role = role;
-	slot->used_at = GetCurrentTimestamp();
+	slot->used_us = sweep_monotonic_us();
 	slot->lease_first = slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
-	slot->next_expiry = SWEEP_NOTHING_DUE;
-	slot->sent.since = slot->acked.since = slot->used_at;
+	slot->next_expiry_us = SWEEP_NOTHING_DUE;
+	slot->sent.since_us = slot->acked.since_us = slot->used_us;
 	sweep_queue_reset_slot(slot);
 }
 
 void
-sweep_queue_expire_all(int holder, TimestampTz now)
+sweep_queue_expire_all(int holder, int64 now_us)
 {
 	SweepQueueHolder *entry = &sweep_queue_memory.shared->holders[holder];
 
-	if (now - entry->expired_at < EXPIRE_EVERY_US && now >= entry->expired_at)
+	if (now_us - entry->expired_us < EXPIRE_EVERY_US)
 		return;
-	entry->expired_at = now;
+	entry->expired_us = now_us;
 	for (int i = 0; i < sweep_max_queues; i++)
 		if (sweep_queue_slot(i)->generation != 0)
-			sweep_in_flight_expire(sweep_queue_slot(i), now);
+			sweep_in_flight_expire(sweep_queue_slot(i), now_us);
 }
 
 bool
 sweep_queue_reclaim(Oid role)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 	bool		reclaimed = false;
 
 	for (int i = 0; i < sweep_max_queues; i++)
@@ -186,7 +187,7 @@ sweep_queue_reclaim(Oid role)
 
 		if (slot->generation == 0 || (OidIsValid(role) && slot->role != role))
 			continue;
-		sweep_in_flight_expire(slot, now);
+		sweep_in_flight_expire(slot, now_us);
 		if (slot->returned.first < 0)
 			continue;
 		while (slot->returned.first >= 0)

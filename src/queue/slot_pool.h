@@ -24,10 +24,10 @@ extern bool sweep_queue_adopt_slot(SweepQueueSlot *slot);
 pg_noreturn extern void sweep_queue_refuse_slot(const char *name);
 
 /* While shared->short_of_slots: whether it is to be said that queues in use had to give way to others; once a minute at most. */
-extern bool sweep_queue_take_shortage(TimestampTz now);
+extern bool sweep_queue_take_shortage(int64 now_us);
 
 /* Returns what leases have held that have run out, of all queues, for a holder that has its share; not more often than now and then. */
-extern void sweep_queue_expire_all(int holder, TimestampTz now);
+extern void sweep_queue_expire_all(int holder, int64 now_us);
 
 /*
  * Makes room: what was given back, and what leases held that have run out, of whatever queue and

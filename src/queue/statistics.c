@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/clock.h"
 #include "base/compat.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
@@ -143,7 +144,7 @@ count_queues(Oid relation, Counts *counts, bool shared)
 			sweep_queue_spoil_counts(MyDatabaseId);
 			break;
 		}
-		slot->used_at = GetCurrentTimestamp();
+		slot->used_us = sweep_monotonic_us();
 		slot->rows[0] += counts->of[i].rows[0];
 		slot->rows[1] += counts->of[i].rows[1];
 		slot->dead += counts->of[i].dead;
@@ -261,7 +262,7 @@ put_slots(ReturnSetInfo *result, Oid relation)
 
 		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
 			continue;
-		sweep_in_flight_expire(slot, GetCurrentTimestamp());
+		sweep_in_flight_expire(slot, sweep_monotonic_us());
 		put_state(result, &(Count) {slot->queue_id, {slot->rows[0], slot->rows[1]}, slot->dead}, slot);
 	}
 	sweep_queue_unlock();
@@ -292,7 +293,7 @@ put_counts(ReturnSetInfo *result, Oid relation, const Counts *counts, bool share
 static void
 put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS] = {0};
 	Datum		lanes[SWEEP_LANES];
@@ -313,8 +314,8 @@ put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
 	values[8] = Int32GetDatum(inside);
 	values[9] = PointerGetDatum(construct_array(lanes, lane_count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, lane_count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[11] = Float8GetDatum(sweep_queue_rate(&slot->sent, now));
-	values[12] = Float8GetDatum(sweep_queue_rate(&slot->acked, now));
+	values[11] = Float8GetDatum(sweep_queue_rate(&slot->sent, now_us));
+	values[12] = Float8GetDatum(sweep_queue_rate(&slot->acked, now_us));
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

@@ -60,7 +60,7 @@ static int	place_in_list(const SweepQueueSlot *slot);
 static void leave_list(SweepQueueSlot *slot);
 static bool is_interrupted(pg_atomic_uint32 *stop_requested);
 static void sleep_on_latch(long timeout_ms);
-static bool is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due);
+static bool is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us);
 static void find_work(void *arg);
 static bool find_message(Relation messages, const SweepQueue *queue);
 
@@ -69,8 +69,7 @@ PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
 void
 sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *stop_requested)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz deadline;
+	int64		deadline_us = sweep_monotonic_us();
 	SweepQueueSlot *slot;
 	bool		listed;
 	bool		again = false;
@@ -85,31 +84,32 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
 	listed = slot != NULL && enter_list(slot);
-	deadline = TimestampTzPlusMilliseconds(now, listed ? timeout_ms : Min(timeout_ms, NO_PLACE_MS));
+	deadline_us += (listed ? timeout_ms : Min(timeout_ms, NO_PLACE_MS)) * INT64CONST(1000);
 	for (;;)
 	{
-		TimestampTz due = SWEEP_NOTHING_DUE;
-		bool		ready = slot != NULL && is_ready(slot, now, again, &due);
+		int64		now_us = sweep_monotonic_us();
+		int64		wait_us = deadline_us - now_us;
+		int64		event;
+		bool		ready = slot != NULL && is_ready(slot, now_us, again, &event, &wait_us);
 		bool		woken = listed && (slot == NULL || place_in_list(slot) < 0);
 
-		if (ready || woken || now >= deadline || is_interrupted(stop_requested))
+		if (ready || woken || now_us >= deadline_us || is_interrupted(stop_requested))
 		{
 			if (slot != NULL)
 				leave_list(slot);
 			if (ready && InterruptPending)
 				sweep_queue_wake(slot, 1);
-			else if (ready && due <= now)
+			else if (ready && event != SWEEP_NOTHING_DUE)
 			{
-				slot->looked_at = now;
-				slot->looked_for = due;
+				slot->looked_us = now_us;
+				slot->looked_for = event;
 			}
 			else if (ready && again)
-				slot->looked_at = now;
+				slot->looked_us = now_us;
 			break;
 		}
 		sweep_queue_unlock();
-		sleep_on_latch(TimestampDifferenceMilliseconds(now, Min(due, deadline)) + 1);
-		now = GetCurrentTimestamp();
+		sleep_on_latch((long) (wait_us / 1000) + 1);
 		sweep_queue_lock(LW_EXCLUSIVE);
 		/* It may have been dropped, and given to another queue. */
 		slot = sweep_queue_find_slot(relation, queue_id);
@@ -182,33 +182,37 @@ void
 sweep_queue_pass_on(Oid relation, int32 queue_id)
 {
 	SweepQueueSlot *slot;
-	TimestampTz due;
+	int64		event;
+	int64		wait_us = 0;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(relation, queue_id);
-	if (slot != NULL && is_ready(slot, GetCurrentTimestamp(), false, &due))
+	if (slot != NULL && is_ready(slot, sweep_monotonic_us(), false, &event, &wait_us))
 		sweep_queue_wake(slot, 1);
 	sweep_queue_unlock();
 }
 
 /*
- * A claim would find something, or has to look; else when it has to. Whoever looks again without having been woken
- * leaves what there is to those who were, and to another one who looked, unless they take long.
+ * A claim would find something, or has to look. Whoever looks again without having been woken
+ * leaves what there is to those who were, and to another one who looked, unless they take long. The event is the end of a
+ * lease or a due time that has come, by the clock of each. *wait_us becomes shorter when there is something to look for
+ * earlier; a due time is not relied on for longer than callers wait, for the wall clock may be set.
  */
 static bool
-is_ready(const SweepQueueSlot *slot, TimestampTz now, bool again, TimestampTz *due)
+is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us)
 {
-	*due = Min(slot->next_due, slot->next_expiry);
-	if (slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0)
-	{
-		if (!again || now - slot->looked_at >= LOOK_US)
-			return true;
-		*due = slot->looked_at + LOOK_US;
-		return false;
-	}
-	if (*due <= now && *due == slot->looked_for && now - slot->looked_at < LOOK_US)
-		*due = slot->looked_at + LOOK_US;
-	return *due <= now;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		ready = slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0;
+	bool		looked = now_us - slot->looked_us < LOOK_US;
+
+	*event = slot->next_expiry_us <= now_us ? slot->next_expiry_us : slot->next_due <= now ? slot->next_due : SWEEP_NOTHING_DUE;
+	if (ready ? !again || !looked : *event != SWEEP_NOTHING_DUE && (*event != slot->looked_for || !looked))
+		return true;
+	if (ready || *event != SWEEP_NOTHING_DUE)
+		*wait_us = Min(*wait_us, slot->looked_us + LOOK_US - now_us);
+	else
+		*wait_us = Min(*wait_us, Min(slot->next_expiry_us - now_us, slot->next_due - now));
+	return false;
 }
 
 /* SQL: sweep.wait_for_message(queue text, timeout interval) */
@@ -285,7 +289,7 @@ find_message(Relation messages, const SweepQueue *queue)
 		slot = sweep_queue_get_slot(RelationGetRelid(messages), queue->queue_id);
 		if (slot != NULL)
 		{
-			sweep_in_flight_expire(slot, GetCurrentTimestamp());
+			sweep_in_flight_expire(slot, sweep_monotonic_us());
 			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
 		}
 		sweep_queue_unlock();
