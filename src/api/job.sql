@@ -159,17 +159,17 @@ CREATE FUNCTION sweep._require_workers() RETURNS void
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_require';
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
-CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text, search_path text) RETURNS void
+CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';
-COMMENT ON FUNCTION sweep._check_batch_sql(oid, text, text) IS 'raises unless the text is one INSERT, UPDATE, DELETE or MERGE that the role can have analysed, with that search_path';
+COMMENT ON FUNCTION sweep._check_batch_sql(oid, text, jsonb) IS 'raises unless the text is one INSERT, UPDATE, DELETE or MERGE that the role can have analysed, with these settings';
 
 CREATE FUNCTION sweep._check_setting(role oid, name text, value text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_environment_check';
 COMMENT ON FUNCTION sweep._check_setting(oid, text, text) IS 'raises unless the role may set it to that';
 
-CREATE FUNCTION sweep._check_estimate(role oid, estimate text, search_path text) RETURNS void
+CREATE FUNCTION sweep._check_estimate(role oid, estimate text, settings jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_estimate_check';
-COMMENT ON FUNCTION sweep._check_estimate(oid, text, text) IS 'raises unless the text is one SELECT of a number that the role can have analysed, with that search_path';
+COMMENT ON FUNCTION sweep._check_estimate(oid, text, jsonb) IS 'raises unless the text is one SELECT of a number that the role can have analysed, with these settings';
 
 CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_shared_signal_cancel';

@@ -236,11 +236,11 @@ BEGIN
 		sweep._check_function('buckets_function', job.buckets_function), sweep._check_sql(job.sql);
 	IF coalesce(job.batch_sql, job.estimate) IS NOT NULL THEN
 		BEGIN
-			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql, sweep._run_path(job)),
-				sweep._check_estimate(sweep._role_oid(job.run_as), job.estimate, sweep._run_path(job));
+			PERFORM sweep._check_batch_sql(sweep._role_oid(job.run_as), job.batch_sql, m.settings), sweep._check_estimate(sweep._role_oid(job.run_as), job.estimate, m.settings)
+				FROM sweep._run_meaning(sweep._role_oid(job.run_as), job.settings) AS m (settings);
 		EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 			RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
-				HINT = pg_catalog.format('Write names with their schema, or name it in settings => ''{"search_path": "..."}''. The job would run with search_path %s.', sweep._run_path(job));
+				HINT = pg_catalog.format('Write names with their schema, or name it in settings => ''{"search_path": "..."}''. The job would run with search_path %s.', sweep._run_meaning(sweep._role_oid(job.run_as), job.settings) ->> 'search_path');
 		END;
 	END IF;
 	SELECT f.problem, f.found INTO problem, untrusted FROM (SELECT p.problem, r.found

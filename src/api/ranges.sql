@@ -161,10 +161,10 @@ CREATE FUNCTION sweep._check_fragment(role text, statement text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, sweep._login_path(sweep._role_oid(role)));
+	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, sweep._run_meaning(sweep._role_oid(role), NULL));
 EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 	RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
-		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', sweep._login_path(sweep._role_oid(role)));
+		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', sweep._run_meaning(sweep._role_oid(role), NULL) ->> 'search_path');
 END
 $$;
 COMMENT ON FUNCTION sweep._check_fragment(text, text) IS 'has a statement with what the user has written in it analysed, as the role of the job';

@@ -1,26 +1,21 @@
 --
 -- With which settings a job runs, and whether those that it has itself are right. See src/engine/environment.c.
 --
--- What decides: the settings of the role in this database, of the role, of the database, of all; then the configuration.
-CREATE FUNCTION sweep._login_path(role oid) RETURNS text
+-- What decides: the settings of the job; those of the role in this database, of the role, of the database, of all; then the configuration.
+CREATE FUNCTION sweep._run_meaning(role oid, settings jsonb) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(
-		(SELECT pg_catalog.substring(c.entry, '=(.*)$') FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (entry)
-			WHERE s.setrole IN (0, role) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
-				AND pg_catalog.starts_with(c.entry, 'search_path=') ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
-		(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE f.name = 'search_path' AND f.applied ORDER BY f.seqno DESC LIMIT 1),
-		(SELECT p.boot_val FROM pg_catalog.pg_settings p WHERE p.name = 'search_path'))
+	SELECT pg_catalog.jsonb_object_agg(p.name, coalesce(
+			(SELECT j.value FROM pg_catalog.jsonb_each_text(settings) AS j WHERE pg_catalog.lower(j.key) = pg_catalog.lower(p.name) LIMIT 1),
+			(SELECT pg_catalog.substring(c.entry, '=(.*)$') FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL pg_catalog.unnest(s.setconfig) AS c (entry)
+				WHERE s.setrole IN (0, role) AND s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()))
+					AND pg_catalog.lower(pg_catalog.split_part(c.entry, '=', 1)) = pg_catalog.lower(p.name) ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1),
+			(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE pg_catalog.lower(f.name) = pg_catalog.lower(p.name) AND f.applied ORDER BY f.seqno DESC LIMIT 1),
+			p.boot_val))
+		FROM pg_catalog.pg_settings p WHERE p.name IN ('search_path', 'transform_null_equals', 'array_nulls', 'DateStyle', 'IntervalStyle', 'TimeZone')
 $$;
-COMMENT ON FUNCTION sweep._login_path(oid) IS 'the search_path that a role has after it has logged in to this database';
-
-CREATE FUNCTION sweep._run_path(job sweep.job_definition) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT coalesce((SELECT s.value FROM pg_catalog.jsonb_each_text(job.settings) AS s WHERE pg_catalog.lower(s.key) = 'search_path' LIMIT 1),
-		sweep._login_path(sweep._role_oid(job.run_as)))
-$$;
-COMMENT ON FUNCTION sweep._run_path(sweep.job_definition) IS 'the search_path of background runs of a job';
+COMMENT ON FUNCTION sweep._run_meaning(oid, jsonb) IS
+	'the settings of the background runs of a role, after it has logged in to this database and with those of the job, that decide what a statement means';
 
 CREATE FUNCTION sweep._check_settings(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -228,6 +228,26 @@ pin(const char *name, const char *value)
 	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
+int
+sweep_door_enter_literals(void)
+{
+	int			nest_level;
+
+	if (sweep_strings_conform() && backslash_quote == BACKSLASH_QUOTE_SAFE_ENCODING)
+		return 0;
+	nest_level = NewGUCNestLevel();
+	pin("standard_conforming_strings", "on");
+	pin("backslash_quote", "safe_encoding");
+	return nest_level;
+}
+
+void
+sweep_door_leave_literals(int nest_level)
+{
+	if (nest_level != 0)
+		AtEOXact_GUC(true, nest_level);
+}
+
 SweepMeaning *
 sweep_door_note_meaning(MemoryContext context)
 {

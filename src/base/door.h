@@ -50,6 +50,13 @@ extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
 
 /*
+ * Around the scanning of a text of a user, within a transaction: a literal ends where it has ended when the text was checked,
+ * whatever the settings of the session are. Enter returns what leave wants.
+ */
+extern int	sweep_door_enter_literals(void);
+extern void sweep_door_leave_literals(int nest_level);
+
+/*
  * As whom the session executes statements, and what their text means: role, search_path, row_security, how literals are read
  * and moments written, whether triggers fire. Code of other roles changes that: PostgreSQL executes a cascade as the owner of the table
  * that refers to another one, and what a trigger of that table sets stays in the session of the one who deletes.

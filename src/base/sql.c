@@ -335,8 +335,10 @@ statement_plan(SweepStatement statement)
 SweepPlan *
 sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 {
+	int			nest_level = sweep_door_enter_literals();
 	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
 
+	sweep_door_leave_literals(nest_level);
 	if (plan == NULL || SPI_keepplan(plan) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

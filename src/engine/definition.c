@@ -83,7 +83,7 @@ static const Field fields[] = {
 typedef struct Analysis
 {
 	const char *source;
-	const char *search_path;
+	Jsonb	   *settings;		/* texts */
 	RawStmt    *raw;
 	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
 	Query	   *query;
@@ -93,6 +93,7 @@ typedef struct Analysis
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
 static void read_columns(SweepRun *run, int first_column);
+static List *parse(const char *source);
 static bool is_word(int column, const char *word);
 static void merge_args(SweepRun *run);
 static void refuse_statement(const char *source, const RawStmt *statement);
@@ -238,7 +239,7 @@ sweep_definition_parse_sql(const char *source)
 	ListCell   *cell;
 
 	error_context_stack = &callback;
-	statements = pg_parse_query(source);
+	statements = parse(source);
 	if (statements == NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -256,6 +257,17 @@ sweep_definition_parse_sql(const char *source)
 				 errhint("COMMIT is missing: without it nothing of the block would stay."),
 				 errposition(place_of(source, block))));
 	error_context_stack = callback.previous;
+	return statements;
+}
+
+/* The same statements whenever it is parsed, as if standard_conforming_strings were on. */
+static List *
+parse(const char *source)
+{
+	int			nest_level = sweep_door_enter_literals();
+	List	   *statements = pg_parse_query(source);
+
+	sweep_door_leave_literals(nest_level);
 	return statements;
 }
 
@@ -314,7 +326,7 @@ sweep_definition_start(const char *source, const RawStmt *statement)
 	return start;
 }
 
-/* SQL: sweep._check_batch_sql(role oid, batch_sql text, search_path text) RETURNS void */
+/* SQL: sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void */
 Datum
 sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 {
@@ -341,7 +353,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
 				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
 						 "WHERE id IN (SELECT id FROM ... LIMIT $1). " EXECUTED_ONCE)));
-	(void) sweep_definition_analyse(role, source, text_to_cstring(PG_GETARG_TEXT_PP(2)), raw, true);
+	(void) sweep_definition_analyse(role, source, PG_GETARG_JSONB_P(2), raw, true);
 	PG_RETURN_VOID();
 }
 
@@ -381,20 +393,20 @@ sweep_definition_parse(const char *source, RawStmt **raw)
 	List	   *statements;
 
 	error_context_stack = &callback;
-	statements = pg_parse_query(source);
+	statements = parse(source);
 	error_context_stack = callback.previous;
 	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
 	return list_length(statements) == 1;
 }
 
 /*
- * Names are looked up as in a run. Analysis executes code of users, the constraint of a domain for one, and
+ * Names are looked up as in a run, and literals mean the same. Analysis executes code of users, the constraint of a domain for one, and
  * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
 Query *
-sweep_definition_analyse(Oid role, const char *source, const char *search_path, RawStmt *raw, bool has_size)
+sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
 {
-	Analysis	analysis = {source, search_path, raw, has_size, NULL};
+	Analysis	analysis = {source, settings, raw, has_size, NULL};
 
 	sweep_extension_require(sweep_extension_lock());
 	sweep_door_visit_user(role, analyse_work, &analysis);
@@ -407,10 +419,27 @@ analyse_work(void *arg)
 	Analysis   *analysis = arg;
 	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
 	int			first = analysis->has_size ? 0 : 1;
+	JsonbIterator *iterator = JsonbIteratorInit(&analysis->settings->root);
+	JsonbIteratorToken token;
+	JsonbValue	key;
+	JsonbValue	value;
 	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
-	/* A worker has no temporary objects: those of this session are not in front. */
-	(void) set_config_option("search_path", psprintf("%s%spg_temp", analysis->search_path, analysis->search_path[0] != '\0' ? ", " : ""), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
+	{
+		char	   *name;
+		char	   *text;
+
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		name = pnstrdup(key.val.string.val, key.val.string.len);
+		text = pnstrdup(value.val.string.val, value.val.string.len);
+		/* A worker has no temporary objects: those of this session are not in front. */
+		if (strcmp(name, "search_path") == 0)
+			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
+		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	}
 	error_context_stack = &callback;
 	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
 	error_context_stack = callback.previous;

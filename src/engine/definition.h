@@ -42,6 +42,6 @@ extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
 extern bool sweep_definition_parse(const char *source, RawStmt **raw);
 
 /* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
-extern Query *sweep_definition_analyse(Oid role, const char *source, const char *search_path, RawStmt *raw, bool has_size);
+extern Query *sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size);
 
 #endif							/* SWEEP_DEFINITION_H */

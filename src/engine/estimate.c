@@ -58,7 +58,7 @@ static int	limit_ms(void);
 
 PG_FUNCTION_INFO_V1(sweep_estimate_check);
 
-/* SQL: sweep._check_estimate(role oid, estimate text, search_path text) RETURNS void */
+/* SQL: sweep._check_estimate(role oid, estimate text, settings jsonb) RETURNS void */
 Datum
 sweep_estimate_check(PG_FUNCTION_ARGS)
 {
@@ -69,7 +69,7 @@ sweep_estimate_check(PG_FUNCTION_ARGS)
 
 	if (!sweep_definition_parse(source, &raw) || !IsA(raw->stmt, SelectStmt))
 		refuse(source);
-	query = sweep_definition_analyse(PG_GETARG_OID(0), source, text_to_cstring(PG_GETARG_TEXT_PP(2)), raw, false);
+	query = sweep_definition_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(2), raw, false);
 	if (query->commandType != CMD_SELECT || query->hasModifyingCTE || query->rowMarks != NIL)
 		refuse(source);
 	if (ExecCleanTargetListLength(query->targetList) != 1)

@@ -17,6 +17,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
+#include "base/door.h"
+
 /* Before and after what is set. A WHERE, FROM or RETURNING of its own is a syntax error then. */
 #define SET_BEFORE "UPDATE t SET "
 #define SET_AFTER "\nFROM f WHERE true RETURNING 1"
@@ -78,9 +80,11 @@ parse(const char *text, RawParseMode mode, const char *fragment, int offset)
 	Place		place = {fragment, offset};
 	ErrorContextCallback callback = {error_context_stack, place_error, &place};
 	List	   *parsed;
+	int			nest_level = sweep_door_enter_literals();
 
 	error_context_stack = &callback;
 	parsed = raw_parser(text, mode);
+	sweep_door_leave_literals(nest_level);
 	error_context_stack = callback.previous;
 	return parsed;
 }

@@ -103,8 +103,12 @@ script_work(void *arg)
 	List	   *statements;
 	ListCell   *cell;
 
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
 	MemoryContextSwitchTo(script->context);
 	statements = sweep_definition_parse_sql(run->sql);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(script->context);
 	foreach(cell, statements)
 	{
 		if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
