@@ -7,11 +7,6 @@
  * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
  * so, not the lock of the run it is part of.
  *
- * The locks are in PostgreSQL's default lock method, where pg_advisory_unlock_all() and DISCARD ALL, which code of a job may
- * call, do not find them. There an abort releases the locks of the session as well. A second lock with the same numbers, in the
- * method of advisory locks, which an abort leaves alone, therefore bridges the abort: the holder takes it before its locks
- * are released and gives it back once it has them again, and a lock is had only by a process that has found this one free.
- *
  * The keys of each role are its own. Were they shared, whoever may create a job could keep those of all
  * others from running, by their keys; and a right that is looked at when a key is chosen or taken can be
  * had before the other one's job exists. So a session takes the key of those roles whose jobs use it and
@@ -19,26 +14,21 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
-#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 
-#include "base/compat.h"
+#include "base/held_lock.h"
 #include "base/lock.h"
 #include "base/require.h"
+#include "base/secret.h"
 #include "base/shared.h"
 #include "base/sql.h"
+#include "pure/siphash.h"
 
 /* So many a session may have by sweep.try_lock. */
 #define MAX_LOCKS 1000
-
-/* Entries of a process at first. */
-#define FIRST_ROOM 8
 
 /* What one sweep.try_lock took. */
 typedef struct TakenLock
@@ -51,33 +41,12 @@ typedef struct TakenLock
 /* Of this session, one entry per call. */
 static List *taken_locks = NIL;
 
-/* Locks of this process that outlive a transaction, an entry for each time that one was taken. */
-typedef struct HeldLock
-{
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-} HeldLock;
-
-static HeldLock *held_locks = NULL;
-static int	held_count = 0;
-static int	held_room = 0;
-
-/* Some of them have their second lock. */
-static bool bridged = false;
-
 /* sweep._lock_is_held() has said yes. */
 static bool seen_held = false;
 
 static LOCKMODE lock_mode(SweepLockMode mode);
 static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
-static bool acquire(const LOCKTAG *tag, LOCKMODE mode);
-static void give_back(const LOCKTAG *tag, LOCKMODE mode);
-static void release(int index);
-static bool is_held(const LOCKTAG *tag, LOCKMODE mode);
-static LOCKTAG bridge_of(const LOCKTAG *tag);
-static void begin_bridge(XactEvent event, void *arg);
-static void end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg);
-static void release_at_exit(int code, Datum arg);
+static uint64 number_of(Oid role, uint16 lock_class, const char *name);
 static TakenLock *find_roles(text *key);
 static bool take_all(const TakenLock *lock);
 static void release_taken(const TakenLock *lock);
@@ -88,11 +57,12 @@ PG_FUNCTION_INFO_V1(sweep_lock_release);
 PG_FUNCTION_INFO_V1(sweep_lock_run_is_alive);
 PG_FUNCTION_INFO_V1(sweep_lock_probe);
 PG_FUNCTION_INFO_V1(sweep_lock_try_ending);
+PG_FUNCTION_INFO_V1(sweep_lock_number);
 
 void
 sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key)
 {
-	set_tag(tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) key, strlen(key), role), SWEEP_LOCK_JOB);
+	set_tag(tag, MyDatabaseId, number_of(role, SWEEP_LOCK_JOB, key), SWEEP_LOCK_JOB);
 }
 
 bool
@@ -101,7 +71,7 @@ sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	return acquire(&tag, lock_mode(mode));
+	return sweep_held_lock_acquire(&tag, lock_mode(mode));
 }
 
 void
@@ -110,7 +80,7 @@ sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	give_back(&tag, lock_mode(mode));
+	sweep_held_lock_give_back(&tag, lock_mode(mode));
 }
 
 bool
@@ -119,7 +89,7 @@ sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode)
 	LOCKTAG		tag;
 
 	sweep_lock_tag(&tag, role, key);
-	return is_held(&tag, lock_mode(mode));
+	return sweep_held_lock_is_mine(&tag, lock_mode(mode));
 }
 
 bool
@@ -132,12 +102,12 @@ sweep_lock_has_seen_held(void)
 }
 
 bool
-sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_waiting)
+sweep_lock_acquire_divided(uint16 lock_class, const char *job)
 {
 	LOCKTAG		tag;
 
-	set_tag(&tag, MyDatabaseId, hash_bytes_extended((const unsigned char *) job, strlen(job), 0), lock_class);
-	return LockAcquire(&tag, ExclusiveLock, false, without_waiting) != LOCKACQUIRE_NOT_AVAIL;
+	set_tag(&tag, MyDatabaseId, number_of(InvalidOid, lock_class, job), lock_class);
+	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 }
 
 LockAcquireResult
@@ -155,7 +125,7 @@ sweep_lock_acquire_number(uint16 lock_class, int64 number)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	return acquire(&tag, ExclusiveLock);
+	return sweep_held_lock_acquire(&tag, ExclusiveLock);
 }
 
 void
@@ -164,14 +134,13 @@ sweep_lock_give_back_number(uint16 lock_class, int64 number)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	give_back(&tag, ExclusiveLock);
+	sweep_held_lock_give_back(&tag, ExclusiveLock);
 }
 
 void
 sweep_lock_release_all(void)
 {
-	while (held_count > 0)
-		release(held_count - 1);
+	sweep_held_lock_give_back_all();
 	LockReleaseAll(USER_LOCKMETHOD, true);
 	list_free_deep(taken_locks);
 	taken_locks = NIL;
@@ -314,9 +283,9 @@ sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 	LOCKTAG		tag;
 
 	set_tag(&tag, MyDatabaseId, (uint64) PG_GETARG_INT64(0), SWEEP_LOCK_RUN);
-	if (is_held(&tag, ExclusiveLock) || !acquire(&tag, ShareLock))
+	if (sweep_held_lock_is_mine(&tag, ExclusiveLock) || !sweep_held_lock_acquire(&tag, ShareLock))
 		PG_RETURN_BOOL(true);
-	give_back(&tag, ShareLock);
+	sweep_held_lock_give_back(&tag, ShareLock);
 	PG_RETURN_BOOL(false);
 }
 
@@ -332,17 +301,15 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 	Oid			role = PG_GETARG_OID(0);
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	LOCKTAG		tag;
-	LOCKTAG		bridge;
 	bool		held;
 
 	sweep_lock_tag(&tag, role, key);
-	bridge = bridge_of(&tag);
-	held = LockWaiterCount(&tag) > 0 || LockWaiterCount(&bridge) > 0;
+	held = sweep_held_lock_is_wanted(&tag);
 	if (held && PG_GETARG_BOOL(2))
 	{
-		held = !acquire(&tag, ShareLock);
+		held = !sweep_held_lock_acquire(&tag, ShareLock);
 		if (!held)
-			give_back(&tag, ShareLock);
+			sweep_held_lock_give_back(&tag, ShareLock);
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
@@ -352,7 +319,14 @@ sweep_lock_probe(PG_FUNCTION_ARGS)
 Datum
 sweep_lock_try_ending(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, text_to_cstring(PG_GETARG_TEXT_PP(0)), true));
+	PG_RETURN_BOOL(sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, text_to_cstring(PG_GETARG_TEXT_PP(0))));
+}
+
+/* SQL: sweep._lock_number(role oid, key text) RETURNS bigint */
+Datum
+sweep_lock_number(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) number_of(PG_GETARG_OID(0), SWEEP_LOCK_JOB, text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
 static LOCKMODE
@@ -365,121 +339,18 @@ static void
 set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
 {
 	SET_LOCKTAG_ADVISORY(*tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
+	/* See held_lock.c. */
 	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
 }
 
-/* Tries. The place for the entry comes first, so that no want of memory leaves a lock that nothing gives back. */
-static bool
-acquire(const LOCKTAG *tag, LOCKMODE mode)
+/* Sessions of a server that does not preload the library share no secret. */
+static uint64
+number_of(Oid role, uint16 lock_class, const char *name)
 {
-	LOCKTAG		bridge = bridge_of(tag);
+	static const uint64_t known[2] = {0};
+	uint64		first = (uint64) role << 32 | lock_class;
 
-	if (held_room == 0)
-	{
-		held_locks = MemoryContextAlloc(TopMemoryContext, sizeof(HeldLock) * FIRST_ROOM);
-		held_room = FIRST_ROOM;
-		RegisterXactCallback(begin_bridge, NULL);
-		RegisterResourceReleaseCallback(end_bridge, NULL);
-		before_shmem_exit(release_at_exit, 0);
-	}
-	else if (held_count == held_room)
-	{
-		held_locks = repalloc(held_locks, sizeof(HeldLock) * held_room * 2);
-		held_room *= 2;
-	}
-	if (LockAcquire(tag, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-	held_locks[held_count++] = (HeldLock) {*tag, mode};
-	if (LockAcquire(&bridge, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
-	{
-		release(held_count - 1);
-		return false;
-	}
-	LockRelease(&bridge, mode, true);
-	return true;
-}
-
-static void
-give_back(const LOCKTAG *tag, LOCKMODE mode)
-{
-	for (int i = held_count - 1; i >= 0; i--)
-	{
-		if (held_locks[i].mode != mode || memcmp(&held_locks[i].tag, tag, sizeof(LOCKTAG)) != 0)
-			continue;
-		release(i);
-		return;
-	}
-}
-
-static void
-release(int index)
-{
-	HeldLock	lock = held_locks[index];
-	LOCKTAG		bridge = bridge_of(&lock.tag);
-
-	held_locks[index] = held_locks[--held_count];
-	if (sweep_lock_held_by_me(&bridge, lock.mode))
-		LockRelease(&bridge, lock.mode, true);
-	else if (sweep_lock_held_by_me(&lock.tag, lock.mode))
-		LockRelease(&lock.tag, lock.mode, true);
-}
-
-static bool
-is_held(const LOCKTAG *tag, LOCKMODE mode)
-{
-	LOCKTAG		bridge = bridge_of(tag);
-
-	return sweep_lock_held_by_me(tag, mode) || sweep_lock_held_by_me(&bridge, mode);
-}
-
-static LOCKTAG
-bridge_of(const LOCKTAG *tag)
-{
-	LOCKTAG		bridge = *tag;
-
-	bridge.locktag_lockmethodid = USER_LOCKMETHOD;
-	return bridge;
-}
-
-/* Called before the locks are released. An abort must not fail, so a table of locks that is full raises nothing here. */
-static void
-begin_bridge(XactEvent event, void *arg)
-{
-	for (int i = 0; event == XACT_EVENT_ABORT && i < held_count; i++)
-	{
-		LOCKTAG		bridge = bridge_of(&held_locks[i].tag);
-
-		if (sweep_lock_held_by_me(&held_locks[i].tag, held_locks[i].mode))
-			bridged |= sweep_lock_try_quietly(&bridge, held_locks[i].mode);
-	}
-}
-
-/* Called after they were. A process that is just looking whether the lock is free can have it: the second lock then stays. */
-static void
-end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
-{
-	if (!bridged || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
-		return;
-	bridged = false;
-	for (int i = 0; i < held_count; i++)
-	{
-		LOCKTAG		bridge = bridge_of(&held_locks[i].tag);
-
-		if (!sweep_lock_held_by_me(&bridge, held_locks[i].mode))
-			continue;
-		if (sweep_lock_try_quietly(&held_locks[i].tag, held_locks[i].mode))
-			LockRelease(&bridge, held_locks[i].mode, true);
-		else
-			bridged = true;
-	}
-}
-
-/* The end of a process releases only what a transaction has: what is still held is given back here, once that has ended. */
-static void
-release_at_exit(int code, Datum arg)
-{
-	AbortOutOfAnyTransaction();
-	sweep_lock_release_all();
+	return sweep_shared_exists() ? sweep_secret_hash(first, name, strlen(name)) : sweep_siphash(known, first, name, strlen(name));
 }
 
 /* The last one, should the session have become another role meanwhile. */

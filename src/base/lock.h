@@ -25,7 +25,7 @@ typedef enum SweepLockMode
 	LOCK_SHARED,
 } SweepLockMode;
 
-/* The lock tag of a lock of a role; its key is hashed to 64 bits, classid and objid in pg_locks. */
+/* The lock tag of a lock of a role; role and key are hashed under the secret of the server to 64 bits, classid and objid in pg_locks. */
 extern void sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key);
 
 /*
@@ -39,8 +39,8 @@ extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 /* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
 extern bool sweep_lock_has_seen_held(void);
 
-/* Until the transaction ends: that of a divided job in a class, DISPATCH or ENDING. False when another process has it. */
-extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job, bool without_waiting);
+/* Without waiting, until the transaction ends: that of a divided job in a class, DISPATCH or ENDING. False when another process has it. */
+extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job);
 
 /*
  * For this process, without waiting: that of a run (RUN), or of a role (SUSPECTS). Classes of their own: sessions

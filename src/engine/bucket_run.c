@@ -252,7 +252,7 @@ queue_work(void *arg)
 	Datum		values[6];
 
 	/* Somebody else is just queueing what there is to be queued. */
-	if (!sweep_lock_acquire_divided(SWEEP_LOCK_DISPATCH, request->job, true))
+	if (!sweep_lock_acquire_divided(SWEEP_LOCK_DISPATCH, request->job))
 		return;
 	values[0] = Int64GetDatum(work->run->run_id);
 	values[1] = CStringGetTextDatum(request->job);

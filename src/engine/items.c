@@ -19,12 +19,12 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
+#include "base/secret.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -150,7 +150,7 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 	}
 	for (int i = 0; i < count; i++)
 	{
-		uint64		hash = hash_bytes_extended((unsigned char *) VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ, 0);
+		uint64		hash = sweep_secret_hash((uint64) run->run_id, VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ);
 		bool		found;
 
 		(void) hash_search(run->seen, &hash, HASH_ENTER, &found);

@@ -15,10 +15,12 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
+#include "base/compat.h"
 #include "base/detail.h"
 #include "base/lock.h"
 #include "base/worker.h"
@@ -35,10 +37,14 @@
 #include "engine/timers.h"
 #include "engine/watch.h"
 
+/* Delay before a share that cannot end because another one does tries again, in ms. */
+#define END_RETRY_MS 20L
+
 static bool begin_run(SweepRun *run);
 static SweepTxnEnd set_environment(SweepRun *run);
 static bool take_lock(SweepRun *run);
 static SweepTxnEnd record(SweepRun *run, SweepWork work, ErrorData **error);
+static bool another_ends(SweepRun *run);
 static void start_work(void *arg);
 static void queue_hooks(SweepRun *run);
 static void end_unbegun(SweepRun *run);
@@ -141,16 +147,34 @@ take_lock(SweepRun *run)
 	}
 }
 
-/* A transaction that executes nothing of the job. */
+/* A transaction that executes nothing of the job; again as long as another share of the job is just ending. */
 static SweepTxnEnd
 record(SweepRun *run, SweepWork work, ErrorData **error)
 {
 	SweepTxnEnd end;
 
 	run->records_only = true;
-	end = sweep_batch_transact(run, work, run, error);
+	for (;;)
+	{
+		run->another_ends = false;
+		end = sweep_batch_transact(run, work, run, error);
+		if (end != TXN_COMMITTED || !run->another_ends)
+			break;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, END_RETRY_MS, sweep_wait_event());
+		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+	}
 	run->records_only = false;
 	return end;
+}
+
+static bool
+another_ends(SweepRun *run)
+{
+	run->another_ends = run->ends_apart && !sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job);
+	return run->another_ends;
 }
 
 static void
@@ -229,9 +253,9 @@ unbegun_work(void *arg)
 	SweepRun   *run = arg;
 
 	HOLD_CANCEL_INTERRUPTS();
-	if (run->ends_apart)
-		(void) sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job, false);
-	if (run->reason != SWEEP_STOP_SKIPPED)
+	if (another_ends(run))
+		;
+	else if (run->reason != SWEEP_STOP_SKIPPED)
 		sweep_run_row_fail(run);
 	else
 	{
@@ -350,10 +374,11 @@ end_work(void *arg)
 
 	/* A second request to stop must not keep the first one from being recorded. */
 	HOLD_CANCEL_INTERRUPTS();
-	if (run->ends_apart)
-		(void) sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job, false);
-	sweep_batch_is_last(run);
-	sweep_batch_save(run);
+	if (!another_ends(run))
+	{
+		sweep_batch_is_last(run);
+		sweep_batch_save(run);
+	}
 	RESUME_CANCEL_INTERRUPTS();
 	QueryCancelPending = false;
 }

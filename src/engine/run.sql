@@ -130,6 +130,10 @@ CREATE FUNCTION sweep._run_is_alive(run_id bigint) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_run_is_alive';
 COMMENT ON FUNCTION sweep._run_is_alive(bigint) IS 'whether a process holds the lock of the run';
 
+CREATE FUNCTION sweep._lock_number(role oid, key text) RETURNS bigint
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_lock_number';
+COMMENT ON FUNCTION sweep._lock_number(oid, text) IS 'number of the lock of the role with this lock_key, (classid, objid) in pg_locks; another one after each start of the server';
+
 -- As costly as it is so that it is asked last: the scheduler looks again soon when it has said yes.
 CREATE FUNCTION sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lock_probe';

@@ -77,6 +77,7 @@ typedef struct SweepRun
 	bool		is_share;		/* it was begun as one of those that divide a job */
 	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
 	bool		ending;			/* that is the one in progress */
+	bool		another_ends;	/* another share of the job, which has the lock for that: nothing was recorded */
 	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
 	int64		work_started_us;	/* when its first batch began */
 	int64		batch_started_us;

@@ -27,7 +27,6 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "optimizer/plancat.h"
 #include "pgstat.h"
@@ -40,6 +39,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/elsewhere.h"
+#include "base/secret.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/report.h"
@@ -74,7 +74,7 @@ typedef struct Changes
 	int64		changed;
 } Changes;
 
-static uint64 hash_of(const Jsonb *cursor);
+static uint64 hash_of(const SweepRun *run, const Jsonb *cursor);
 static Changes count_changes(void);
 static bool is_toast(const PgStat_TableStatus *table);
 static SweepWatch *open_watch(SweepRun *run);
@@ -87,7 +87,7 @@ static double rows_to_handle(const SweepWatch *watch);
 void
 sweep_watch_begin(SweepRun *run)
 {
-	sweep_runaway_begin(&run->state.runaway, hash_of(run->state.cursor), sweep_monotonic_us());
+	sweep_runaway_begin(&run->state.runaway, hash_of(run, run->state.cursor), sweep_monotonic_us());
 }
 
 void
@@ -103,7 +103,7 @@ sweep_watch_batch(SweepRun *run)
 	if (after_us < 0 || !pgstat_track_counts)
 		return;
 	changes = count_changes();
-	sweep_runaway_note(runaway, hash_of(run->next.cursor), changes.removed, changes.changed > 0 ? Min(rows, changes.changed) : rows,
+	sweep_runaway_note(runaway, hash_of(run, run->next.cursor), changes.removed, changes.changed > 0 ? Min(rows, changes.changed) : rows,
 					   sweep_monotonic_us());
 	if (!sweep_runaway_is_stuck(runaway, after_us))
 		return;
@@ -141,13 +141,13 @@ sweep_watch_end(SweepRun *run)
 
 /* Different for different cursors but for a chance of one in 2^64. */
 static uint64
-hash_of(const Jsonb *cursor)
+hash_of(const SweepRun *run, const Jsonb *cursor)
 {
 	uint64		hash;
 
 	if (cursor == NULL)
 		return 0;
-	hash = hash_bytes_extended((const unsigned char *) VARDATA(cursor), VARSIZE(cursor) - VARHDRSZ, 0);
+	hash = sweep_secret_hash((uint64) run->run_id, VARDATA(cursor), VARSIZE(cursor) - VARHDRSZ);
 	return hash != 0 ? hash : 1;
 }
 

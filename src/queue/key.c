@@ -36,7 +36,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -48,6 +47,7 @@
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/lock.h"
+#include "base/secret.h"
 #include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
@@ -101,7 +101,7 @@ static void wait_for_decision(const KeyedInsert *insert);
 uint32
 sweep_key_hash(const text *key)
 {
-	return hash_bytes((const unsigned char *) VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
+	return (uint32) sweep_secret_hash(0, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
 }
 
 int

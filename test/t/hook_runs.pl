@@ -112,7 +112,7 @@ sql(q{
 	SELECT sweep.create_job('divided', step => 't.tell', buckets => 2, args => '{"name": "divided"}', on_success => '{"third": "0"}', on_failure => '{"third": "0"}');
 	DELETE FROM t.told;
 });
-my $wait = q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 21343 AND NOT granted};
+my $wait = q{SELECT count(*) FROM sweep.running WHERE job = 'divided' AND phase = 'ending'};
 my $ending = session($node);
 sub shares_at_their_end
 {

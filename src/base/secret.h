@@ -1,0 +1,14 @@
+/*
+ * secret.h
+ *		Hashes that are trusted, because nobody outside can compute them.
+ */
+#ifndef SWEEP_SECRET_H
+#define SWEEP_SECRET_H
+
+/* When the library is loaded. */
+extern void sweep_secret_draw(void);
+
+/* Of the number and the bytes behind it; the same in all processes of a server that preloads the library, until it is started again. */
+extern uint64 sweep_secret_hash(uint64 first, const void *data, Size size);
+
+#endif							/* SWEEP_SECRET_H */
