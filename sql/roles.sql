@@ -149,18 +149,18 @@ SET client_min_messages = warning;
 SELECT sweep.alter_job('roles lent', '{"pick": null, "rescue": null}');
 ALTER FUNCTION roles.step(sweep.batch) OWNER TO regress_sweep_r_caller;
 SELECT sweep.alter_job('roles lent', '{"pick": null, "rescue": null}');
-SELECT sweep._job_problem(j) IS NULL AS healed FROM sweep.job_definition j WHERE name = 'roles lent';
+SELECT sweep._job_problem(j, true) IS NULL AS healed FROM sweep.job_definition j WHERE name = 'roles lent';
 \if :has_options
 	-- to have the rights of the role is not enough
 	ALTER FUNCTION roles.step(sweep.batch) OWNER TO regress_sweep_r_author;
 	GRANT regress_sweep_r_caller TO regress_sweep_r_author WITH INHERIT TRUE, SET FALSE;
-	DO $$ BEGIN ASSERT (SELECT sweep._job_problem(j) ~ 'could not become role "regress_sweep_r_caller"' FROM sweep.job_definition j WHERE name = 'roles lent'); END $$;
+	DO $$ BEGIN ASSERT (SELECT sweep._job_problem(j, true) ~ 'could not become role "regress_sweep_r_caller"' FROM sweep.job_definition j WHERE name = 'roles lent'); END $$;
 	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.pause('roles lent')$q$) = 'done'; END $$;
 	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.create_job('roles x', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0', run_as => 'regress_sweep_r_caller')$q$)
 		~ '^42501 permission denied to run job'; END $$;
 	-- nor is to be able to become it
 	GRANT regress_sweep_r_caller TO regress_sweep_r_author WITH INHERIT FALSE, SET TRUE;
-	DO $$ BEGIN ASSERT (SELECT sweep._job_problem(j) IS NULL FROM sweep.job_definition j WHERE name = 'roles lent'); END $$;
+	DO $$ BEGIN ASSERT (SELECT sweep._job_problem(j, true) IS NULL FROM sweep.job_definition j WHERE name = 'roles lent'); END $$;
 	DO $$ BEGIN ASSERT roles.try('regress_sweep_r_author', $q$SELECT sweep.pause('roles lent')$q$) ~ '^42501 permission denied for job'; END $$;
 	-- neither: nothing
 	GRANT regress_sweep_r_caller TO regress_sweep_r_author WITH INHERIT FALSE, SET FALSE;

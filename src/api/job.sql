@@ -106,6 +106,7 @@ CREATE TABLE sweep.job_state (
 	last_due     timestamptz,
 	paused_at    timestamptz,
 	broken       text,
+	as_user      boolean NOT NULL DEFAULT false,
 	boot         timestamptz,
 	drained_rows bigint,
 	kept_cursor  jsonb,
@@ -126,6 +127,7 @@ COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn 
 COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: one up to it may have had its run before the clock was set back';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
+COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while it is one';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
 COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from';

@@ -74,8 +74,8 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
-	INSERT INTO sweep.job_state (job, boot, paused_at, alert_queue_owner, hook_roles, system_identifier, database)
-		SELECT job.name, pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
+	INSERT INTO sweep.job_state (job, as_user, boot, paused_at, alert_queue_owner, hook_roles, system_identifier, database)
+		SELECT job.name, sweep._is_user(job.run_as), pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
 				sweep._roles_of_jobs(ARRAY[job.on_start, job.on_success, job.on_failure]), sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL), sweep._wake();
@@ -174,6 +174,7 @@ BEGIN
 	END IF;
 	IF job.run_as <> old.run_as THEN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
+		UPDATE sweep.job_state AS s SET as_user = sweep._is_user(job.run_as) WHERE s.job = job.name;
 	END IF;
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL);

@@ -114,37 +114,23 @@ END
 $$;
 COMMENT ON FUNCTION sweep._function_problem(text, text, text) IS 'why the role, which exists, cannot execute the function; NULL when it can';
 
-CREATE FUNCTION sweep._role_problem(role text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	known pg_catalog.record;
-BEGIN
-	-- No more columns than are looked at: the others are from another table.
-	SELECT r.oid, r.rolcanlogin INTO known FROM pg_catalog.pg_roles r WHERE r.oid = sweep._role_oid(role);
-	IF NOT FOUND THEN
-		RETURN pg_catalog.format('role "%s" does not exist', role);
-	END IF;
-	IF NOT known.rolcanlogin AND pg_catalog.current_setting('server_version_num')::int < 170000 THEN
-		RETURN pg_catalog.format('role "%s" is not permitted to log in', role);
-	END IF;
-	IF NOT pg_catalog.has_database_privilege(known.oid, pg_catalog.current_database(), 'CONNECT') THEN
-		RETURN pg_catalog.format('role "%s" may not connect to the database', role);
-	END IF;
-	RETURN NULL;
-END
-$$;
-COMMENT ON FUNCTION sweep._role_problem(text) IS 'why no process can connect as the role; NULL when one can';
+CREATE FUNCTION sweep._role_problem(role text, as_user boolean) RETURNS text
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_problem';
+COMMENT ON FUNCTION sweep._role_problem(text, boolean) IS 'why no process works for the role, and (as_user) why none may; NULL when one does';
+
+CREATE FUNCTION sweep._is_user(role text) RETURNS boolean
+	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_is_user';
+COMMENT ON FUNCTION sweep._is_user(text) IS 'whether the role is a member of sweep_user or sweep_admin; NULL when there is no such role';
 
 CREATE FUNCTION sweep._has_redis_url() RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_settings_has_redis_url';
 COMMENT ON FUNCTION sweep._has_redis_url() IS 'whether pg_sweep.redis_url is set; its value is shown to few';
 
-CREATE FUNCTION sweep._job_problem(job sweep.job_definition) RETURNS text
+CREATE FUNCTION sweep._job_problem(job sweep.job_definition, as_user boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problem pg_catalog.text := sweep._role_problem(job.run_as);
+	problem pg_catalog.text := sweep._role_problem(job.run_as, coalesce(as_user, false));
 BEGIN
 	IF problem IS NOT NULL THEN
 		RETURN problem;
@@ -167,7 +153,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
+COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
 -- Only schedule and sql are meant to be passed by position; a step may have been, or the command alone.
 CREATE FUNCTION sweep._check_position(job sweep.job_definition) RETURNS void
@@ -255,7 +241,7 @@ BEGIN
 	END IF;
 	-- The server may be told of its Redis later; until then the job is broken.
 	job.bucket_store := 'table';
-	problem := sweep._job_problem(job);
+	problem := sweep._job_problem(job, false);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION 'job "%" could not run: %', job.name, problem
 			USING ERRCODE = 'insufficient_privilege',

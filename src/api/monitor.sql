@@ -87,7 +87,7 @@ CREATE VIEW sweep.jobs WITH (security_barrier) AS
 		JOIN sweep.job_state s ON s.job = j.name
 		CROSS JOIN LATERAL (SELECT s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT sweep._is_home(s.system_identifier, s.database)
 			OR EXISTS (SELECT FROM sweep.control) AS back) AS held
-		CROSS JOIN LATERAL (SELECT coalesce(sweep._job_problem(j), s.broken) AS reason) AS problem
+		CROSS JOIN LATERAL (SELECT coalesce(sweep._job_problem(j, s.as_user), s.broken) AS reason) AS problem
 		CROSS JOIN LATERAL (SELECT
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running') AS running,
 				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.status = 'waiting' AND r.pid IS NULL

@@ -75,8 +75,10 @@ sweep_lock_try_quietly(const LOCKTAG *tag, LOCKMODE mode)
 /* 17: a worker may connect as a role without LOGIN. */
 #if PG_VERSION_NUM >= 170000
 #define SWEEP_CONNECT_FLAGS BGWORKER_BYPASS_ROLELOGINCHECK
+#define SWEEP_WORKERS_NEED_LOGIN false
 #else
 #define SWEEP_CONNECT_FLAGS 0
+#define SWEEP_WORKERS_NEED_LOGIN true
 #endif
 
 /* 17: extensions name their wait events. */
@@ -140,6 +142,16 @@ sweep_check_execute(Oid function, const char *name)
 
 	if (result != ACLCHECK_OK)
 		aclcheck_error(result, OBJECT_FUNCTION, name);
+}
+
+static inline bool
+sweep_may_connect(Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(DatabaseRelationId, MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
+#else
+	return pg_database_aclcheck(MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
+#endif
 }
 
 /* 16: to have the rights of a role and to become it are granted apart; before, every member may do both. */

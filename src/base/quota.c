@@ -14,53 +14,39 @@
 
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/inval.h"
-#include "utils/syscache.h"
 
 #include "base/clock.h"
 #include "base/quota.h"
+#include "base/role.h"
 #include "base/settings.h"
 
 #define SAY_AGAIN_US (60 * INT64CONST(1000000))
 
 static Oid	known_role = InvalidOid;
 static bool known_unlimited = false;
-static uint64 changes = 0;		/* of roles and memberships, that this process was told of */
+static uint64 known_at = 0;		/* sweep_role_changes() then */
 
 static int	share_of(int capacity, double share);
-static void forget_role(Datum arg, int cache, uint32 hash);
 
 bool
 sweep_quota_is_unlimited(Oid role)
 {
-	static bool registered = false;
-	bool		unlimited;
-	Oid			admin;
-	uint64		before;
+	uint64		changes = sweep_role_changes();
 
-	if (role == known_role && OidIsValid(role))
+	if (role == known_role && known_at == changes && OidIsValid(role))
 		return known_unlimited;
-	if (!registered)
-	{
-		CacheRegisterSyscacheCallback(AUTHOID, forget_role, (Datum) 0);
-		CacheRegisterSyscacheCallback(AUTHMEMMEMROLE, forget_role, (Datum) 0);
-	}
-	registered = true;
-	before = changes;
-	admin = get_role_oid("sweep_admin", true);
-	unlimited = superuser_arg(role) || (OidIsValid(admin) && has_privs_of_role(role, admin));
-	/* What has changed while we looked is asked for again. */
-	known_role = changes == before ? role : InvalidOid;
-	known_unlimited = unlimited;
-	return unlimited;
+	known_unlimited = superuser_arg(role) || sweep_role_is(role, "sweep_admin");
+	known_role = role;
+	/* As it was before: what has changed meanwhile is asked for again. */
+	known_at = changes;
+	return known_unlimited;
 }
 
 bool
 sweep_quota_is_known_unlimited(Oid role)
 {
 	/* Processes of ours that act for nobody are connected as this one. */
-	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_unlimited);
+	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_at == sweep_role_changes() && known_unlimited);
 }
 
 /* A share of a capacity, at least 1. */
@@ -69,13 +55,6 @@ share_of(int capacity, double share)
 {
 	/* 0.29 of 100 is 29, which floating point is a little short of. */
 	return Max((int) (capacity * share + 1e-6), 1);
-}
-
-static void
-forget_role(Datum arg, int cache, uint32 hash)
-{
-	known_role = InvalidOid;
-	changes++;
 }
 
 SweepRefusal

@@ -12,10 +12,13 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
 
 #include "base/compat.h"
 #include "base/role.h"
@@ -29,11 +32,16 @@ typedef struct Reader
 
 PG_FUNCTION_INFO_V1(sweep_role_to_oid);
 PG_FUNCTION_INFO_V1(sweep_role_to_name);
+PG_FUNCTION_INFO_V1(sweep_role_to_problem);
+PG_FUNCTION_INFO_V1(sweep_role_to_is_user);
 PG_FUNCTION_INFO_V1(sweep_role_may_act);
 PG_FUNCTION_INFO_V1(sweep_role_may_become);
 PG_FUNCTION_INFO_V1(sweep_role_may_see);
 
+static void note_change(Datum arg, int cache, uint32 hash);
 static Oid	role_argument(FunctionCallInfo fcinfo, int number);
+
+static uint64 changes = 0;
 
 Oid
 sweep_role_find(const char *name)
@@ -66,6 +74,49 @@ sweep_role_can_become(Oid member, Oid role)
 	return OidIsValid(role) && sweep_member_can_set_role(member, role);
 }
 
+uint64
+sweep_role_changes(void)
+{
+	const int	caches[] = {AUTHOID, AUTHMEMMEMROLE, DATABASEOID};
+
+	for (int i = 0; i < (int) lengthof(caches) && changes == 0; i++)
+		CacheRegisterSyscacheCallback(caches[i], note_change, (Datum) 0);
+	changes = Max(changes, 1);
+	return changes;
+}
+
+static void
+note_change(Datum arg, int cache, uint32 hash)
+{
+	changes++;
+}
+
+bool
+sweep_role_is_user(Oid role)
+{
+	return sweep_role_is(role, "sweep_user") || sweep_role_is(role, "sweep_admin");
+}
+
+const char *
+sweep_role_problem(Oid role, bool as_user)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+	const char *problem = NULL;
+
+	if (!HeapTupleIsValid(tuple))
+		return psprintf("role with OID %u does not exist", role);
+	if (SWEEP_WORKERS_NEED_LOGIN && !((Form_pg_authid) GETSTRUCT(tuple))->rolcanlogin)
+		problem = "is not permitted to log in";
+	else if (!sweep_may_connect(role))
+		problem = "may not connect to the database";
+	else if (as_user && !sweep_role_is_user(role))
+		problem = "is not a member of sweep_user";
+	if (problem != NULL)
+		problem = psprintf("role \"%s\" %s", NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname), problem);
+	ReleaseSysCache(tuple);
+	return problem;
+}
+
 /* SQL: sweep._role_oid(role text) RETURNS oid: NULL when there is none */
 Datum
 sweep_role_to_oid(PG_FUNCTION_ARGS)
@@ -89,6 +140,30 @@ sweep_role_to_name(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role with OID %u does not exist", role)));
 	PG_RETURN_TEXT_P(cstring_to_text(name));
+}
+
+/* SQL: sweep._role_problem(role text, as_user boolean) RETURNS text */
+Datum
+sweep_role_to_problem(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Oid			role = sweep_role_find(name);
+	const char *problem = OidIsValid(role) ? sweep_role_problem(role, PG_GETARG_BOOL(1)) : psprintf("role \"%s\" does not exist", name);
+
+	if (problem == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(problem));
+}
+
+/* SQL: sweep._is_user(role text) RETURNS boolean: NULL when there is no such role */
+Datum
+sweep_role_to_is_user(PG_FUNCTION_ARGS)
+{
+	Oid			role = role_argument(fcinfo, 0);
+
+	if (!OidIsValid(role))
+		PG_RETURN_NULL();
+	PG_RETURN_BOOL(sweep_role_is_user(role));
 }
 
 /* SQL: sweep._acts_for(caller oid, role text) RETURNS boolean: never NULL, for it decides what is refused */

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/detail.h"
 #include "base/elsewhere.h"
+#include "base/role.h"
 #include "engine/batch.h"
 #include "engine/environment.h"
 #include "engine/report.h"
@@ -174,6 +175,25 @@ leave_job_code(SweepRun *run)
 {
 	sweep_timers_disarm_statement(run);
 	sweep_batch_require_lock(run);
+}
+
+void
+sweep_batch_require_role(SweepRun *run)
+{
+	uint64		changes = sweep_role_changes();
+	const char *problem;
+
+	if (run->role_checked_at == changes || sweep_sql_in_call())
+		return;
+	if (run->role_checked_at == 0)
+		run->as_user = sweep_role_is_user(run->run_as);
+	problem = sweep_role_problem(run->run_as, run->as_user);
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("%s", problem),
+				 errhint("The job goes on when its role is granted that again.")));
+	run->role_checked_at = changes;
 }
 
 void

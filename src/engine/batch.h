@@ -28,6 +28,9 @@ extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *b
 extern int32 sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
 extern int	sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
 
+/* Raises when no process may work any more for the role of the run. */
+extern void sweep_batch_require_role(SweepRun *run);
+
 /* Raises when code of the job has released the lock of the run; then the run is alive all the same. */
 extern void sweep_batch_require_lock(SweepRun *run);
 

@@ -112,6 +112,7 @@ pick_items(ItemBatch *batch)
 	SweepBatch	request = sweep_batch_request(run);
 	int			picked;
 
+	sweep_batch_require_role(run);
 	if (run->pick == NULL)
 	{
 		run->pick = sweep_step_prepare_call(run->context, run->pick_name);

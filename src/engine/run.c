@@ -326,6 +326,7 @@ batch_work(void *arg)
 		return;
 	if (run->step == NULL)
 		run->step = sweep_step_prepare(run->context, run->step_name, run->batch_sql);
+	sweep_batch_require_role(run);
 	batch = sweep_batch_request(run);
 	sweep_batch_call(run, run->step, &batch, NULL, &progress);
 	sweep_batch_add(run, &progress);

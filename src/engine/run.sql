@@ -178,6 +178,8 @@ BEGIN
 				ORDER BY r.due_at, r.run_id) AS turn
 		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
+			-- It waits until its role is a member again.
+			AND (NOT s.as_user OR sweep._is_user(r.run_as) IS NOT FALSE)
 			AND (r.trigger = 'manual' OR NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL
 					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
@@ -223,7 +225,7 @@ BEGIN
 		RETURN;
 	END IF;
 	-- What is known to be wrong with the job says more than that its process ended.
-	SELECT sweep._job_problem(sweep._job_frame(j.name)) INTO problem FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
+	SELECT sweep._job_problem(sweep._job_frame(j.name), false) INTO problem FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
 	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
 			stop_reason = _fail_start.stop_reason, finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid()),
@@ -285,7 +287,7 @@ AS $$
 DECLARE
 	-- Whoever drops the job or gives it to another role waits for us, or we for him.
 	job sweep.job_definition := sweep._lock_job(caller, name, true, true);
-	problem pg_catalog.text := sweep._job_problem(job);
+	problem pg_catalog.text := sweep._job_problem(job, (SELECT s.as_user FROM sweep.job_state s WHERE s.job = name));
 	new_id bigint;
 BEGIN
 	PERFORM sweep._require_workers();

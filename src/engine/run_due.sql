@@ -64,7 +64,7 @@ DECLARE
 	-- A start that the scheduler sees later than this counts as missed.
 	grace constant interval := '1 min';
 	most constant int := 100;
-	problem pg_catalog.text := sweep._job_problem(j);
+	problem pg_catalog.text := sweep._job_problem(j, s.as_user);
 	late boolean := at - s.next_start > grace;
 	due pg_catalog.timestamptz := s.next_due;
 	queued pg_catalog.timestamptz;

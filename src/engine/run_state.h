@@ -72,6 +72,8 @@ typedef struct SweepRun
 	/* State */
 	SweepRunState state;
 	SweepRunState next;
+	bool		as_user;		/* its role was sweep_user when it began, and it runs while it is */
+	uint64		role_checked_at;	/* sweep_role_changes() then; 0 = not yet */
 	bool		begun;
 	bool		put_back;		/* somebody else has its lock: it waits on, without this process */
 	bool		is_share;		/* it was begun as one of those that divide a job */

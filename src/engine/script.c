@@ -146,6 +146,7 @@ execute_statement(Script *script, RawStmt *statement)
 	if (!script->absent)
 	{
 		MemoryContextSwitchTo(script->statement_context);
+		sweep_batch_require_role(run);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
 		sweep_timers_disarm_statement(run);

@@ -112,14 +112,10 @@ CREATE FUNCTION sweep._consumer_problem(consumer sweep.consumer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	role    constant pg_catalog.oid := sweep._role_oid(consumer.run_as);
-	problem pg_catalog.text := sweep._role_problem(consumer.run_as);
+	problem pg_catalog.text := sweep._role_problem(consumer.run_as, true);
 BEGIN
 	IF problem IS NOT NULL THEN
 		RETURN problem;
-	END IF;
-	IF NOT (sweep._acts_for(role, 'sweep_user') OR sweep._acts_for(role, 'sweep_admin')) THEN
-		RETURN pg_catalog.format('role "%s" is not a member of sweep_user', consumer.run_as);
 	END IF;
 	problem := sweep._handler_problem(consumer.handler);
 	IF problem IS NOT NULL THEN

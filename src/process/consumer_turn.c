@@ -25,6 +25,7 @@
 #include "utils/builtins.h"
 
 #include "base/lock.h"
+#include "base/role.h"
 #include "base/worker.h"
 #include "engine/report.h"
 #include "process/consumer_handle.h"
@@ -161,7 +162,8 @@ is_meant(SweepConsumer *consumer)
 {
 	Datum		id = Int32GetDatum(consumer->consumer_id);
 
-	consumer->present = sweep_queue_lock_to_consume(consumer->queue) == consumer->queue_id &&
+	consumer->present = sweep_role_problem(GetUserId(), true) == NULL &&
+		sweep_queue_lock_to_consume(consumer->queue) == consumer->queue_id &&
 		sweep_sql_execute(SWEEP_SQL_CONSUMER_IS_MEANT, &id, NULL) == 1;
 	return consumer->present;
 }
