@@ -319,9 +319,15 @@ BEGIN
 	IF NOT FOUND OR free < known THEN
 		RETURN NOT EXISTS (SELECT FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id);
 	END IF;
+	-- By the whole primary key: without the lane each id would be looked for among all messages of the queue.
 	INSERT INTO sweep.consumer_crash AS c (queue_id, message_id, crashes, last_at)
-		SELECT m.queue_id, m.message_id, 1, pg_catalog.now() FROM sweep.queue_message m
-		WHERE m.queue_id = _count_crash.queue_id AND m.message_id = ANY (message_ids)
+		SELECT _count_crash.queue_id, m.message_id, 1, pg_catalog.now()
+		FROM pg_catalog.generate_series(0, 100, 100) AS delayed, pg_catalog.generate_series(-8, 7) AS priority,
+			LATERAL (SELECT l.lane FROM sweep.queue_message l
+				WHERE l.queue_id = _count_crash.queue_id AND l.lane = (delayed + priority)::smallint LIMIT 1) AS used,
+			pg_catalog.unnest(message_ids) AS i (id),
+			LATERAL (SELECT o.message_id FROM sweep.queue_message o
+				WHERE o.queue_id = _count_crash.queue_id AND o.lane = used.lane AND o.message_id = i.id LIMIT 1) AS m
 		ON CONFLICT (queue_id, message_id) DO UPDATE SET crashes = c.crashes + 1, last_at = excluded.last_at;
 	RETURN true;
 END
