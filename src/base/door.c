@@ -3,7 +3,8 @@
  *		The one place where the engine changes its identity.
  *
  * Called by definition.c for the analysis of a batch_sql, by reference.c, by pg_cron.c for what its caller sees, by caller.c
- * for the public functions and by sql.c for the constant statements. doc/architecture.md has the list of all
+ * for the public functions and by sql.c for the constant statements; before each call of the code of a job or of a handler for
+ * what code of other roles has left in the session. doc/architecture.md has the list of all
  * places where code of a user runs inside the engine, and says which of them need this door.
  *
  * Code of a user must not leave anything behind for code of the engine that is executed after it with more
@@ -19,17 +20,27 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_namespace.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
 #include "utils/array.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/rls.h"
+#include "utils/syscache.h"
 
 #include "base/compat.h"
 #include "base/door.h"
+#include "base/role.h"
 
 #define SAFE_PATH "pg_catalog, pg_temp"
 
@@ -66,6 +77,8 @@ struct SweepMeaning
 };
 
 static void read_marks(Marks *marks);
+static void drop_temporary_of_others(Oid role);
+static Oid	owner_of(Oid class, Oid object);
 static void mark_context(void *arg);
 static void enter(SweepDoor *door, Oid role, int flags);
 static void leave(SweepDoor *door);
@@ -263,12 +276,13 @@ sweep_door_note_meaning(MemoryContext context)
 	return meaning;
 }
 
-/* As a superuser: what another one of them has set must not stay because the role may not set it. */
+/* Settings as a superuser: what another one of them has set must not stay because the role may not set it. */
 void
-sweep_door_put_back(SweepMeaning *meaning, GucAction action)
+sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 {
 	Marks		marks;
 
+	drop_temporary_of_others(role);
 	read_marks(&marks);
 	if (memcmp(&marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0)
 		return;
@@ -294,4 +308,56 @@ read_marks(Marks *marks)
 	marks->date_order = DateOrder;
 	marks->interval_style = IntervalStyle;
 	marks->zone = session_timezone;
+}
+
+static void
+drop_temporary_of_others(Oid role)
+{
+	Oid			namespace;
+	Oid			toast_namespace;
+	ObjectAddresses *dropped;
+	ScanKeyData keys[2];
+	Relation	depend;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	GetTempNamespaceState(&namespace, &toast_namespace);
+	/* Between two transactions nothing is executed that could find them. */
+	if (!OidIsValid(namespace) || !IsTransactionState())
+		return;
+	dropped = new_object_addresses();
+	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(NamespaceRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(namespace));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, lengthof(keys), keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		const FormData_pg_depend *entry = (Form_pg_depend) GETSTRUCT(tuple);
+		Oid			owner = owner_of(entry->classid, entry->objid);
+
+		if (OidIsValid(owner) && !sweep_role_can_become(owner, role))
+			add_exact_object_address(&(ObjectAddress) {entry->classid, entry->objid, 0}, dropped);
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	performMultipleDeletions(dropped, DROP_CASCADE, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
+	free_object_addresses(dropped);
+	CommandCounterIncrement();
+}
+
+/* InvalidOid when objects of this kind have none. */
+static Oid
+owner_of(Oid class, Oid object)
+{
+	AttrNumber	attribute = get_object_attnum_owner(class);
+	HeapTuple	tuple = attribute != InvalidAttrNumber ? SearchSysCache1(get_object_catcache_oid(class), ObjectIdGetDatum(object)) : NULL;
+	Oid			owner = InvalidOid;
+	bool		is_null;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = DatumGetObjectId(SysCacheGetAttr(get_object_catcache_oid(class), tuple, attribute, &is_null));
+		ReleaseSysCache(tuple);
+	}
+	return owner;
 }

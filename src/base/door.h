@@ -66,7 +66,10 @@ typedef struct SweepMeaning SweepMeaning;
 /* What it is now. */
 extern SweepMeaning *sweep_door_note_meaning(MemoryContext context);
 
-/* Sets what differs from the note; costs a few comparisons where nothing does. */
-extern void sweep_door_put_back(SweepMeaning *meaning, GucAction action);
+/*
+ * Sets what differs from the note, and drops temporary objects, which come first in every path, of roles that could not become
+ * this one, whose session it is. Costs a few comparisons where nothing differs and there are none.
+ */
+extern void sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action);
 
 #endif							/* SWEEP_DOOR_H */

@@ -165,7 +165,7 @@ enter_job_code(SweepRun *run)
 	if (run->meaning == NULL)
 		run->meaning = sweep_door_note_meaning(run->context);
 	else
-		sweep_door_put_back(run->meaning, sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
+		sweep_door_put_back(run->meaning, run->run_as, sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 	if (!sweep_sql_in_call())
 		sweep_timers_arm_statement(run);
 }

@@ -100,7 +100,7 @@ prepare_session(void)
 		consumer.meaning = sweep_door_note_meaning(consumer.session_context);
 		consumer.configured_at = PgReloadTime;
 	}
-	sweep_door_put_back(consumer.meaning, GUC_ACTION_SET);
+	sweep_door_put_back(consumer.meaning, consumer.role, GUC_ACTION_SET);
 	if (strcmp(application_name, consumer.name) != 0)
 	{
 		sweep_worker_set("application_name", consumer.name);

@@ -130,7 +130,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 		consumer->messages[i].called = true;
 	sweep_consumer_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CONSUMER_NOTE_ALL);
 	sweep_timer_arm_statement(timeout_ms(consumer, &consumer->messages[first]));
-	sweep_door_put_back(consumer->meaning, GUC_ACTION_SET);
+	sweep_door_put_back(consumer->meaning, consumer->role, GUC_ACTION_SET);
 	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);
 	(void) sweep_timer_disarm_statement();
 }

@@ -133,6 +133,79 @@ as('alice', q{
 is(ended_run($node, as('alice', q{SELECT sweep.start('own')})), 'succeeded drained 2 1', 'own settings: a run');
 is($node->safe_psql('postgres', q{SELECT string_agg(settings, ', ' ORDER BY settings) FROM alice.begun_with}), 'alice 4MB, alice 6MB', 'own settings: of others the next batch sees what the step has left');
 
+# ---------------------------------------------------------------- temporary objects, which come first in every path
+as('alice', q{
+	CREATE TABLE alice.thing (id int PRIMARY KEY);
+	GRANT REFERENCES ON alice.thing TO mallory;
+	CREATE FUNCTION alice.things(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	DECLARE
+		n int;
+	BEGIN
+		EXECUTE 'SELECT count(*) FROM thing' INTO n;
+		DELETE FROM alice.thing WHERE id IN (SELECT id FROM alice.thing LIMIT b.size);
+		RETURN ROW(least(n, b.size), NULL, NULL)::sweep.progress;
+	END $$;
+	CREATE FUNCTION alice.handle_thing(m sweep.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		EXECUTE 'SELECT FROM event';
+		DELETE FROM alice.thing WHERE id = (m.payload #>> '{}')::int;
+	END $$;
+	ALTER FUNCTION alice.handle_thing SET search_path = alice;
+	SELECT sweep.create_job('things', step => 'alice.things', batch_size => 5);
+});
+as('mallory', q{
+	CREATE TABLE mal.part (thing_id int REFERENCES alice.thing ON DELETE CASCADE);
+	CREATE INDEX ON mal.part (thing_id);
+	CREATE FUNCTION mal.note() RETURNS int LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t.seen VALUES ('view'); RETURN 1; END $$;
+	CREATE FUNCTION mal.hide() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		EXECUTE 'CREATE OR REPLACE TEMP VIEW thing AS SELECT mal.note() AS id';
+		EXECUTE 'CREATE OR REPLACE TEMP VIEW event AS SELECT mal.note() AS id';
+		GRANT SELECT ON thing, event TO PUBLIC;
+		RETURN OLD;
+	END $$;
+	CREATE TRIGGER hides BEFORE DELETE ON mal.part FOR EACH ROW EXECUTE FUNCTION mal.hide();
+});
+sub fill_things
+{
+	$node->safe_psql('postgres', q{TRUNCATE t.seen, alice.thing CASCADE; INSERT INTO alice.thing SELECT generate_series(1, 20); INSERT INTO mal.part SELECT generate_series(1, 20)});
+}
+fill_things();
+my $run = as('alice', q{SELECT sweep.start('things')});
+is(ended_run($node, $run), 'succeeded drained 5 20', 'temporary objects: a run goes on without those of another role');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.seen'), 0, 'temporary objects: nothing of that role is executed');
+fill_things();
+as('alice', q{CALL sweep.run('things')});
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: nor in a session');
+fill_things();
+as('alice', q{
+	SELECT sweep.create_queue('thing', backoff => 'none', max_attempts => 2), sweep.create_consumer('thing', 'alice.handle_thing', batch => 10);
+	SELECT count(sweep.send('thing', to_jsonb(n))) FROM generate_series(1, 20) AS n;
+});
+soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'thing'}, '0', 'temporary objects: a consumer handles its messages');
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: and nothing of that role is executed');
+# Its own ones, and those of roles that could become it, are there in the next batch.
+as('alice', q{
+	CREATE FUNCTION alice.counted(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	DECLARE
+		n int;
+	BEGIN
+		CREATE TEMP TABLE IF NOT EXISTS counted (n int);
+		INSERT INTO counted VALUES (1);
+		PERFORM t.count();
+		RETURN ROW(CASE WHEN (SELECT count(*) FROM counted) + (SELECT count(*) FROM counted_by_superuser) < 6 THEN 1 ELSE 0 END, NULL, NULL)::sweep.progress;
+	END $$;
+	SELECT sweep.create_job('counted', step => 'alice.counted');
+});
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.count() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+	BEGIN
+		CREATE TEMP TABLE IF NOT EXISTS counted_by_superuser (n int);
+		GRANT SELECT ON counted_by_superuser TO alice;
+		INSERT INTO counted_by_superuser VALUES (1);
+	END $$});
+is(ended_run($node, as('alice', q{SELECT sweep.start('counted')})), 'succeeded drained 3 2', 'temporary objects: its own, and those of a superuser, stay for the run');
+
 # ---------------------------------------------------------------- a consumer
 as('alice', 'SELECT alice.setup()');
 as('mallory', 'INSERT INTO mal.child SELECT n FROM generate_series(1, 50) AS n');
