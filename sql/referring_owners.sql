@@ -55,7 +55,9 @@ END $$;
 CREATE TYPE mal.number AS (v int);
 CREATE FUNCTION mal.to_int(mal.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM mal.caught('cast'); RETURN $1.v; END $$;
 CREATE CAST (mal.number AS int) WITH FUNCTION mal.to_int(mal.number) AS IMPLICIT;
-CREATE TABLE mal.bill (customer_id int REFERENCES referred.customer, other mal.number);
+CREATE DOMAIN mal.checked AS int CHECK (mal.caught('domain'));
+CREATE TABLE mal.bill (customer_id mal.checked REFERENCES referred.customer, other boolean DEFAULT mal.caught('default'),
+	made boolean GENERATED ALWAYS AS (mal.caught('generated')) STORED, CHECK (mal.caught('check')), CHECK (customer_id > 0 AND mal.caught('check')));
 CREATE INDEX ON mal.bill (customer_id);
 CREATE INDEX ON mal.bill ((mal.caught('index')));
 CREATE INDEX ON mal.bill (customer_id) WHERE mal.caught('predicate');
@@ -80,6 +82,7 @@ SET timezone = 'UTC';
 SELECT sweep.create_retention('referred.customer', 'at', '10 days', name => 'referred by another role', batch_size => 50);
 GRANT USAGE ON SCHEMA referring_job TO PUBLIC;
 SET search_path = referring_job;
+SET constraint_exclusion = on;
 CREATE FUNCTION careless() RETURNS void LANGUAGE sql AS $$ INSERT INTO public.referring_seen VALUES ('careless', current_user) $$;
 SHOW search_path;
 SET client_min_messages = warning;
@@ -88,7 +91,7 @@ CALL sweep.run('referred by another role', :now);
 SET client_min_messages = warning;
 SELECT * FROM public.referring_run;
 SELECT count(*), count(*) FILTER (WHERE id % 2 = 1) AS billed, count(*) FILTER (WHERE id % 20 = 2) AS odd FROM referred.customer;
-SELECT what, as_whom FROM public.referring_seen GROUP BY what, as_whom ORDER BY what, as_whom;
+SELECT DISTINCT as_whom FROM public.referring_seen;
 
 -- Of what is executed as another role a preview shows how long it took.
 INSERT INTO referred.customer SELECT n, '2026-01-01Z' FROM generate_series(1, 200) AS n ON CONFLICT DO NOTHING;
@@ -102,13 +105,14 @@ SET client_min_messages = warning;
 -- All are referred to: nothing is deleted, PostgreSQL asks nothing. What we ask leaves nothing behind, and finds nothing in the path of the job.
 TRUNCATE public.referring_seen;
 SET search_path = referring_job;
+SET constraint_exclusion = on;
 SELECT sweep.create_retention('referred.customer', 'at', '10 days', name => 'referred of a superuser', batch_size => 50);
 SET client_min_messages = warning;
 CALL sweep.run('referred of a superuser', :now);
 SHOW search_path;
 SHOW datestyle;
 SELECT * FROM public.referring_run;
-SELECT what, as_whom FROM public.referring_seen GROUP BY what, as_whom ORDER BY what, as_whom;
+SELECT DISTINCT as_whom, what IN ('careless', 'policy', 'role set') AS wrong FROM public.referring_seen;
 \c - regress_sweep_app
 SET client_min_messages = warning;
 SELECT sweep.create_retention('referred.customer', 'at', '10 days', name => 'referred of the owner', batch_size => 50);
@@ -148,7 +152,7 @@ CALL sweep.run('referred by another role', :now);
 \c - :superuser
 SELECT * FROM public.referring_run;
 SELECT count(*), array_agg(id) FILTER (WHERE id % 5 <> 0) AS others FROM referred.customer;
-SELECT what, as_whom FROM public.referring_seen GROUP BY what, as_whom ORDER BY what, as_whom;
+SELECT DISTINCT as_whom FROM public.referring_seen ORDER BY as_whom;
 -- one whose rows cascade is of the target's owner, and below it is another's
 \c - regress_sweep_app
 SET client_min_messages = warning;
@@ -174,7 +178,7 @@ CALL sweep.run('referred by another role', :now);
 \c - :superuser
 SELECT * FROM public.referring_run;
 SELECT array_agg(id ORDER BY id) AS left FROM referred.customer;
-SELECT DISTINCT what, as_whom FROM public.referring_seen ORDER BY what, as_whom;
+SELECT DISTINCT as_whom FROM public.referring_seen ORDER BY as_whom;
 
 -- ---------------------------------------------------------------- what can be asked, and by whom
 SELECT c.oid AS fk FROM pg_constraint c WHERE c.conname = 'note_customer_id_fkey' \gset
