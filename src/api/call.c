@@ -15,6 +15,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/timestamp.h"
@@ -136,6 +137,8 @@ prepare_work(void *arg)
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
 
+	/* As in the transactions that follow: the last one waits. */
+	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	sweep_definition_read_job(run, request->name, request->args);
 	sweep_run_check_role(run);
 	if (run->sql != NULL)

@@ -117,7 +117,7 @@ DECLARE
 BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
-		['running', 'phase', 'starting, lock (trying to take it), estimate (asking how many rows there are to do), step, commit, braked (between two batches, on purpose) or ending'],
+		['running', 'phase', 'starting, lock (trying to take it), estimate (asking how many rows there are to do), step, commit, standby (its commit waits for a synchronous standby), braked (between two batches, on purpose) or ending'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second from its first batch to its last commit, without the time in braked_ms'], ['running', 'last_batch_ms', 'how long the last batch took'],
 		['running', 'batch_size', 'rows of one batch at most just now, less than that of the job after batches that took too long; NULL: a job with sql, whose batches are its statements'],

@@ -72,6 +72,13 @@ sweep_lock_try_quietly(const LOCKTAG *tag, LOCKMODE mode)
 #endif
 }
 
+/* A minor release of each version has made a flag of what was a field. The header is replication/walsender_private.h. */
+#ifdef SYNC_STANDBY_DEFINED
+#define sweep_sync_standbys_defined() ((((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
+#else
+#define sweep_sync_standbys_defined() (((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined)
+#endif
+
 /* 17: a worker may connect as a role without LOGIN. */
 #if PG_VERSION_NUM >= 170000
 #define SWEEP_CONNECT_FLAGS BGWORKER_BYPASS_ROLELOGINCHECK

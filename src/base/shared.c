@@ -32,7 +32,7 @@
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
 
-const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "braked", "ending"};
+const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "standby", "braked", "ending"};
 
 StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 

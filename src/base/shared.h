@@ -41,6 +41,7 @@ typedef enum SweepPhase
 	PHASE_ESTIMATE,				/* asking how many rows there are to do */
 	PHASE_STEP,					/* in a batch */
 	PHASE_COMMIT,				/* committing it */
+	PHASE_STANDBY,				/* its commit waits for a synchronous standby */
 	PHASE_BRAKED,				/* between two batches, on purpose */
 	PHASE_ENDING,
 } SweepPhase;

@@ -72,6 +72,7 @@ static const SweepStatementText statements[] = {
 	6, {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}},
 	[SWEEP_SQL_START_HOOKS] = {"SELECT sweep._start_hooks($1)", 1, {INT8OID}},
 	[SWEEP_SQL_FOLLOW_END] = {"SELECT sweep._follow_end($1)", 1, {INT8OID}},
+	[SWEEP_SQL_NOTE_UNREPLICATED] = {"SELECT sweep._note_unreplicated($1)", 1, {INT8OID}},
 	[SWEEP_SQL_SKIP_SHARE] = {
 		"UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
 		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1 AND status = 'waiting'",

@@ -12,6 +12,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -21,6 +22,8 @@
 #include "base/detail.h"
 #include "base/elsewhere.h"
 #include "base/role.h"
+#include "base/standby.h"
+#include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/environment.h"
 #include "engine/report.h"
@@ -29,6 +32,8 @@
 
 static void begin(void *owner);
 static bool is_stopped(void *owner);
+static void enter_commit(void *arg);
+static void leave_commit(SweepRun *run, bool committed);
 static void stop_timer(void *arg);
 static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
 static void enter_job_code(SweepRun *run);
@@ -39,7 +44,7 @@ static Jsonb *copy_jsonb(Jsonb *source);
 SweepTxnEnd
 sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 {
-	SweepTxnHook timers = {.after_abort = stop_timer, .arg = run, .next = run->hooks};
+	SweepTxnHook timers = {.before_commit = enter_commit, .after_abort = stop_timer, .arg = run, .next = run->hooks};
 	const SweepTxnPolicy policy = {
 		.error_context = run->batch_context,
 		.owner = run,
@@ -49,8 +54,11 @@ sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 		.tries = run->begun ? 1 : SWEEP_TXN_SERIALIZATION_TRIES,
 		.hooks = &timers,
 	};
-	SweepTxnEnd end = sweep_txn_execute(&policy, work, arg, error);
+	SweepTxnEnd end;
 
+	run->awaited = SYNC_REP_NO_WAIT;
+	end = sweep_txn_execute(&policy, work, arg, error);
+	leave_commit(run, end == TXN_COMMITTED);
 	if (end == TXN_ABSENT && !run->ended)
 	{
 		run->status = "cancelled";
@@ -87,6 +95,49 @@ is_stopped(void *owner)
 
 	sweep_run_note_cancel(run);
 	return run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0;
+}
+
+/*
+ * Behind deferred triggers, which the timeout must stop. A request that has come until now, but not while the outcome is
+ * recorded, is answered: it would end the wait for the standby.
+ */
+static void
+enter_commit(void *arg)
+{
+	SweepRun   *run = arg;
+
+	run->awaited = sweep_standby_awaited();
+	if (run->awaited == SYNC_REP_NO_WAIT)
+		return;
+	sweep_timers_suspend_timeout(run);
+	sweep_report_phase(run, PHASE_STANDBY);
+	/* What only records takes no request, but for the one that ends the wait. */
+	if (run->records_only && !sweep_sql_in_call())
+		sweep_worker_allow_cancel(true);
+	else if (run->records_only)
+		QueryCancelPending = false;
+	CHECK_FOR_INTERRUPTS();
+}
+
+static void
+leave_commit(SweepRun *run, bool committed)
+{
+	if (run->awaited == SYNC_REP_NO_WAIT)
+		return;
+	sweep_report_phase(run, PHASE_COMMIT);
+	if (run->records_only && !sweep_sql_in_call())
+		sweep_worker_allow_cancel(false);
+	if (run->reason == SWEEP_STOP_NONE)
+		sweep_timers_resume_timeout(run);
+	/* What is replicated later brings all that was committed before. */
+	if (committed)
+		run->unreplicated = !sweep_standby_has_confirmed(run->awaited);
+}
+
+void
+sweep_batch_commit_here(SweepRun *run)
+{
+	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 static void

@@ -54,6 +54,8 @@ static void batch_work(void *arg);
 static void end_run(SweepRun *run);
 static void see_others(void);
 static void end_work(void *arg);
+static void note_unreplicated(SweepRun *run);
+static void note_work(void *arg);
 
 void
 sweep_run_perform(SweepRun *run)
@@ -79,6 +81,8 @@ sweep_run_perform(SweepRun *run)
 			end_run(run);
 	}
 	sweep_timers_disarm_timeout(run);
+	if (run->unreplicated)
+		note_unreplicated(run);
 	sweep_bucket_run_close(run);
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
@@ -382,4 +386,31 @@ end_work(void *arg)
 	}
 	RESUME_CANCEL_INTERRUPTS();
 	QueryCancelPending = false;
+}
+
+/* A request to cancel has ended the wait for a standby. The row of the run says so without another wait. */
+static void
+note_unreplicated(SweepRun *run)
+{
+	ErrorData  *error = NULL;
+
+	ereport(WARNING,
+			(errmsg("run %lld of job \"%s\" is committed, but not replicated", (long long) run->run_id, run->job),
+			 errdetail("Its last commit did not wait until a synchronous standby had it."),
+			 errhint("A failover before the standby has caught up undoes it, with its row in sweep.runs.")));
+	if (record(run, note_work, &error) == TXN_FAILED)
+		ereport(WARNING,
+				(errmsg("row of run %lld of job \"%s\" does not say so: %s", (long long) run->run_id, run->job, error->message)));
+}
+
+static void
+note_work(void *arg)
+{
+	SweepRun   *run = arg;
+	Datum		run_id = Int64GetDatum(run->run_id);
+
+	HOLD_CANCEL_INTERRUPTS();
+	sweep_batch_commit_here(run);
+	(void) sweep_sql_execute(SWEEP_SQL_NOTE_UNREPLICATED, &run_id, NULL);
+	RESUME_CANCEL_INTERRUPTS();
 }

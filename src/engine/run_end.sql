@@ -194,6 +194,19 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
 
+-- Whoever has locked the history keeps no process for long: the log says it all the same.
+CREATE FUNCTION sweep._note_unreplicated(run_id bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s'
+AS $$
+BEGIN
+	UPDATE sweep.run_live AS r SET detail = coalesce(r.detail, '{}') || '{"unreplicated": true}' WHERE r.run_id = _note_unreplicated.run_id;
+	IF NOT FOUND THEN
+		UPDATE sweep.run_history AS r SET detail = coalesce(r.detail, '{}') || '{"unreplicated": true}' WHERE r.run_id = _note_unreplicated.run_id;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._note_unreplicated(bigint) IS 'notes in the detail of a run that has ended that no standby has its last commit';
+
 -- ------------------------------------------------------------------ what sweep.wait waits for
 CREATE FUNCTION sweep._wait_outcome(caller oid, run_id bigint, OUT job text, OUT status text, OUT stop_reason text, OUT batches bigint, OUT rows bigint,
 	OUT error text, OUT ended boolean, OUT decisive bigint, OUT reason text)

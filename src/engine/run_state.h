@@ -107,6 +107,8 @@ typedef struct SweepRun
 	char	   *synchronous_commit; /* of the session, or the job */
 	bool		records_only;	/* the transaction in progress executes nothing of the job */
 	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
+	int			awaited;		/* what the commit in progress waits for, see standby.h */
+	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	bool		statement_timed_out;
 	MemoryContext context;

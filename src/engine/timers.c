@@ -54,6 +54,27 @@ sweep_timers_disarm_timeout(SweepRun *run)
 }
 
 void
+sweep_timers_suspend_timeout(SweepRun *run)
+{
+	if (timed_slot == run->slot)
+		(void) sweep_timer_disarm(SWEEP_TIMER_RUN);
+}
+
+void
+sweep_timers_resume_timeout(SweepRun *run)
+{
+	int64		left_us = (int64) pg_atomic_read_u64(&run->slot->timeout_deadline_us) - sweep_monotonic_us();
+
+	if (timed_slot != run->slot)
+		return;
+	/* Nothing is in flight that would have to be interrupted; and the next commit may be sooner than a timer. */
+	if (left_us <= 0)
+		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
+	else
+		sweep_timer_arm(SWEEP_TIMER_RUN, left_us, timeout_fired);
+}
+
+void
 sweep_timers_arm_statement(SweepRun *run)
 {
 	run->statement_timed_out = false;

@@ -14,6 +14,10 @@
 extern void sweep_timers_arm_timeout(SweepRun *run);
 extern void sweep_timers_disarm_timeout(SweepRun *run);
 
+/* Around a commit that waits for a standby: its own timer does not end the wait, nor does the scheduler while the phase says so. */
+extern void sweep_timers_suspend_timeout(SweepRun *run);
+extern void sweep_timers_resume_timeout(SweepRun *run);
+
 /*
  * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that
  * of the CALL is already running.

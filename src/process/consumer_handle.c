@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "base/elsewhere.h"
+#include "base/standby.h"
 #include "base/timer.h"
 #include "base/worker.h"
 #include "process/consumer_handle.h"
@@ -58,6 +59,12 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 	sweep_consumer_note_clear();
 	if (done)
 		consumer->outage_ms = 0;
+	if (done && consumer->present && !sweep_standby_has_confirmed(consumer->awaited))
+		ereport(WARNING,
+				(errmsg_plural("%d message of queue \"%s\" is acknowledged, but not replicated",
+							   "%d messages of queue \"%s\" are acknowledged, but not replicated", count, count, consumer->queue),
+				 errdetail("The commit of message %lld did not wait until a synchronous standby had it.",
+						   (long long) consumer->messages[consumer->piece.first].message_id)));
 	if (done && consumer->present)
 		sweep_consumer_shared_note(consumer->index, count, NULL);
 	pfree(ids);
@@ -82,6 +89,7 @@ handle_work(void *arg)
 	/* A deferred trigger may be of any of them. */
 	sweep_consumer_note_in_hand(SWEEP_CONSUMER_NOTE_ALL);
 	acknowledge(consumer);
+	consumer->awaited = sweep_standby_awaited();
 }
 
 static void

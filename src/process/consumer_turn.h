@@ -53,6 +53,7 @@ typedef struct SweepConsumer
 	int			count;
 	pg_uuid_t	lease;
 	SweepPiece	piece;
+	int			awaited;		/* what the commit of the piece waits for, see base/standby.h */
 	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 

@@ -19,6 +19,8 @@
 #define WATCHDOG_STEP_MS 1000
 #define WATCHDOG_PATIENCE 5
 
+static bool awaits_standby(SweepSlot *slot);
+
 void
 sweep_watchdog_look(long *wait_ms)
 {
@@ -34,7 +36,10 @@ sweep_watchdog_look(long *wait_ms)
 		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
 			continue;
 		deadline_us += (int64) slot->reminders * WATCHDOG_STEP_MS * 1000;
-		if (now_us >= deadline_us && slot->pid != 0)
+		/* To end the wait for a standby would not undo the commit. */
+		if (now_us >= deadline_us && awaits_standby(slot))
+			deadline_us = now_us + WATCHDOG_STEP_MS * 1000;
+		else if (now_us >= deadline_us && slot->pid != 0)
 		{
 			slot->reminders++;
 			pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
@@ -44,4 +49,15 @@ sweep_watchdog_look(long *wait_ms)
 		*wait_ms = Min(*wait_ms, (long) ((deadline_us - now_us) / 1000 + 1));
 	}
 	sweep_shared_unlock();
+}
+
+static bool
+awaits_standby(SweepSlot *slot)
+{
+	SweepPhase	phase;
+
+	SpinLockAcquire(&slot->mutex);
+	phase = slot->live.phase;
+	SpinLockRelease(&slot->mutex);
+	return phase == PHASE_STANDBY;
 }
