@@ -180,6 +180,30 @@ SELECT * FROM public.referring_run;
 SELECT array_agg(id ORDER BY id) AS left FROM referred.customer;
 SELECT DISTINCT as_whom FROM public.referring_seen ORDER BY as_whom;
 
+-- ---------------------------------------------------------------- keys of two columns, in another order, of other types
+\c - regress_sweep_app
+SET client_min_messages = warning;
+SET timezone = 'UTC';
+CREATE TABLE referred.stay (at timestamptz, id bigint, tenant varchar(10), room int, PRIMARY KEY (tenant, id), UNIQUE (room));
+CREATE INDEX ON referred.stay (at);
+INSERT INTO referred.stay SELECT '2026-01-01Z'::timestamptz + interval '1 minute' * n, n, 'tenant ' || n % 2, nullif(n, 1) FROM generate_series(1, 40) AS n;
+GRANT REFERENCES ON referred.stay TO regress_sweep_mallory;
+\c - regress_sweep_mallory
+SET client_min_messages = warning;
+CREATE TABLE mal.page (stay_id int, tenant text, FOREIGN KEY (stay_id, tenant) REFERENCES referred.stay (id, tenant));
+CREATE INDEX ON mal.page (stay_id, tenant);
+INSERT INTO mal.page SELECT n, 'tenant ' || n % 2 FROM generate_series(4, 40, 4) AS n;
+CREATE TABLE mal.guest (room smallint REFERENCES referred.stay (room));
+CREATE INDEX ON mal.guest (room);
+INSERT INTO mal.guest VALUES (NULL), (5);
+\c - regress_sweep_app
+SET client_min_messages = warning;
+SELECT sweep.create_retention('referred.stay', 'at', '10 days', name => 'referred by two columns', batch_size => 7);
+CALL sweep.run('referred by two columns', :now);
+SELECT array_agg(id ORDER BY id) AS left FROM referred.stay;
+\c - :superuser
+SELECT * FROM public.referring_run;
+
 -- ---------------------------------------------------------------- what can be asked, and by whom
 SELECT c.oid AS fk FROM pg_constraint c WHERE c.conname = 'note_customer_id_fkey' \gset
 SELECT c.oid AS own_fk FROM pg_constraint c WHERE c.conname = 'note_before_fkey' \gset
