@@ -128,6 +128,7 @@ execute_statement(Script *script, RawStmt *statement)
 	int			start = sweep_definition_start(run->sql, statement);
 	int			length = statement->stmt_len > 0 ? statement->stmt_location + statement->stmt_len - start : (int) strlen(run->sql + start);
 	QueryCompletion completion;
+	SweepMeaning *meaning = NULL;
 	ErrorContextCallback callback = {error_context_stack, show_statement, script};
 
 	run->batch_started_us = sweep_monotonic_us();
@@ -147,8 +148,13 @@ execute_statement(Script *script, RawStmt *statement)
 	{
 		MemoryContextSwitchTo(script->statement_context);
 		sweep_batch_require_role(run);
+		if (IsA(statement->stmt, DeleteStmt) || IsA(statement->stmt, UpdateStmt) || IsA(statement->stmt, InsertStmt) || IsA(statement->stmt, MergeStmt))
+			meaning = sweep_door_note_meaning(script->statement_context);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
+		/* A statement that writes rows is not meant to set anything: code of other roles has, which its cascades have called. */
+		if (meaning != NULL)
+			sweep_door_put_back(meaning, run->run_as, GUC_ACTION_SET);
 		sweep_timers_disarm_statement(run);
 		sweep_batch_require_lock(run);
 	}

@@ -119,6 +119,15 @@ for my $job (qw(retention batch_sql step items))
 	}
 }
 
+as('alice', q{SELECT sweep.create_job('sql', NULL, $$SET work_mem = '6MB'; DELETE FROM alice.event WHERE id <= 25; DELETE FROM alice.event WHERE is_old(id);
+	INSERT INTO alice.begun_with VALUES ('sql', seen())$$)});
+as('alice', 'SELECT alice.setup()');
+as('mallory', 'INSERT INTO mal.child SELECT n FROM generate_series(1, 50) AS n');
+$node->safe_psql('postgres', 'TRUNCATE t.seen, alice.begun_with');
+like(ended_run($node, as('alice', q{SELECT sweep.start('sql')})), qr/^succeeded done/, 'sql: a statement behind one that deletes');
+is($node->safe_psql('postgres', q{SELECT (SELECT count(*) FROM alice.event), string_agg(DISTINCT what || ' ' || as_whom, ', ') FROM t.seen}), '0|trigger mallory', 'sql: calls nothing of the other role');
+is($node->safe_psql('postgres', 'SELECT settings FROM alice.begun_with'), 'alice on on off ISO, MDY UTC 6MB', 'sql: and has the settings that the text has set');
+
 # What the job itself leaves behind but for these is there in the next batch.
 as('alice', q{
 	CREATE FUNCTION alice.own(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
