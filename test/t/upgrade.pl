@@ -62,7 +62,7 @@ cmp_ok(scalar(split /\n/, $catalogue), '>', 1000, 'a catalogue is compared');
 is(run_script('catalogue.sql', 'again', 'pg_sweep'), $catalogue, 'two installations are the same');
 is(run_script('data.sql', 'again', 'pg_sweep'), $data, 'filled alike they have the same rows');
 like($data, qr/^sweep\.$_ /m, "there are rows in $_")
-  for qw(job job_state control run_live run_history quarantine queue queue_message queue_dead queue_done consumer consumer_crash once_key);
+  for qw(job_definition job_state control run_live run_history quarantined_item queue queue_message queue_dead queue_done consumer consumer_crash once_key);
 is($node->safe_psql('fresh', q{SELECT string_agg(kind || '.' || key, ', ') FROM (SELECT 'job', j.key FROM sweep.job r, jsonb_each(to_jsonb(r)) AS j GROUP BY j.key HAVING count(DISTINCT j.value) < 2
 	UNION ALL SELECT 'queue', j.key FROM sweep.queue r, jsonb_each(to_jsonb(r)) AS j GROUP BY j.key HAVING count(DISTINCT j.value) < 2
 	UNION ALL SELECT 'consumer', j.key FROM sweep.consumer r, jsonb_each(to_jsonb(r)) AS j WHERE j.key NOT IN ('system_identifier', 'database', 'all_paused_at')
