@@ -61,8 +61,8 @@ SELECT t.oid::regtype FROM pg_type t JOIN member m ON m.classid = 'pg_type'::reg
 SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid JOIN pg_class c ON c.oid = t.typrelid
 	WHERE p.classoid = 'pg_type'::regclass AND c.relkind <> 'c';
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights, and steps with their job's
-SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_missing_worker', '_has_workers', '_is_home', '_last_dispatch', '_job_problem', '_has_redis_url', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_functions', '_resolve',
-	'_function_form', '_function_problem', '_next_run', '_consumer_processes', '_consumer_problem', '_find_handlers', '_handler_problem', '_seen_queues', '_read_queue', '_drop_partition', '_settle', '_reference_exists', '_lock_number')
+SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_is_home', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_consumer_processes', '_consumer_problem',
+	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_dead_page', '_done_page', '_drop_partition', '_settle', '_reference_exists', '_lock_number')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by nobody: what EXPLAIN says of them tells of rows that a policy hides; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
@@ -99,7 +99,7 @@ SELECT proname FROM function GROUP BY home, proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', 'dead', 'done') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', '_dead_page', '_done_page') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE (sweep|sweep_gitlab)\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';
@@ -136,8 +136,9 @@ EXCEPT SELECT attname, attnum, atttypid::regtype, attnotnull FROM pg_attribute W
 -- no view shows its reader rows that it hides: a function of the reader is called after the conditions of the view
 SELECT name FROM relation WHERE relkind = 'v' AND reloptions::text NOT LIKE '%security_barrier%' IS NOT FALSE;
 -- and no condition of a reader gets below it, where EXPLAIN would count the hidden rows that meet it: a view ends in OFFSET 0, or reads nothing but functions
-SELECT name FROM relation v WHERE relkind = 'v' AND pg_get_viewdef(oid) !~ 'OFFSET 0;$' AND EXISTS (SELECT FROM pg_rewrite r
-	JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid WHERE r.ev_class = v.oid);
+SELECT name FROM relation v WHERE relkind = 'v' AND pg_get_viewdef(oid) !~ 'OFFSET 0;$' AND EXISTS (SELECT FROM aclexplode(relacl) AS g WHERE g.grantee <> relowner) AND EXISTS (SELECT FROM pg_rewrite r
+	JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid
+	JOIN pg_class t ON t.oid = d.refobjid AND t.relkind <> 'c' WHERE r.ev_class = v.oid);
 
 -- tables of a dump arrive in any order, and side by side: none refers to another one
 SELECT c.conrelid::regclass, c.conname FROM pg_constraint c JOIN relation r ON c.contype = 'f' AND r.oid IN (c.conrelid, c.confrelid);

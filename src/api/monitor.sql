@@ -30,11 +30,10 @@ CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
 	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_missing';
 COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting that keeps runs of the role and priority in this database waiting just now; NULL when there is room for one';
 
--- Of a divided job all shares of a dispatch are one run to the reader. A function for the sake of its settings: the
--- planner takes this for a large query and would have it compiled. It reads what its reader may see.
-CREATE FUNCTION sweep._last_dispatch(job text, newest bigint) RETURNS TABLE (run_id bigint, status sweep.run_status, stop_reason sweep.run_stop_reason,
+-- Of a divided job all shares of a dispatch are one run to the reader.
+CREATE FUNCTION sweep._last_dispatch(job text, run_as text, newest bigint) RETURNS TABLE (run_id bigint, status sweep.run_status, stop_reason sweep.run_stop_reason,
 	started_at timestamptz, finished_at timestamptz, rows bigint, sqlstate text, error text)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp SET jit = off
+	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_variable
 DECLARE
@@ -44,71 +43,108 @@ DECLARE
 	added bigint[];
 	tried_again bigint[];
 BEGIN
-	-- One look after the other, each by a key: the view sweep.runs cannot be joined by one.
 	LOOP
-		parent := (SELECT r.parent_run_id FROM sweep.runs r WHERE r.run_id = first);
-		EXIT WHEN NOT EXISTS (SELECT FROM sweep.runs r WHERE r.run_id = parent AND r.job = _last_dispatch.job);
+		parent := (SELECT r.parent_run_id FROM sweep._run r WHERE r.run_id = first);
+		EXIT WHEN NOT EXISTS (SELECT FROM sweep._run r WHERE r.run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as);
 		first := parent;
 	END LOOP;
 	-- What has divided it is a run of it, or the run of a parent.
-	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_id <> first);
+	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep._run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as AND r.run_id <> first);
 	added := shares;
 	WHILE pg_catalog.cardinality(added) > 0 LOOP
-		added := ARRAY(SELECT r.run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job);
+		added := ARRAY(SELECT r.run_id FROM sweep._run r WHERE r.parent_run_id = ANY (added) AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as);
 		shares := shares || added;
 	END LOOP;
-	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep.runs r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
+	tried_again := ARRAY(SELECT r.parent_run_id FROM sweep._run r WHERE r.parent_run_id = ANY (shares) AND r.trigger = 'retry' AND r.finished_at IS NOT NULL);
 	RETURN QUERY SELECT pg_catalog.min(a.run_id), (pg_catalog.array_agg(a.status ORDER BY a.rank, a.finished_at DESC, a.run_id))[1],
-			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at), pg_catalog.sum(a.rows)::bigint,
+			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at),
+			least(pg_catalog.sum(a.rows), 9223372036854775807)::bigint,
 			(pg_catalog.array_agg(a.sqlstate ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], (pg_catalog.array_agg(a.error ORDER BY a.rank, a.finished_at DESC, a.run_id))[1]
 		-- What was skipped, has not ended or was tried again does not count; its rows do.
 		FROM (SELECT r.*, CASE WHEN r.finished_at IS NOT NULL AND r.run_id <> ALL (tried_again)
 				THEN pg_catalog.array_position('{failed,lost,cancelled,succeeded}'::pg_catalog.text[], r.status::pg_catalog.text) END AS rank
-			FROM sweep.runs r WHERE r.run_id = ANY (shares)) AS a;
+			FROM sweep._run r WHERE r.run_id = ANY (shares)) AS a;
 END
 $$;
-COMMENT ON FUNCTION sweep._last_dispatch(text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
+COMMENT ON FUNCTION sweep._last_dispatch(text, text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
+
+-- The list of columns of the view sweep.jobs and of the functions that it reads.
+CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql text, step text, timezone text, next_run timestamptz, paused boolean, state text,
+	last_run_id bigint, last_status sweep.run_status, last_stop_reason sweep.run_stop_reason, last_started_at timestamptz, last_rows bigint, last_duration interval,
+	last_error text, run_as text, description text);
+COMMENT ON TYPE sweep._seen_job IS 'a row of sweep.jobs';
+
+-- For 100,000 jobs: what may be seen is asked once for each role, what is wrong once for all jobs that are alike in what is
+-- asked, and the last run along an index. No compiler: the planner takes the statement for a large one.
+CREATE FUNCTION sweep.__seen_jobs(caller oid) RETURNS SETOF sweep._seen_job
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+	all_paused constant boolean := EXISTS (SELECT FROM sweep.control);
+	has_workers constant boolean := sweep._has_workers();
+	watches constant boolean := sweep._acts_for(caller, 'sweep_monitor');
+BEGIN
+	RETURN QUERY WITH role AS MATERIALIZED (
+		SELECT r.run_as FROM (SELECT DISTINCT j.run_as FROM sweep.job_definition j OFFSET 0) AS r WHERE watches OR sweep._may_act_on(caller, r.run_as, true)
+	), seen AS MATERIALIZED (
+		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.next_due, s.paused_at IS NOT NULL AS paused, s.broken,
+				h.at_home, all_paused OR s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT h.at_home AS held_back,
+				-- All that sweep._job_problem() looks at.
+				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS kind
+			FROM role JOIN sweep.job_definition j ON j.run_as = role.run_as JOIN sweep.job_state s ON s.job = j.name
+				CROSS JOIN LATERAL (SELECT sweep._is_home(s.system_identifier, s.database) AS at_home OFFSET 0) AS h
+	), problem AS MATERIALIZED (
+		SELECT k.kind, sweep._job_problem(j, t.as_user) AS reason
+			FROM (SELECT s.kind, pg_catalog.min(s.name) AS name FROM seen s GROUP BY s.kind) AS k JOIN sweep.job_definition j ON j.name = k.name JOIN sweep.job_state t ON t.job = k.name
+	), live AS MATERIALIZED (
+		SELECT r.job, r.run_as, pg_catalog.bool_or(r.status = 'running') AS running, pg_catalog.bool_or(r.status = 'waiting' AND r.trigger = 'manual') AS started,
+				pg_catalog.bool_or(r.status = 'waiting' AND r.trigger <> 'manual') AS due
+			FROM sweep.run_live r
+			WHERE r.pid IS NOT NULL AND r.status = 'running' OR r.pid IS NULL AND r.status = 'waiting' AND r.due_at < pg_catalog.statement_timestamp() - interval '1 s'
+			GROUP BY r.job, r.run_as
+	), ended AS MATERIALIZED (
+		SELECT DISTINCT ON (r.job, r.run_as) r.* FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL AND r.status <> 'skipped'
+			ORDER BY r.job, r.run_as, r.run_id DESC
+	)
+	SELECT s.name, s.schedule, s.sql, s.batch_sql, s.step, s.timezone, s.next_due, s.paused,
+			CASE
+				WHEN coalesce(problem.reason, s.broken) IS NOT NULL THEN 'broken: ' || coalesce(problem.reason, s.broken)
+				WHEN live.running THEN CASE WHEN s.held_back THEN 'paused (running)' ELSE 'running' END
+				-- What was started by hand runs in spite of a pause.
+				WHEN live.started AND s.at_home OR (live.started OR live.due) AND NOT s.held_back
+					THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority), '')
+				WHEN s.held_back THEN 'paused'
+				WHEN s.schedule IS NOT NULL AND NOT has_workers THEN 'broken: pg_sweep is not in shared_preload_libraries'
+				WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
+				WHEN last.status IN ('failed', 'lost') THEN 'failing'
+				ELSE 'idle'
+			END,
+			last.run_id, last.status, last.stop_reason, last.started_at, last.rows, sweep._elapsed(last.started_at, last.finished_at), last.error, s.run_as, s.description
+		FROM seen s
+			LEFT JOIN problem ON problem.kind = s.kind
+			LEFT JOIN live ON live.job = s.name AND live.run_as = s.run_as
+			-- Of this role: a job of the same name that belonged to another one has nothing to do with it.
+			LEFT JOIN ended ON ended.job = s.name AND ended.run_as = s.run_as
+			LEFT JOIN LATERAL (SELECT * FROM sweep.run_history h WHERE h.job = s.name AND h.run_as = s.run_as AND h.status <> 'skipped'
+				ORDER BY h.run_id DESC LIMIT 1) AS archived ON true
+			LEFT JOIN LATERAL (SELECT ended.* WHERE ended.run_id > coalesce(archived.run_id, 0) UNION ALL
+				SELECT archived.* WHERE archived.run_id > coalesce(ended.run_id, 0)) AS newest ON true
+			LEFT JOIN LATERAL (
+				SELECT newest.run_id, newest.status, newest.stop_reason, newest.started_at, newest.finished_at, newest.rows, newest.sqlstate, newest.error
+					WHERE s.buckets IS NULL
+				UNION ALL
+				SELECT d.* FROM sweep._last_dispatch(s.name, s.run_as, newest.run_id) d WHERE s.buckets IS NOT NULL AND newest.run_id IS NOT NULL
+			) AS last ON true;
+END
+$$;
+COMMENT ON FUNCTION sweep.__seen_jobs(oid) IS 'implements sweep._seen_jobs';
+
+CREATE FUNCTION sweep._seen_jobs() RETURNS SETOF sweep._seen_job
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep._seen_jobs() IS 'the jobs that the caller may see; for sweep.jobs';
 
 CREATE VIEW sweep.jobs WITH (security_barrier) AS
-	SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, s.next_due AS next_run, s.paused_at IS NOT NULL AS paused,
-		CASE
-			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
-			WHEN live.running THEN CASE WHEN held.back THEN 'paused (running)' ELSE 'running' END
-			WHEN live.waiting THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(j.run_as), j.priority), '')
-			WHEN held.back THEN 'paused'
-			WHEN j.schedule IS NOT NULL AND NOT sweep._has_workers() THEN 'broken: pg_sweep is not in shared_preload_libraries'
-			WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
-			WHEN last.status IN ('failed', 'lost') THEN 'failing'
-			ELSE 'idle'
-		END AS state,
-		last.run_id AS last_run_id, last.status AS last_status, last.stop_reason AS last_stop_reason, last.started_at AS last_started_at,
-		last.rows AS last_rows, last.finished_at - last.started_at AS last_duration, last.error AS last_error, j.run_as, j.description
-	FROM sweep.job_definition j
-		JOIN sweep.job_state s ON s.job = j.name
-		CROSS JOIN LATERAL (SELECT s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT sweep._is_home(s.system_identifier, s.database)
-			OR EXISTS (SELECT FROM sweep.control) AS back) AS held
-		CROSS JOIN LATERAL (SELECT coalesce(sweep._job_problem(j, s.as_user), s.broken) AS reason) AS problem
-		CROSS JOIN LATERAL (SELECT
-				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running') AS running,
-				EXISTS (SELECT FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.status = 'waiting' AND r.pid IS NULL
-					AND r.trigger IN ('schedule', 'catch_up', 'retry', 'parent', 'manual') AND r.due_at < pg_catalog.statement_timestamp() - interval '1 s'
-					AND (r.trigger = 'manual' AND sweep._is_home(s.system_identifier, s.database) OR NOT held.back)) AS waiting) AS live
-		-- Of this role: a job of the same name that belonged to another one has nothing to do with it.
-		LEFT JOIN LATERAL (SELECT * FROM (
-				(SELECT * FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.finished_at IS NOT NULL
-					AND r.status <> 'skipped' ORDER BY r.run_id DESC LIMIT 1)
-				UNION ALL
-				(SELECT * FROM sweep.run_history h WHERE h.job = j.name AND h.run_as = j.run_as AND h.status <> 'skipped'
-					ORDER BY h.run_id DESC LIMIT 1)) AS ended
-			ORDER BY ended.run_id DESC LIMIT 1) AS newest ON true
-		LEFT JOIN LATERAL (
-			SELECT newest.run_id, newest.status, newest.stop_reason, newest.started_at, newest.finished_at, newest.rows, newest.sqlstate, newest.error
-				WHERE j.buckets IS NULL
-			UNION ALL
-			SELECT d.* FROM sweep._last_dispatch(j.name, newest.run_id) d WHERE j.buckets IS NOT NULL AND newest.run_id IS NOT NULL
-		) AS last ON true
-	WHERE sweep._may_see(j.run_as)
-	OFFSET 0;
+	SELECT * FROM sweep._seen_jobs();
 COMMENT ON VIEW sweep.jobs IS 'jobs with their state and what came of their last run';
 
 DO $$
@@ -138,7 +174,7 @@ BEGIN
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
 	END LOOP;
 	FOR note IN SELECT ARRAY[v.name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum)]
-			FROM (VALUES ('job', 'sweep.job_definition'::pg_catalog.regclass), ('quarantine', 'sweep.quarantined_item')) AS v (name, of)
+			FROM (VALUES ('job', 'sweep.job_definition'::pg_catalog.regclass), ('quarantine', 'sweep.quarantined_item'), ('_seen_job', 'sweep.jobs'), ('_seen_queue', 'sweep.queues')) AS v (name, of)
 				JOIN pg_catalog.pg_attribute a ON a.attrelid = v.of AND a.attnum > 0 LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
 	END LOOP;

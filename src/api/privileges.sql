@@ -85,8 +85,9 @@ GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 
 -- Views, and the functions that they call with the rights of whoever reads them.
 GRANT SELECT ON sweep.job, sweep.quarantine, sweep.jobs, sweep.runs, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._missing_worker(oid, int), sweep._has_workers(), sweep._seen_queues(), sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]), sweep._is_home(bigint, oid), sweep._last_dispatch(text, bigint), sweep._job_problem(sweep.job_definition, boolean), sweep._has_redis_url(), sweep._role_problem(text, boolean), sweep._role_oid(text), sweep._is_trusted(regprocedure, text), sweep._acts_for(oid, text), sweep._owner_problem(text, regprocedure), sweep._execute_problem(text, regprocedure),
-	sweep._resolve(text, text), sweep._function_form(text, text), sweep._function_problem(text, text, text), sweep._next_run(text, text, timestamptz, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._seen_jobs(), sweep._seen_queues(), sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer),
+	sweep._find_handlers(text), sweep._handler_problem(text), sweep._role_problem(text, boolean), sweep._role_oid(text), sweep._acts_for(oid, text), sweep._execute_problem(text, regprocedure),
+	sweep._owner_problem(text, regprocedure), sweep._is_trusted(regprocedure, text), sweep._is_home(bigint, oid) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- Jobs: what a function does for whom is checked by the function.
@@ -113,7 +114,7 @@ GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
 	sweep.extend(uuid, interval) TO sweep_admin, sweep_user, sweep_client;
-GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep._dead_page(text, bigint), sweep._done_page(text, timestamptz, bigint), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user, sweep_client;
 
 -- Consumers in the database, and keys for those outside.
@@ -121,8 +122,6 @@ GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), 
 	sweep.begin_once(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
 GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
-GRANT EXECUTE ON FUNCTION sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer), sweep._find_handlers(text),
-	sweep._handler_problem(text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- The launcher has a scheduler started here once this is committed.
 SELECT sweep._wake();

@@ -28,6 +28,7 @@
  *		StatementCancelHandler		is given who sent the signal, as is every handler
  *		standard_conforming_strings	is always on
  *		get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h
+ *		numeric_add_safe			is new; it was numeric_add_opt_error
  */
 #ifndef SWEEP_COMPAT_H
 #define SWEEP_COMPAT_H
@@ -448,5 +449,25 @@ sweep_portal_run_once(Portal portal, DestReceiver *receiver, QueryCompletion *co
 #define SWEEP_CLIENT_SOCKET_POS 0	/* FeBeWaitSetSocketPos */
 extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 extern bool pq_check_connection(void);
+
+/* NULL when the sum is out of range. */
+#include "utils/numeric.h"
+#if PG_VERSION_NUM >= 190000
+#include "nodes/miscnodes.h"
+#endif
+static inline Numeric
+sweep_numeric_add(Numeric left, Numeric right)
+{
+#if PG_VERSION_NUM >= 190000
+	ErrorSaveContext context = {T_ErrorSaveContext};
+
+	return numeric_add_safe(left, right, (Node *) &context);
+#else
+	bool		overflow = false;
+	Numeric		sum = numeric_add_opt_error(left, right, &overflow);
+
+	return overflow ? NULL : sum;
+#endif
+}
 
 #endif							/* SWEEP_COMPAT_H */

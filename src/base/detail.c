@@ -11,7 +11,6 @@
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
-#include "utils/numeric.h"
 
 #include "base/compat.h"
 #include "base/detail.h"
@@ -145,10 +144,13 @@ push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue 
 		push_pair(state, key, new);
 }
 
+/* A sum that no numeric has room for leaves the number as it is. */
 static Numeric
 add_numbers(const JsonbValue *left, const JsonbValue *right)
 {
-	return DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(left->val.numeric), NumericGetDatum(right->val.numeric)));
+	Numeric		sum = sweep_numeric_add(left->val.numeric, right->val.numeric);
+
+	return sum != NULL ? sum : left->val.numeric;
 }
 
 static void

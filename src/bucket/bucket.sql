@@ -170,10 +170,10 @@ DECLARE
 	preferred int := bucket;
 	follower bigint;
 BEGIN
-	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+	SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, greatest(r.rows, r.rescued, r.quarantined) AS handled INTO share
 		FROM sweep.run_live r WHERE r.run_id = _follow_share.run_id;
 	IF NOT FOUND THEN
-		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, r.rows + r.rescued + r.quarantined AS handled INTO share
+		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, greatest(r.rows, r.rescued, r.quarantined) AS handled INTO share
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
 	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.

@@ -77,14 +77,27 @@ CREATE INDEX run_history_finished_at_idx ON sweep.run_history (finished_at);
 CREATE INDEX run_history_parent_idx ON sweep.run_history (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON TABLE sweep.run_history IS 'runs that have ended, bounded by pg_sweep.history_per_job and pg_sweep.history_max_age; see sweep.runs';
 
--- A barrier, as all views: see the README of api. The history is read by the roles of the reader, along an index.
+CREATE VIEW sweep._run WITH (security_barrier) AS
+	SELECT * FROM sweep.run_live UNION ALL SELECT * FROM sweep.run_history;
+COMMENT ON VIEW sweep._run IS 'all runs, for functions that look one up by its number; granted to no role';
+
+CREATE FUNCTION sweep._elapsed(started_at timestamptz, finished_at timestamptz) RETURNS interval
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	-- An interval has room for what lies between any two moments since 2000.
+	RETURN CASE WHEN pg_catalog.isfinite(started_at) AND pg_catalog.isfinite(finished_at) AND least(started_at, finished_at) >= '2000-01-01 00:00Z' THEN finished_at - started_at END;
+COMMENT ON FUNCTION sweep._elapsed(timestamptz, timestamptz) IS 'the time from one to the other; NULL when there is no interval for it';
+
+-- A barrier, as all views: see the README of api. The roles in the history are found along an index, one behind the other, and its rows
+-- along the same by those of the reader.
 CREATE VIEW sweep.runs WITH (security_barrier) AS
+	WITH RECURSIVE role AS (SELECT pg_catalog.min(h.run_as) AS name FROM sweep.run_history h
+		UNION ALL SELECT (SELECT pg_catalog.min(h.run_as) FROM sweep.run_history h WHERE h.run_as > m.name) FROM role AS m WHERE m.name IS NOT NULL)
 	SELECT r.run_id, r.job, r.args, r.trigger, r.attempt, r.due_at, r.started_at, r.finished_at, r.status, r.stop_reason, r.batches, r.rows, r.rescued,
 			r.quarantined, r.braked_ms, r.cursor, r.detail, r.sqlstate, r.error, r.pid, r.run_as, r.bucket, r.shares_left, r.parent_run_id, r.hook_depth
 		FROM (SELECT l.* FROM sweep.run_live l WHERE sweep._may_see(l.run_as)
 			UNION ALL SELECT h.* FROM sweep.run_history h WHERE (SELECT sweep._may_see(NULL))
-			UNION ALL SELECT h.* FROM pg_catalog.pg_roles m CROSS JOIN LATERAL (SELECT * FROM sweep.run_history o WHERE o.run_as = m.rolname::pg_catalog.text OFFSET 0) AS h
-				WHERE NOT (SELECT sweep._may_see(NULL)) AND sweep._may_see(m.rolname)) AS r
+			UNION ALL SELECT h.* FROM role AS m CROSS JOIN LATERAL (SELECT * FROM sweep.run_history o WHERE o.run_as = m.name OFFSET 0) AS h
+				WHERE NOT (SELECT sweep._may_see(NULL)) AND sweep._may_see(m.name)) AS r
 		OFFSET 0;
 COMMENT ON VIEW sweep.runs IS 'runs: waiting, running and ended; one sees those of the roles one is a member of, or all of them as sweep_monitor';
 
@@ -93,7 +106,7 @@ DECLARE
 	target pg_catalog.text;
 	note pg_catalog.text[];
 BEGIN
-	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'runs'] LOOP
+	FOREACH target IN ARRAY ARRAY['run_live', 'run_history', 'runs', '_run'] LOOP
 		FOREACH note SLICE 1 IN ARRAY ARRAY[
 			['run_id', 'number of the run'], ['job', 'name of the job'], ['args', 'args of this run, merged over those of the job'],
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
@@ -116,6 +129,7 @@ END
 $$;
 COMMENT ON COLUMN sweep.run_live.begun IS 'number drawn when it had its lock, which orders the runs of a job; NULL: it has not begun';
 COMMENT ON COLUMN sweep.run_history.begun IS 'number drawn when it had its lock, which orders the runs of a job; NULL: it has not begun';
+COMMENT ON COLUMN sweep._run.begun IS 'number drawn when it had its lock, which orders the runs of a job; NULL: it has not begun';
 
 CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

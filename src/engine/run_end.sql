@@ -228,7 +228,7 @@ BEGIN
 		-- A share that found no bucket has left them to others.
 		run AS (SELECT e.*, pg_catalog.array_position('{failed,lost,cancelled,succeeded,skipped}'::pg_catalog.text[], e.status::pg_catalog.text) AS rank
 			FROM share s JOIN everything e ON e.run_id = s.run_id)
-	SELECT pg_catalog.bool_and(r.finished_at IS NOT NULL AND r.run_id <> ALL (alive)), pg_catalog.bool_or(r.status <> 'waiting'), pg_catalog.sum(r.batches), pg_catalog.sum(r.rows),
+	SELECT pg_catalog.bool_and(r.finished_at IS NOT NULL AND r.run_id <> ALL (alive)), pg_catalog.bool_or(r.status <> 'waiting'), pg_catalog.sum(r.batches), least(pg_catalog.sum(r.rows), 9223372036854775807),
 			(pg_catalog.array_agg(r.run_id ORDER BY r.rank, r.finished_at DESC, r.run_id))[1]
 		INTO ended, begun, batches, rows, decisive FROM run r;
 	job := asked.job;

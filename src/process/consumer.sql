@@ -354,8 +354,8 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 		LEFT JOIN sweep.queue q USING (queue_id)
 		CROSS JOIN LATERAL (SELECT CASE WHEN q.name IS NULL THEN pg_catalog.format('queue %s does not exist', c.queue_id)
 			ELSE sweep._consumer_problem(c) END AS reason) AS problem
-		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, coalesce(pg_catalog.sum(l.handled), 0)::bigint AS handled,
-				coalesce(pg_catalog.sum(l.failed), 0)::bigint AS failed, pg_catalog.max(l.last_error) AS last_error
+		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, least(coalesce(pg_catalog.sum(l.handled), 0), 9223372036854775807)::bigint AS handled,
+				least(coalesce(pg_catalog.sum(l.failed), 0), 9223372036854775807)::bigint AS failed, pg_catalog.max(l.last_error) AS last_error
 			FROM sweep._consumer_processes() l WHERE l.consumer_id = c.consumer_id) AS p
 	WHERE sweep._may_see(c.run_as)
 	OFFSET 0;

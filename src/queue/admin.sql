@@ -346,54 +346,81 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given on this queue; the role remains a member of sweep_client';
 
-CREATE FUNCTION sweep._dead(caller oid, queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
+-- Read in pages, each behind the last row of the one before it: what is above a LIMIT is not read. PostgreSQL puts what is written in SQL
+-- into the statement that calls it, where a page is asked for when its rows are wanted; of any other function it reads all rows first. A page is
+-- declared smaller than it is, for the planner would take hundreds of pages for a large query and compile it.
+CREATE FUNCTION sweep.__dead_page(caller oid, queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int,
+	OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	id int := (sweep._find_queue(caller, _dead.queue, 'redrive')).queue_id;
+	id int := (sweep._find_queue(caller, __dead_page.queue, 'redrive')).queue_id;
 BEGIN
 	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error
-	FROM sweep.queue_dead d
-	WHERE d.queue_id = id
-	ORDER BY d.message_id;
+	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error, pg_catalog.row_number() OVER () = 500
+	FROM (SELECT * FROM sweep.queue_dead o WHERE o.queue_id = id AND o.message_id > after_id ORDER BY o.message_id LIMIT 500) AS d;
 END
 $$;
-COMMENT ON FUNCTION sweep._dead(oid, text) IS 'internal: implements sweep.dead';
+COMMENT ON FUNCTION sweep.__dead_page(oid, text, bigint) IS 'internal: implements sweep._dead_page';
+
+CREATE FUNCTION sweep._dead_page(queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
+	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
+RETURNS SETOF record
+LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep._dead_page(text, bigint) IS 'internal: some of the dead messages behind an id; after the last of them the next page is looked for if it goes_on';
 
 CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
 RETURNS SETOF record
-LANGUAGE c STABLE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+	WITH RECURSIVE page AS (
+		SELECT f.* FROM sweep._dead_page(queue, '-9223372036854775808') AS f
+		UNION ALL
+		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._dead_page(queue, p.message_id) AS n WHERE p.goes_on)
+	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.priority, p.sent_at, p.died_at, p.error FROM page AS p;
+END;
 COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that sweep.fail was told';
 
-CREATE FUNCTION sweep._done(caller oid, queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT sent_at timestamptz, OUT done_at timestamptz)
+CREATE FUNCTION sweep.__done_page(caller oid, queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
+	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	id int := (sweep._find_queue(caller, _done.queue, 'redrive')).queue_id;
+	id int := (sweep._find_queue(caller, __done_page.queue, 'redrive')).queue_id;
 BEGIN
 	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.sent_at, d.done_at
-	FROM sweep.queue_done d
-	WHERE d.queue_id = id
-	ORDER BY d.done_at, d.message_id;
+	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.sent_at, d.done_at, pg_catalog.row_number() OVER () = 500
+	FROM (SELECT * FROM sweep.queue_done o WHERE o.queue_id = id AND (o.done_at, o.message_id) > (after_at, after_id) ORDER BY o.done_at, o.message_id LIMIT 500) AS d;
 END
 $$;
-COMMENT ON FUNCTION sweep._done(oid, text) IS 'internal: implements sweep.done';
+COMMENT ON FUNCTION sweep.__done_page(oid, text, timestamptz, bigint) IS 'internal: implements sweep._done_page';
+
+CREATE FUNCTION sweep._done_page(queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
+	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
+RETURNS SETOF record
+LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
+AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep._done_page(text, timestamptz, bigint) IS 'internal: some of the acknowledged messages behind one; after the last of them the next page is looked for if it goes_on';
 
 CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT sent_at timestamptz, OUT done_at timestamptz)
 RETURNS SETOF record
-LANGUAGE c STABLE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+LANGUAGE sql STABLE PARALLEL UNSAFE
+BEGIN ATOMIC
+	WITH RECURSIVE page AS (
+		SELECT f.* FROM sweep._done_page(queue, '-infinity', '-9223372036854775808') AS f
+		UNION ALL
+		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._done_page(queue, p.done_at, p.message_id) AS n WHERE p.goes_on)
+	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.sent_at, p.done_at FROM page AS p;
+END;
 COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
 
 -- They come back with their ids, due at once, a microsecond apart so that their

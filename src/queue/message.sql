@@ -56,95 +56,60 @@ CREATE FUNCTION sweep._queue_states(OUT queue_id int, OUT ready_rows bigint, OUT
 	OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[], OUT positions bigint[],
 	OUT sent_per_second double precision, OUT acked_per_second double precision)
 RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 50
+LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_states';
 COMMENT ON FUNCTION sweep._queue_states() IS 'internal: counters and positions of the queues of this database';
 
--- A view calls functions with the rights of its reader, so everybody may call these two directly: they know who
--- asks and tell of no queue but those that sweep.queues shows.
-CREATE FUNCTION sweep.__seen_queues(caller oid, OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint,
-	OUT ready_held int, OUT delayed_held int, OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[],
-	OUT positions bigint[], OUT sent_per_second double precision, OUT acked_per_second double precision)
-RETURNS SETOF record
+-- The list of columns of the view sweep.queues and of the functions that it reads.
+CREATE TYPE sweep._seen_queue AS (queue text, depth bigint, ready bigint, delayed bigint, in_flight bigint, dead bigint, oldest_age interval,
+	sent_per_second double precision, acked_per_second double precision, owner text);
+COMMENT ON TYPE sweep._seen_queue IS 'a row of sweep.queues';
+
+-- For 10,000 queues: who may see is asked once for each role, and of a queue is read, along indexes, what is not known: how many delayed messages are due and
+-- not found yet, ten thousand at most, and how long the oldest has been waiting. The planner takes this for a large query, and compiling it would take a
+-- hundred times as long as executing it.
+CREATE FUNCTION sweep.__seen_queues(caller oid)
+RETURNS SETOF sweep._seen_queue
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_seqscan = off
 AS $$
-#variable_conflict use_column
+DECLARE
+	moment constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	watches constant boolean := sweep._acts_for(caller, 'sweep_monitor');
+	roles constant pg_catalog.text[] := ARRAY(SELECT r.role FROM (SELECT DISTINCT u.role FROM sweep.queue q CROSS JOIN LATERAL pg_catalog.unnest(q.owner || q.senders || q.consumers) AS u (role) OFFSET 0) AS r
+		WHERE watches OR sweep._may_act_on(caller, r.role, true));
 BEGIN
-	RETURN QUERY SELECT q.queue_id, s.ready_rows, s.delayed_rows, s.dead, s.ready_held, s.delayed_held, s.due_from, s.due_known, s.due_inside,
-			s.lanes, s.positions, s.sent_per_second, s.acked_per_second
-		FROM sweep.queue AS q LEFT JOIN sweep._queue_states() AS s ON s.queue_id = q.queue_id
-		WHERE sweep._sees_queue(caller, q);
+	RETURN QUERY
+	SELECT q.name, coalesce(s.ready_rows + s.delayed_rows, 0), n.ready, n.delayed, n.in_flight, coalesce(s.dead, 0),
+		CASE WHEN n.ready > 0 THEN greatest(sweep._elapsed(least(
+			(SELECT pg_catalog.min((SELECT m.sent_at FROM sweep.queue_message AS m
+					WHERE m.queue_id = q.queue_id AND m.lane = l.lane AND m.message_id >= l.from_id
+					ORDER BY m.message_id LIMIT 1))
+				FROM unnest(s.lanes, s.positions) AS l (lane, from_id)),
+			(SELECT m.due_at FROM sweep.queue_message AS m
+				WHERE m.queue_id = q.queue_id AND m.due_at >= s.due_from AND m.due_at <= moment
+				ORDER BY m.due_at LIMIT 1)), moment), interval '0') END,
+		coalesce(s.sent_per_second, 0), coalesce(s.acked_per_second, 0), q.owner
+	FROM (SELECT a.* FROM sweep.queue AS a WHERE a.owner = ANY (roles) OR a.senders && roles OR a.consumers && roles) AS q
+		LEFT JOIN sweep._queue_states() AS s ON s.queue_id = q.queue_id
+		CROSS JOIN LATERAL (SELECT CASE WHEN s.delayed_rows > 0 THEN greatest((SELECT pg_catalog.count(*) FROM (SELECT FROM sweep.queue_message AS m
+			WHERE m.queue_id = q.queue_id AND m.due_at >= s.due_from AND m.due_at <= moment LIMIT 10000) AS found) - s.due_inside, 0) + s.due_known
+			ELSE coalesce(s.due_known, 0) END AS due OFFSET 0) AS d
+		CROSS JOIN LATERAL (SELECT greatest(s.ready_rows - s.ready_held + d.due, 0) AS ready, greatest(s.delayed_rows - s.delayed_held - d.due, 0) AS delayed,
+			coalesce(least(s.ready_held + s.delayed_held, s.ready_rows + s.delayed_rows), 0) AS in_flight) AS n;
 END
 $$;
 COMMENT ON FUNCTION sweep.__seen_queues(oid) IS 'internal: implements sweep._seen_queues';
 
-CREATE FUNCTION sweep._seen_queues(OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint,
-	OUT ready_held int, OUT delayed_held int, OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[],
-	OUT positions bigint[], OUT sent_per_second double precision, OUT acked_per_second double precision)
-RETURNS SETOF record
-LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 50
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._seen_queues() IS 'internal: the queues that the caller may see, with their counters and positions';
-
--- What must be read of a queue: how many delayed messages are due and not found
--- yet, ten thousand at most, and how long the oldest has been waiting.  A function
--- for the sake of its settings: the planner takes this for a large query, and
--- compiling it would take a hundred times as long as executing it.
-CREATE FUNCTION sweep.__read_queue(caller oid, queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[],
-	positions bigint[], OUT due bigint, OUT oldest_age interval)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-SET jit = off
-AS $$
-#variable_conflict use_column
-DECLARE
-	id int := __read_queue.queue_id;
-BEGIN
-	IF NOT EXISTS (SELECT FROM sweep.queue AS q WHERE q.queue_id = id AND sweep._sees_queue(caller, q)) THEN
-		RETURN;
-	END IF;
-	SELECT coalesce(greatest(pg_catalog.count(*) - __read_queue.due_inside, 0) + __read_queue.due_known, 0) INTO __read_queue.due
-	FROM (SELECT FROM sweep.queue_message AS m
-		WHERE m.queue_id = id AND m.due_at >= __read_queue.due_from AND m.due_at <= pg_catalog.clock_timestamp()
-			AND __read_queue.delayed_rows > 0
-		LIMIT 10000) AS found;
-	SELECT greatest(pg_catalog.clock_timestamp() - pg_catalog.min(w.waits_from), interval '0') INTO __read_queue.oldest_age
-	FROM (
-		SELECT (SELECT m.sent_at FROM sweep.queue_message AS m
-			WHERE m.queue_id = id AND m.lane = l.lane AND m.message_id >= l.from_id
-			ORDER BY m.message_id LIMIT 1)
-		FROM unnest(__read_queue.lanes, __read_queue.positions) AS l (lane, from_id)
-		UNION ALL
-		(SELECT m.due_at FROM sweep.queue_message AS m
-			WHERE m.queue_id = id AND m.due_at >= __read_queue.due_from AND m.due_at <= pg_catalog.clock_timestamp()
-			ORDER BY m.due_at LIMIT 1)) AS w (waits_from);
-END
-$$;
-COMMENT ON FUNCTION sweep.__read_queue(oid, int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: implements sweep._read_queue';
-
-CREATE FUNCTION sweep._read_queue(queue_id int, delayed_rows bigint, due_from timestamptz, due_known int, due_inside int, lanes smallint[],
-	positions bigint[], OUT due bigint, OUT oldest_age interval)
+CREATE FUNCTION sweep._seen_queues()
+RETURNS SETOF sweep._seen_queue
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._read_queue(int, bigint, timestamptz, int, int, smallint[], bigint[]) IS 'internal: what sweep.queues reads from the messages of a queue that the caller may see';
+COMMENT ON FUNCTION sweep._seen_queues() IS 'internal: the queues that the caller may see, for sweep.queues';
 
--- A barrier: no function of the reader sees a queue that the reader may not see.
 CREATE VIEW sweep.queues WITH (security_barrier) AS
-	SELECT q.name AS queue,
-		coalesce(s.ready_rows + s.delayed_rows, 0) AS depth,
-		greatest(s.ready_rows - s.ready_held + r.due, 0) AS ready,
-		greatest(s.delayed_rows - s.delayed_held - r.due, 0) AS delayed,
-		coalesce(least(s.ready_held + s.delayed_held, s.ready_rows + s.delayed_rows), 0) AS in_flight,
-		coalesce(s.dead, 0) AS dead,
-		CASE WHEN greatest(s.ready_rows - s.ready_held + r.due, 0) > 0 THEN r.oldest_age END AS oldest_age,
-		coalesce(s.sent_per_second, 0) AS sent_per_second,
-		coalesce(s.acked_per_second, 0) AS acked_per_second,
-		q.owner
-	FROM sweep.queue AS q
-	JOIN sweep._seen_queues() AS s ON s.queue_id = q.queue_id
-	CROSS JOIN LATERAL sweep._read_queue(q.queue_id, s.delayed_rows, s.due_from, s.due_known, s.due_inside, s.lanes, s.positions) AS r
-	OFFSET 0;
+	SELECT * FROM sweep._seen_queues();
 COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number; one sees those one may use, or all of them as sweep_monitor';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';

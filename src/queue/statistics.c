@@ -21,6 +21,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/array.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -37,35 +38,36 @@
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
 
-typedef struct Count
+/* What is shown of a queue, copied from its slot, or counted. */
+typedef struct State
 {
-	int32		queue_id;
+	int32		queue_id;		/* key of the table of what was counted */
 	int64		rows[2];
 	int64		dead;
-} Count;
-
-typedef struct Counts
-{
-	int			count;
-	int			room;
-	Count	   *of;
-} Counts;
+	int			held[2];
+	TimestampTz due_from;
+	int			due_known;
+	int			due_inside;
+	int64		first[SWEEP_LANES]; /* lowest id that may be claimed; PG_INT64_MAX = none */
+	double		sent;
+	double		acked;
+} State;
 
 /* The columns of sweep._queue_states(). */
 #define STATE_COLUMNS 13
 
-static bool count_queues(Oid relation, Counts *counts, bool shared);
+static bool count_queues(Oid relation, HTAB *counts, bool shared);
 static bool is_counted(Oid relation);
 static void begin_count(Oid relation, Snapshot snapshot);
 static bool end_count(Oid relation);
-static void count_rows(Oid relation, Snapshot snapshot, Counts *counts, bool dead);
-static Count *count_of(Counts *counts, int32 queue_id);
-static void put_slots(ReturnSetInfo *result, Oid relation);
-static void put_counts(ReturnSetInfo *result, Oid relation, const Counts *counts, bool shared);
-static void put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot);
-static void look_at_due(const SweepQueueSlot *slot, int *known, int *inside);
-static bool look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside);
-static int	first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions);
+static void count_rows(Oid relation, Snapshot snapshot, HTAB *counts, bool dead);
+static State *count_of(HTAB *counts, int32 queue_id);
+static void put_states(ReturnSetInfo *result, Oid relation, HTAB *counts, bool shared);
+static bool copy_slot(SweepQueueSlot *slot, Oid relation, State *state);
+static void put_state(ReturnSetInfo *result, const State *state);
+static void look_at_due(const SweepQueueSlot *slot, State *state);
+static int	look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside);
+static void look_at_first(const SweepQueueSlot *slot, int64 *first);
 static void look_at_message(const SweepMessageRef *message, int64 *first);
 
 PG_FUNCTION_INFO_V1(sweep_queue_states);
@@ -77,7 +79,8 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Oid			relation = sweep_queue_relation();
 	bool		shared = sweep_queue_memory_exists() && !RecoveryInProgress();
-	Counts		counts = {0};
+	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
+	HTAB	   *counts = NULL;
 	bool		counted = false;
 
 	InitMaterializedSRF(fcinfo, 0);
@@ -88,16 +91,19 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		counted = is_counted(relation);
 		sweep_queue_unlock();
 	}
-	if (counted || count_queues(relation, &counts, shared))
-		put_slots(result, relation);
-	else
-		put_counts(result, relation, &counts, shared);
+	if (!counted)
+	{
+		counts = hash_create("pg_sweep counted queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		if (count_queues(relation, counts, shared))
+			counts = NULL;
+	}
+	put_states(result, relation, counts, shared);
 	return (Datum) 0;
 }
 
 /* Counts all rows, for the counters or just for this once. Returns whether the counters are valid. */
 static bool
-count_queues(Oid relation, Counts *counts, bool shared)
+count_queues(Oid relation, HTAB *counts, bool shared)
 {
 	Oid			dead = get_relname_relid("queue_dead", get_rel_namespace(relation));
 	Snapshot	snapshot;
@@ -133,21 +139,32 @@ count_queues(Oid relation, Counts *counts, bool shared)
 	if (!shared)
 		return false;
 	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < counts->count; i++)
+	/* With more queues than slots there are no counters; nor is a slot taken from any queue to find that out. */
+	if (hash_get_num_entries(counts) > sweep_max_queues)
+		sweep_queue_spoil_counts(MyDatabaseId);
+	else
 	{
-		SweepQueueSlot *slot = sweep_queue_find_slot(relation, counts->of[i].queue_id);
+		HASH_SEQ_STATUS scan;
+		State	   *count;
 
-		if (slot == NULL)
-			slot = sweep_queue_allot_slot(relation, counts->of[i].queue_id, InvalidOid);
-		if (slot == NULL)
+		hash_seq_init(&scan, counts);
+		while ((count = hash_seq_search(&scan)) != NULL)
 		{
-			sweep_queue_spoil_counts(MyDatabaseId);
-			break;
+			SweepQueueSlot *slot = sweep_queue_find_slot(relation, count->queue_id);
+
+			if (slot == NULL)
+				slot = sweep_queue_allot_slot(relation, count->queue_id, InvalidOid);
+			if (slot == NULL)
+			{
+				sweep_queue_spoil_counts(MyDatabaseId);
+				hash_seq_term(&scan);
+				break;
+			}
+			slot->used_us = sweep_monotonic_us();
+			slot->rows[0] += count->rows[0];
+			slot->rows[1] += count->rows[1];
+			slot->dead += count->dead;
 		}
-		slot->used_us = sweep_monotonic_us();
-		slot->rows[0] += counts->of[i].rows[0];
-		slot->rows[1] += counts->of[i].rows[1];
-		slot->dead += counts->of[i].dead;
 	}
 	counted = end_count(relation);
 	sweep_queue_unlock();
@@ -209,12 +226,12 @@ end_count(Oid relation)
 }
 
 static void
-count_rows(Oid relation_oid, Snapshot snapshot, Counts *counts, bool dead)
+count_rows(Oid relation_oid, Snapshot snapshot, HTAB *counts, bool dead)
 {
 	Relation	relation = relation_open(relation_oid, AccessShareLock);
 	TableScanDesc scan = sweep_table_beginscan(relation, snapshot);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	Count	   *last = NULL;
+	State	   *last = NULL;
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
@@ -234,88 +251,107 @@ count_rows(Oid relation_oid, Snapshot snapshot, Counts *counts, bool dead)
 	relation_close(relation, AccessShareLock);
 }
 
-static Count *
-count_of(Counts *counts, int32 queue_id)
+/* Begins as that of a queue without a slot, which is looked at from its start. */
+static State *
+count_of(HTAB *counts, int32 queue_id)
 {
-	for (int i = 0; i < counts->count; i++)
-		if (counts->of[i].queue_id == queue_id)
-			return &counts->of[i];
-	if (counts->count == counts->room)
+	bool		found;
+	State	   *state = hash_search(counts, &queue_id, HASH_ENTER, &found);
+
+	if (!found)
 	{
-		counts->room = 2 * counts->room + 16;
-		counts->of = counts->of ? repalloc(counts->of, counts->room * sizeof(Count)) : palloc(counts->room * sizeof(Count));
+		*state = (State) {.queue_id = queue_id, .due_from = PG_INT64_MIN};
+		for (int i = 0; i < SWEEP_LANES; i++)
+			state->first[i] = PG_INT64_MIN;
 	}
-	counts->of[counts->count] = (Count)
-	{
-		.queue_id = queue_id
-	};
-	return &counts->of[counts->count++];
+	return state;
 }
 
+/*
+ * With counts those are shown, for lack of shared memory or of room in it, and of the slots only what is in flight. Of
+ * each slot what is shown is copied under the lock, and made into a row without it.
+ */
 static void
-put_slots(ReturnSetInfo *result, Oid relation)
+put_states(ReturnSetInfo *result, Oid relation, HTAB *counts, bool shared)
 {
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
+	HASH_SEQ_STATUS scan;
+	State	   *count;
 
-		if (slot->generation == 0 || slot->database != MyDatabaseId || slot->relation != relation)
+	for (int i = 0; shared && i < sweep_max_queues; i++)
+	{
+		State		state;
+
+		if (!copy_slot(sweep_queue_slot(i), relation, &state))
 			continue;
-		sweep_in_flight_expire(slot, sweep_monotonic_us());
-		put_state(result, &(Count) {slot->queue_id, {slot->rows[0], slot->rows[1]}, slot->dead}, slot);
+		if (counts == NULL)
+			put_state(result, &state);
+		else if ((count = hash_search(counts, &state.queue_id, HASH_FIND, NULL)) != NULL)
+		{
+			memcpy(state.rows, count->rows, sizeof(state.rows));
+			state.dead = count->dead;
+			*count = state;
+		}
 	}
-	sweep_queue_unlock();
+	if (counts == NULL)
+		return;
+	hash_seq_init(&scan, counts);
+	while ((count = hash_seq_search(&scan)) != NULL)
+		put_state(result, count);
 }
 
-/* Without counters, for lack of shared memory or of room in it; what is in flight is known all the same. */
-static void
-put_counts(ReturnSetInfo *result, Oid relation, const Counts *counts, bool shared)
-{
-	SweepQueueSlot *unknown = palloc0(sizeof(SweepQueueSlot));
-
-	/* A queue without a slot is one that is looked at from its start. */
-	unknown->lease_first = unknown->returned.first = unknown->blocked.first = -1;
-	sweep_queue_reset_slot(unknown);
-	if (shared)
-		sweep_queue_lock(LW_SHARED);
-	for (int i = 0; i < counts->count; i++)
-	{
-		const SweepQueueSlot *slot = shared ? sweep_queue_find_slot(relation, counts->of[i].queue_id) : NULL;
-
-		put_state(result, &counts->of[i], slot != NULL ? slot : unknown);
-	}
-	if (shared)
-		sweep_queue_unlock();
-}
-
-/* Hold the lock, if there is any. */
-static void
-put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
+/* False unless it is that of a queue of this database. */
+static bool
+copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 {
 	int64		now_us = sweep_monotonic_us();
+	bool		ours;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	ours = slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation;
+	if (ours)
+	{
+		sweep_in_flight_expire(slot, now_us);
+		*state = (State) {
+			.queue_id = slot->queue_id, .rows = {slot->rows[0], slot->rows[1]}, .dead = slot->dead, .held = {slot->held[0], slot->held[1]},
+			.due_from = slot->due_from, .sent = sweep_queue_rate(&slot->sent, now_us), .acked = sweep_queue_rate(&slot->acked, now_us)
+		};
+		look_at_due(slot, state);
+		look_at_first(slot, state->first);
+	}
+	sweep_queue_unlock();
+	return ours;
+}
+
+static void
+put_state(ReturnSetInfo *result, const State *state)
+{
 	Datum		values[STATE_COLUMNS];
 	bool		nulls[STATE_COLUMNS] = {0};
 	Datum		lanes[SWEEP_LANES];
 	Datum		positions[SWEEP_LANES];
-	int			known;
-	int			inside;
-	int			lane_count = first_ids(slot, lanes, positions);
+	int			lane_count = 0;
 
-	look_at_due(slot, &known, &inside);
-	values[0] = Int32GetDatum(count->queue_id);
-	values[1] = Int64GetDatum(count->rows[0]);
-	values[2] = Int64GetDatum(count->rows[1]);
-	values[3] = Int64GetDatum(count->dead);
-	values[4] = Int32GetDatum(slot->held[0]);
-	values[5] = Int32GetDatum(slot->held[1]);
-	values[6] = TimestampTzGetDatum(slot->due_from);
-	values[7] = Int32GetDatum(known);
-	values[8] = Int32GetDatum(inside);
+	/* The lanes that may have something to be claimed, and the lowest ids at which. */
+	for (int i = 0; i < SWEEP_LANES; i++)
+	{
+		if (state->first[i] == PG_INT64_MAX)
+			continue;
+		lanes[lane_count] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
+		positions[lane_count++] = Int64GetDatum(state->first[i]);
+	}
+	values[0] = Int32GetDatum(state->queue_id);
+	values[1] = Int64GetDatum(state->rows[0]);
+	values[2] = Int64GetDatum(state->rows[1]);
+	values[3] = Int64GetDatum(state->dead);
+	values[4] = Int32GetDatum(state->held[0]);
+	values[5] = Int32GetDatum(state->held[1]);
+	values[6] = TimestampTzGetDatum(state->due_from);
+	values[7] = Int32GetDatum(state->due_known);
+	values[8] = Int32GetDatum(state->due_inside);
 	values[9] = PointerGetDatum(construct_array(lanes, lane_count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, lane_count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[11] = Float8GetDatum(sweep_queue_rate(&slot->sent, now_us));
-	values[12] = Float8GetDatum(sweep_queue_rate(&slot->acked, now_us));
+	values[11] = Float8GetDatum(state->sent);
+	values[12] = Float8GetDatum(state->acked);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -325,22 +361,23 @@ put_state(ReturnSetInfo *result, const Count *count, const SweepQueueSlot *slot)
  * counting from there would count them twice.
  */
 static void
-look_at_due(const SweepQueueSlot *slot, int *known, int *inside)
+look_at_due(const SweepQueueSlot *slot, State *state)
 {
-	*known = *inside = 0;
+	int			claimed = slot->held[1];
+
 	for (int i = 0; i < slot->prefetched_count; i++)
-		*known += look_at_delayed(slot, &slot->prefetched[slot->prefetched_first + i], inside);
+		state->due_known += look_at_delayed(slot, &slot->prefetched[slot->prefetched_first + i], &state->due_inside);
 	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		*known += look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
+		state->due_known += look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
 	for (int entry = slot->blocked.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		*known += look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
-	for (int lease = slot->held[1] > 0 ? slot->lease_first : -1; lease >= 0; lease = sweep_queue_lease(lease)->next)
-		for (int entry = sweep_queue_lease(lease)->messages.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-			(void) look_at_delayed(slot, &sweep_in_flight(entry)->message, inside);
+		state->due_known += look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
+	for (int lease = slot->lease_first; lease >= 0 && claimed > 0; lease = sweep_queue_lease(lease)->next)
+		for (int entry = sweep_queue_lease(lease)->messages.first; entry >= 0 && claimed > 0; entry = sweep_in_flight(entry)->next)
+			claimed -= look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
 }
 
-/* Whether it is delayed. */
-static bool
+/* 1 when it is delayed, else 0. */
+static int
 look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside)
 {
 	bool		delayed = SWEEP_LANE_IS_DELAYED(message->lane);
@@ -349,27 +386,15 @@ look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int 
 	return delayed;
 }
 
-/* The lanes that may have something to be claimed, and the lowest ids at which. */
-static int
-first_ids(const SweepQueueSlot *slot, Datum *lanes, Datum *positions)
+static void
+look_at_first(const SweepQueueSlot *slot, int64 *first)
 {
-	int64		first[SWEEP_LANES];
-	int			count = 0;
-
 	for (int i = 0; i < SWEEP_LANES; i++)
 		first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
 	for (int i = 0; i < slot->prefetched_count; i++)
 		look_at_message(&slot->prefetched[slot->prefetched_first + i], first);
 	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
 		look_at_message(&sweep_in_flight(entry)->message, first);
-	for (int i = 0; i < SWEEP_LANES; i++)
-	{
-		if (first[i] == PG_INT64_MAX)
-			continue;
-		lanes[count] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
-		positions[count++] = Int64GetDatum(first[i]);
-	}
-	return count;
 }
 
 static void
