@@ -79,30 +79,25 @@ SELECT count(*) AS memberships FROM pg_auth_members WHERE roleid = 'sweep_client
 SELECT sweep.grant_queue('client_mail', :'superuser'::regrole, '{send}'), sweep.grant_queue('client_mail', 'sweep_client', '{send}');
 SELECT count(*) AS memberships FROM pg_auth_members WHERE roleid = 'sweep_client'::regrole AND member IN ('sweep_client'::regrole, :'superuser'::regrole);
 SELECT sweep.revoke_queue('client_mail', 'sweep_client', '{send}');
--- a grant that is rolled back leaves neither
+-- a grant that is rolled back leaves the membership, which is committed by itself, so that nobody waits for it, and allows nothing
 BEGIN;
 SELECT sweep.grant_queue('client_mail', 'regress_sweep_late', '{send}');
 ROLLBACK;
 SELECT count(*) AS memberships FROM pg_auth_members WHERE roleid = 'sweep_client'::regrole AND member = 'regress_sweep_late'::regrole;
+SELECT 'regress_sweep_late' = ANY (senders) AS granted FROM sweep.queue WHERE name = 'client_mail';
+REVOKE sweep_client FROM regress_sweep_late;
 -- where the owner of the extension may not grant it, nothing is granted, and it is said who could
 CREATE ROLE regress_sweep_owner;
-CREATE FUNCTION queue_client.as_owner() RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-	detail text;
-	hint text;
-BEGIN
-	ALTER FUNCTION sweep._make_client(regrole) SECURITY DEFINER;
-	ALTER FUNCTION sweep._make_client(regrole) OWNER TO regress_sweep_owner;
-	GRANT USAGE ON SCHEMA sweep TO regress_sweep_owner;
-	GRANT EXECUTE ON FUNCTION sweep._role_name(oid) TO regress_sweep_owner;
-	PERFORM sweep.grant_queue('client_mail', 'regress_sweep_late', '{send}');
-	RETURN 'granted';
-EXCEPTION WHEN insufficient_privilege THEN
-	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	RETURN concat_ws(E'\n', SQLERRM, detail, hint);
-END
-$$;
-SELECT queue_client.as_owner();
+SELECT proowner::regrole AS owner FROM pg_proc WHERE oid = 'sweep._add_member'::regproc \gset
+ALTER FUNCTION sweep._add_member(regrole) SECURITY DEFINER;
+ALTER FUNCTION sweep._add_member(regrole) OWNER TO regress_sweep_owner;
+GRANT USAGE ON SCHEMA sweep TO regress_sweep_owner;
+GRANT EXECUTE ON FUNCTION sweep._role_name(oid) TO regress_sweep_owner;
+SELECT sweep.grant_queue('client_mail', 'regress_sweep_late', '{send}');
+REVOKE EXECUTE ON FUNCTION sweep._role_name(oid) FROM regress_sweep_owner;
+REVOKE USAGE ON SCHEMA sweep FROM regress_sweep_owner;
+ALTER FUNCTION sweep._add_member(regrole) OWNER TO :owner;
+ALTER FUNCTION sweep._add_member(regrole) SECURITY INVOKER;
 SELECT 'regress_sweep_late' = ANY (senders) AS granted FROM sweep.queue WHERE name = 'client_mail';
 
 SELECT sweep.drop_queue('client_mail'), sweep.drop_queue('client_other');

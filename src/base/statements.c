@@ -168,6 +168,8 @@ static const SweepStatementText statements[] = {
 		"DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)", 2, {INT4OID, INT8ARRAYOID}},
 	[SWEEP_SQL_WANTED_CONSUMERS] = {"SELECT consumer_id, queue, run_as, concurrency FROM sweep._wanted_consumers()", 0, {0}},
 	[SWEEP_SQL_COUNT_CRASH] = {"SELECT sweep._count_crash($1, $2)", 2, {INT4OID, INT8ARRAYOID}},
+	/* None that only the transaction of the caller sees. */
+	[SWEEP_SQL_ADD_MEMBER] = {"SELECT sweep._add_member($1) FROM pg_catalog.pg_roles r WHERE r.oid = $1", 1, {OIDOID}},
 	[SWEEP_SQL_FORGET_ONCE] = {"SELECT sweep._forget_once()", 0, {0}},
 	[SWEEP_SQL_NOTIFY] = {
 		"SELECT u.usage > $2, pg_catalog.count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::pg_catalog.text END) "

@@ -40,6 +40,7 @@
 typedef struct Channel
 {
 	int32		queue_id;
+	int			slot;
 	bool		pending_work;
 	int64		sent_us;		/* monotonic: the last notification; 0 = none */
 } Channel;
@@ -107,10 +108,12 @@ take_pending_work(void)
 		if (queue_ids[i] == 0)
 			continue;
 		channel = sweep_known_find(&channels, queue_ids[i], sizeof(Channel));
+		channel->slot = i;
 		channel->pending_work = true;
 		if (left_us(channel, now_us) > 0)
 			continue;
-		sweep_queue_clear_pending_work(i, queue_ids[i]);
+		/* Before the notification: a message that comes between the two needs another one. */
+		sweep_queue_set_pending_work(i, queue_ids[i], false);
 	}
 }
 
@@ -208,8 +211,18 @@ notify_work(void *arg)
 		ereport(LOG, (errmsg("pg_sweep sends notifications again")));
 }
 
+/* What was not sent is left to the next one. */
 static void
 leave(int code, Datum arg)
 {
+	ListCell   *cell;
+
+	foreach(cell, channels)
+	{
+		const Channel *channel = lfirst(cell);
+
+		if (channel->pending_work)
+			sweep_queue_set_pending_work(channel->slot, channel->queue_id, true);
+	}
 	sweep_consumer_shared_release(slot_index);
 }

@@ -279,7 +279,7 @@ COMMENT ON FUNCTION sweep._change_queue_grants(oid, text, regrole, text[], boole
 
 -- Execution of the message functions is what sweep_client has; each of them checks the right on its queue.  The
 -- membership is one of the whole cluster, and is made by the owner of the extension.
-CREATE FUNCTION sweep._make_client(role regrole)
+CREATE FUNCTION sweep._add_member(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -306,6 +306,28 @@ BEGIN
 	IF NOT pg_catalog.pg_has_role(role, 'sweep_client', 'USAGE') THEN
 		RAISE WARNING 'role "%" does not inherit the rights of sweep_client', grantee
 			USING HINT = pg_catalog.format('ALTER ROLE %I INHERIT lets it call sweep.send and the other functions of messages.', grantee);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._add_member(regrole) IS 'internal: makes the role a member of sweep_client unless it has its rights, in this transaction';
+
+CREATE FUNCTION sweep._add_member_apart(role regrole)
+RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_member_add_apart';
+COMMENT ON FUNCTION sweep._add_member_apart(regrole) IS 'internal: the same in a transaction of its own, which has ended when this returns';
+
+-- Whoever adds the same membership waits for the end of a transaction that has added it, so it is added in one that ends
+-- at once.  Only a role that is not committed itself is left to the transaction of its creator; nobody else knows it.
+CREATE FUNCTION sweep._make_client(role regrole)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT pg_catalog.pg_has_role(role, 'sweep_client', 'USAGE') THEN
+		PERFORM sweep._add_member_apart(role);
+		PERFORM sweep._add_member(role);
 	END IF;
 END
 $$;

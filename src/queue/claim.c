@@ -248,6 +248,8 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 {
 	int			entry = sweep_in_flight_take_returned(claim->lease);
 
+	if (entry >= 0)
+		claim->room--;
 	/* What is blocked by its key counts as well. */
 	while (entry < 0 && slot->prefetched_count > 0 && claim->room > 0)
 	{

@@ -45,11 +45,11 @@ extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum mes
 extern void sweep_queue_release_lease(const pg_uuid_t *lease, int64 *untried, int count);
 
 /*
- * slot.c: the queues of this database that messages have come to since they were last cleared. Fills an array of
- * pg_sweep.max_queues: a queue, or 0, per slot.
+ * slot.c: the queues of this database that messages have come to since their flags were last cleared. Fills an array of
+ * pg_sweep.max_queues: a queue, or 0, per slot. A flag is set again for the queue if that still has the slot.
  */
 extern void sweep_queue_read_pending_work(int32 *queue_ids);
-extern void sweep_queue_clear_pending_work(int slot, int32 queue_id);
+extern void sweep_queue_set_pending_work(int slot, int32 queue_id, bool pending);
 
 /* statement.c: a database was dropped just now; this transaction may have dropped sweep.queue_message. InvalidOid = none. */
 extern void sweep_queue_note_dropped(Oid database, Oid relation);

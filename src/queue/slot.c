@@ -217,12 +217,12 @@ sweep_queue_read_pending_work(int32 *queue_ids)
 }
 
 void
-sweep_queue_clear_pending_work(int number, int32 queue_id)
+sweep_queue_set_pending_work(int number, int32 queue_id, bool pending)
 {
 	SweepQueueSlot *slot = sweep_queue_slot(number);
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	if (slot->queue_id == queue_id && slot->database == MyDatabaseId)
-		slot->pending_work = false;
+		slot->pending_work = pending;
 	sweep_queue_unlock();
 }

@@ -135,6 +135,13 @@ as_role('a', q{SELECT sweep.create_queue('aq2'); SELECT sweep.send_many('aq2', '
 }
 as_role('a', q{SELECT sweep.drop_queue('aq'), sweep.drop_queue('aq2')});
 
+# what was returned and is claimed again counts, too
+as_role('a', q{SELECT sweep.create_queue(q), sweep.send_many(q, array_fill('1'::jsonb, ARRAY[40])) FROM unnest(ARRAY['back', 'other']) AS q});
+is(answer_to('a', q{SELECT sweep.release((SELECT min(lease::text) FROM sweep.claim('back', 20, '1 h'))::uuid)}), 20, 'returned: twenty');
+is(answer_to('a', q{SELECT count(*) FROM sweep.claim('other', 40, '1 h')}), 40, 'returned: forty others are held');
+is(answer_to('a', q{SELECT count(*) FROM sweep.claim('back', 20, '1 h')}), 8, 'returned: of the twenty as many as are left of the share');
+as_role('a', q{SELECT sweep.drop_queue(q) FROM unnest(ARRAY['back', 'other']) AS q});
+
 # of those whose key is held already, nothing is delivered, but they take room
 as_role('a', q{
 	SELECT sweep.create_queue('keys', key_policy => 'once_more_if_running');
