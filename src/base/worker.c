@@ -17,6 +17,7 @@
 #include "commands/sequence.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
 #include "storage/pmsignal.h"
@@ -84,9 +85,12 @@ sweep_worker_register(const char *type, const char *name, const char *entry_poin
 					  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle)
 {
 	BackgroundWorker worker = {0};
+	char	   *ascii;
 
 	strlcpy(worker.bgw_type, type, sizeof(worker.bgw_type));
-	strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
+	ascii = sweep_clean_ascii(name);
+	strlcpy(worker.bgw_name, ascii, sizeof(worker.bgw_name));
+	pfree(ascii);
 	strlcpy(worker.bgw_library_name, "pg_sweep", sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, entry_point, sizeof(worker.bgw_function_name));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
@@ -206,6 +210,17 @@ sweep_worker_reset_session(void)
 	restore_identity();
 	ResetAllOptions();
 	set_session();
+}
+
+void
+sweep_worker_report_activity(const char *text)
+{
+	char	   *shown = pnstrdup(text, pgstat_track_activity_query_size);
+	char	   *ascii = sweep_clean_ascii(shown);
+
+	pgstat_report_activity(STATE_RUNNING, ascii);
+	pfree(ascii);
+	pfree(shown);
 }
 
 /* Not the plans of the engine, which are what makes the next use of the process cheap; they keep nothing of a user's. */

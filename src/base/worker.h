@@ -44,6 +44,9 @@ extern void sweep_worker_connect(Oid database, Oid role);
 /* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
 extern void sweep_worker_connect_engine(Oid database);
 
+/* Shows what the process does in pg_stat_activity, as ASCII: it is read in databases of other encodings. */
+extern void sweep_worker_report_activity(const char *text);
+
 /* Undoes what SQL of a user has set for the session, and that it has become another role; outside of a transaction. */
 extern void sweep_worker_reset_session(void);
 

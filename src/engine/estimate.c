@@ -19,7 +19,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
-#include "pgstat.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -28,6 +27,7 @@
 #include "utils/memutils.h"
 
 #include "base/door.h"
+#include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/definition.h"
 #include "engine/estimate.h"
@@ -105,7 +105,7 @@ sweep_estimate_ask(SweepRun *run)
 
 	sweep_report_phase(run, PHASE_ESTIMATE);
 	if (!sweep_sql_in_call())
-		pgstat_report_activity(STATE_RUNNING, psprintf("%s: estimate", run->job));
+		sweep_worker_report_activity(psprintf("%s: estimate", run->job));
 	end = sweep_batch_transact(run, ask_work, &question, &question.error);
 	sweep_step_free(question.step);
 	if (is_cancelled(&question))

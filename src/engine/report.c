@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/detail.h"
 #include "base/settings.h"
+#include "base/worker.h"
 #include "engine/report.h"
 #include "pure/pace.h"
 
@@ -116,7 +117,7 @@ sweep_report_activity(SweepRun *run)
 		snprintf(limit, sizeof(limit), " of %d", run->max_batches);
 	snprintf(text, sizeof(text), "%s: batch %lld%s, %lld %s, %lld s", run->job, (long long) run->state.loop.batches + 1,
 			 limit, (long long) run->state.loop.rows, run->state.loop.rows == 1 ? "row" : "rows", (long long) seconds);
-	pgstat_report_activity(STATE_RUNNING, text);
+	sweep_worker_report_activity(text);
 }
 
 char *

@@ -135,7 +135,7 @@ execute_statement(Script *script, RawStmt *statement)
 	script->text = MemoryContextAlloc(script->statement_context, length + 1);
 	memcpy(script->text, run->sql + start, length);
 	script->text[length] = '\0';
-	pgstat_report_activity(STATE_RUNNING, script->text);
+	sweep_worker_report_activity(script->text);
 	/* A run that the statement before has called ends with it off. */
 	sweep_worker_watch_postmaster(true);
 	error_context_stack = &callback;

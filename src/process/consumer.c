@@ -85,7 +85,8 @@ read_work(void *arg)
 	consumer.relation = sweep_sql_oid(6);
 	consumer.visibility_us = sweep_sql_interval_us(7, 0);
 	consumer.present = OidIsValid(consumer.handler);
-	snprintf(consumer.name, sizeof(consumer.name), "pg_sweep: %s", consumer.queue);
+	/* As the setting will have it. */
+	strlcpy(consumer.name, sweep_clean_ascii(psprintf("pg_sweep: %s", consumer.queue)), sizeof(consumer.name));
 }
 
 /* A handler may leave settings behind; what we rely on is set again. A new configuration holds from the next turn on. */
@@ -102,10 +103,7 @@ prepare_session(void)
 	}
 	sweep_door_put_back(consumer.meaning, consumer.role, GUC_ACTION_SET);
 	if (strcmp(application_name, consumer.name) != 0)
-	{
 		sweep_worker_set("application_name", consumer.name);
-		pgstat_report_appname(consumer.name);
-	}
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 

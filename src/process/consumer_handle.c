@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -133,7 +132,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 		snprintf(activity, sizeof(activity), "%s: message %lld", consumer->queue, message_id);
 	else
 		snprintf(activity, sizeof(activity), "%s: %d messages from %lld", consumer->queue, count, message_id);
-	pgstat_report_activity(STATE_RUNNING, activity);
+	sweep_worker_report_activity(activity);
 	for (int i = first; i < first + count; i++)
 		consumer->messages[i].called = true;
 	sweep_consumer_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CONSUMER_NOTE_ALL);

@@ -152,7 +152,6 @@ name_session(const SweepRun *run)
 
 	snprintf(name, sizeof(name), "pg_sweep: %s #%lld", run->job, (long long) run->run_id);
 	sweep_worker_set("application_name", name);
-	pgstat_report_appname(name);
 }
 
 /*
