@@ -46,6 +46,10 @@ CREATE TABLE sweep.job_definition (
 	buckets_function text,
 	run_as           text NOT NULL,
 	description      text,
+	-- The scheduler parses them: a long one would hold up all jobs. The functions below say so sooner and in words.
+	CONSTRAINT job_size_check CHECK (greatest(pg_catalog.octet_length(name), pg_catalog.octet_length(schedule), pg_catalog.octet_length(step), pg_catalog.octet_length(timezone),
+		pg_catalog.octet_length(pick), pg_catalog.octet_length(rescue), pg_catalog.octet_length(lock_key), pg_catalog.octet_length(alert_queue), pg_catalog.octet_length(bucket_key),
+		pg_catalog.octet_length(buckets_function), pg_catalog.octet_length(run_as)) <= 1024),
 	CONSTRAINT job_transaction_check CHECK (transaction IN ('batch', 'row')),
 	CONSTRAINT job_overlap_check CHECK (overlap IN ('skip', 'queue_one', 'cancel_previous')),
 	CONSTRAINT job_catch_up_check CHECK (catch_up IN ('once', 'skip', 'all')),

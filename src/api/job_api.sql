@@ -13,10 +13,15 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_paused(boolean) IS 'raises unless it is said whether the job is to be paused';
 
-CREATE FUNCTION sweep._complete_job(job sweep.job_definition) RETURNS sweep.job_definition
+CREATE FUNCTION sweep._complete_job(job sweep.job_definition, old sweep.job_definition) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	-- First of all: what is too large is not parsed.
+	PERFORM sweep._check_sizes(job, old);
+	IF job.timezone IS DISTINCT FROM old.timezone THEN
+		job.timezone := sweep._find_zone(job.timezone);
+	END IF;
 	job.step := sweep._find_function(job.run_as, 'step', job.step);
 	job.pick := sweep._find_function(job.run_as, 'pick', job.pick);
 	job.rescue := sweep._find_function(job.run_as, 'rescue', job.rescue);
@@ -26,7 +31,7 @@ BEGIN
 	RETURN job;
 END
 $$;
-COMMENT ON FUNCTION sweep._complete_job(sweep.job_definition) IS 'the job with what follows from other settings where it was left out, and functions named with their schemas';
+COMMENT ON FUNCTION sweep._complete_job(sweep.job_definition, sweep.job_definition) IS 'the job with what follows from other settings where it was left out, and functions and time zone named as the catalogue has them; raises when a text is too large';
 
 CREATE FUNCTION sweep._replace_job(caller oid, job sweep.job_definition) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -56,9 +61,8 @@ DECLARE
 	alert_queue_owner pg_catalog.text;
 BEGIN
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
-	job := sweep._complete_job(job);
-	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_sizes(job, NULL),
-		sweep._check_role(caller, job);
+	job := sweep._complete_job(job, NULL);
+	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_role(caller, job);
 	IF replace AND sweep._replace_job(caller, job) THEN
 		RETURN;
 	END IF;
@@ -139,7 +143,7 @@ DECLARE
 	columns pg_catalog.text[] := sweep._job_columns();
 	queue_owner pg_catalog.text;
 BEGIN
-	PERFORM sweep._check_limits(job), sweep._check_sizes(job, old);
+	PERFORM sweep._check_limits(job);
 	-- What the job's role executes may be changed only by those who could be that role.
 	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.estimate, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.settings, job.run_as)
 			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.estimate, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.settings, old.run_as) THEN
@@ -219,7 +223,7 @@ BEGIN
 				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_job would take for the argument of that name.';
 		END;
 	END LOOP;
-	job := sweep._complete_job(job);
+	job := sweep._complete_job(job, old);
 	-- To name a queue or a job once more means the one that has the name now.
 	old.alert_queue := CASE WHEN NOT changes ? 'alert_queue' THEN old.alert_queue END;
 	old.on_start := CASE WHEN NOT changes ? 'on_start' THEN old.on_start END;

@@ -53,7 +53,7 @@ BEGIN
 				AND sweep._resolve(kind, pg_catalog.format('%I.%I', n.nspname, parts[1])) IS NOT NULL ORDER BY p.nth LIMIT 1;
 		RETURN CASE WHEN found IS NULL THEN name ELSE pg_catalog.format('%I.%I', found, parts[1]) END;
 	END IF;
-	RETURN pg_catalog.btrim(bare);
+	RETURN CASE pg_catalog.cardinality(parts) WHEN 2 THEN pg_catalog.format('%I.%I', parts[1], parts[2]) ELSE bare END;
 EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN name;
 END
@@ -291,11 +291,18 @@ BEGIN
 		('on_start', pg_catalog.octet_length(job.on_start::pg_catalog.text), 64 * 1024, job.on_start IS DISTINCT FROM old.on_start),
 		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),
 		('on_failure', pg_catalog.octet_length(job.on_failure::pg_catalog.text), 64 * 1024, job.on_failure IS DISTINCT FROM old.on_failure),
-		('schedule', pg_catalog.octet_length(job.schedule), 1024, job.schedule IS DISTINCT FROM old.schedule),
-		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, job.lock_key IS DISTINCT FROM old.lock_key)
+		('name', pg_catalog.octet_length(job.name), 1024, true),
+		('schedule', pg_catalog.octet_length(job.schedule), 1024, true),
+		('step', pg_catalog.octet_length(job.step), 1024, true),
+		('pick', pg_catalog.octet_length(job.pick), 1024, true),
+		('rescue', pg_catalog.octet_length(job.rescue), 1024, true),
+		('lock_key', pg_catalog.octet_length(job.lock_key), 1024, true),
+		('alert_queue', pg_catalog.octet_length(job.alert_queue), 1024, true),
+		('bucket_key', pg_catalog.octet_length(job.bucket_key), 1024, true),
+		('buckets_function', pg_catalog.octet_length(job.buckets_function), 1024, true)
 	) AS c (what, size, most, is_new) WHERE c.size > c.most AND c.is_new LIMIT 1;
 	IF FOUND THEN
-		RAISE EXCEPTION '% of job "%" is too large: % bytes', wrong.what, job.name, wrong.size
+		RAISE EXCEPTION '% of job "%" is too large: % bytes', wrong.what, pg_catalog.substring(job.name, 1, 63), wrong.size
 			USING ERRCODE = 'program_limit_exceeded', HINT = pg_catalog.format('It may have %s bytes.', wrong.most);
 	END IF;
 	IF job.args IS DISTINCT FROM old.args THEN

@@ -136,8 +136,8 @@ BEGIN
 			FROM sweep._read_pg_cron_schedule(entry ->> 'schedule', coalesce(pg_catalog.current_setting('cron.match_dom_and_dow', true), 'off') = 'on') AS r;
 		note := sweep._pg_cron_place(entry);
 		IF note IS NULL THEN
-			IF EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, j.timezone, j.run_as)
-					= (job_name, meaning, entry ->> 'command', zone, entry ->> 'username')) THEN
+			IF EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, pg_catalog.lower(j.timezone), j.run_as)
+					= (job_name, meaning, entry ->> 'command', pg_catalog.lower(zone), entry ->> 'username')) THEN
 				note := 'exists already';
 			ELSE
 				created := pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || pg_catalog.jsonb_build_object(

@@ -421,7 +421,7 @@ AS $$
 DECLARE
 	relation constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
 	wrong constant pg_catalog.text := CASE WHEN age_column IS NULL THEN 'age_column' WHEN keep IS NULL THEN 'keep' WHEN partitions IS NULL THEN 'partitions' END;
-	zone constant pg_catalog.text := coalesce(job.timezone, 'UTC');
+	zone constant pg_catalog.text := coalesce(sweep._find_zone(job.timezone), 'UTC');
 BEGIN
 	IF wrong IS NOT NULL THEN
 		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
@@ -437,11 +437,6 @@ BEGIN
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
 		'timezone', zone, 'condition', condition, 'partitions', partitions,
 		'archive_to', CASE WHEN archive_to IS NOT NULL THEN sweep._table_name(sweep._find_table('archive_to', archive_to, coalesce(run_as::pg_catalog.oid, caller))) END));
-	BEGIN
-		PERFORM pg_catalog.timezone(zone, pg_catalog.now());
-	EXCEPTION WHEN invalid_parameter_value THEN
-		RAISE EXCEPTION 'time zone "%" is not known', zone USING ERRCODE = 'invalid_parameter_value', HINT = 'The view pg_timezone_names lists those that are.';
-	END;
 	PERFORM sweep._check_retention(job.run_as, job.args);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	RETURN job.name;

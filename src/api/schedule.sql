@@ -38,3 +38,30 @@ RETURN schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\
 
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
 'Is the schedule @reboot, due when the scheduler starts and at no other moment? No when it cannot be read.';
+
+-- A process keeps each zone that it has ever looked up, and takes any text like "x5" for one. So there are no more than the server has files.
+CREATE FUNCTION sweep._find_zone(name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	known pg_catalog.text := CASE WHEN name IN ('UTC', 'GMT') THEN name END;
+	posix pg_catalog.text[];
+BEGIN
+	IF name IS NULL OR known IS NOT NULL THEN
+		RETURN name;
+	END IF;
+	IF pg_catalog.octet_length(name) > 255 THEN
+		RAISE EXCEPTION 'name of a time zone is too large: % bytes', pg_catalog.octet_length(name)
+			USING ERRCODE = 'program_limit_exceeded', HINT = 'It may have 255 bytes.';
+	END IF;
+	SELECT z.name INTO known FROM pg_catalog.pg_timezone_names z WHERE pg_catalog.lower(z.name) = pg_catalog.lower(_find_zone.name) LIMIT 1;
+	IF known IS NULL THEN
+		posix := pg_catalog.regexp_match(name, '^(?:<[^>]*>|[[:alpha:]]+)?([+-]?)0*([0-9]{1,2})$');
+		RAISE EXCEPTION 'time zone "%" does not exist', name USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'The view pg_timezone_names lists what there is, for example Europe/Berlin'
+				|| CASE WHEN posix IS NULL THEN '.' ELSE pg_catalog.format(' or, for a fixed offset, Etc/GMT%s%s.', coalesce(nullif(posix[1], ''), '+'), posix[2]) END;
+	END IF;
+	RETURN known;
+END
+$$;
+COMMENT ON FUNCTION sweep._find_zone(text) IS 'the name of a time zone as the server writes it; raises when pg_timezone_names does not have it';

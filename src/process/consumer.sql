@@ -25,6 +25,7 @@ CREATE TABLE sweep.consumer (
 	CONSTRAINT consumer_pkey PRIMARY KEY (consumer_id),
 	CONSTRAINT consumer_queue_key UNIQUE (queue_id),
 	CONSTRAINT consumer_concurrency_check CHECK (concurrency BETWEEN 1 AND 1000),
+	CONSTRAINT consumer_handler_check CHECK (pg_catalog.octet_length(handler) <= 1024),
 	CONSTRAINT consumer_batch_check CHECK (batch BETWEEN 1 AND 10000)
 );
 COMMENT ON TABLE sweep.consumer IS 'the consumers in the database; sweep.create_consumer adds one';
@@ -172,14 +173,20 @@ DECLARE
 	name     pg_catalog.text := sweep._role_name(role);
 	id       int := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
 	consumer sweep.consumer;
-	problem  pg_catalog.text := sweep._handler_problem(handler);
-	function pg_catalog.regprocedure := (sweep._find_handlers(handler))[1];
+	problem  pg_catalog.text;
+	function pg_catalog.regprocedure;
 	owned_by pg_catalog.text;
 	-- as in the CHECK constraints
 	most_processes constant int := 1000;
 	most_messages  constant int := 10000;
 BEGIN
 	PERFORM sweep._require_workers();
+	IF pg_catalog.octet_length(handler) > 1024 THEN
+		RAISE EXCEPTION 'handler is too large: % bytes', pg_catalog.octet_length(handler)
+			USING ERRCODE = 'program_limit_exceeded', HINT = 'It may have 1024 bytes.';
+	END IF;
+	problem := sweep._handler_problem(handler);
+	function := (sweep._find_handlers(handler))[1];
 	IF NOT sweep._can_become(caller, name) THEN
 		RAISE EXCEPTION 'permission denied to consume queue "%" as role %', _create_consumer.queue, pg_catalog.quote_ident(name)
 			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
@@ -204,6 +211,8 @@ BEGIN
 			USING ERRCODE = 'insufficient_privilege', DETAIL = 'Its owner decides what is executed as that role.',
 				HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the consumer.', function, name);
 	END IF;
+	handler := (SELECT pg_catalog.format('%I.%I', n.nspname, p.proname)
+		FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = function);
 	consumer := ROW(0, id, handler, name, concurrency, batch, NULL, 0, 0, NULL);
 	problem := sweep._consumer_problem(consumer);
 	IF problem IS NOT NULL THEN

@@ -135,8 +135,8 @@ BEGIN
 		EXCEPTION WHEN data_exception THEN
 			pause := NULL;
 		END;
-		IF (pause >= interval '0') IS NOT TRUE THEN
-			RAISE EXCEPTION 'invalid backoff "%" for queue "%"', _create_queue.backoff, _create_queue.name
+		IF (pause >= interval '0' AND pg_catalog.octet_length(_create_queue.backoff) <= 255) IS NOT TRUE THEN
+			RAISE EXCEPTION 'invalid backoff "%" for queue "%"', pg_catalog.substring(_create_queue.backoff, 1, 255), _create_queue.name
 				USING ERRCODE = 'invalid_parameter_value', HINT = 'A backoff is sidekiq, none or an interval such as ''1 min''.';
 		END IF;
 	END IF;
