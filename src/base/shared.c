@@ -337,6 +337,25 @@ sweep_shared_wake_launcher(bool rescan)
 	sweep_shared_wake(launcher);
 }
 
+bool
+sweep_shared_is_set(const bool *flag)
+{
+	bool		set;
+
+	sweep_shared_lock(LW_SHARED);
+	set = *flag;
+	sweep_shared_unlock();
+	return set;
+}
+
+void
+sweep_shared_set(bool *flag, bool value)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	*flag = value;
+	sweep_shared_unlock();
+}
+
 /*
  * One that is starting has no process to wake yet; it is told all the same, for it
  * may be about to leave. Looking and telling is one section: in between it could have left.

@@ -184,6 +184,10 @@ extern void sweep_shared_wake_launcher(bool rescan);
 /* The entry of a database that has a scheduler, or NULL; the caller has the lock. */
 extern SweepDatabase *sweep_shared_find_database(Oid database);
 
+/* A flag of an entry, under the lock. */
+extern bool sweep_shared_is_set(const bool *flag);
+extern void sweep_shared_set(bool *flag, bool value);
+
 /* Has the scheduler look for work (asked), or only see how long it may sleep, when locks have changed. False when there is none. */
 extern bool sweep_shared_wake_scheduler(Oid database, bool asked);
 

@@ -377,8 +377,9 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 		return true;
 	}
 	if (error->hint == NULL)
-		error->hint = timed_out ? "Not even a batch of one row is done in time: raise statement_timeout, or see with sweep.preview what takes so long." :
-			"Not even a batch of one row gets its locks: raise lock_timeout, or have the batch pick its rows with FOR UPDATE SKIP LOCKED.";
+		error->hint = MemoryContextStrdup(run->batch_context, timed_out ?
+										  "Not even a batch of one row is done in time: raise statement_timeout, or see with sweep.preview what takes so long." :
+										  "Not even a batch of one row gets its locks: raise lock_timeout, or have the batch pick its rows with FOR UPDATE SKIP LOCKED.");
 	return false;
 }
 

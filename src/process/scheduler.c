@@ -176,7 +176,7 @@ sweep_scheduler_main(Datum arg)
 		MemoryContextReset(scheduler.tick_context);
 		MemoryContextSwitchTo(scheduler.tick_context);
 		scheduler_tick();
-		if (scheduler.absent || scheduler.entry->leave)
+		if (scheduler.absent || sweep_shared_is_set(&scheduler.entry->leave))
 		{
 			sweep_consumer_pool_dismiss();
 			proc_exit(0);
@@ -272,7 +272,7 @@ startable_work(void *arg)
 		MemoryContextSwitchTo(old);
 	}
 	scheduler.lock_held |= sweep_lock_has_seen_held();
-	scheduler.entry->crowded = count > (uint64) sweep_max_running_jobs;
+	sweep_shared_set(&scheduler.entry->crowded, count > (uint64) sweep_max_running_jobs);
 }
 
 /*
@@ -291,10 +291,10 @@ start_runs(void)
 	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
 	any = start_listed(&shortage, &role_name);
 	note_shortage(shortage, role_name);
-	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !scheduler.entry->asked && !scheduler.entry->leave)
+	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !sweep_shared_is_set(&scheduler.entry->asked) && !sweep_shared_is_set(&scheduler.entry->leave))
 	{
 		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
-		if (!scheduler.entry->asked)
+		if (!sweep_shared_is_set(&scheduler.entry->asked))
 			any |= start_listed(&shortage, &role_name);
 	}
 	note_shortage(shortage, role_name);
@@ -346,7 +346,9 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
 
 	sweep_quota_log_shortage(&capacity, refusal, &scheduler.shortage, role_name);
+	sweep_shared_lock(LW_EXCLUSIVE);
 	scheduler.short_of = scheduler.entry->short_of = refusal;
+	sweep_shared_unlock();
 }
 
 /* Records what has ended, keeps the history, and asks when to look again. */
