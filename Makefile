@@ -37,6 +37,7 @@ INSTALL_PARTS = \
 	src/api/job_check.sql \
 	src/api/job_api.sql \
 	src/api/pg_cron.sql \
+	src/engine/crashes.sql \
 	src/engine/run.sql \
 	src/engine/run_due.sql \
 	src/engine/run_end.sql \

@@ -117,6 +117,8 @@ CREATE TABLE sweep.job_state (
 	last_begun   bigint,
 	alert_queue_owner text,
 	hook_roles   jsonb,
+	crashes      int NOT NULL DEFAULT 0,
+	crashed_at   timestamptz,
 	-- Where the job is at home. It is in the row that says when the job is due, so that whoever reads one reads
 	-- both, whatever else of a dump has arrived. What was never said is nowhere at home.
 	system_identifier bigint NOT NULL DEFAULT 0,
@@ -130,6 +132,8 @@ COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
 COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: one up to it may have had its run before the clock was set back';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
+COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
+COMMENT ON COLUMN sweep.job_state.crashed_at IS 'the last time';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while it is one';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';

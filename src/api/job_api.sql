@@ -232,6 +232,7 @@ BEGIN
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	PERFORM sweep._change_job(caller, old, job);
 	PERFORM sweep._set_paused(name, paused) WHERE paused IS NOT NULL;
+	PERFORM sweep._forget_crashes(name);
 END
 $$;
 COMMENT ON FUNCTION sweep._alter_job(oid, text, jsonb) IS 'implements sweep.alter_job';
@@ -283,7 +284,7 @@ CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, false);
-	PERFORM sweep._set_paused(name, false);
+	PERFORM sweep._set_paused(name, false), sweep._forget_crashes(name);
 END
 $$;
 COMMENT ON FUNCTION sweep._resume(oid, text) IS 'implements sweep.resume';

@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "pure/redis_url.h"
 
+bool		sweep_start_paused = false;
 char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
 int			sweep_history_per_job = 1000;
@@ -159,6 +160,11 @@ define_capacities(void)
 							"One is left to the others in any case.",
 							&sweep_reserved_workers, 0, 0, 999, PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_sweep.start_paused",
+							 "Sets whether runs and consumers of all databases are kept from being started.",
+							 "For a server that goes down before a job could be paused.",
+							 &sweep_start_paused, false, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
 }
 
 static void

@@ -105,6 +105,7 @@ static const SweepStatementText statements[] = {
 	[SWEEP_SQL_MEND_CLOCK] = {"SELECT sweep._mend_clock($1, $2 * interval '1 us')", 2, {TIMESTAMPTZOID, INT8OID}},
 	[SWEEP_SQL_REBOOT] = {
 		"SELECT r.booted, CASE WHEN r.booted THEN sweep._warn_of_foreign_grants() END FROM sweep._enqueue_reboot() AS r (booted)", 0, {0}},
+	[SWEEP_SQL_COUNT_RUN_CRASHES] = {"SELECT sweep._count_run_crashes($1)", 1, {TEXTARRAYOID}},
 	[SWEEP_SQL_STARTABLE_RUNS] = {
 		"SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */

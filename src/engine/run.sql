@@ -185,7 +185,8 @@ DECLARE
 BEGIN
 	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
 	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
-	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, j.priority, j.lock_key, j.buckets IS NOT NULL AS divided,
+	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, s.crashes > 0 AND sweep._is_suspect(s) AS suspect,
+			pg_catalog.row_number() OVER (PARTITION BY s.crashes > 0 AND sweep._is_suspect(s) ORDER BY r.due_at, r.run_id) AS trial, j.priority, j.lock_key, j.buckets IS NOT NULL AS divided,
 			-- What was started waits for its turn; what is due tries to take the lock at its moment.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
 			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
@@ -199,14 +200,15 @@ BEGIN
 					OR NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.pid IS NOT NULL AND o.status = 'running')
 						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
 							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
+			AND (s.crashes = 0 OR sweep._may_run_again(s, at))
 			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
 			-- has ever been locked, so that is looked at first.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
 	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and some
 	-- that follow them: so none keeps another job or role from being seen. And nothing of what their owners have written.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.priority DESC, f.due_at, f.run_id) AS nth
-			FROM ready f WHERE NOT f.takes_turns
-				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE) AS w
+			FROM ready f WHERE (f.trial = 1 OR NOT f.suspect) AND (NOT f.takes_turns
+				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE)) AS w
 		WHERE w.nth <= coalesce(most, 1000) + 100 ORDER BY w.priority DESC, w.due_at, w.run_id;
 END
 $$;
@@ -220,6 +222,9 @@ BEGIN
 	RETURN least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
+		-- What waits because of a crash, for a moment or for others.
+		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.job_state s WHERE s.crashes BETWEEN 1 AND 2
+			AND EXISTS (SELECT FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at) LIMIT 1),
 		-- Whoever has locked a run says nothing on rollback.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
 			AND r.xmax <> 0 LIMIT 1));
@@ -301,7 +306,8 @@ AS $$
 DECLARE
 	-- Whoever drops the job or gives it to another role waits for us, or we for him.
 	job sweep.job_definition := sweep._lock_job(caller, name, true, true);
-	problem pg_catalog.text := sweep._job_problem(job, (SELECT s.as_user FROM sweep.job_state s WHERE s.job = name));
+	problem pg_catalog.text := coalesce(sweep._job_problem(job, (SELECT s.as_user FROM sweep.job_state s WHERE s.job = name)),
+		(SELECT sweep._crash_problem(s.crashes) FROM sweep.job_state s WHERE s.job = name));
 	new_id bigint;
 BEGIN
 	PERFORM sweep._require_workers();

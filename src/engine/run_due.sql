@@ -64,7 +64,7 @@ DECLARE
 	-- A start that the scheduler sees later than this counts as missed.
 	grace constant interval := '1 min';
 	most constant int := 100;
-	problem pg_catalog.text := sweep._job_problem(j, s.as_user);
+	problem pg_catalog.text := coalesce(sweep._job_problem(j, s.as_user), sweep._crash_problem(s.crashes));
 	late boolean := at - s.next_start > grace;
 	due pg_catalog.timestamptz := s.next_due;
 	queued pg_catalog.timestamptz;
@@ -166,13 +166,13 @@ BEGIN
 	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND s.paused_at IS NULL
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control);
-	FOR due IN SELECT j.name FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
+	FOR due IN SELECT j.name, s.crashes FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
 				AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
 		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
 		BEGIN
-			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due.name, NULL);
+			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due.name, sweep._crash_problem(due.crashes));
 		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN

@@ -22,7 +22,7 @@
 #include "base/worker.h"
 #include "process/consumer.h"
 #include "process/consumer_handle.h"
-#include "process/consumer_note.h"
+#include "process/crash_note.h"
 #include "process/consumer_turn.h"
 #include "queue/queue.h"
 
@@ -48,7 +48,7 @@ sweep_consumer_main(Datum arg)
 	before_shmem_exit(leave, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
-	sweep_consumer_note_open(args.index);
+	sweep_crash_note_open(NOTE_OF_CONSUMER, args.index);
 
 	consumer.turn_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep turn", ALLOCSET_DEFAULT_SIZES);
 	consumer.session_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep session", ALLOCSET_SMALL_SIZES);
@@ -117,6 +117,6 @@ leave(int code, Datum arg)
 	sweep_consumer_release(&consumer);
 	if (consumer.queue != NULL)
 		sweep_queue_pass_on(consumer.relation, consumer.queue_id);
-	sweep_consumer_note_close();
+	sweep_crash_note_close();
 	sweep_consumer_shared_release(consumer.index);
 }

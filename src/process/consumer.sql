@@ -41,7 +41,7 @@ COMMENT ON COLUMN sweep.consumer.database IS 'database it is meant for: a copy o
 COMMENT ON COLUMN sweep.consumer.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
 -- A message in whose handling the server went down may be the reason for it,
--- so it is counted apart from its attempts: see consumer_note.c.
+-- so it is counted apart from its attempts: see crash_note.c.
 CREATE TABLE sweep.consumer_crash (
 	queue_id   int NOT NULL,
 	message_id bigint NOT NULL,

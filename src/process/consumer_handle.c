@@ -18,7 +18,7 @@
 #include "base/timer.h"
 #include "base/worker.h"
 #include "process/consumer_handle.h"
-#include "process/consumer_note.h"
+#include "process/crash_note.h"
 
 /* Shortest time a suspect has, where its role has no statement_timeout. */
 #define SUSPECT_LIMIT_US (60 * USECS_PER_SEC)
@@ -50,12 +50,12 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 
 	for (int i = 0; i < count; i++)
 		ids[i] = consumer->messages[consumer->piece.first + i].message_id;
-	sweep_consumer_note_write(consumer->queue_id, ids, count);
+	sweep_crash_note_write(consumer->queue_id, ids, count);
 	sweep_worker_allow_cancel(true);
 	done = sweep_consumer_transact(consumer, handle_work, error);
 	(void) sweep_timer_disarm_statement();
 	sweep_worker_allow_cancel(false);
-	sweep_consumer_note_clear();
+	sweep_crash_note_clear();
 	if (done)
 		consumer->outage_ms = 0;
 	if (done && consumer->present && !sweep_standby_has_confirmed(consumer->awaited))
@@ -86,7 +86,7 @@ handle_work(void *arg)
 			call_handler(consumer, consumer->messages[i].record, i, 1);
 	}
 	/* A deferred trigger may be of any of them. */
-	sweep_consumer_note_in_hand(SWEEP_CONSUMER_NOTE_ALL);
+	sweep_crash_note_in_hand(SWEEP_CRASH_NOTE_ALL);
 	acknowledge(consumer);
 	consumer->awaited = sweep_standby_awaited();
 }
@@ -135,7 +135,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	sweep_worker_report_activity(activity);
 	for (int i = first; i < first + count; i++)
 		consumer->messages[i].called = true;
-	sweep_consumer_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CONSUMER_NOTE_ALL);
+	sweep_crash_note_in_hand(count == 1 ? first - consumer->piece.first : SWEEP_CRASH_NOTE_ALL);
 	sweep_timer_arm_statement(timeout_ms(consumer, &consumer->messages[first]));
 	sweep_door_put_back(consumer->meaning, consumer->role, GUC_ACTION_SET);
 	(void) sweep_sql_execute_plan(consumer->call, &argument, NULL);

@@ -19,7 +19,7 @@
 #include "base/settings.h"
 #include "base/sql.h"
 #include "base/worker.h"
-#include "process/consumer_note.h"
+#include "process/crash_note.h"
 #include "process/consumer_pool.h"
 #include "process/known.h"
 #include "process/pool.h"
@@ -45,7 +45,7 @@ typedef struct Wanted
 StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first field");
 
 static List *wanted = NIL;		/* of Wanted */
-static List *notes = NIL;		/* of SweepConsumerNote, as of this tick */
+static List *notes = NIL;		/* of SweepCrashNote, as of this tick */
 static bool notes_read = false;
 static bool notes_left = false; /* some could not be counted in this tick */
 static int64 prune_us = 0;
@@ -86,9 +86,9 @@ count_crashes(void)
 
 	notes = NIL;
 	notes_left = false;
-	foreach(cell, sweep_consumer_note_list())
+	foreach(cell, sweep_crash_note_list(NOTE_OF_CONSUMER))
 	{
-		SweepConsumerNote *note = lfirst(cell);
+		SweepCrashNote *note = lfirst(cell);
 		Datum		values[2];
 		Datum	   *ids;
 
@@ -147,7 +147,7 @@ sweep_consumer_pool_adjust(void)
 	ListCell   *cell;
 
 	foreach(cell, notes)
-		sweep_consumer_note_remove(lfirst(cell));
+		sweep_crash_note_remove(lfirst(cell));
 	notes = NIL;
 	notes_read = !notes_left;
 	next_ms = -1;

@@ -15,7 +15,7 @@
  * Messages in whose handling the server went down before are suspects: each is handled alone, and only
  * one of a role at a time, so that the harmless ones among them get done and the guilty one is known. A suspect
  * has a limit of time, because others wait for its end. With the third crash a message is moved to the
- * dead-letter table. See consumer_note.c for how that is counted.
+ * dead-letter table. See crash_note.c for how that is counted.
  *
  * Nothing is waited for with a transaction open.
  */

@@ -124,7 +124,8 @@ list_databases(void)
 		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
 		/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
-		if (form->datallowconn && !form->datistemplate && form->datconnlimit != -2 && sweep_settings_allow_database(NameStr(form->datname)))
+		if (!sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
+			sweep_settings_allow_database(NameStr(form->datname)))
 		{
 			KnownDatabase *database = sweep_known_find(&known, form->oid, sizeof(KnownDatabase));
 
@@ -151,7 +152,7 @@ forget_unlisted(void)
 
 		if (database->listed)
 			continue;
-		/* No longer among pg_sweep.databases, or no longer there. */
+		/* No longer among pg_sweep.databases, no longer there, or pg_sweep.start_paused is on. */
 		sweep_shared_lock(LW_EXCLUSIVE);
 		entry = sweep_shared_find_database(database->database);
 		if (entry != NULL)

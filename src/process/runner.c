@@ -9,8 +9,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "base/clock.h"
@@ -21,6 +24,7 @@
 #include "engine/batch.h"
 #include "engine/definition.h"
 #include "engine/run.h"
+#include "process/crash_note.h"
 #include "process/runner.h"
 
 /* So long a process waits for another run, and so long it goes on with others. */
@@ -37,6 +41,8 @@ typedef struct RunnerContext
 	uint64		login;			/* as what it has logged in, see reuse.h; 0 = it performs one run */
 } RunnerContext;
 
+static void count_crashes(void *arg);
+static void note_run(int64 run_id);
 static void perform(void);
 static void read_work(void *arg);
 static void name_session(const SweepRun *run);
@@ -45,6 +51,7 @@ static bool await_run(void);
 static void give_slot_back(int code, Datum arg);
 
 static RunnerContext runner;
+static List *crashes = NIL;	/* of SweepCrashNote */
 
 SweepRefusal
 sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited, bool preferred, bool *started)
@@ -83,6 +90,61 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	return REFUSED_PROCESSES;
 }
 
+bool
+sweep_runner_count_crashes(bool (*transact) (SweepWork work))
+{
+	static bool counted = false;
+	ListCell   *cell;
+
+	if (counted)
+		return true;
+	crashes = sweep_crash_note_list(NOTE_OF_RUN);
+	if (crashes != NIL && !transact(count_crashes))
+		return false;
+	foreach(cell, crashes)
+		sweep_crash_note_remove(lfirst(cell));
+	counted = true;
+	return true;
+}
+
+/* Not those of runs that are alive, when the scheduler alone was started again. */
+static void
+count_crashes(void *arg)
+{
+	Datum	   *jobs = palloc(sizeof(Datum) * list_length(crashes));
+	int			count = 0;
+	Datum		value;
+	ListCell   *cell;
+
+	foreach(cell, crashes)
+	{
+		const SweepCrashNote *note = lfirst(cell);
+
+		if (note->count > 0 && !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
+		{
+			crashes = foreach_delete_current(crashes, cell);
+			continue;
+		}
+		if (note->count > 0)
+		{
+			sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);
+			jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
+		}
+	}
+	value = PointerGetDatum(construct_array(jobs, count, TEXTOID, -1, false, TYPALIGN_INT));
+	(void) sweep_sql_execute(SWEEP_SQL_COUNT_RUN_CRASHES, &value, NULL);
+}
+
+/* With the name of its job behind the number: the row of the run may not have reached the disk. */
+static void
+note_run(int64 run_id)
+{
+	int64		note[1 + (sizeof(runner.slot->job) + sizeof(int64) - 1) / sizeof(int64)] = {run_id};
+
+	strlcpy((char *) &note[1], runner.slot->job, sizeof(runner.slot->job));
+	sweep_crash_note_write(0, note, lengthof(note));
+}
+
 void
 sweep_runner_main(Datum arg)
 {
@@ -95,6 +157,7 @@ sweep_runner_main(Datum arg)
 	before_shmem_exit(give_slot_back, 0);
 	sweep_worker_begin();
 	sweep_worker_connect(args.database, args.role);
+	sweep_crash_note_open(NOTE_OF_RUN, args.index);
 	runner.login = sweep_reuse_is_wanted() ? sweep_reuse_login_stamp() : 0;
 	runner.began_us = sweep_monotonic_us();
 	do
@@ -109,6 +172,7 @@ perform(void)
 	ErrorData  *error = NULL;
 	int64		run_id = runner.slot->run_id;
 
+	note_run(run_id);
 	runner.run = sweep_run_create(TopMemoryContext, runner.slot);
 	runner.run->run_id = run_id;
 	runner.found = false;
@@ -128,6 +192,7 @@ perform(void)
 		sweep_run_perform(runner.run);
 		runner.slot->put_back = runner.run->put_back;
 	}
+	sweep_crash_note_clear();
 	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
@@ -197,6 +262,7 @@ await_run(void)
 static void
 give_slot_back(int code, Datum arg)
 {
+	sweep_crash_note_close();
 	if (runner.slot == NULL)
 		return;
 	if (runner.run == NULL && runner.began_us != 0)

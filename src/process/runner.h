@@ -5,6 +5,7 @@
 #ifndef SWEEP_RUNNER_H
 #define SWEEP_RUNNER_H
 
+#include "base/sql.h"
 #include "engine/run_state.h"
 #include "process/pool.h"
 
@@ -16,6 +17,12 @@
  */
 extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bool unlimited,
 									   bool preferred, bool *started);
+
+/*
+ * Once, before the first run is started: counts for their jobs the runs that were in progress when the server went down, in a
+ * transaction of its own. False when that could not be done yet.
+ */
+extern bool sweep_runner_count_crashes(bool (*transact) (SweepWork work));
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 

@@ -203,7 +203,7 @@ scheduler_tick(void)
 	 */
 	scheduler.now = GetCurrentTimestamp();
 	/* What waits already comes first: somebody may be waiting for it. */
-	if (transact(startable_work))
+	if (sweep_runner_count_crashes(transact) && transact(startable_work))
 	{
 		start_runs();
 		if (sweep_due_queue(scheduler.now, transact, &scheduler.due) && scheduler.due.news && transact(startable_work))

@@ -148,7 +148,7 @@ soon($node, "SELECT phase FROM sweep.running WHERE run_id = $patient", 'lock', '
 $node->safe_psql('postgres', q{SET statement_timeout = '10 s'; DROP EXTENSION pg_sweep CASCADE});
 again();
 my $offset = -s $node->logfile;
-$holder->query_safe('SELECT pg_advisory_unlock_all()');
+$holder->query_safe('DISCARD ALL');
 soon($node, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pg_sweep: patient #$patient'", 0, 'DROP and CREATE: it leaves');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.started WHERE job = 'patient'}), 0, 'DROP and CREATE: without a batch');
 unlike(slurp_file($node->logfile, $offset), qr/run $patient of job "patient" could not begin/, 'DROP and CREATE: and without an error');

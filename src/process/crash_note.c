@@ -1,6 +1,6 @@
 /*
- * consumer_note.c
- *		What a consumer is working on, written down where it outlives a crash of the server.
+ * crash_note.c
+ *		What a consumer or a run is working on, written down where it outlives a crash of the server.
  *
  * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
  * there could tell which message it was, and the message would be tried for ever, with the server going
@@ -8,7 +8,8 @@
  * own, then which of them is in hand whenever that changes, and when they are done it writes that there are
  * none: plain writes of a few bytes, no flush, because the operating system survives what happens to our
  * process. The exit callback of the process removes the file. What the next scheduler of the database finds in
- * hand was so when the server went down; it counts that in sweep.consumer_crash.
+ * hand was so when the server went down; it counts that in sweep.consumer_crash. The process of a run notes its number and job in the same way; that
+ * is counted in sweep.job_state, see engine/crashes.sql.
  *
  * The files are in pg_stat_tmp: it is always there, and base backups leave out its contents.
  */
@@ -22,7 +23,7 @@
 #include "pgstat.h"
 #include "storage/fd.h"
 
-#include "process/consumer_note.h"
+#include "process/crash_note.h"
 
 #define NOTE_PREFIX "pg_sweep."
 #define NOTE_MAGIC 0x53574550
@@ -42,12 +43,12 @@ static int	note_count;
 static int32 note_in_hand;
 
 static void write_note(const void *data, size_t size, off_t offset);
-static bool read_note(const char *path, SweepConsumerNote *note);
+static bool read_note(const char *path, SweepCrashNote *note);
 
 void
-sweep_consumer_note_open(int slot)
+sweep_crash_note_open(const char *kind, int slot)
 {
-	snprintf(note_path, sizeof(note_path), PG_STAT_TMP_DIR "/" NOTE_PREFIX "%u.%d", MyDatabaseId, slot);
+	snprintf(note_path, sizeof(note_path), PG_STAT_TMP_DIR "/" NOTE_PREFIX "%u.%s%d", MyDatabaseId, kind, slot);
 	note_file = BasicOpenFile(note_path, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
 	if (note_file < 0)
 		ereport(FATAL,
@@ -56,9 +57,9 @@ sweep_consumer_note_open(int slot)
 }
 
 void
-sweep_consumer_note_write(int32 queue_id, const int64 *message_ids, int count)
+sweep_crash_note_write(int32 queue_id, const int64 *message_ids, int count)
 {
-	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count, .in_hand = SWEEP_CONSUMER_NOTE_ALL};
+	NoteHeader	header = {.magic = NOTE_MAGIC, .queue_id = queue_id, .count = count, .in_hand = SWEEP_CRASH_NOTE_ALL};
 	size_t		size = sizeof(header) + sizeof(int64) * count;
 	char	   *note = palloc(size);
 
@@ -71,7 +72,7 @@ sweep_consumer_note_write(int32 queue_id, const int64 *message_ids, int count)
 }
 
 void
-sweep_consumer_note_in_hand(int32 index)
+sweep_crash_note_in_hand(int32 index)
 {
 	if (index == note_in_hand || note_count == 1)
 		return;
@@ -80,7 +81,7 @@ sweep_consumer_note_in_hand(int32 index)
 }
 
 void
-sweep_consumer_note_clear(void)
+sweep_crash_note_clear(void)
 {
 	NoteHeader	header = {.magic = NOTE_MAGIC};
 
@@ -102,7 +103,7 @@ write_note(const void *data, size_t size, off_t offset)
 }
 
 void
-sweep_consumer_note_close(void)
+sweep_crash_note_close(void)
 {
 	if (note_file < 0)
 		return;
@@ -112,21 +113,21 @@ sweep_consumer_note_close(void)
 }
 
 List *
-sweep_consumer_note_list(void)
+sweep_crash_note_list(const char *kind)
 {
 	DIR		   *directory = AllocateDir(PG_STAT_TMP_DIR);
 	struct dirent *entry;
-	char	   *prefix = psprintf(NOTE_PREFIX "%u.", MyDatabaseId);
+	char	   *prefix = psprintf(NOTE_PREFIX "%u.%s", MyDatabaseId, kind);
 	List	   *notes = NIL;
 
 	while ((entry = ReadDirExtended(directory, PG_STAT_TMP_DIR, LOG)) != NULL)
 	{
-		SweepConsumerNote *note;
+		SweepCrashNote *note;
 		char	   *end;
 
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
 			continue;
-		note = palloc0(sizeof(SweepConsumerNote));
+		note = palloc0(sizeof(SweepCrashNote));
 		note->slot = (int) strtol(entry->d_name + strlen(prefix), &end, 10);
 		if (*end != '\0')
 			continue;
@@ -141,7 +142,7 @@ sweep_consumer_note_list(void)
 
 /* Reads what was in hand. A file that is not as we write it says nothing. */
 static bool
-read_note(const char *path, SweepConsumerNote *note)
+read_note(const char *path, SweepCrashNote *note)
 {
 	NoteHeader	header;
 	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
@@ -169,7 +170,7 @@ read_note(const char *path, SweepConsumerNote *note)
 }
 
 void
-sweep_consumer_note_remove(const SweepConsumerNote *note)
+sweep_crash_note_remove(const SweepCrashNote *note)
 {
 	(void) unlink(note->path);
 }
