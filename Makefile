@@ -98,7 +98,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -126,6 +126,7 @@ help:
 	@echo 'make check-memory     some of them under valgrind, and with our modules under sanitizers (root, slow)'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
 	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
+	@echo 'make check-mutants    wrong changes of the statements of the GitLab jobs, each of which a test has to notice'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
@@ -155,8 +156,8 @@ check-versions check-assert check-memory check-bare check-citus:
 check-versions-tap:
 	@PARTS=tap test/bin/check-versions
 
-check-cost: prerequisites
-	@test/bin/reachable test/bin/check-cost
+check-cost check-mutants: prerequisites
+	@test/bin/reachable test/bin/$@
 
 soak: server-root
 	@test/bin/reachable test/bin/soak

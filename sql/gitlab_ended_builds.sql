@@ -71,6 +71,22 @@ SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, 
 		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch)
 	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
 SELECT * FROM pg_temp.outcome();
+-- also where the time zone of the session would make it older
+UPDATE gitlab.p_ci_builds SET status = 'canceling', created_at = '2025-12-31 23:30', updated_at = '2025-12-01';
+SET timezone = 'Asia/Tokyo';
+SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL,
+		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch)
+	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_canceling';
+SET timezone = 'UTC';
+-- several of which some have no pipeline, or none has; with another final status the reason stays
+CALL pg_temp.fill('running');
+UPDATE gitlab.p_ci_builds SET failure_reason = 28, commit_id = nullif(commit_id, 70);
+SELECT sweep_gitlab.drop_stuck_builds(ROW(2, NULL, j.args || '{"final_status": "canceled"}', '2026-01-01Z', NULL, NULL,
+		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 0}', '{"id": 2, "partition_id": 102, "lock_version": 0}'::jsonb], 1)::sweep.batch)
+	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+SELECT sweep_gitlab.follow_builds('gitlab', '{3,5}', '{100,102}', '{23,25}', '{NULL,71}');
+SELECT * FROM pg_temp.outcome();
+SELECT string_agg(DISTINCT failure_reason::text, ' ') AS reasons FROM gitlab.p_ci_builds;
 \x off
 
 -- the tables may be missing, and come and go between two statements of a session

@@ -111,7 +111,7 @@ SELECT rows, deleted FROM pg_temp.run(4);
 CREATE PROCEDURE pg_temp.shared_ids() LANGUAGE sql AS $$
 	TRUNCATE gitlab.ci_runner_machines, plain.ci_runner_machines;
 	INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
-		SELECT i, i, '2025-06-01Z', '2025-06-01Z', CASE WHEN i > 1 THEN '2025-12-01Z'::timestamptz WHEN i < 0 THEN '-infinity' END, t, i
+		SELECT i, i, '2026-01-01Z', '2025-06-01Z', CASE WHEN i > 1 THEN '2025-12-01Z'::timestamptz WHEN i < 0 THEN '-infinity' END, t, i
 		FROM unnest('{-9223372036854775807, -1, 0, 1, 2, 3, 9223372036854775807}'::bigint[]) AS i, generate_series(1, 3) AS t;
 	ALTER TABLE plain.ci_runner_machines DROP CONSTRAINT ci_runner_machines_pkey, ADD PRIMARY KEY (runner_type, id);
 	INSERT INTO plain.ci_runner_machines SELECT * FROM gitlab.ci_runner_machines;
@@ -148,6 +148,40 @@ SELECT count(*) FROM gitlab.ci_runner_machines;
 ROLLBACK;
 TRUNCATE gitlab.loose_foreign_keys_deleted_records;
 SELECT sum(rows) FROM pg_temp.run(4);
+-- those among them that are too young, or of the other kind, do not count
+TRUNCATE gitlab.ci_runner_machines;
+INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+	SELECT i, i, CASE WHEN (i, t) IN ((1, 3), (6, 3)) THEN '2026-01-07Z' ELSE '2025-06-01Z' END::timestamptz, '2025-06-01Z',
+		CASE WHEN (i, t) = (2, 3) THEN '2025-12-20Z' WHEN (i, t) = (5, 3) THEN '2025-12-10Z' WHEN i > 3 THEN '2025-12-09Z'::timestamptz - i * interval '1 day' END, t, i
+	FROM generate_series(1, 7) AS i, generate_series(1, 3) AS t;
+BEGIN;
+SELECT batch, rows FROM pg_temp.run(1);
+ROLLBACK;
+BEGIN;
+SELECT batch, rows, deleted FROM pg_temp.run(3);
+ROLLBACK;
+BEGIN;
+SELECT batch, rows FROM pg_temp.run(2);
+SELECT batch, rows FROM pg_temp.run(4);
+SELECT id, runner_type FROM gitlab.ci_runner_machines ORDER BY 1, 2;
+ROLLBACK;
+-- nothing before the cursor is looked at again
+CREATE FUNCTION pg_temp.behind(cursor jsonb, size int) RETURNS TABLE (rows bigint, gone text) LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE TEMP TABLE before ON COMMIT DROP AS SELECT id, runner_type FROM gitlab.ci_runner_machines;
+	rows := (sweep_gitlab.ci_runners_stale_machines_cleanup(ROW(size, cursor, '{"schema": "gitlab", "stale_after": "7 days"}', '2026-01-08Z', NULL, NULL, NULL, 1)::sweep.batch)).rows;
+	gone := (SELECT string_agg(format('%s/%s', id, runner_type), ' ' ORDER BY id, runner_type) FROM pg_temp.before b
+		WHERE NOT EXISTS (SELECT FROM gitlab.ci_runner_machines m WHERE (m.id, m.runner_type) = (b.id, b.runner_type)));
+	RETURN NEXT;
+	DROP TABLE pg_temp.before;
+END
+$$;
+BEGIN;
+SELECT * FROM pg_temp.behind('{"id": 2}', 2);
+SELECT * FROM pg_temp.behind('{"id": 5, "contacted_at": "2025-12-04Z"}', 2);
+SELECT * FROM pg_temp.behind('{"id": 9, "contacted_at": "2025-12-04Z"}', 20);
+ROLLBACK;
+TRUNCATE gitlab.ci_runner_machines;
 
 -- the triggers of the table have fired for each
 SELECT fully_qualified_table_name, count(*), min(primary_key_value), max(primary_key_value)

@@ -132,9 +132,10 @@ CALL pg_temp.build(3001, 'canceling', '2025-12-02', '2025-12-02', project_id => 
 CALL pg_temp.build(3002, 'canceling', '2025-12-02', '2025-12-02', project_id => 8);
 CALL pg_temp.build(3003, 'canceling', '2025-12-01', '2025-12-02', project_id => 7);
 CALL pg_temp.build(3004, 'canceling', '2025-12-03', '2025-12-02', project_id => 7);
+INSERT INTO gitlab.p_ci_builds (id, partition_id, status, type, created_at, updated_at, project_id, lock_version) VALUES (1000, 100, 'canceling', 'Ci::Build', '2025-12-02', '2025-12-02', 8, 0);
 ANALYZE gitlab.p_ci_builds;
 SELECT size, replace(pg_temp.picked('builds_drop_canceling', size), ' | ', ' ') = concat_ws(' ', 3003, 3001,
-		(SELECT string_agg(i::text, ' ') FROM generate_series(1, 2000) AS i WHERE i % 9 > 0 AND i % 7 > 0), 3002, 3004) AS right_order
+		(SELECT string_agg(i::text, ' ') FROM generate_series(1, 2000) AS i WHERE i % 9 > 0 AND i % 7 > 0), 1000, 3002, 3004) AS right_order
 	FROM unnest('{40,100,2000}'::int[]) AS size;
 CREATE FUNCTION pg_temp.builds_read() RETURNS bigint LANGUAGE sql VOLATILE AS $$
 	SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_user_tables
@@ -189,6 +190,7 @@ CALL pg_temp.build(6, 'running', NULL, '2025-12-01', project_id => 2);
 CALL pg_temp.build(7, 'running', '2025-12-01', 'infinity');
 CALL pg_temp.build(8, 'running', '2025-12-01', '2025-12-01', project_id => -9223372036854775808);
 CALL pg_temp.build(9, 'running', '2025-12-01', '2025-12-01', project_id => 9223372036854775807);
+CALL pg_temp.build(10, 'running', 'infinity', '2025-12-01', project_id => 3);
 UPDATE gitlab.p_ci_builds SET lock_version = 2147483647 WHERE id IN (1, 3);
 UPDATE gitlab.p_ci_builds SET lock_version = -1 WHERE id = 2;
 SELECT size, pg_temp.picked('builds_drop_running', size) FROM unnest('{1,2,3,100}'::int[]) AS size;
@@ -227,9 +229,9 @@ END
 $$;
 SELECT size, pg_temp.picked_keys(size) FROM unnest('{1,2,3,5,100}'::int[]) AS size;
 -- one of two has changed since: it is tried again, and no other
-UPDATE gitlab.p_ci_builds SET lock_version = 7 WHERE id = 1 AND partition_id = 101;
+UPDATE gitlab.p_ci_builds SET lock_version = 7 WHERE id = 1 AND partition_id = 102;
 SELECT sweep_gitlab.drop_stuck_builds(ROW(2, NULL, j.args, '2026-01-01Z', NULL, NULL, ARRAY['{"id": 1, "partition_id": 100, "lock_version": 0}',
-		'{"id": 1, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch) FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+		'{"id": 1, "partition_id": 102, "lock_version": 0}'::jsonb], 1)::sweep.batch) FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
 SELECT partition_id, status, lock_version FROM gitlab.p_ci_builds WHERE id = 1 ORDER BY 1;
 CALL pg_temp.run('builds_drop_running');
 SELECT rows, rescued, quarantined FROM pg_temp.last_run;
