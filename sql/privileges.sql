@@ -56,7 +56,7 @@ SET ROLE regress_sweep_user;
 CREATE FUNCTION privileges.step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
 	SELECT ROW(0, NULL, jsonb_build_object('current', current_user, 'session', session_user))::sweep.progress
 $$;
-SELECT sweep.create_job('privileges user', step => 'privileges.step', schedule => '@yearly');
+SELECT sweep.create_job('privileges user', step => 'privileges.step', schedule => '@yearly', on_failure => '{"privileges none": "1 hour"}');
 RESET ROLE;
 INSERT INTO sweep.run_live (job, run_as, trigger, due_at) VALUES ('privileges user', 'regress_sweep_user', 'manual', '2100-01-01 00:00:00Z') RETURNING run_id \gset
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at)
@@ -81,7 +81,8 @@ SELECT s.statement, r.role, replace(privileges.try('regress_sweep_' || r.role, r
 		(12, $$SELECT sweep.pause_all()$$),
 		(13, $$SELECT sweep.resume_all()$$),
 		(14, $$SELECT sweep.preview('privileges user')$$),
-		(15, $$SELECT sweep.try_lock('privileges'), sweep.release_lock('privileges')$$)
+		(15, $$SELECT sweep.try_lock('privileges'), sweep.release_lock('privileges')$$),
+		(16, $$SELECT sweep.alter_job('privileges user', '{"on_failure": null}')$$)
 	) AS s (nr, statement), unnest(ARRAY['admin', 'operator', 'user', 'member', 'other', 'monitor', 'nobody']) WITH ORDINALITY AS r (role, nr)
 	ORDER BY s.nr, r.nr;
 

@@ -225,10 +225,10 @@ BEGIN
 	END LOOP;
 	job := sweep._complete_job(job, old);
 	-- To name a queue or a job once more means the one that has the name now.
-	old.alert_queue := CASE WHEN NOT changes ? 'alert_queue' THEN old.alert_queue END;
-	old.on_start := CASE WHEN NOT changes ? 'on_start' THEN old.on_start END;
-	old.on_success := CASE WHEN NOT changes ? 'on_success' THEN old.on_success END;
-	old.on_failure := CASE WHEN NOT changes ? 'on_failure' THEN old.on_failure END;
+	old.alert_queue := CASE WHEN changes ->> 'alert_queue' IS NULL THEN old.alert_queue END;
+	old.on_start := CASE WHEN changes ->> 'on_start' IS NULL THEN old.on_start END;
+	old.on_success := CASE WHEN changes ->> 'on_success' IS NULL THEN old.on_success END;
+	old.on_failure := CASE WHEN changes ->> 'on_failure' IS NULL THEN old.on_failure END;
 	PERFORM sweep._check_paused(paused) WHERE changes ? 'paused';
 	PERFORM sweep._change_job(caller, old, job);
 	PERFORM sweep._set_paused(name, paused) WHERE paused IS NOT NULL;
