@@ -126,6 +126,7 @@ CREATE TABLE sweep.job_state (
 	all_paused_at     timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX job_state_next_start_idx ON sweep.job_state (next_start) WHERE next_start IS NOT NULL;
+CREATE INDEX job_state_crashes_idx ON sweep.job_state (job) WHERE crashes > 0;
 COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps it from running';
 COMMENT ON COLUMN sweep.job_state.job IS 'name of the job';
 COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL: none, or the schedule does not apply';
