@@ -120,16 +120,14 @@ count_crashes(void *arg)
 	{
 		const SweepCrashNote *note = lfirst(cell);
 
-		if (note->count > 0 && !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
+		/* Of a process that is alive, and waits for its next run perhaps. */
+		if (note->count == 0 || !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
 		{
 			crashes = foreach_delete_current(crashes, cell);
 			continue;
 		}
-		if (note->count > 0)
-		{
-			sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);
-			jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
-		}
+		sweep_lock_give_back_number(SWEEP_LOCK_RUN, note->message_ids[0]);
+		jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
 	}
 	value = PointerGetDatum(construct_array(jobs, count, TEXTOID, -1, false, TYPALIGN_INT));
 	(void) sweep_sql_execute(SWEEP_SQL_COUNT_RUN_CRASHES, &value, NULL);
