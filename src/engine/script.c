@@ -60,6 +60,7 @@ typedef struct Script
 
 static void script_work(void *arg);
 static void execute_statement(Script *script, RawStmt *statement);
+static bool writes_rows(const Node *statement);
 static void execute_at_top_level(const char *source, RawStmt *statement, QueryCompletion *completion);
 static List *make_plans(const char *source, RawStmt *statement);
 static void show_statement(void *arg);
@@ -148,7 +149,7 @@ execute_statement(Script *script, RawStmt *statement)
 	{
 		MemoryContextSwitchTo(script->statement_context);
 		sweep_batch_require_role(run);
-		if (IsA(statement->stmt, DeleteStmt) || IsA(statement->stmt, UpdateStmt) || IsA(statement->stmt, InsertStmt) || IsA(statement->stmt, MergeStmt))
+		if (writes_rows(statement->stmt))
 			meaning = sweep_door_note_meaning(script->statement_context);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
@@ -165,6 +166,21 @@ execute_statement(Script *script, RawStmt *statement)
 	MemoryContextSwitchTo(script->statement_context);
 	if (!script->absent)
 		count_statement(script, &completion);
+}
+
+/* By itself or in its WITH. */
+static bool
+writes_rows(const Node *statement)
+{
+	const WithClause *with = IsA(statement, SelectStmt) ? castNode(SelectStmt, (Node *) statement)->withClause : NULL;
+	ListCell   *cell;
+
+	foreach(cell, with != NULL ? with->ctes : NIL)
+	{
+		if (writes_rows(lfirst_node(CommonTableExpr, cell)->ctequery))
+			return true;
+	}
+	return IsA(statement, InsertStmt) || IsA(statement, UpdateStmt) || IsA(statement, DeleteStmt) || IsA(statement, MergeStmt);
 }
 
 /*

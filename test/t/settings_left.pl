@@ -119,7 +119,8 @@ for my $job (qw(retention batch_sql step items))
 	}
 }
 
-as('alice', q{SELECT sweep.create_job('sql', NULL, $$SET work_mem = '6MB'; DELETE FROM alice.event WHERE id <= 25; DELETE FROM alice.event WHERE is_old(id);
+as('alice', q{SELECT sweep.create_job('sql', NULL, $$SET work_mem = '6MB'; DELETE FROM alice.event WHERE id <= 20; DELETE FROM alice.event WHERE id <= 25 AND is_old(id);
+	WITH deleted AS (DELETE FROM alice.event WHERE id <= 30 RETURNING id) SELECT count(*) FROM deleted; DELETE FROM alice.event WHERE is_old(id);
 	INSERT INTO alice.begun_with VALUES ('sql', seen())$$)});
 as('alice', 'SELECT alice.setup()');
 as('mallory', 'INSERT INTO mal.child SELECT n FROM generate_series(1, 50) AS n');
