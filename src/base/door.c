@@ -25,7 +25,6 @@
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
-#include "catalog/objectaddress.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "commands/trigger.h"
@@ -36,7 +35,6 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/rls.h"
-#include "utils/syscache.h"
 
 #include "base/compat.h"
 #include "base/door.h"
@@ -78,7 +76,6 @@ struct SweepMeaning
 
 static void read_marks(Marks *marks);
 static void drop_temporary_of_others(Oid role);
-static Oid	owner_of(Oid class, Oid object);
 static void mark_context(void *arg);
 static void enter(SweepDoor *door, Oid role, int flags);
 static void leave(SweepDoor *door);
@@ -333,7 +330,7 @@ drop_temporary_of_others(Oid role)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		const FormData_pg_depend *entry = (Form_pg_depend) GETSTRUCT(tuple);
-		Oid			owner = owner_of(entry->classid, entry->objid);
+		Oid			owner = sweep_role_owning(entry->classid, entry->objid);
 
 		if (OidIsValid(owner) && !sweep_role_can_become(owner, role))
 			add_exact_object_address(&(ObjectAddress) {entry->classid, entry->objid, 0}, dropped);
@@ -343,21 +340,4 @@ drop_temporary_of_others(Oid role)
 	performMultipleDeletions(dropped, DROP_CASCADE, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
 	free_object_addresses(dropped);
 	CommandCounterIncrement();
-}
-
-/* InvalidOid when objects of this kind have none. */
-static Oid
-owner_of(Oid class, Oid object)
-{
-	AttrNumber	attribute = get_object_attnum_owner(class);
-	HeapTuple	tuple = attribute != InvalidAttrNumber ? SearchSysCache1(get_object_catcache_oid(class), ObjectIdGetDatum(object)) : NULL;
-	Oid			owner = InvalidOid;
-	bool		is_null;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		owner = DatumGetObjectId(SysCacheGetAttr(get_object_catcache_oid(class), tuple, attribute, &is_null));
-		ReleaseSysCache(tuple);
-	}
-	return owner;
 }

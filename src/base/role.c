@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/objectaddress.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -72,6 +73,22 @@ bool
 sweep_role_can_become(Oid member, Oid role)
 {
 	return OidIsValid(role) && sweep_member_can_set_role(member, role);
+}
+
+Oid
+sweep_role_owning(Oid class, Oid object)
+{
+	AttrNumber	attribute = get_object_attnum_owner(class);
+	HeapTuple	tuple = attribute != InvalidAttrNumber ? SearchSysCache1(get_object_catcache_oid(class), ObjectIdGetDatum(object)) : NULL;
+	Oid			owner = InvalidOid;
+	bool		is_null;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = DatumGetObjectId(SysCacheGetAttr(get_object_catcache_oid(class), tuple, attribute, &is_null));
+		ReleaseSysCache(tuple);
+	}
+	return owner;
 }
 
 uint64

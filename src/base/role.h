@@ -34,4 +34,7 @@ extern const char *sweep_role_problem(Oid role, bool as_user);
 /* Whether a role could SET ROLE to another one, or is it: what runs as a role is chosen by these. */
 extern bool sweep_role_can_become(Oid member, Oid role);
 
+/* The owner of an object of that catalogue; InvalidOid when it does not exist, or has none. */
+extern Oid	sweep_role_owning(Oid class, Oid object);
+
 #endif							/* SWEEP_ROLE_H */

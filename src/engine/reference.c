@@ -17,9 +17,9 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
-#include "utils/syscache.h"
 
 #include "base/door.h"
+#include "base/role.h"
 #include "base/sql.h"
 #include "engine/range_statements.h"
 
@@ -59,7 +59,6 @@ static void free_plans(void *references);
 static bool ask(References *references, int index, Datum *values);
 static void ask_work(void *arg);
 static bool ask_below(Question *question);
-static Oid	owner_of(Oid relation);
 
 PG_FUNCTION_INFO_V1(sweep_reference_exists);
 
@@ -142,7 +141,7 @@ static bool
 ask(References *references, int index, Datum *values)
 {
 	Question	question = {references, index, values, false};
-	Oid			owner = owner_of(references->tree[index].relation);
+	Oid			owner = sweep_role_owning(RelationRelationId, references->tree[index].relation);
 
 	/* What is gone refers to nothing. */
 	if (OidIsValid(owner))
@@ -205,19 +204,4 @@ ask_below(Question *question)
 	}
 	sweep_sql_close(cursor);
 	return found;
-}
-
-/* InvalidOid when it has been dropped. */
-static Oid
-owner_of(Oid relation)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-	Oid			owner = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-		ReleaseSysCache(tuple);
-	}
-	return owner;
 }

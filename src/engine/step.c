@@ -97,7 +97,6 @@ static void find(Function *function);
 static void watch_changes(void);
 static void note_change(Datum arg, int cache, uint32 hash);
 static void check_owner(Oid function, const char *name);
-static Oid	function_owner(Oid function);
 static bool is_trusted(Oid owner, Oid role);
 
 PG_FUNCTION_INFO_V1(sweep_step_is_trusted);
@@ -261,7 +260,7 @@ Datum
 sweep_step_is_trusted(PG_FUNCTION_ARGS)
 {
 	Oid			role = PG_ARGISNULL(1) ? InvalidOid : sweep_role_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
-	Oid			owner = PG_ARGISNULL(0) ? InvalidOid : function_owner(PG_GETARG_OID(0));
+	Oid			owner = PG_ARGISNULL(0) ? InvalidOid : sweep_role_owning(ProcedureRelationId, PG_GETARG_OID(0));
 
 	PG_RETURN_BOOL(OidIsValid(owner) && sweep_extension_find() && is_trusted(owner, role));
 }
@@ -416,7 +415,7 @@ note_change(Datum arg, int cache, uint32 hash)
 static void
 check_owner(Oid function, const char *name)
 {
-	Oid			owner = function_owner(function);
+	Oid			owner = sweep_role_owning(ProcedureRelationId, function);
 	const char *role = GetUserNameFromId(GetUserId(), true);
 
 	if (is_trusted(owner, GetUserId()))
@@ -427,21 +426,6 @@ check_owner(Oid function, const char *name)
 					GetUserNameFromId(owner, true), role),
 			 errdetail("Its owner decides what is executed as that role."),
 			 errhint("See ALTER FUNCTION ... OWNER TO, or grant membership in \"%s\" to its owner.", role)));
-}
-
-/* InvalidOid when there is no such function. */
-static Oid
-function_owner(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid			owner = InvalidOid;
-
-	if (HeapTupleIsValid(tuple))
-	{
-		owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
-		ReleaseSysCache(tuple);
-	}
-	return owner;
 }
 
 /* The owner of the extension could do what he likes in any case. */
