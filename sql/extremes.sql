@@ -54,7 +54,7 @@ SELECT sweep.drop_queue('extremes');
 -- a job with the most that there is of everything, whose names resolve to nothing
 BEGIN;
 UPDATE sweep.job_definition SET schedule = '@yearly', timezone = '', max_rows = 9223372036854775807, batch_size = 2147483647, max_batches = 2147483647, stop_after = '178000000 years', timeout = '178000000 years',
-	pause = '-178000000 years', priority = 2147483647, buckets = 2147483647, jitter = '178000000 years', step = '"', pick = 'a.b.c.d', run_as = repeat('x', 100000), bucket_recovery = '-178000000 years', max_attempts = 2147483647
+	pause = '-178000000 years', priority = 2147483647, buckets = 2147483647, jitter = '178000000 years', step = '"', pick = 'a.b.c.d', run_as = repeat('x', 1024), bucket_recovery = '-178000000 years', max_attempts = 2147483647
 	WHERE name = 'extremes';
 UPDATE sweep.job_state SET next_due = 'infinity', next_start = '-infinity', paused_at = 'infinity', drained_rows = -1 WHERE job = 'extremes';
 INSERT INTO sweep.bucket (job, bucket, state, run_id, pid, since) VALUES ('extremes', 2147483647, 'occupied', 9223372036854775807, -1, '-infinity');
@@ -63,7 +63,7 @@ SELECT name, next_run, left(state, 30) AS state FROM sweep.jobs WHERE name LIKE 
 SELECT max_rows, jitter FROM sweep.job WHERE name = 'extremes';
 SELECT bucket, holder, since FROM sweep.buckets WHERE job = 'extremes';
 SELECT length(item::text), attempts, next_try FROM sweep.quarantine WHERE job = 'extremes';
-UPDATE sweep.job_definition SET run_as = current_user, step = repeat('"', 100000), schedule = repeat('* ', 100000) WHERE name = 'extremes';
+UPDATE sweep.job_definition SET run_as = current_user, step = repeat('"', 1024), schedule = repeat('* ', 512) WHERE name = 'extremes';
 SELECT name, left(state, 30) AS state FROM sweep.jobs WHERE name LIKE 'extremes%' ORDER BY name;
 UPDATE sweep.job_definition SET step = NULL, pick = NULL, sql = 'SELECT 1' WHERE name = 'extremes';
 SELECT name, left(state, 30) AS state FROM sweep.jobs WHERE name LIKE 'extremes%' ORDER BY name;

@@ -8,7 +8,6 @@
  *		table_tuple_update			returns TU_UpdateIndexes
  *		stringToQualifiedNameList	takes a place for soft errors
  *		pg_*_aclcheck, pg_*_ownercheck	are object_aclcheck and object_ownercheck
- *		pg_clean_ascii				returns a copy
  *		is_member_of_role			is not enough for SET ROLE: member_can_set_role
  *		PgStat_StatTabEntry			has live_tuples instead of n_live_tuples, PgStat_TableStatus id and counts instead of t_id and t_counts
  *	17	LockHeldByMe				takes orstronger
@@ -161,20 +160,6 @@ sweep_may_connect(Oid role)
 	return object_aclcheck(DatabaseRelationId, MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
 #else
 	return pg_database_aclcheck(MyDatabaseId, role, ACL_CONNECT) == ACLCHECK_OK;
-#endif
-}
-
-/* 16: it makes a copy. */
-static inline char *
-sweep_clean_ascii(const char *text)
-{
-#if PG_VERSION_NUM >= 160000
-	return pg_clean_ascii(text, 0);
-#else
-	char	   *copy = pstrdup(text);
-
-	pg_clean_ascii(copy);
-	return copy;
 #endif
 }
 

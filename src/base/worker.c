@@ -80,6 +80,20 @@ PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
 PG_FUNCTION_INFO_V1(sweep_worker_is_home);
 PG_FUNCTION_INFO_V1(sweep_worker_require);
 
+/* Line ends and tabs stay, which pg_clean_ascii() would replace as well: statements are shown. */
+char *
+sweep_worker_ascii(const char *text)
+{
+	char	   *copy = pstrdup(text);
+
+	for (char *byte = copy; *byte != '\0'; byte++)
+	{
+		if (IS_HIGHBIT_SET(*byte))
+			*byte = '?';
+	}
+	return copy;
+}
+
 bool
 sweep_worker_register(const char *type, const char *name, const char *entry_point,
 					  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle)
@@ -88,7 +102,7 @@ sweep_worker_register(const char *type, const char *name, const char *entry_poin
 	char	   *ascii;
 
 	strlcpy(worker.bgw_type, type, sizeof(worker.bgw_type));
-	ascii = sweep_clean_ascii(name);
+	ascii = sweep_worker_ascii(name);
 	strlcpy(worker.bgw_name, ascii, sizeof(worker.bgw_name));
 	pfree(ascii);
 	strlcpy(worker.bgw_library_name, "pg_sweep", sizeof(worker.bgw_library_name));
@@ -216,7 +230,7 @@ void
 sweep_worker_report_activity(const char *text)
 {
 	char	   *shown = pnstrdup(text, pgstat_track_activity_query_size);
-	char	   *ascii = sweep_clean_ascii(shown);
+	char	   *ascii = sweep_worker_ascii(shown);
 
 	pgstat_report_activity(STATE_RUNNING, ascii);
 	pfree(ascii);

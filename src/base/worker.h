@@ -44,6 +44,9 @@ extern void sweep_worker_connect(Oid database, Oid role);
 /* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
 extern void sweep_worker_connect_engine(Oid database);
 
+/* A copy of the text in which bytes beyond ASCII are "?": what leaves a database is read in databases of other encodings. */
+extern char *sweep_worker_ascii(const char *text);
+
 /* Shows what the process does in pg_stat_activity, as ASCII: it is read in databases of other encodings. */
 extern void sweep_worker_report_activity(const char *text);
 

@@ -86,7 +86,7 @@ read_work(void *arg)
 	consumer.visibility_us = sweep_sql_interval_us(7, 0);
 	consumer.present = OidIsValid(consumer.handler);
 	/* As the setting will have it. */
-	strlcpy(consumer.name, sweep_clean_ascii(psprintf("pg_sweep: %s", consumer.queue)), sizeof(consumer.name));
+	strlcpy(consumer.name, sweep_worker_ascii(psprintf("pg_sweep: %s", consumer.queue)), sizeof(consumer.name));
 }
 
 /* A handler may leave settings behind; what we rely on is set again. A new configuration holds from the next turn on. */

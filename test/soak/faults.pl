@@ -17,7 +17,7 @@ sub pick
 }
 
 my @jobs = qw(feed sql step divided walk items rows send consume parent child);
-my @tables = qw(run_history run_live job job_state queue queue_message queue_dead bucket consumer quarantine control);
+my @tables = qw(run_history run_live job_definition job_state queue queue_message queue_dead bucket consumer quarantined_item control);
 
 # The pid of one of our processes, or of a client.
 sub some_process
@@ -236,7 +236,7 @@ sub fault_encoding
 	start_runs => sub { in_background("SELECT sweep.start('$_', delay => random() * interval '2 s')") for my @some = map { pick(@jobs) } 1 .. 3; "@some" },
 	extension_locked => sub { fault_hold('CREATE FUNCTION soak.more() RETURNS int LANGUAGE sql RETURN 1; ALTER EXTENSION pg_sweep ADD FUNCTION soak.more()', 0.5 + rand(2)) },
 	table_locked => sub { fault_hold('LOCK TABLE sweep.' . pick(@tables) . ' IN ACCESS EXCLUSIVE MODE', 0.5 + rand(2)) },
-	rows_locked => sub { fault_hold('SELECT FROM sweep.' . pick(qw(job job_state run_live queue consumer)) . ' FOR UPDATE', 0.5 + rand(2)) },
+	rows_locked => sub { fault_hold('SELECT FROM sweep.' . pick(qw(job_definition job_state run_live queue consumer)) . ' FOR UPDATE', 0.5 + rand(2)) },
 	old_snapshot => sub { fault_hold('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()', 5 + rand(10)) },
 	vacuum_full => sub { my $table = pick(@tables); in_background("VACUUM FULL sweep.$table"); $table },
 	reindex => sub { my $table = pick(@tables); in_background("REINDEX TABLE sweep.$table"); $table },

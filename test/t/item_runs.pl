@@ -44,7 +44,7 @@ sub fill
 	my ($count) = @_;
 
 	$node->safe_psql('postgres', qq{
-		TRUNCATE t.item; TRUNCATE sweep.quarantine;
+		TRUNCATE t.item; TRUNCATE sweep.quarantined_item;
 		INSERT INTO t.item SELECT generate_series(1, $count);});
 }
 
@@ -348,7 +348,7 @@ fill(4);
 alter('{"rescue": null, "transaction": "batch"}');
 ended_run($node, start('{"bad": [2]}'));
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
-like($dump, qr/COPY sweep\.quarantine [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump has the items in quarantine');
+like($dump, qr/COPY sweep\.quarantined_item [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump has the items in quarantine');
 
 # ---------------------------------------------------------------- children, and the lock of their parent
 $node->safe_psql('postgres', q{
