@@ -66,7 +66,7 @@ BEGIN
 				FROM environments
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND state::pg_catalog.text = ANY (available)
 					AND auto_stop_at < b.as_of AND (auto_stop_at, id) > (last_at, last_id)
-					AND (none_kept OR (id, auto_stop_at) NOT IN (SELECT k.environment_id, k.auto_stop_at FROM sweep_gitlab.kept_environment AS k))
+					AND (none_kept OR auto_stop_at IS DISTINCT FROM sweep_gitlab.kept_until(id))
 					AND upto IS NULL
 				ORDER BY state, auto_stop_at, id
 				LIMIT b.size)
@@ -75,7 +75,7 @@ BEGIN
 				FROM environments
 				WHERE state::pg_catalog.text = 'available'::pg_catalog.text AND auto_stop_at < b.as_of
 					AND auto_stop_at = last_at AND id > last_id AND id <= upto
-					AND (none_kept OR (id, auto_stop_at) NOT IN (SELECT k.environment_id, k.auto_stop_at FROM sweep_gitlab.kept_environment AS k))
+					AND (none_kept OR auto_stop_at IS DISTINCT FROM sweep_gitlab.kept_until(id))
 				ORDER BY id
 				LIMIT b.size)) AS e;
 		EXIT WHEN due.rows > 0 OR upto IS NULL;
@@ -137,6 +137,37 @@ COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by
 COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.run_as IS 'name of the role of the job at that time';
+
+-- The view is read as a whole, whatever the reader looks for. These two find by key, for the role of the job and its members alone:
+-- for others the environment is not even looked up, as what PostgreSQL counts of tables would tell.
+CREATE FUNCTION sweep_gitlab._kept_until(caller oid, environment_id bigint) RETURNS timestamptz
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+BEGIN
+	RETURN (SELECT k.auto_stop_at FROM sweep_gitlab.kept AS k WHERE k.environment_id = _kept_until.environment_id
+		AND (SELECT sweep._acts_for(caller, j.run_as) FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop'));
+END
+$$;
+COMMENT ON FUNCTION sweep_gitlab._kept_until(oid, bigint) IS 'implements sweep_gitlab.kept_until';
+
+CREATE FUNCTION sweep_gitlab.kept_until(environment_id bigint) RETURNS timestamptz
+	LANGUAGE c STABLE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.kept_until(bigint) IS
+	'part of the step of environments_auto_stop: the auto_stop_at with which an environment is not sent again; NULL when it is not kept';
+
+CREATE FUNCTION sweep_gitlab._environments_args(caller oid) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+BEGIN
+	RETURN (SELECT j.args FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop' AND sweep._role_oid(j.run_as) = caller);
+END
+$$;
+COMMENT ON FUNCTION sweep_gitlab._environments_args(oid) IS 'implements sweep_gitlab.environments_args';
+
+CREATE FUNCTION sweep_gitlab.environments_args() RETURNS jsonb
+	LANGUAGE c STABLE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep_gitlab.environments_args() IS
+	'part of the consumer of environments_auto_stop: the args of the job of the current role; NULL when it has none';
 
 -- Until the end of the transaction the job is neither dropped nor given to another role.
 CREATE FUNCTION sweep_gitlab._lock_environments_job(caller oid) RETURNS void
@@ -274,7 +305,7 @@ AS $$
 DECLARE
 	always constant smallint := 0;
 	-- The job of somebody else must not say what is executed here.
-	args pg_catalog.jsonb := (SELECT j.args FROM sweep.job AS j WHERE j.name = 'environments_auto_stop' AND j.run_as = current_user);
+	args pg_catalog.jsonb := sweep_gitlab.environments_args();
 	ids bigint[] := ARRAY(SELECT DISTINCT (m.payload -> 'environment_id')::pg_catalog.text::bigint AS id FROM pg_catalog.unnest(messages) AS m ORDER BY id);
 	without_action bigint[] := '{}';
 	environment_id bigint;

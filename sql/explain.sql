@@ -32,6 +32,7 @@ $$;
 SET check_function_bodies = off;
 SELECT explain.fill('alice', 1), explain.fill('mallory', 2);
 SELECT sweep.create_job('environments_auto_stop', step => 'explain.step', run_as => 'regress_sweep_alice');
+DELETE FROM sweep_gitlab.kept;
 INSERT INTO sweep_gitlab.kept (environment_id, auto_stop_at, run_as) SELECT n, now() + n * interval '1 h', 'regress_sweep_alice' FROM generate_series(1, 500) AS n;
 ANALYZE sweep.job_definition, sweep.job_state, sweep.quarantined_item, sweep.run_live, sweep.run_history, sweep.bucket, sweep.consumer, sweep.queue, sweep_gitlab.kept;
 

@@ -3,6 +3,7 @@
 \set ECHO none
 \i sql/include/gitlab.sql
 SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE job = 'environments_auto_stop';
+DELETE FROM sweep_gitlab.kept;
 CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_setting int DEFAULT 1) LANGUAGE sql AS $$
 	INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting)
 		VALUES (id, id + 1000, 'e' || id, 'e' || id, '2025-12-01Z', auto_stop_setting);
@@ -100,6 +101,23 @@ SELECT * FROM pg_temp.run();
 SELECT sweep_gitlab.review_kept_environments(ROW(100, NULL, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) FROM sweep.job j WHERE j.name = 'environments_auto_stop';
 TABLE sweep_gitlab.kept_environment;
 
+-- however many are kept, a batch reads those that it comes across, and the consumer reads the row of its job
+CREATE FUNCTION pg_temp.reads(relation regclass) RETURNS bigint LANGUAGE sql AS
+	$$ SELECT pg_stat_get_xact_tuples_returned(relation) + pg_stat_get_xact_tuples_fetched(relation) $$;
+BEGIN;
+INSERT INTO sweep_gitlab.kept SELECT id, '2025-12-01Z'::timestamptz + id * interval '1 s', current_user FROM generate_series(1001, 4000) AS id;
+INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting)
+	SELECT id, 1, id, id, '2025-12-01Z'::timestamptz + id * interval '1 s', 1 FROM generate_series(1001, 4010) AS id;
+INSERT INTO sweep.job_definition SELECT (jsonb_populate_record(j, jsonb_build_object('name', 'kept ' || n))).* FROM sweep.job_definition j, generate_series(1, 200) AS n WHERE j.name = 'environments_auto_stop';
+SELECT pg_temp.reads('sweep_gitlab.kept') AS before \gset
+SELECT p.rows, p.cursor FROM sweep.job j, sweep_gitlab.environments_auto_stop(ROW(5, '{"auto_stop_at": "2025-12-01 01:06:30Z", "id": 1}', j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS p
+	WHERE j.name = 'environments_auto_stop';
+SELECT pg_temp.reads('sweep_gitlab.kept') - :before < 100 AS few;
+SELECT pg_temp.reads('sweep.job_definition') AS jobs_before \gset
+SELECT sweep_gitlab.stop_environment(ARRAY[ROW(1, 'environments_auto_stop', '{"environment_id": 0}', '0', 1, NULL, now(), NULL)::sweep.message]);
+SELECT pg_temp.reads('sweep.job_definition') - :jobs_before < 100 AS few;
+ROLLBACK;
+
 -- what was kept for a job of another role is not this job's
 CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 SELECT * FROM pg_temp.run();
@@ -112,7 +130,13 @@ CREATE ROLE regress_sweep_stranger LOGIN;
 GRANT sweep_user TO regress_sweep_stranger;
 SET ROLE regress_sweep_stranger;
 SELECT sweep_gitlab.forget_environments('{6}');
+-- nor is anybody else told of them, by the answer or by what is read
+BEGIN;
+SELECT pg_temp.reads('sweep_gitlab.kept') AS before \gset
+SELECT sweep_gitlab.kept_until(9), sweep_gitlab.environments_args(), pg_temp.reads('sweep_gitlab.kept') - :before AS reads;
+COMMIT;
 RESET ROLE;
+SELECT sweep_gitlab.kept_until(9), sweep_gitlab.kept_until(1), sweep_gitlab.environments_args() ->> 'schema' AS schema;
 SELECT count(*) FROM sweep_gitlab.uninstall();
 DROP SCHEMA gitlab, gitlab_partitions_dynamic CASCADE;
 DROP ROLE regress_sweep_stranger;

@@ -72,7 +72,7 @@ CREATE VIEW item_jobs.calls AS
 -- How often each thing was handled and rescued, and which are in quarantine.
 CREATE VIEW item_jobs.outcome AS
 	SELECT string_agg(handled::text, '' ORDER BY id) AS handled, string_agg(rescued::text, '' ORDER BY id) AS rescued,
-		string_agg(CASE WHEN EXISTS (SELECT FROM sweep.quarantine q WHERE q.job LIKE 'item\_jobs%' AND q.item = to_jsonb(id)) THEN '1' ELSE '0' END, ''
+		string_agg(CASE WHEN EXISTS (SELECT FROM sweep.quarantined_item q WHERE q.job LIKE 'item\_jobs%' AND q.item = to_jsonb(id)) THEN '1' ELSE '0' END, ''
 			ORDER BY id) AS quarantined
 	FROM item_jobs.thing;
 
@@ -187,7 +187,7 @@ BEGIN
 		CALL sweep.run('item_jobs', used);
 		INSERT INTO item_jobs.wrong
 			SELECT round, kind, used, format('thing %s: handled %s, rescued %s, quarantined %s', t.id, t.handled, t.rescued, q.n)
-			FROM item_jobs.thing t CROSS JOIN LATERAL (SELECT count(*)::int AS n FROM sweep.quarantine q WHERE q.item = to_jsonb(t.id)) AS q
+			FROM item_jobs.thing t CROSS JOIN LATERAL (SELECT count(*)::int AS n FROM sweep.quarantined_item q WHERE q.item = to_jsonb(t.id)) AS q
 			WHERE (t.handled, t.rescued, q.n) IS DISTINCT FROM
 				CASE WHEN NOT used -> 'bad' @> to_jsonb(t.id) THEN (1, 0, 0)
 					WHEN NOT used -> 'hopeless' @> to_jsonb(t.id) THEN (0, 1, 0) ELSE (0, 0, 1) END;

@@ -99,7 +99,7 @@ SELECT proname FROM function GROUP BY home, proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', '_dead_page', '_done_page') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', '_dead_page', '_done_page', 'kept_until', 'environments_args') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE (sweep|sweep_gitlab)\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';

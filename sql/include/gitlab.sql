@@ -6,6 +6,8 @@ CREATE SCHEMA gitlab;
 SET search_path = gitlab, public;
 \i test/demo/gitlab_schema.sql
 RESET search_path;
+-- as in a run
+SET jit = off;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, YMD';
 \set ECHO all
