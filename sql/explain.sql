@@ -57,7 +57,7 @@ DECLARE
 	line text;
 	plan text := '';
 BEGIN
-	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS ON, TIMING OFF, SUMMARY OFF) ' || format(condition, relation, attribute, value, type) LOOP
+	FOR line IN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS OFF, COSTS ON, TIMING OFF, SUMMARY OFF) ' || format(condition, relation, attribute, value, type) LOOP
 		plan := plan || regexp_replace(line, '((Filter|Cond): )[^0-9].*', '\1') || E'\n';
 	END LOOP;
 	after := explain.reads();

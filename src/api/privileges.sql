@@ -33,8 +33,10 @@ AS $$
 			FROM pg_catalog.pg_proc p WHERE (p.tableoid, p.oid) = (d.classid, d.objid)
 		UNION ALL SELECT 'TYPE', t.oid::pg_catalog.regtype::pg_catalog.text, t.typowner, coalesce(t.typacl, pg_catalog.acldefault('T', t.typowner)), CASE WHEN t.typname NOT LIKE E'\\_%' THEN 'USAGE' END
 			FROM pg_catalog.pg_type t WHERE (t.tableoid, t.oid) = (d.classid, d.objid)
-				-- from 18 on arrays are members, too; their privileges are those of their elements
+				-- From 18 on arrays and the rows of tables are members, too. An array has the privileges of its element, a default never
+				-- concerns the type of a table's rows.
 				AND NOT EXISTS (SELECT FROM pg_catalog.pg_type AS element WHERE element.typarray = t.oid)
+				AND NOT EXISTS (SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = t.typrelid AND c.relkind <> 'c')
 		UNION ALL SELECT 'SCHEMA', n.oid::pg_catalog.regnamespace::pg_catalog.text, n.nspowner, n.nspacl, 'USAGE'
 			FROM pg_catalog.pg_namespace n WHERE (n.tableoid, n.oid) = (d.classid, d.objid)
 	) AS o (kind, name, owner, acl, may_be_added)
