@@ -64,6 +64,23 @@ COMMIT;
 SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
 SELECT sweep.ack(:'lease', ARRAY[:first + 2]);
 SELECT queue, ready, delayed, in_flight FROM sweep.queues WHERE queue = 'a';
+-- a purge that is kept, behind and before one that is undone
+SELECT sweep.purge_queue('a');
+SELECT sweep.send_many('a', ARRAY['1', '2', '3']::jsonb[]);
+SELECT lease, count(*) FROM sweep.claim('a', 2) GROUP BY lease \gset
+BEGIN;
+SAVEPOINT s;
+SELECT sweep.purge_queue('a');
+ROLLBACK TO s;
+SELECT sweep.extend(:'lease', '1 hour') AS held;
+SELECT sweep.purge_queue('a');
+SAVEPOINT i;
+SELECT sweep.purge_queue('a');
+ROLLBACK TO i;
+COMMIT;
+SET client_min_messages = warning;
+SELECT sweep.extend(:'lease', '1 hour') AS held;
+RESET client_min_messages;
 -- somebody's trigger with a savepoint, in a statement that is ours: those by hand are noticed after it as before
 CREATE FUNCTION note_in_savepoint() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

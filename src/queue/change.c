@@ -89,9 +89,6 @@ sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, Timest
 		drop_slot(slot);
 		return;
 	}
-	/* A purge that has deleted nothing may have no id. */
-	if (change->purged && FullTransactionIdIsValid(xid))
-		sweep_in_flight_settle_purged(slot, XidFromFullTransactionId(xid), true);
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
 	/* What is prefetched is in the order of priorities; what is more urgent than any of it comes before. */
@@ -129,17 +126,12 @@ sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, Timest
 }
 
 void
-sweep_change_undo(const SweepQueueChange *change, TransactionId xid)
+sweep_change_undo(const SweepQueueChange *change)
 {
 	SweepQueueChange again = {.relation = change->relation,.queue_id = change->queue_id,.first_due = SWEEP_NOTHING_DUE,.reset = true};
-	SweepQueueSlot *slot;
 
-	if (!change->reset && !change->reset_if_undone)
-		return;
-	sweep_change_apply(&again, InvalidFullTransactionId, GetCurrentTimestamp());
-	slot = change->queue_id != 0 ? sweep_queue_find_slot(change->relation, change->queue_id) : NULL;
-	if (slot != NULL && TransactionIdIsValid(xid))
-		sweep_in_flight_settle_purged(slot, xid, false);
+	if (change->reset || change->reset_if_undone)
+		sweep_change_apply(&again, InvalidFullTransactionId, GetCurrentTimestamp());
 }
 
 void

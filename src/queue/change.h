@@ -21,9 +21,9 @@ extern void sweep_change_apply(const SweepQueueChange *change, FullTransactionId
 
 /*
  * It was rolled back: a queue whose rows it may have been deleting is looked at from its start, since searches have
- * stepped over them, and what it has purged is there after all.
+ * stepped over them.
  */
-extern void sweep_change_undo(const SweepQueueChange *change, TransactionId xid);
+extern void sweep_change_undo(const SweepQueueChange *change);
 
 /* A database that was dropped: forgets its queues. */
 extern void sweep_change_forget_database(Oid database);

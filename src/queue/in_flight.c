@@ -10,8 +10,8 @@
  * A message whose lease ran out or that was returned stays here, without a lease, and is the next to be claimed. So
  * no position has to be set back for it, and nobody walks over the front of the queue again to find it.
  *
- * The transaction that removes a message settles its entry at its end. Only after a purge, which is rare and may have
- * taken something from each list, everything that is in flight is walked over.
+ * The transaction that removes a message settles its entry at its end, by its number. Only when a purge was prepared,
+ * which is rare, are all entries walked over, in pieces (prepared.c).
  *
  * Lists and hash chains are numbers and not those of the server: those of ilist.h are pointers, and a hash table of
  * dynahash.c has one key, takes a lock of its own or a partition, and costs more than a chain of numbers.
@@ -312,32 +312,16 @@ sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending)
 }
 
 void
-sweep_in_flight_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid)
+sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 {
-	int			number = sweep_in_flight_find(slot, lane, message_id);
+	SweepInFlight *entry = sweep_in_flight(number);
 
-	if (number >= 0)
-		sweep_in_flight(number)->purged_by = xid;
-}
-
-void
-sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool committed)
-{
-	int			number = sweep_queue_slot_number(slot);
-
-	if (slot->lease_first < 0 && slot->returned.first < 0 && slot->blocked.first < 0)
+	if (entry->state == IN_FLIGHT_FREE || entry->purged_by != xid)
 		return;
-	for (int i = 0; i < sweep_max_in_flight; i++)
-	{
-		SweepInFlight *entry = sweep_in_flight(i);
-
-		if (entry->state == IN_FLIGHT_FREE || entry->slot != number || entry->purged_by != xid)
-			continue;
-		if (!committed)
-			entry->purged_by = InvalidTransactionId;
-		else if (entry->state != IN_FLIGHT_ENDING && entry->state != IN_FLIGHT_PREPARED)
-			sweep_in_flight_remove(i);
-	}
+	if (!committed)
+		entry->purged_by = InvalidTransactionId;
+	else if (entry->state != IN_FLIGHT_ENDING && entry->state != IN_FLIGHT_PREPARED)
+		sweep_in_flight_remove(number);
 }
 
 void

@@ -54,9 +54,8 @@ extern void sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us);
 /* Forgets what is in flight of a queue; what transactions are ending only if told so. */
 extern void sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending);
 
-/* The transaction xid has deleted this message, and then: forgets what it has deleted, or that it has. */
-extern void sweep_in_flight_note_purged(const SweepQueueSlot *slot, int16 lane, int64 message_id, TransactionId xid);
-extern void sweep_in_flight_settle_purged(SweepQueueSlot *slot, TransactionId xid, bool committed);
+/* If the entry is of a message that the transaction xid has purged: forgets the message, or that it was purged. */
+extern void sweep_in_flight_settle_purged(int entry, TransactionId xid, bool committed);
 
 /* A transaction of this process was ending it: forgets it, or it is of its lease again. */
 extern void sweep_in_flight_settle_ending(int entry, bool committed);

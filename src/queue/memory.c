@@ -18,6 +18,10 @@
 
 #define TRANCHE "pg_sweep_queue"
 
+/* Messages after which the lock is lent, and time for a process that is woken to take it, in us. */
+#define LEND_AFTER 1000
+#define LEND_US 100
+
 /* As the settings say. */
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
 StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_in_flight says what a message takes");
@@ -104,4 +108,16 @@ sweep_queue_require_memory(const char *what)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("%s needs pg_sweep to be loaded at server start", what),
 				 errhint("Add pg_sweep to shared_preload_libraries and restart the server. Sending works without.")));
+}
+
+/* A lightweight lock is not fair: a process that is woken for it finds it taken again, unless there is a pause. */
+bool
+sweep_queue_lend_lock(int *count)
+{
+	if (++*count % LEND_AFTER != 0)
+		return false;
+	sweep_queue_unlock();
+	pg_usleep(LEND_US);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	return true;
 }

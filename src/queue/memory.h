@@ -165,7 +165,7 @@ typedef struct SweepQueueChange
 	int64		acked;
 	bool		reset;			/* look at the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
-	bool		purged;			/* messages were deleted, claimed ones too: see sweep_in_flight_note_purged */
+	bool		purged;			/* messages in flight were deleted: see purged_by of SweepInFlight */
 	bool		emptied;		/* all messages were */
 	bool		dropped;		/* the queue is gone; of all queues: the table */
 } SweepQueueChange;
@@ -265,6 +265,12 @@ sweep_queue_unlock(void)
 {
 	LWLockRelease(sweep_queue_memory.lock);
 }
+
+/*
+ * To be called after each of many messages, with their count so far: releases the exclusive lock now and then, until a
+ * process that waits for it has had it, and takes it again. Returns whether it did.
+ */
+extern bool sweep_queue_lend_lock(int *count);
 
 /* By their numbers, and back. */
 static inline SweepQueueSlot *

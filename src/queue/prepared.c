@@ -19,6 +19,7 @@
 #include "queue/prepared.h"
 #include "queue/slot.h"
 
+static void settle_purged(TransactionId xid, bool committed);
 static void settle(SweepPreparedChange *prepared, bool committed);
 
 bool
@@ -117,6 +118,9 @@ sweep_prepared_settle_ended(void)
 		if (!TransactionIdIsValid(xid) || prepared->database != MyDatabaseId || TransactionIdIsInProgress(xid))
 			continue;
 		committed = TransactionIdDidCommit(xid);
+		/* Before the queue is looked at anew; harmless when another process does the same, or has done it. */
+		if (prepared->change.purged)
+			settle_purged(xid, committed);
 		sweep_queue_lock(LW_EXCLUSIVE);
 		if (prepared->xid == xid && prepared->database == MyDatabaseId)
 		{
@@ -126,6 +130,20 @@ sweep_prepared_settle_ended(void)
 		}
 		sweep_queue_unlock();
 	}
+}
+
+static void
+settle_purged(TransactionId xid, bool committed)
+{
+	int			looked_at = 0;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_max_in_flight; i++)
+	{
+		sweep_in_flight_settle_purged(i, xid, committed);
+		(void) sweep_queue_lend_lock(&looked_at);
+	}
+	sweep_queue_unlock();
 }
 
 static void
@@ -139,7 +157,7 @@ settle(SweepPreparedChange *prepared, bool committed)
 	if (committed)
 		sweep_change_apply(&prepared->change, xid, GetCurrentTimestamp());
 	else
-		sweep_change_undo(&prepared->change, prepared->xid);
+		sweep_change_undo(&prepared->change);
 	slot = sweep_queue_find_slot(prepared->change.relation, prepared->change.queue_id);
 	if (slot != NULL)
 		sweep_in_flight_settle_prepared(slot, prepared->xid, committed);

@@ -45,14 +45,22 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 	Oid			relation = sweep_queue_relation();
 	TransactionId xid = GetTopTransactionId();
 	SweepQueueSlot *slot;
+	int			number;
 
 	if (!sweep_queue_memory_exists())
 		PG_RETURN_VOID();
+	sweep_transaction_reserve(1);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_find_slot(relation, PG_GETARG_INT32(0));
-	if (slot != NULL)
-		sweep_in_flight_note_purged(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2), xid);
+	number = slot != NULL ? sweep_in_flight_find(slot, PG_GETARG_INT16(1), PG_GETARG_INT64(2)) : -1;
+	if (number >= 0)
+	{
+		sweep_in_flight(number)->purged_by = xid;
+		sweep_transaction_note_purged(number);
+	}
 	sweep_queue_unlock();
+	if (number >= 0)
+		sweep_transaction_change(relation, PG_GETARG_INT32(0))->purged = true;
 	PG_RETURN_VOID();
 }
 
@@ -70,7 +78,6 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 	change->dead += PG_GETARG_INT64(3);
 	if (!PG_ARGISNULL(4))
 		change->first_due = Min(change->first_due, PG_GETARG_TIMESTAMPTZ(4));
-	change->purged |= PG_GETARG_BOOL(5);
 	change->reset |= PG_GETARG_BOOL(5);
 	change->dropped |= PG_GETARG_BOOL(6);
 	PG_RETURN_VOID();

@@ -35,6 +35,7 @@ typedef enum PendingKind
 {
 	PENDING_CLAIM,
 	PENDING_ENDING,
+	PENDING_PURGED,
 } PendingKind;
 
 typedef struct Pending
@@ -42,7 +43,7 @@ typedef struct Pending
 	PendingKind kind;
 	int			level;
 	pg_uuid_t	lease;			/* of a claim */
-	int			message;		/* that is ending */
+	int			message;		/* that is ending, or purged */
 } Pending;
 
 /* In TopTransactionContext; forgotten at its end. */
@@ -59,6 +60,8 @@ static void at_subtransaction_event(SubXactEvent event, SubTransactionId id, Sub
 static void apply_changes(void);
 static void hand_over(int level);
 static void undo(int level);
+static void settle(const Pending *item, bool committed, int *settled);
+static void undo_claim(const pg_uuid_t *id, int *settled);
 static void refuse_claims(void);
 static void prepare_changes(void);
 static void leave_prepared(void);
@@ -111,6 +114,13 @@ sweep_transaction_note_ending(int number)
 	pending[pending_count].kind = PENDING_ENDING;
 	pending[pending_count].level = GetCurrentTransactionNestLevel();
 	pending[pending_count++].message = number;
+}
+
+void
+sweep_transaction_note_purged(int number)
+{
+	sweep_transaction_note_ending(number);
+	pending[pending_count - 1].kind = PENDING_PURGED;
 }
 
 void
@@ -209,14 +219,15 @@ apply_changes(void)
 {
 	FullTransactionId xid = GetTopFullTransactionIdIfAny();
 	TimestampTz now;
+	int			settled = 0;
 
 	if (!sweep_queue_memory_exists())
 		return;
 	now = GetCurrentTransactionStopTimestamp();
 	sweep_queue_lock(LW_EXCLUSIVE);
+	/* Before the queues are looked at anew: a search leaves out what is in flight. */
 	for (int i = 0; i < pending_count; i++)
-		if (pending[i].kind == PENDING_ENDING)
-			sweep_in_flight_settle_ending(pending[i].message, true);
+		settle(&pending[i], true, &settled);
 	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
 		sweep_change_apply(&entry->change, xid, now);
 	sweep_queue_unlock();
@@ -254,12 +265,14 @@ hand_over(int level)
 static void
 undo(int level)
 {
+	int			settled = 0;
+
 	while (changes != NULL && changes->level >= level)
 	{
 		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
 			sweep_queue_lock(LW_EXCLUSIVE);
-			sweep_change_undo(&changes->change, GetTopTransactionIdIfAny());
+			sweep_change_undo(&changes->change);
 			sweep_queue_unlock();
 		}
 		changes = changes->next;
@@ -268,21 +281,46 @@ undo(int level)
 		return;
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (; pending_count > 0 && pending[pending_count - 1].level >= level; pending_count--)
-	{
-		const Pending *item = &pending[pending_count - 1];
-		SweepQueueLease *lease;
+		settle(&pending[pending_count - 1], false, &settled);
+	sweep_queue_unlock();
+}
 
-		if (item->kind == PENDING_ENDING)
-			sweep_in_flight_settle_ending(item->message, false);
-		else if ((lease = sweep_in_flight_find_lease(&item->lease)) != NULL)
+static void
+settle(const Pending *item, bool committed, int *settled)
+{
+	if (item->kind == PENDING_ENDING)
+		sweep_in_flight_settle_ending(item->message, committed);
+	else if (item->kind == PENDING_PURGED)
+		sweep_in_flight_settle_purged(item->message, GetTopTransactionIdIfAny(), committed);
+	else if (!committed)
+		undo_claim(&item->lease, settled);
+	(void) sweep_queue_lend_lock(settled);
+}
+
+/* A claim that was rolled back was none: what it holds is given back, and was not tried. */
+static void
+undo_claim(const pg_uuid_t *id, int *settled)
+{
+	SweepQueueLease *lease = sweep_in_flight_find_lease(id);
+	int			next;
+
+	for (int number = lease != NULL ? lease->messages.first : -1; number >= 0; number = next)
+	{
+		next = sweep_in_flight(number)->next;
+		if (sweep_in_flight(number)->state != IN_FLIGHT_LEASED)
+			continue;
+		sweep_in_flight(number)->attempts--;
+		sweep_in_flight_return(number);
+		if (sweep_queue_lend_lock(settled))
 		{
-			/* A claim that was rolled back was none. */
-			for (int entry = lease->messages.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-				sweep_in_flight(entry)->attempts--;
-			(void) sweep_in_flight_return_lease(sweep_queue_lease_number(lease));
+			lease = sweep_in_flight_find_lease(id);
+			next = lease != NULL ? lease->messages.first : -1;
 		}
 	}
-	sweep_queue_unlock();
+	/* One that has never held anything. */
+	lease = sweep_in_flight_find_lease(id);
+	if (lease != NULL)
+		sweep_in_flight_end_lease(sweep_queue_lease_number(lease));
 }
 
 /*
@@ -329,6 +367,7 @@ static void
 leave_prepared(void)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
+	int			left = 0;
 
 	if (!sweep_queue_memory_exists())
 		return;
@@ -339,6 +378,7 @@ leave_prepared(void)
 			continue;
 		sweep_in_flight(pending[i].message)->state = IN_FLIGHT_PREPARED;
 		sweep_in_flight(pending[i].message)->xid = xid;
+		(void) sweep_queue_lend_lock(&left);
 	}
 	sweep_queue_unlock();
 }

@@ -19,6 +19,9 @@ extern void sweep_transaction_note_claim(const pg_uuid_t *lease);
 /* A message in state IN_FLIGHT_ENDING: gone when we commit, of its lease again when we roll back. */
 extern void sweep_transaction_note_ending(int number);
 
+/* A message in flight that this transaction has purged: gone when it commits. Reserve room as for a claim, here and above. */
+extern void sweep_transaction_note_purged(int number);
+
 /*
  * Statements on the table of messages between these two are ours, and the changes say what they do.
  * All others have every queue of the database looked at from its start when they commit.

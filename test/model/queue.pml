@@ -5,7 +5,8 @@
  *
  * UNMENDED_EXPIRY: expiry looks again at a lease with something that is being ended only if it gave nothing back, and
  * nobody notes when that is held again (number 39).  UNMENDED_TELL: those who wait are not told when a lease ends or
- * something falls due earlier than they know (number 40).  LEAVES: the client of one who waits goes away;
+ * something falls due earlier than they know (number 40).  UNMENDED_ORDER: what a transaction has done is applied before
+ * what it has ended is forgotten.  LEAVES: the client of one who waits goes away;
  * UNMENDED_LEAVES: and he takes a wake-up with him (number 18).
  */
 #ifndef NM
@@ -40,7 +41,7 @@
 #define DELG 3          /* being removed or put off by an open transaction */
 #define GONE 4
 byte row[NM]; byte due[NM];
-bool noted[NM];         /* ghost: the callback of the sender has run */
+byte untold[NM];        /* ghost: callbacks that are still to tell of the row */
 /* holds */
 #define FREE 0
 #define HELD 1
@@ -179,7 +180,7 @@ inline invariant() {
 	:: !searching ->
 		i = 0;
 		do
-		:: i < NM -> assert(!(row[i] == VIS && noted[i] && !KNOWN(i))); i++
+		:: i < NM -> assert(!(row[i] == VIS && untold[i] == 0 && !KNOWN(i))); i++
 		:: else -> break
 		od; i = 0
 	:: else
@@ -195,10 +196,10 @@ active [NM] proctype producer() {
 #endif
 	}
 	if
-	:: atomic { row[id] = VIS };
+	:: atomic { row[id] = VIS; untold[id]++ };
 		/* at_transaction_event */
 		atomic {
-			noted[id] = true;
+			untold[id]--;
 			if
 			:: due[id] == 0 -> position = MIN(position, id); low = MIN(low, id); pending = true; wake(1)
 			:: else ->
@@ -400,9 +401,13 @@ claim:
 				:: atomic { row[m] = GONE; acked[m] = true };
 					atomic { free_hold(m); mine[m] = false; invariant() }
 #ifdef FAIL
-				:: atomic { row[m] = VIS; due[m] = now + BACKOFF };
+				:: atomic { row[m] = VIS; due[m] = now + BACKOFF; untold[m]++ };
+					/* settle(), in pieces: other processes have the lock before the change is applied */
+#ifndef UNMENDED_ORDER
+					atomic { free_hold(m) };
+#endif
 					atomic {
-						free_hold(m);
+						untold[m]--;
 #ifdef UNMENDED_TELL
 						if
 						:: due[m] < next_due -> note_due(due[m]); wake(1)
@@ -413,6 +418,9 @@ claim:
 #endif
 						invariant()
 					}
+#ifdef UNMENDED_ORDER
+					atomic { free_hold(m); invariant() }
+#endif
 #endif
 #ifdef ACK_ROLLBACK
 				:: atomic { row[m] = VIS };
