@@ -46,6 +46,7 @@ StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first f
 
 static List *wanted = NIL;		/* of Wanted */
 static List *notes = NIL;		/* of SweepCrashNote, as of this tick */
+static MemoryContext notes_context = NULL;	/* of the list, which outlives the transaction that counts them */
 static bool notes_read = false;
 static bool notes_left = false; /* some could not be counted in this tick */
 static int64 prune_us = 0;
@@ -83,33 +84,39 @@ static void
 count_crashes(void)
 {
 	ListCell   *cell;
+	MemoryContext old;
 
-	notes = NIL;
+	if (notes_context == NULL)
+		notes_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep crash notes", ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(notes_context);
+	old = MemoryContextSwitchTo(notes_context);
+	notes = sweep_crash_note_list(NOTE_OF_CONSUMER);
+	MemoryContextSwitchTo(old);
 	notes_left = false;
-	foreach(cell, sweep_crash_note_list(NOTE_OF_CONSUMER))
+	foreach(cell, notes)
 	{
 		SweepCrashNote *note = lfirst(cell);
 		Datum		values[2];
 		Datum	   *ids;
 
 		if (sweep_consumer_shared_uses(MyDatabaseId, note->slot))
-			continue;
-		if (note->count == 0)
 		{
-			notes = lappend(notes, note);
+			notes = foreach_delete_current(notes, cell);
 			continue;
 		}
+		if (note->count == 0)
+			continue;
 		ids = palloc(sizeof(Datum) * note->count);
 		for (int i = 0; i < note->count; i++)
 			ids[i] = Int64GetDatum(note->message_ids[i]);
 		values[0] = Int32GetDatum(note->queue_id);
 		values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 		(void) sweep_sql_execute(SWEEP_SQL_COUNT_CRASH, values, NULL);
-		/* Somebody is dropping the queue: it is known when he is done. */
+		/* Another transaction is dropping the queue: when that has ended the outcome is known. */
 		if (sweep_sql_bool(1))
-			notes = lappend(notes, note);
-		else
-			notes_left = true;
+			continue;
+		notes = foreach_delete_current(notes, cell);
+		notes_left = true;
 	}
 }
 

@@ -10,6 +10,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
+# What is used after it was freed is something else then.
+$ENV{MALLOC_PERTURB_} = 165;
 my $node = new_cluster('consumer_attempts', conf => [ 'autovacuum = off' ]);
 
 # A payload has n and what is done with it: gate: waits for that advisory lock; fail: raises that SQLSTATE, while there is a row in t.outage
@@ -94,6 +96,7 @@ for my $case ([ 't.handle', '3' ], [ 't.handle_all', '1 2 3 4 5' ])
 	forget_session($gate);
 	soon($node, q{SELECT string_agg(m.payload ->> 'n', ' ' ORDER BY message_id) FROM sweep.consumer_crash JOIN sweep.queue_message m USING (queue_id, message_id)},
 		$suspects, "crash, $handler: what it was called with is suspected");
+	soon($node, q{SELECT string_agg(file, ' ') FROM pg_ls_dir('pg_stat_tmp') AS file WHERE file LIKE 'pg\_sweep.%'}, '', "crash, $handler: and the note of that is gone");
 	psql(q{SELECT sweep.resume_consumer('q')});
 	soon($node, 'SELECT count(*), max(attempts) FROM t.handled', '5|1', "crash, $handler: all are handled");
 	end_case();
