@@ -21,7 +21,8 @@
 int
 sweep_standby_awaited(void)
 {
-	if (!SyncRepRequested() || !sweep_sync_standbys_defined())
+	/* A library built for an older minor release reads a byte here that is never 0 on a newer server: hence the names as well. */
+	if (!SyncRepRequested() || SyncRepStandbyNames[0] == '\0' || !sweep_sync_standbys_defined())
 		return SYNC_REP_NO_WAIT;
 	switch (synchronous_commit)
 	{
@@ -42,7 +43,7 @@ sweep_standby_has_confirmed(int awaited)
 	if (awaited == SYNC_REP_NO_WAIT)
 		return true;
 	LWLockAcquire(SyncRepLock, LW_SHARED);
-	/* Who takes the names of the standbys away lets all commits go on. */
+	/* Without names of standbys all commits go on. */
 	confirmed = !sweep_sync_standbys_defined() || WalSndCtl->lsn[awaited] >= XactLastCommitEnd;
 	LWLockRelease(SyncRepLock);
 	return confirmed;
