@@ -108,7 +108,7 @@ BEGIN
 		EXCEPTION WHEN lock_not_available THEN
 			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
-			-- Who reads after everything was drained has begun at the front. So does this one if it could take none of its lists.
+			-- A share that reads after everything was drained has begun at the front, as this one does if it could take none of its lists.
 			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE OR EXISTS (
 				SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 					AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN '-infinity' ELSE position.read_from END);
@@ -131,7 +131,7 @@ BEGIN
 				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	-- A list that somebody holds is not an empty bucket: what is in it is looked for in the table.
+	-- A list that another share holds is not an empty bucket: what is in it is looked for in the table.
 	IF EXISTS (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN
 		RETURN '{"for": "self", "from": "-infinity"}';

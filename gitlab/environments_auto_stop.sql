@@ -128,7 +128,7 @@ COMMENT ON COLUMN sweep_gitlab.kept.auto_stop_at IS 'its auto_stop_at at that ti
 COMMENT ON COLUMN sweep_gitlab.kept.run_as IS 'name of the role of the job at that time';
 SELECT pg_catalog.pg_extension_config_dump('sweep_gitlab.kept', '');
 
--- Who sees the job sees all of them. No condition of the reader gets below OFFSET 0: see the README of src/api.
+-- A role that sees the job sees all of them. No condition of the reader gets below OFFSET 0: see the README of src/api.
 CREATE VIEW sweep_gitlab.kept_environment WITH (security_barrier) AS
 	SELECT k.* FROM sweep_gitlab.kept AS k
 		WHERE (SELECT sweep._may_see(j.run_as) FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop')

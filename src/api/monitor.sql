@@ -30,7 +30,7 @@ CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
 	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_missing';
 COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting that keeps runs of the role and priority in this database waiting just now; NULL when there is room for one';
 
--- Of a divided job all shares of a dispatch are one run to the reader.
+-- All shares of a dispatch of a divided job are one run to the reader.
 CREATE FUNCTION sweep._last_dispatch(job text, run_as text, newest bigint) RETURNS TABLE (run_id bigint, status sweep.run_status, stop_reason sweep.run_stop_reason,
 	started_at timestamptz, finished_at timestamptz, rows bigint, sqlstate text, error text)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
@@ -110,7 +110,7 @@ BEGIN
 			CASE
 				WHEN coalesce(problem.reason, s.broken) IS NOT NULL THEN 'broken: ' || coalesce(problem.reason, s.broken)
 				WHEN live.running THEN CASE WHEN s.held_back THEN 'paused (running)' ELSE 'running' END
-				-- What was started by hand runs in spite of a pause.
+				-- A run that was started by hand begins in spite of a pause.
 				WHEN live.started AND s.at_home OR (live.started OR live.due) AND NOT s.held_back
 					THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority), '')
 				WHEN s.held_back THEN 'paused'
@@ -123,7 +123,7 @@ BEGIN
 		FROM seen s
 			LEFT JOIN problem ON problem.kind = s.kind
 			LEFT JOIN live ON live.job = s.name AND live.run_as = s.run_as
-			-- Of this role: a job of the same name that belonged to another one has nothing to do with it.
+			-- Runs of this role: a job of the same name that belonged to another one has nothing to do with it.
 			LEFT JOIN ended ON ended.job = s.name AND ended.run_as = s.run_as
 			LEFT JOIN LATERAL (SELECT * FROM sweep.run_history h WHERE h.job = s.name AND h.run_as = s.run_as AND h.status <> 'skipped'
 				ORDER BY h.run_id DESC LIMIT 1) AS archived ON true

@@ -63,7 +63,7 @@ extern void sweep_door_leave_literals(int nest_level);
  */
 typedef struct SweepMeaning SweepMeaning;
 
-/* What it is now. */
+/* Notes what is in force now. */
 extern SweepMeaning *sweep_door_note_meaning(MemoryContext context);
 
 /*

@@ -3,7 +3,7 @@
  *		The extension itself: whether this database has it, where its objects are, and whether this library fits them.
  *
  * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
- * for it, and by whoever needs one of the objects. What was found is kept until a type of the database changes.
+ * for it, and where one of the objects is needed. What was found is kept until a type of the database changes.
  *
  * The library and the SQL objects are replaced one after the other: files, restart of the server, ALTER EXTENSION. The
  * objects contain a type whose name has the number of their interface, which the library asks for. So a session sees a change of it

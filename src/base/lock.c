@@ -38,7 +38,7 @@ typedef struct TakenLock
 	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
 } TakenLock;
 
-/* Of this session, one entry per call. */
+/* Locks of this session, one entry per call. */
 static List *taken_locks = NIL;
 
 /* sweep._lock_is_held() has said yes. */

@@ -58,7 +58,7 @@ extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode 
 /* Every lock of the session but those of its transaction: advisory ones, and ours. */
 extern void sweep_lock_release_all(void);
 
-/* What the session has by sweep.try_lock, and not the lock of its run. */
+/* Gives back the locks that the session has by sweep.try_lock, and not the lock of its run. */
 extern void sweep_lock_release_taken(void);
 
 /*

@@ -24,7 +24,7 @@
 #include "base/compat.h"
 #include "base/role.h"
 
-/* Who reads a view; in fn_extra. */
+/* The reader of a view; in fn_extra. */
 typedef struct Reader
 {
 	Oid			role;

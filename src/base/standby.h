@@ -5,7 +5,7 @@
 #ifndef SWEEP_STANDBY_H
 #define SWEEP_STANDBY_H
 
-/* What the commit of the transaction in progress waits for: SYNC_REP_NO_WAIT, or how far a standby must have got. */
+/* How far a standby must have got for the commit of the transaction in progress; SYNC_REP_NO_WAIT: no commit waits. */
 extern int	sweep_standby_awaited(void);
 
 /* Whether the last commit of this process has been confirmed by as many standbys as it had to wait for. */

@@ -25,7 +25,7 @@ BEGIN
 	END IF;
 	sees := sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor');
 	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
-		-- Whoever creates a queue of a name that was given up must not be told what was meant for the one before.
+		-- A role that creates a queue of a name that was given up must not get what was for the one before.
 		WHEN target.owner IS DISTINCT FROM j.alert_queue_owner AND j.own IS NOT NULL AND sees IS NOT TRUE
 			THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', target.owner)
 		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'

@@ -111,7 +111,7 @@ enter_commit(void *arg)
 		return;
 	sweep_timers_suspend_timeout(run);
 	sweep_report_phase(run, PHASE_STANDBY);
-	/* What only records takes no request, but for the one that ends the wait. */
+	/* A transaction that only records takes no request, but for the one that ends the wait. */
 	if (run->records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
 	else if (run->records_only)
@@ -129,7 +129,7 @@ leave_commit(SweepRun *run, bool committed)
 		sweep_worker_allow_cancel(false);
 	if (run->reason == SWEEP_STOP_NONE)
 		sweep_timers_resume_timeout(run);
-	/* What is replicated later brings all that was committed before. */
+	/* A later commit is replicated with all before it. */
 	if (committed)
 		run->unreplicated = !sweep_standby_has_confirmed(run->awaited);
 }

@@ -76,7 +76,7 @@ BEGIN
 			WHEN NOT child.at_home THEN 'the database is a copy: its jobs are paused'
 			-- Only jobs that the role of the parent may start.
 			WHEN NOT sweep._may_act_on(sweep._role_oid(r.run_as), child.run_as, true) THEN 'the role of its parent may not start it'
-			-- Whoever creates a job of a name that was given up must not be told what was meant for the one before.
+			-- A role that creates a job of a name that was given up must not start what was for the one before.
 			WHEN child.run_as IS DISTINCT FROM r.roles ->> child.name AND sweep._may_act_on(sweep._role_oid(child.run_as), r.run_as, true) IS NOT TRUE
 				THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', child.run_as)
 			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;

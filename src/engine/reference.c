@@ -2,7 +2,7 @@
  * reference.c
  *		Whether a row is referred to by a table of another owner.
  *
- * Called from the statements of a retention (api/retention.sql). To read or plan somebody else's table as the role of the job
+ * Called from the statements of a retention (api/retention.sql). To read or plan a table of another owner as the role of the job
  * would execute what its owner has put there as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
  * asks such a table as its owner when it checks a foreign key, by the columns and operators of the key alone, with row security
  * off; so does this file, and it throws away what is set meanwhile.
@@ -143,7 +143,7 @@ ask(References *references, int index, Datum *values)
 	Question	question = {references, index, values, false};
 	Oid			owner = sweep_role_owning(RelationRelationId, references->tree[index].relation);
 
-	/* What is gone refers to nothing. */
+	/* A table that was dropped refers to nothing. */
 	if (OidIsValid(owner))
 		sweep_door_visit_owner(owner, ask_work, &question);
 	return question.found;

@@ -48,7 +48,7 @@ CREATE TABLE sweep.run_live (
 	error       text,
 	begun       bigint
 ) WITH (fillfactor = 50);
--- What comes after what is the order in which runs begin, not that of a clock that may be set, or be another server's, nor that
+-- Runs follow each other in the order in which they begin, not in that of a clock that may be set, or be another server's, nor that
 -- in which they were queued.
 CREATE SEQUENCE sweep.run_begun_seq OWNED BY sweep.run_live.begun;
 -- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
@@ -222,7 +222,7 @@ BEGIN
 	RETURN least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
-		-- What waits because of a crash, for a moment or for others.
+		-- A run waits because of a crash, for a moment or for others.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.job_state s WHERE s.crashes BETWEEN 1 AND 2
 			AND EXISTS (SELECT FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at) LIMIT 1),
 		-- Whoever has locked a run says nothing on rollback.

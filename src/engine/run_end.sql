@@ -194,7 +194,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
 
--- Whoever has locked the history keeps no process for long: the log says it all the same.
+-- A lock on the history keeps no process for long: the log says it all the same.
 CREATE FUNCTION sweep._note_unreplicated(run_id bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s'
 AS $$

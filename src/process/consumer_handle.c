@@ -142,7 +142,7 @@ call_handler(SweepConsumer *consumer, Datum argument, int first, int count)
 	(void) sweep_timer_disarm_statement();
 }
 
-/* That of the role; a suspect, for whose end others wait, has as long as a claim holds a message when there is none. 0 = no limit. */
+/* The timeout of the role; a suspect, for whose end others wait, has as long as a claim holds a message when there is none. 0 = no limit. */
 static int
 timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message)
 {

@@ -275,7 +275,7 @@ may_spare(const SweepConsumer *consumer)
 	return true;
 }
 
-/* Before the piece is tried again; who is asked to leave meanwhile does not, and gives it back as not tried. */
+/* Before the piece is tried again; a process that is asked to leave meanwhile gives it back as not tried. */
 static void
 wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 {

@@ -51,7 +51,7 @@ sweep_member_main(Datum arg)
 	role = ObjectIdGetDatum(args.role);
 	sweep_worker_begin();
 	sweep_worker_connect_engine(args.database);
-	/* The caller may be who holds the lock; it then goes on without this process. */
+	/* The caller may hold the lock; it then goes on without this process. */
 	sweep_worker_set("lock_timeout", "2s");
 	if (sweep_txn_execute(&(SweepTxnPolicy) {.error_context = TopMemoryContext}, add_work, &role, &error) == TXN_FAILED)
 		ereport(LOG,

@@ -211,7 +211,7 @@ notify_work(void *arg)
 		ereport(LOG, (errmsg("pg_sweep sends notifications again")));
 }
 
-/* What was not sent is left to the next one. */
+/* Notifications that were not sent are left to the next notifier. */
 static void
 leave(int code, Datum arg)
 {

@@ -120,7 +120,7 @@ count_crashes(void *arg)
 	{
 		const SweepCrashNote *note = lfirst(cell);
 
-		/* Of a process that is alive, and waits for its next run perhaps. */
+		/* The process may be alive, and wait for its next run. */
 		if (note->count == 0 || !sweep_lock_acquire_number(SWEEP_LOCK_RUN, note->message_ids[0]))
 		{
 			crashes = foreach_delete_current(crashes, cell);

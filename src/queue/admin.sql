@@ -317,8 +317,8 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_member_add_apart';
 COMMENT ON FUNCTION sweep._add_member_apart(regrole) IS 'internal: the same in a transaction of its own, which has ended when this returns';
 
--- Whoever adds the same membership waits for the end of a transaction that has added it, so it is added in one that ends
--- at once.  Only a role that is not committed itself is left to the transaction of its creator; nobody else knows it.
+-- A transaction that adds a membership waits for the end of another one that has added it, so it is added in one that ends
+-- at once.  Only a role that is not committed itself is left to the transaction of its creator; no other one knows it.
 CREATE FUNCTION sweep._make_client(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -38,7 +38,7 @@
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
 
-/* What is shown of a queue, copied from its slot, or counted. */
+/* The numbers that are shown of a queue, copied from its slot, or counted. */
 typedef struct State
 {
 	int32		queue_id;		/* key of the table of what was counted */

@@ -193,8 +193,8 @@ sweep_queue_pass_on(Oid relation, int32 queue_id)
 }
 
 /*
- * A claim would find something, or has to look. Whoever looks again without having been woken
- * leaves what there is to those who were, and to another one who looked, unless they take long. The event is the end of a
+ * A claim would find something, or has to look. A process that looks again without having been woken
+ * leaves what there is to those that were, and to another one that looked, unless they take long. The event is the end of a
  * lease or a due time that has come, by the clock of each. *wait_us becomes shorter when there is something to look for
  * earlier; a due time is not relied on for longer than callers wait, for the wall clock may be set.
  */
