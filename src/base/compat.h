@@ -460,7 +460,7 @@ static inline Numeric
 sweep_numeric_add(Numeric left, Numeric right)
 {
 #if PG_VERSION_NUM >= 190000
-	ErrorSaveContext context = {T_ErrorSaveContext};
+	ErrorSaveContext context = {.type = T_ErrorSaveContext};
 
 	return numeric_add_safe(left, right, (Node *) &context);
 #else
