@@ -166,7 +166,9 @@ claim_slot(const CallRequest *request)
 	if (!registered)
 		on_shmem_exit(release_slot, 0);
 	registered = true;
+	sweep_shared_lock(LW_EXCLUSIVE);
 	session_slot = sweep_shared_claim(&claimant, &refusal);
+	sweep_shared_unlock();
 	return session_slot != NULL ? session_slot : &local_slot;
 }
 

@@ -27,7 +27,7 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
 CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
-	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_missing';
+	LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_processes_missing';
 COMMENT ON FUNCTION sweep._missing_worker(oid, int) IS 'the setting that keeps runs of the role and priority in this database waiting just now; NULL when there is room for one';
 
 -- All shares of a dispatch of a divided job are one run to the reader.

@@ -37,6 +37,7 @@ static SharedConsumers *consumers = NULL;
 static LWLock *consumers_lock = NULL;
 
 static Size memory_size(void);
+static void add_use(const SweepConsumerSlot *slot, Oid role, SweepUse *use);
 static bool copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy);
 static void put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot);
 
@@ -92,12 +93,8 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 
 		if (slot->state == CONSUMER_FREE)
 			found = found < 0 ? i : found;
-		else if (slot->consumer_id != SWEEP_NOTIFIER_ID)
-		{
-			use.all++;
-			use.of_role += slot->role == role;
-			use.of_database += slot->database == MyDatabaseId;
-		}
+		else
+			add_use(slot, role, &use);
 	}
 	if (consumer_id != SWEEP_NOTIFIER_ID)
 		*refusal = sweep_quota_check(&use, sweep_max_consumers, unlimited);
@@ -124,6 +121,34 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 	}
 	LWLockRelease(consumers_lock);
 	return found;
+}
+
+static void
+add_use(const SweepConsumerSlot *slot, Oid role, SweepUse *use)
+{
+	if (slot->consumer_id == SWEEP_NOTIFIER_ID)
+		return;
+	use->all++;
+	use->of_role += slot->role == role;
+	use->of_database += slot->database == MyDatabaseId;
+}
+
+int
+sweep_consumer_shared_add_use(Oid role, SweepUse *use)
+{
+	int			starting = 0;
+
+	LWLockAcquire(consumers_lock, LW_SHARED);
+	for (int i = 0; i < sweep_consumer_shared_count(); i++)
+	{
+		const SweepConsumerSlot *slot = &consumers->slots[i];
+
+		starting += slot->state == CONSUMER_STARTING;
+		if (slot->state != CONSUMER_FREE)
+			add_use(slot, role, use);
+	}
+	LWLockRelease(consumers_lock);
+	return starting;
 }
 
 void

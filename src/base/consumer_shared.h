@@ -53,6 +53,9 @@ extern SweepConsumerSlot *sweep_consumer_shared_slot(int index);
 /* Takes a slot for a worker of this database, or -1, and says what refuses it; unlimited: its role has no share. */
 extern int	sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal);
 
+/* Adds the processes of consumers to what is in use. Returns how many there are, notifiers as well, that have not started yet. */
+extern int	sweep_consumer_shared_add_use(Oid role, SweepUse *use);
+
 /* Takes back a claim that came to nothing. */
 extern void sweep_consumer_shared_unclaim(int index);
 

@@ -57,10 +57,16 @@ share_of(int capacity, double share)
 	return Max((int) (capacity * share + 1e-6), 1);
 }
 
+int
+sweep_quota_of_role(int capacity)
+{
+	return share_of(capacity, sweep_max_share_per_role);
+}
+
 SweepRefusal
 sweep_quota_check(const SweepUse *use, int capacity, bool unlimited)
 {
-	int			role = share_of(capacity, sweep_max_share_per_role);
+	int			role = sweep_quota_of_role(capacity);
 	int			database = share_of(capacity, sweep_max_share_per_database);
 
 	/* A share of everything is no limit of its own. */
@@ -77,7 +83,7 @@ sweep_quota_room(const SweepUse *use, int capacity, bool unlimited)
 	int			room = Min(capacity - use->all, share_of(capacity, sweep_max_share_per_database) - use->of_database);
 
 	if (!unlimited)
-		room = Min(room, share_of(capacity, sweep_max_share_per_role) - use->of_role);
+		room = Min(room, sweep_quota_of_role(capacity) - use->of_role);
 	return Max(room, 0);
 }
 
@@ -96,6 +102,7 @@ sweep_quota_setting(SweepRefusal refusal, const char *capacity)
 			return "pg_sweep.reserved_workers";
 		case REFUSED_ALL:
 			return capacity;
+		case REFUSED_ROLE_PROCESSES:
 		case REFUSED_PROCESSES:
 			return "max_worker_processes";
 	}
@@ -107,6 +114,7 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 {
 	const char *setting = sweep_quota_setting(refusal, capacity->setting);
 	int64		now_us = sweep_monotonic_us();
+	int			processes;
 
 	if (refusal == shortage->said)
 		return;
@@ -115,6 +123,7 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 		return;
 	shortage->said = refusal;
 	shortage->said_us[refusal] = now_us;
+	processes = capacity->processes();
 	if (refusal == REFUSED_NOT)
 		ereport(LOG, (errmsg("pg_sweep %s no longer wait for a background worker", capacity->what)));
 	else
@@ -123,16 +132,19 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 				 errmsg("pg_sweep %s are waiting for a background worker", capacity->what),
 				 refusal == REFUSED_ROLE ?
 				 errdetail("Role \"%s\" has its share of %s, %d of %d.", role_name ? role_name : "(dropped)", capacity->setting,
-						   share_of(capacity->count, sweep_max_share_per_role), capacity->count) :
+						   sweep_quota_of_role(capacity->count), capacity->count) :
 				 refusal == REFUSED_DATABASE ?
 				 errdetail("The database has its share of %s, %d of %d.", capacity->setting,
 						   share_of(capacity->count, sweep_max_share_per_database), capacity->count) :
 				 refusal == REFUSED_RESERVED ?
 				 errdetail("What is left of %s, %d, is reserved for jobs of a priority above 0.", capacity->setting, capacity->count) :
+				 refusal == REFUSED_ROLE_PROCESSES ?
+				 errdetail("Role \"%s\" has its share: of max_worker_processes = %d, runs and consumers may have %d, those of a role %d, and the last one that is free is for a role that has none.",
+						   role_name ? role_name : "(dropped)", max_worker_processes, processes, sweep_quota_of_role(processes)) :
 				 errdetail("All of %s are in use.", setting),
 				 refusal == REFUSED_RESERVED ?
 				 errhint("Lower %s, raise %s, or %s.", setting, capacity->setting, capacity->advice) :
-				 refusal == REFUSED_PROCESSES ?
+				 refusal == REFUSED_PROCESSES || refusal == REFUSED_ROLE_PROCESSES ?
 				 errhint("Raise %s, which needs a restart of the server, or %s.", setting, capacity->advice) :
 				 errhint("Raise %s, or %s.", setting, capacity->advice)));
 }

@@ -13,6 +13,7 @@ typedef enum SweepRefusal
 	REFUSED_DATABASE,			/* the database has its share */
 	REFUSED_RESERVED,			/* what is left is for those with a priority */
 	REFUSED_ALL,				/* everything is in use */
+	REFUSED_ROLE_PROCESSES,		/* the role has its share of the processes that there are */
 	REFUSED_PROCESSES,			/* max_worker_processes are in use */
 } SweepRefusal;
 
@@ -33,6 +34,9 @@ extern bool sweep_quota_is_known_unlimited(Oid role);
 /* Whether one more is refused, and why: the narrowest limit that is reached. */
 extern SweepRefusal sweep_quota_check(const SweepUse *use, int capacity, bool unlimited);
 
+/* The share of a role with one, at least 1. */
+extern int	sweep_quota_of_role(int capacity);
+
 /* How many more there may be. */
 extern int	sweep_quota_room(const SweepUse *use, int capacity, bool unlimited);
 
@@ -43,6 +47,7 @@ typedef struct SweepCapacity
 	int			count;
 	const char *setting;
 	const char *advice;			/* what to do else than to raise a setting */
+	int			(*processes) (void);	/* that runs and consumers may have */
 } SweepCapacity;
 
 /* What the log says last, and when (monotonic) it has said each of them. */

@@ -49,7 +49,6 @@ static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
 PG_FUNCTION_INFO_V1(sweep_shared_running);
-PG_FUNCTION_INFO_V1(sweep_shared_missing);
 
 void
 sweep_shared_request(void)
@@ -111,7 +110,6 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 	SweepUse	use;
 
 	*refusal = REFUSED_NOT;
-	sweep_shared_lock(LW_EXCLUSIVE);
 	if (find_free_slot(claimant, &slot))
 	{
 		count_slots(worker, claimant->role, &use);
@@ -143,7 +141,6 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		slot->reminders = 0;
 		memset(&slot->live, 0, sizeof(slot->live));
 	}
-	sweep_shared_unlock();
 	return slot;
 }
 
@@ -276,45 +273,29 @@ sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 }
 
 int
-sweep_shared_count_free_workers(Oid role, bool unlimited)
+sweep_shared_room_for_runs(Oid role, bool unlimited)
 {
 	SweepUse	use;
 
-	if (shared == NULL)
-		return 0;
-	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
-	sweep_shared_unlock();
 	return Min(sweep_quota_room(&use, sweep_max_running_jobs, unlimited), Max(room_for_runs(false) - use.all, 0));
 }
 
-/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps such runs in this database waiting */
-Datum
-sweep_shared_missing(PG_FUNCTION_ARGS)
+SweepRefusal
+sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred)
 {
-	Oid			role = PG_GETARG_OID(0);
-	bool		unlimited = sweep_quota_is_unlimited(role);
+	const SweepDatabase *entry = sweep_shared_find_database(MyDatabaseId);
 	SweepUse	use;
 	SweepRefusal refusal;
-	const SweepDatabase *entry;
-	const char *setting;
 
-	if (shared == NULL)
-		PG_RETURN_NULL();
-	sweep_shared_lock(LW_SHARED);
 	count_slots(true, role, &use);
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
-	if (refusal == REFUSED_NOT && use.all >= room_for_runs(PG_GETARG_INT32(1) > 0))
+	if (refusal == REFUSED_NOT && use.all >= room_for_runs(preferred))
 		refusal = REFUSED_RESERVED;
 	/* The scheduler alone has learnt that. */
-	entry = sweep_shared_find_database(MyDatabaseId);
 	if (refusal == REFUSED_NOT && entry != NULL && entry->short_of == REFUSED_PROCESSES)
 		refusal = REFUSED_PROCESSES;
-	sweep_shared_unlock();
-	setting = sweep_quota_setting(refusal, "pg_sweep.max_running_jobs");
-	if (setting == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(setting));
+	return refusal;
 }
 
 void

@@ -151,7 +151,7 @@ typedef struct SweepClaimant
  * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
  * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
  * left, and says why, or when the run has one already, or the scheduler is to leave. One with a proc number has a worker
- * that is idle.
+ * that is idle. The caller has the lock.
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
@@ -174,8 +174,9 @@ sweep_shared_has_run(const SweepSlot *slot)
 	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId;
 }
 
-/* How many more background runs there is room for, of this role in this database and not preferred. */
-extern int	sweep_shared_count_free_workers(Oid role, bool unlimited);
+/* What pg_sweep.max_running_jobs has left: for how many more runs, not preferred, and what refuses one. The caller has the lock. */
+extern int	sweep_shared_room_for_runs(Oid role, bool unlimited);
+extern SweepRefusal sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred);
 
 /* Wakes a process by its number; harmless when it has ended. */
 extern void sweep_shared_wake(ProcNumber procno);

@@ -25,6 +25,7 @@
 #include "base/compat.h"
 #include "base/detail.h"
 #include "base/lock.h"
+#include "base/processes.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -258,7 +259,7 @@ queue_work(void *arg)
 	values[1] = CStringGetTextDatum(request->job);
 	values[2] = CStringGetTextDatum(buckets->delay ? buckets->delay : "0");
 	values[3] = Int32GetDatum(work->counts.claimable);
-	values[4] = Int32GetDatum(sweep_shared_count_free_workers(work->run->run_as, sweep_quota_is_unlimited(work->run->run_as)));
+	values[4] = Int32GetDatum(sweep_processes_room_for_runs(work->run->run_as, sweep_quota_is_unlimited(work->run->run_as)));
 	values[5] = Int32GetDatum(request->buckets);
 	(void) sweep_sql_execute(SWEEP_SQL_QUEUE_SHARES, values, NULL);
 	work->shares_left = sweep_sql_int32(1);

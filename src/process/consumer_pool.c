@@ -16,7 +16,9 @@
 
 #include "base/clock.h"
 #include "base/consumer_shared.h"
+#include "base/processes.h"
 #include "base/settings.h"
+#include "base/shared.h"
 #include "base/sql.h"
 #include "base/worker.h"
 #include "process/crash_note.h"
@@ -255,18 +257,22 @@ start_process(const Wanted *consumer)
 {
 	bool		notifier = consumer->consumer_id == SWEEP_NOTIFIER_ID;
 	const char *type = notifier ? "pg_sweep notifier" : "pg_sweep consumer";
-	SweepRefusal refusal;
-	int			index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
-	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = index, .run_id = consumer->consumer_id};
+	SweepRefusal refusal = REFUSED_ROLE_PROCESSES;
+	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = -1, .run_id = consumer->consumer_id};
 	char		name[BGW_MAXLEN];
 
-	if (index < 0)
+	/* The lock of the runs keeps other claims of the role away between the count and this one. */
+	sweep_shared_lock(LW_EXCLUSIVE);
+	if (notifier || consumer->unlimited || sweep_processes_room(consumer->role) > 0)
+		args.index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
+	sweep_shared_unlock();
+	if (args.index < 0)
 		return refusal;
-	args.generation = sweep_consumer_shared_slot(index)->generation;
+	args.generation = sweep_consumer_shared_slot(args.index)->generation;
 	snprintf(name, sizeof(name), "%s %s", type, notifier ? "" : consumer->queue);
 	if (sweep_pool_register(&pool, type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args))
 		return REFUSED_NOT;
-	sweep_consumer_shared_unclaim(index);
+	sweep_consumer_shared_unclaim(args.index);
 	return REFUSED_PROCESSES;
 }
 
@@ -274,7 +280,7 @@ start_process(const Wanted *consumer)
 static void
 note_shortage(SweepRefusal refusal, const char *role_name)
 {
-	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers"};
+	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count};
 
 	if (refusal == REFUSED_NOT && next_ms >= 0)
 		return;

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/processes.h"
 #include "base/reuse.h"
 #include "base/sql.h"
 #include "base/worker.h"
@@ -63,7 +64,10 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	char		name[BGW_MAXLEN];
 
 	*started = false;
-	slot = sweep_shared_claim(&claimant, &refusal);
+	sweep_shared_lock(LW_EXCLUSIVE);
+	refusal = unlimited || sweep_processes_room(run->run_as) > 0 ? REFUSED_NOT : REFUSED_ROLE_PROCESSES;
+	slot = refusal == REFUSED_NOT ? sweep_shared_claim(&claimant, &refusal) : NULL;
+	sweep_shared_unlock();
 	if (slot == NULL)
 		return refusal;
 	/* The role of its job is gone: ended like a run whose process could not begin, which says why. */

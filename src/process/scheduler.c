@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/processes.h"
 #include "base/settings.h"
 #include "base/txn.h"
 #include "base/worker.h"
@@ -211,10 +212,7 @@ scheduler_tick(void)
 		if (transact(end_work))
 			sweep_consumer_pool_adjust();
 	}
-	if (scheduler.tick_failed || scheduler.short_of != REFUSED_NOT)
-		scheduler.pause_ms = sweep_pool_next_pause(scheduler.pause_ms);
-	else
-		scheduler.pause_ms = 0;
+	scheduler.pause_ms = scheduler.tick_failed || scheduler.short_of != REFUSED_NOT ? sweep_pool_next_pause(scheduler.pause_ms) : 0;
 }
 
 /* False ends the tick. A failure is logged; a locked table must not end the process. */
@@ -326,7 +324,7 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 		{
 			*shortage = refusal;
 			*role_name = startable->role_name;
-			if (refusal != REFUSED_ROLE)
+			if (refusal != REFUSED_ROLE && refusal != REFUSED_ROLE_PROCESSES)
 				break;
 			refused = lappend_oid(refused, startable->run.run_as);
 			continue;
@@ -343,7 +341,7 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 static void
 note_shortage(SweepRefusal refusal, const char *role_name)
 {
-	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules"};
+	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules", sweep_processes_count};
 
 	sweep_quota_log_shortage(&capacity, refusal, &scheduler.shortage, role_name);
 	sweep_shared_lock(LW_EXCLUSIVE);

@@ -1,0 +1,123 @@
+/*
+ * processes.c
+ *		How many of the background processes that the server has a role may use, for runs and consumers together.
+ *
+ * pg_sweep.max_running_jobs and pg_sweep.max_consumers may be more than max_worker_processes leaves. Shares of them would then
+ * be everything, so a role has its share of what is there as well. What is there is counted when it matters: other extensions,
+ * logical replication and parallel queries start and end processes as they like.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "replication/walsender.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+
+#include "base/consumer_shared.h"
+#include "base/processes.h"
+#include "base/shared.h"
+
+static int	count(Oid role, SweepUse *use);
+static int	count_free(void);
+
+PG_FUNCTION_INFO_V1(sweep_processes_missing);
+
+int
+sweep_processes_count(void)
+{
+	SweepUse	use;
+	int			total;
+
+	sweep_shared_lock(LW_SHARED);
+	total = count(InvalidOid, &use) + use.all;
+	sweep_shared_unlock();
+	return total;
+}
+
+int
+sweep_processes_room(Oid role)
+{
+	SweepUse	use;
+	int			free = count(role, &use);
+	int			room = Min(sweep_quota_of_role(free + use.all) - use.of_role, free - 1);
+
+	return Max(room, use.of_role == 0 ? 1 : 0);
+}
+
+int
+sweep_processes_room_for_runs(Oid role, bool unlimited)
+{
+	int			room;
+
+	if (!sweep_shared_exists())
+		return 0;
+	sweep_shared_lock(LW_SHARED);
+	room = sweep_shared_room_for_runs(role, unlimited);
+	if (!unlimited)
+		room = Min(room, sweep_processes_room(role));
+	sweep_shared_unlock();
+	return room;
+}
+
+/* SQL: sweep._missing_worker(role oid, priority int) RETURNS text: the setting that keeps such runs in this database waiting */
+Datum
+sweep_processes_missing(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	bool		unlimited = sweep_quota_is_unlimited(role);
+	SweepRefusal refusal;
+	const char *setting;
+
+	if (!sweep_shared_exists())
+		PG_RETURN_NULL();
+	sweep_shared_lock(LW_SHARED);
+	refusal = sweep_shared_refuses_run(role, unlimited, PG_GETARG_INT32(1) > 0);
+	if (refusal == REFUSED_NOT && !unlimited && sweep_processes_room(role) == 0)
+		refusal = REFUSED_ROLE_PROCESSES;
+	sweep_shared_unlock();
+	setting = sweep_quota_setting(refusal, "pg_sweep.max_running_jobs");
+	if (setting == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(setting));
+}
+
+/* Returns how many are free. A worker that is idle gives way to any other run, so it is, too. */
+static int
+count(Oid role, SweepUse *use)
+{
+	const SweepShared *shared = sweep_shared();
+	int			free = count_free();
+
+	memset(use, 0, sizeof(*use));
+	free -= sweep_consumer_shared_add_use(role, use);
+	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+		free -= shared->databases[i].state == DATABASE_STARTING;
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		const SweepSlot *slot = &shared->slots[i];
+
+		if (slot->state == SLOT_IDLE)
+			free++;
+		if (!slot->worker || (slot->state != SLOT_STARTING && slot->state != SLOT_RUNNING))
+			continue;
+		free -= slot->state == SLOT_STARTING && slot->procno == INVALID_PROC_NUMBER;
+		use->all++;
+		use->of_role += slot->role == role;
+	}
+	return Max(free, 0);
+}
+
+/*
+ * Of max_worker_processes those that are not there. Each background worker has an entry in the array of processes, between those
+ * for autovacuum and for WAL senders, and owns the latch in it from its begin to its end.
+ */
+static int
+count_free(void)
+{
+	int			first = MaxBackends - max_wal_senders - max_worker_processes;
+	int			free = max_worker_processes;
+
+	for (int i = 0; i < max_worker_processes; i++)
+		free -= GetPGProcByNumber(first + i)->procLatch.owner_pid != 0;
+	return free;
+}
