@@ -54,6 +54,19 @@ SELECT sweep_gitlab.drop_stuck_builds(ROW(1, NULL, j.args, '2026-01-01Z', NULL, 
 		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 7}'::jsonb], 1)::sweep.batch)
 	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
 SELECT * FROM pg_temp.outcome();
+-- of two in one partition one has changed
+CALL pg_temp.fill('running');
+SELECT sweep_gitlab.drop_stuck_builds(ROW(2, NULL, j.args, '2026-01-01Z', NULL, NULL,
+		ARRAY['{"id": 1, "partition_id": 101, "lock_version": 7}', '{"id": 4, "partition_id": 101, "lock_version": 0}'::jsonb], 1)::sweep.batch)
+	FROM sweep.job j WHERE name = 'ci_stuck_builds_drop_running';
+SELECT builds FROM pg_temp.outcome();
+-- the rescue leaves what has the same number in another partition, and what is not stuck any more
+CALL pg_temp.fill('running');
+INSERT INTO gitlab.p_ci_builds (id, partition_id, type, status, created_at, updated_at, project_id, commit_id, lock_version)
+	VALUES (1, 100, 'Ci::Build', 'running', '2025-12-01', '2025-12-01', 21, 70, 0);
+SELECT string_agg((sweep_gitlab.doom_stuck_build(ROW(1, NULL, j.args, '2026-01-01Z', NULL, NULL, ARRAY[item], 1)::sweep.batch, '{"message": "no"}')).rows::text, ' ') AS doomed
+	FROM sweep.job j, unnest(ARRAY['{"id": 1, "partition_id": 101}', '{"id": 6, "partition_id": 100}'::jsonb]) AS item WHERE name = 'ci_stuck_builds_drop_running';
+SELECT string_agg(format('%s/%s:%s', id, partition_id, status), ' ' ORDER BY id, partition_id) AS builds FROM gitlab.p_ci_builds WHERE id IN (1, 6);
 -- doomed ones
 CREATE FUNCTION gitlab.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.failure_reason = 3 THEN RAISE EXCEPTION $$no$$; END IF; RETURN NEW; END';
 CREATE TRIGGER refuse BEFORE UPDATE ON gitlab.p_ci_builds FOR EACH ROW EXECUTE FUNCTION gitlab.refuse();

@@ -113,6 +113,14 @@ SELECT pg_temp.reads('sweep_gitlab.kept') AS before \gset
 SELECT p.rows, p.cursor FROM sweep.job j, sweep_gitlab.environments_auto_stop(ROW(5, '{"auto_stop_at": "2025-12-01 01:06:30Z", "id": 1}', j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS p
 	WHERE j.name = 'environments_auto_stop';
 SELECT pg_temp.reads('sweep_gitlab.kept') - :before < 100 AS few;
+-- within a run: those that are not kept for the moment that they have now; also along the ids of one moment
+UPDATE gitlab.environments SET auto_stop_at = '2025-12-01 01:06:30Z' WHERE id BETWEEN 3990 AND 3995;
+UPDATE gitlab.environments SET state = 'stopped' WHERE id = 3992;
+UPDATE gitlab.environments SET auto_stop_at = '2025-12-01 01:06:41Z' WHERE id = 3999;
+SELECT upto, p.rows, p.cursor FROM sweep.job j, unnest(ARRAY['{"upto": 5000}', '{}']::jsonb[]) AS upto,
+		sweep_gitlab.environments_auto_stop(ROW(5, '{"auto_stop_at": "2025-12-01 01:06:30Z", "id": 3989}' || upto, j.args, '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) AS p
+	WHERE j.name = 'environments_auto_stop' ORDER BY upto;
+SELECT string_agg(key, ' ' ORDER BY key) AS sent FROM sweep.queue_message;
 SELECT pg_temp.reads('sweep.job_definition') AS jobs_before \gset
 SELECT sweep_gitlab.stop_environment(ARRAY[ROW(1, 'environments_auto_stop', '{"environment_id": 0}', '0', 1, NULL, now(), NULL)::sweep.message]);
 SELECT pg_temp.reads('sweep.job_definition') - :jobs_before < 100 AS few;
@@ -124,6 +132,29 @@ SELECT * FROM pg_temp.run();
 UPDATE sweep_gitlab.kept SET run_as = 'regress_sweep_gone';
 SELECT * FROM pg_temp.run();
 SELECT * FROM pg_temp.run();
+
+-- it is forgotten when it is not available any more, though nothing else has changed
+BEGIN;
+UPDATE gitlab.environments SET state = 'stopping' WHERE id = 9;
+SELECT sweep_gitlab.review_kept_environments(ROW(100, NULL, j.args - 'stop_action', '2026-01-01Z', NULL, NULL, NULL, 1)::sweep.batch) FROM sweep.job j WHERE j.name = 'environments_auto_stop';
+SELECT environment_id FROM sweep_gitlab.kept_environment;
+ROLLBACK;
+-- the consumer neither asks for nor keeps what was stopped meanwhile, is not due any more, or was not sent; with an action, and without
+BEGIN;
+TRUNCATE gitlab.asked, sweep_gitlab.kept;
+CREATE OR REPLACE FUNCTION gitlab.stop_action(environment_id bigint) RETURNS boolean LANGUAGE sql AS 'INSERT INTO gitlab.asked VALUES ($1) RETURNING false';
+INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at, auto_stop_setting, state)
+	VALUES (20, 1, '20', '20', '2025-12-01Z', 1, 'stopped'), (21, 1, '21', '21', '2125-12-01Z', 1, 'available'), (22, 1, '22', '22', '2025-12-01Z', 1, 'available'), (23, 1, '23', '23', '2025-12-01Z', 1, 'available');
+CREATE FUNCTION pg_temp.stop() RETURNS void LANGUAGE sql AS $$
+	SELECT sweep_gitlab.stop_environment(array_agg(ROW(id, 'environments_auto_stop', jsonb_build_object('environment_id', id), id, 1, NULL, now(), NULL)::sweep.message)) FROM unnest('{20,21,23}'::int[]) AS id
+$$;
+SELECT pg_temp.stop();
+SELECT array(SELECT environment_id FROM gitlab.asked ORDER BY 1) AS asked, array(SELECT environment_id FROM sweep_gitlab.kept ORDER BY 1) AS kept;
+TRUNCATE sweep_gitlab.kept;
+SELECT sweep.alter_job(name, jsonb_build_object('args', args - 'stop_action')) FROM sweep.job WHERE name = 'environments_auto_stop';
+SELECT pg_temp.stop();
+SELECT array(SELECT environment_id FROM sweep_gitlab.kept ORDER BY 1) AS kept;
+ROLLBACK;
 
 -- only who may start the job has it forget
 CREATE ROLE regress_sweep_stranger LOGIN;
