@@ -241,15 +241,15 @@ typedef enum TU_UpdateIndexes
 #endif
 static inline TM_Result
 sweep_table_tuple_update(Relation relation, ItemPointer place, TupleTableSlot *slot, CommandId command, Snapshot snapshot,
-						 TM_FailureData *failure, LockTupleMode *mode, TU_UpdateIndexes *indexes)
+						 bool wait, TM_FailureData *failure, LockTupleMode *mode, TU_UpdateIndexes *indexes)
 {
 #if PG_VERSION_NUM >= 190000
-	return table_tuple_update(relation, place, slot, command, 0, snapshot, InvalidSnapshot, true, failure, mode, indexes);
+	return table_tuple_update(relation, place, slot, command, 0, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
 #elif PG_VERSION_NUM >= 160000
-	return table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, true, failure, mode, indexes);
+	return table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, wait, failure, mode, indexes);
 #else
 	bool		all = false;
-	TM_Result	result = table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, true, failure, mode, &all);
+	TM_Result	result = table_tuple_update(relation, place, slot, command, snapshot, InvalidSnapshot, wait, failure, mode, &all);
 
 	*indexes = all ? TU_All : TU_None;
 	return result;

@@ -362,8 +362,9 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TM_Result	result;
+	bool		locked = sweep_row_is_locked(row);
 
-	if (!sweep_row_lock(table, place, snapshot, LockTupleNoKeyExclusive, row))
+	if (locked && !sweep_row_lock(table, place, snapshot, LockTupleNoKeyExclusive, row))
 		return false;
 	slot_getallattrs(row);
 	new_row = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
@@ -373,8 +374,8 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 		new_row->tts_isnull[i] = change->is_set[i] ? change->is_null[i] : row->tts_isnull[i];
 	}
 	ExecStoreVirtualTuple(new_row);
-	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, &failure, &lock_mode,
-									  &update_indexes);
+	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, locked, &failure,
+									  &lock_mode, &update_indexes);
 	if (result == TM_Ok)
 	{
 		*place = new_row->tts_tid;

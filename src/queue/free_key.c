@@ -24,11 +24,12 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	TupleTableSlot *row;
+	bool		locked = sweep_row_is_locked(slot);
 
 	if (freeing->row == NULL)
 		open_freeing(freeing);
 	row = freeing->row;
-	if (!sweep_row_lock(freeing->messages, place, snapshot, LockTupleNoKeyExclusive, slot))
+	if (locked && !sweep_row_lock(freeing->messages, place, snapshot, LockTupleNoKeyExclusive, slot))
 		return false;
 	slot_getallattrs(slot);
 	ExecClearTuple(row);
@@ -36,8 +37,8 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 	memcpy(row->tts_isnull, slot->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
 	row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
 	ExecStoreVirtualTuple(row);
-	if (sweep_table_tuple_update(freeing->messages, place, row, GetCurrentCommandId(true), snapshot, &failure, &lock_mode,
-								 &update_indexes) != TM_Ok)
+	if (sweep_table_tuple_update(freeing->messages, place, row, GetCurrentCommandId(true), snapshot, locked, &failure,
+								 &lock_mode, &update_indexes) != TM_Ok)
 		return false;
 	*place = row->tts_tid;
 	sweep_indexes_update(&freeing->indexes, row, update_indexes);
