@@ -26,6 +26,7 @@
 #include "base/shared.h"
 #include "base/txn.h"
 #include "engine/definition.h"
+#include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run.h"
 #include "engine/run_row.h"
@@ -137,6 +138,7 @@ prepare_work(void *arg)
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
 
+	sweep_environment_pin_local();
 	/* As in the transactions that follow: the last one waits. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	sweep_definition_read_job(run, request->name, request->args);

@@ -34,6 +34,7 @@
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/rls.h"
 
 #include "base/compat.h"
@@ -74,6 +75,12 @@ struct SweepMeaning
 	char	   *values[lengthof(meaning_names)];	/* NULL = this server has no such setting */
 };
 
+/* The last note, and the changes of roles until then: the name of a role may be another one's. 0 = none. */
+static SweepMeaning noted;
+static uint64 noted_at = 0;
+
+static void note_values(const Marks *marks);
+static bool is_meaning(const SweepMeaning *meaning, const Marks *marks);
 static void read_marks(Marks *marks);
 static void drop_temporary_of_others(Oid role);
 static void mark_context(void *arg);
@@ -262,15 +269,40 @@ SweepMeaning *
 sweep_door_note_meaning(MemoryContext context)
 {
 	SweepMeaning *meaning = MemoryContextAlloc(context, sizeof(SweepMeaning));
+	Marks		marks;
 
-	read_marks(&meaning->marks);
+	read_marks(&marks);
+	if (noted_at != sweep_role_changes() || !is_meaning(&noted, &marks))
+		note_values(&marks);
+	meaning->marks = marks;
+	for (int i = 0; i < (int) lengthof(meaning_names); i++)
+		meaning->values[i] = noted.values[i] != NULL ? MemoryContextStrdup(context, noted.values[i]) : NULL;
+	return meaning;
+}
+
+/* The values are looked up by name, which takes longer than all the rest of a note; they are the same while the marks are. */
+static void
+note_values(const Marks *marks)
+{
+	noted_at = 0;
 	for (int i = 0; i < (int) lengthof(meaning_names); i++)
 	{
 		const char *value = GetConfigOption(meaning_names[i], true, false);
 
-		meaning->values[i] = value != NULL ? MemoryContextStrdup(context, value) : NULL;
+		if (noted.values[i] != NULL)
+			pfree(noted.values[i]);
+		noted.values[i] = NULL;
+		if (value != NULL)
+			noted.values[i] = MemoryContextStrdup(TopMemoryContext, value);
 	}
-	return meaning;
+	noted.marks = *marks;
+	noted_at = sweep_role_changes();
+}
+
+static bool
+is_meaning(const SweepMeaning *meaning, const Marks *marks)
+{
+	return memcmp(marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0;
 }
 
 /* Settings as a superuser: what another one of them has set must not stay because the role may not set it. */
@@ -281,7 +313,7 @@ sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 
 	drop_temporary_of_others(role);
 	read_marks(&marks);
-	if (memcmp(&marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0)
+	if (is_meaning(meaning, &marks))
 		return;
 	for (int i = 0; i < (int) lengthof(meaning_names); i++)
 	{

@@ -64,6 +64,9 @@ sweep_held_lock_acquire(const LOCKTAG *tag, LOCKMODE mode)
 	if (LockAcquire(tag, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	held_locks[held_count++] = (HeldLock) {*tag, mode};
+	/* Hardly ever has any process the second lock, which is cheaper to see than to take. */
+	if (LockWaiterCount(&bridge) == 0)
+		return true;
 	if (LockAcquire(&bridge, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		release(held_count - 1);
@@ -115,7 +118,7 @@ release(int index)
 	LOCKTAG		bridge = bridge_of(&lock.tag);
 
 	held_locks[index] = held_locks[--held_count];
-	if (sweep_lock_held_by_me(&bridge, lock.mode))
+	if (bridged && sweep_lock_held_by_me(&bridge, lock.mode))
 		LockRelease(&bridge, lock.mode, true);
 	else if (sweep_lock_held_by_me(&lock.tag, lock.mode))
 		LockRelease(&lock.tag, lock.mode, true);
