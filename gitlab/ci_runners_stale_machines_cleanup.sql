@@ -14,7 +14,8 @@
 --
 -- The key of the table is (id, runner_type), and no index has both behind contacted_at. Machines
 -- that share an id are looked at where they fall on the edge of a batch: it ends between two of
--- them, upto_type being the last one's, and the cursor before both.
+-- them, and the cursor before both. Those are deleted by a statement of
+-- their own: to read the type of each machine costs more.
 --
 -- One index serves both kinds, (contacted_at DESC, id DESC) read backwards,
 -- but not with OR between them: hence two phases, and a batch that ends the
@@ -41,7 +42,6 @@ DECLARE
 	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
 	last_id bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
 	edge pg_catalog.record;
-	upto_type smallint;
 	deleted bigint := 0;
 	n bigint;
 BEGIN
@@ -58,17 +58,21 @@ BEGIN
 				ORDER BY contacted_at, id
 				OFFSET b.size - 1 FETCH FIRST 1 ROW WITH TIES) AS m;
 		IF edge.tied > 1 THEN
-			SELECT runner_type INTO upto_type
-				FROM ci_runner_machines
+			DELETE FROM ci_runner_machines
 				WHERE contacted_at IS NULL AND id = edge.id AND (created_at <= stale) IS TRUE
-				ORDER BY runner_type DESC OFFSET edge.tied - 1 LIMIT 1;
+					AND runner_type <= (SELECT m.runner_type
+						FROM ci_runner_machines m
+						WHERE m.contacted_at IS NULL AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
+						ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
+			GET DIAGNOSTICS deleted = ROW_COUNT;
+			edge.id := edge.id - 1;
 		END IF;
 		DELETE FROM ci_runner_machines
-			WHERE contacted_at IS NULL AND id > last_id AND id <= edge.id AND (created_at <= stale) IS TRUE
-				AND (upto_type IS NULL OR id < edge.id OR runner_type <= upto_type);
-		GET DIAGNOSTICS deleted = ROW_COUNT;
+			WHERE contacted_at IS NULL AND id > last_id AND id <= edge.id AND (created_at <= stale) IS TRUE;
+		GET DIAGNOSTICS n = ROW_COUNT;
+		deleted := deleted + n;
 		never_done := edge.tied = 0;
-		last_id := CASE WHEN never_done THEN lowest_id ELSE edge.id - (edge.tied > 1)::int END;
+		last_id := CASE WHEN never_done THEN lowest_id ELSE edge.id END;
 	END IF;
 
 	IF never_done AND deleted < b.size THEN
@@ -79,19 +83,23 @@ BEGIN
 				ORDER BY contacted_at, id
 				OFFSET b.size - 1 - deleted FETCH FIRST 1 ROW WITH TIES) AS m;
 		IF edge.tied > 1 THEN
-			SELECT runner_type INTO upto_type
-				FROM ci_runner_machines
+			DELETE FROM ci_runner_machines
 				WHERE contacted_at = edge.contacted_at AND id = edge.id AND (created_at <= stale) IS TRUE
-				ORDER BY runner_type DESC OFFSET edge.tied - 1 LIMIT 1;
+					AND runner_type <= (SELECT m.runner_type
+						FROM ci_runner_machines m
+						WHERE m.contacted_at = edge.contacted_at AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
+						ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
+			GET DIAGNOSTICS n = ROW_COUNT;
+			deleted := deleted + n;
+			edge.id := edge.id - 1;
 		END IF;
 		DELETE FROM ci_runner_machines
 			WHERE (contacted_at, id) > (last_at, last_id) AND (contacted_at, id) <= (edge.contacted_at, edge.id)
-				AND contacted_at <= stale AND (created_at <= stale) IS TRUE
-				AND (upto_type IS NULL OR (contacted_at, id) < (edge.contacted_at, edge.id) OR runner_type <= upto_type);
+				AND contacted_at <= stale AND (created_at <= stale) IS TRUE;
 		GET DIAGNOSTICS n = ROW_COUNT;
 		deleted := deleted + n;
 		last_at := edge.contacted_at;
-		last_id := edge.id - (edge.tied > 1)::int;
+		last_id := edge.id;
 	END IF;
 
 	RETURN ROW(deleted,

@@ -182,6 +182,14 @@ SELECT * FROM pg_temp.behind('{"id": 5, "contacted_at": "2025-12-04Z"}', 2);
 SELECT * FROM pg_temp.behind('{"id": 9, "contacted_at": "2025-12-04Z"}', 20);
 ROLLBACK;
 TRUNCATE gitlab.ci_runner_machines;
+-- nor is one of those deleted with the others of its id, whose types are behind its own
+INSERT INTO gitlab.ci_runner_machines (id, runner_id, created_at, updated_at, contacted_at, runner_type, system_xid)
+	SELECT i, i, CASE WHEN (i, t) IN ((1, 1), (6, 1)) THEN '2026-01-07Z' ELSE '2025-06-01Z' END::timestamptz, '2025-06-01Z',
+		CASE WHEN (i, t) = (2, 1) THEN '2025-12-20Z' WHEN (i, t) = (5, 1) THEN '2025-12-10Z' WHEN i > 3 THEN '2025-12-09Z'::timestamptz - i * interval '1 day' END, t, i
+	FROM generate_series(1, 7) AS i, generate_series(1, 3) AS t;
+SELECT batch, rows, deleted FROM pg_temp.run(1);
+SELECT id, runner_type FROM gitlab.ci_runner_machines ORDER BY 1, 2;
+TRUNCATE gitlab.ci_runner_machines;
 
 -- the triggers of the table have fired for each
 SELECT fully_qualified_table_name, count(*), min(primary_key_value), max(primary_key_value)
