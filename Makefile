@@ -9,7 +9,7 @@ PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
 
 # The rooms of the house, lower ones first: a file uses its own room and those before it
 # (test/bin/check-rooms). A file that is in a room is built.
-ROOMS = pure cron base queue bucket engine api process
+ROOMS = pure cron base queue bucket engine makers api process
 SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) src/pg_sweep.c
 OBJS = $(SOURCES:.c=.o)
 
@@ -51,11 +51,11 @@ INSTALL_PARTS = \
 	src/engine/alerts.sql \
 	src/process/consumer.sql \
 	src/queue/once.sql \
-	src/api/ranges.sql \
-	src/api/partitions.sql \
-	src/api/retention.sql \
-	src/api/backfill.sql \
-	src/api/copy.sql \
+	src/makers/ranges.sql \
+	src/makers/partitions.sql \
+	src/makers/retention.sql \
+	src/makers/backfill.sql \
+	src/makers/copy.sql \
 	src/api/monitor.sql \
 	src/api/privileges.sql
 GITLAB_PARTS = \

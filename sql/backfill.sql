@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- Jobs that sweep.create_backfill makes: each row that meets the condition is updated, once, whatever comes while they run.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- Jobs that sweep.create_copy makes: each row arrives, once, and so do those that have come since.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- What the functions that make jobs refuse, before anything is created, and what they say then; whose rights count.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- A retention where tables of other roles refer to the target: what these have in such a table (a policy, an expression of an
 -- index, a cast of their own type) is executed as they and never as the role of the job, be it a superuser; and nothing
 -- that it sets stays. What is referred to is kept all the same.

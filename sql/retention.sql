@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- Jobs that sweep.create_retention makes: nothing that is to be kept is deleted, and nothing else is left, in tables of all shapes.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,4 +1,4 @@
--- room: api
+-- room: makers
 -- Retention where foreign keys refer to the table: what goes with a row goes, what is referred to stays, and is no reason to fail.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -31,7 +31,7 @@
 #include "engine/definition.h"
 #include "engine/environment.h"
 #include "engine/items.h"
-#include "engine/range_statements.h"
+#include "makers/range_statements.h"
 #include "engine/run_state.h"
 #include "pure/loop.h"
 

@@ -1,4 +1,4 @@
-# room: api
+# room: makers
 # Jobs that sweep.create_retention, create_backfill and create_copy make, in the background: what starts by itself, what goes on
 # where it was stopped, and partitions that cannot be locked.
 use strict;

@@ -18,7 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "engine/range_statements.h"
+#include "makers/range_statements.h"
 
 /* Of the statement that makes the others. */
 typedef struct Request

@@ -1,6 +1,6 @@
 --
 -- What the makers of retention, backfill and copy have in common: which table is meant, by which index its rows are
--- gone through in ranges, and the statements of a batch. ../engine/ranges.c executes these, and says in which order.
+-- gone through in ranges, and the statements of a batch. ranges.c executes these, and says in which order.
 --
 -- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
 -- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.

@@ -2,7 +2,7 @@
  * reference.c
  *		Whether a row is referred to by a table of another owner.
  *
- * Called from the statements of a retention (api/retention.sql). To read or plan a table of another owner as the role of the job
+ * Called from the statements of a retention (retention.sql). To read or plan a table of another owner as the role of the job
  * would execute what its owner has put there as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
  * asks such a table as its owner when it checks a foreign key, by the columns and operators of the key alone, with row security
  * off; so does this file, and it throws away what is set meanwhile.
@@ -21,7 +21,7 @@
 #include "base/door.h"
 #include "base/role.h"
 #include "base/sql.h"
-#include "engine/range_statements.h"
+#include "makers/range_statements.h"
 
 /* Rows of a table that would go, read at a time. */
 #define ROWS_AT_ONCE 1000

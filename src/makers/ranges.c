@@ -26,7 +26,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/detail.h"
-#include "engine/range_statements.h"
+#include "makers/range_statements.h"
 
 /* How many passes may do nothing of what the epilogue says is left. */
 #define MOST_VAIN_PASSES 3
