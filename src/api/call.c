@@ -31,6 +31,10 @@
 #include "engine/run.h"
 #include "engine/run_row.h"
 
+static SweepStatement run_outcome_sql = {
+	.text = "SELECT job, status, stop_reason, batches, rows, error, ended, decisive, reason FROM sweep._wait_outcome($1, $2)",
+	.types = {OIDOID, INT8OID}};
+
 /* A wait looks at the run at least this often, whoever wakes it or not. */
 #define WAIT_STEP_MS 1000
 
@@ -189,7 +193,7 @@ archive_work(void *arg)
 {
 	Datum		age_out = BoolGetDatum(true);
 
-	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
+	(void) sweep_sql_execute(&sweep_archive_sql, &age_out, NULL);
 }
 
 static void
@@ -283,7 +287,7 @@ look_work(void *arg)
 static void
 outcome_work(void *arg)
 {
-	(void) sweep_sql_execute(SWEEP_SQL_RUN_OUTCOME, arg, NULL);
+	(void) sweep_sql_execute(&run_outcome_sql, arg, NULL);
 }
 
 static void

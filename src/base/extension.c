@@ -30,7 +30,7 @@
 
 #include "base/extension.h"
 
-/* In types.sql; another one when a C function, or a statement of statements.c, no longer works with the objects before. */
+/* In types.sql; another one when a C function, or a statement of the engine, no longer works with the objects before. */
 #define INTERFACE_TYPE "_interface_1"
 
 static SweepExtension extension;

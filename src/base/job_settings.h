@@ -3,7 +3,7 @@
  *		What a run needs to know of its job: one line each.
  *
  * From a line follow the member of SweepRun (engine/run_state.h), the column of the statements that read a
- * job (statements.c), and how it is read and handed over (engine/definition.c). A setting that only SQL
+ * job (engine/definition.h), and how it is read and handed over (engine/definition.c). A setting that only SQL
  * needs is none of these: it is a column of sweep.job.
  *
  * A line is X(kind, member, column). Columns are taken as they are and converted in C: a fresh process

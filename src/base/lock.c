@@ -27,6 +27,11 @@
 #include "base/sql.h"
 #include "pure/siphash.h"
 
+static SweepStatement lock_roles_sql = {
+	.text = "SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job_definition j WHERE j.lock_key = $1 "
+		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
+	.types = {TEXTOID, OIDOID}};
+
 /* So many a session may have by sweep.try_lock. */
 #define MAX_LOCKS 1000
 
@@ -214,7 +219,7 @@ find_roles(text *key)
 	uint64		count;
 
 	sweep_sql_begin_call();
-	count = sweep_sql_execute(SWEEP_SQL_LOCK_ROLES, values, NULL);
+	count = sweep_sql_execute(&lock_roles_sql, values, NULL);
 	lock = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLock, roles) + sizeof(Oid) * count + strlen(name) + 1);
 	lock->role_count = (int) count;
 	for (uint64 i = 0; i < count; i++)

@@ -40,7 +40,6 @@ typedef struct Transaction
 	void	   *arg;
 } Transaction;
 
-static SweepPlan *plans[SWEEP_STATEMENT_COUNT];
 static bool in_call = false;
 static uint64 current_row = 0;
 
@@ -50,7 +49,7 @@ static void begin_transaction(void);
 static void do_work(SweepWork work, void *arg);
 static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
-static SweepPlan *statement_plan(SweepStatement statement);
+static void plan_statement(SweepStatement *statement);
 static uint64 check_result(int code);
 
 void
@@ -274,20 +273,20 @@ sweep_sql_end_call(void)
 }
 
 uint64
-sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls)
+sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls)
 {
 	SweepDoor	door;
 	bool		read_only = XactReadOnly;
 	uint32		held = QueryCancelHoldoffCount;	/* an error that a function catches resets it */
-	/* Queues are as they are, whatever the transaction may see. */
-	Snapshot	latest = statement >= SWEEP_SQL_READ_QUEUE && IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot;
+	Snapshot	latest = statement->reads_latest && IsolationUsesXactSnapshot() ? GetLatestSnapshot() : InvalidSnapshot;
 	uint64		count;
 
 	sweep_door_enter_statement(&door, sweep_extension()->owner);
 	/* A job whose role, or whose own SQL, made its transactions read-only is recorded all the same. */
 	if (MyBackendType == B_BG_WORKER)
 		XactReadOnly = false;
-	count = check_result(SPI_execute_snapshot(statement_plan(statement), values, nulls, latest, InvalidSnapshot, false, true, 0));
+	plan_statement(statement);
+	count = check_result(SPI_execute_snapshot(statement->plan, values, nulls, latest, InvalidSnapshot, false, true, 0));
 	XactReadOnly = read_only;
 	QueryCancelHoldoffCount = held;
 	sweep_door_leave_statement(&door);
@@ -312,24 +311,24 @@ sweep_sql_next_value(Oid sequence)
  * small a table is when they are made: a queue that was vacuumed when it was empty may have millions of messages the next minute,
  * and long before the next ANALYZE.
  */
-static SweepPlan *
-statement_plan(SweepStatement statement)
+static void
+plan_statement(SweepStatement *statement)
 {
-	const SweepStatementText *source = sweep_statement_text(statement);
-	bool		planned = plans[statement] != NULL && SPI_plan_is_valid(plans[statement]);
+	int			count = 0;
 	int			nest_level;
 
-	if (plans[statement] == NULL)
-		plans[statement] = sweep_sql_prepare(source->text, source->count, (Oid *) source->types, true);
-	if (planned)
-		return plans[statement];
+	if (statement->plan != NULL && SPI_plan_is_valid(statement->plan))
+		return;
+	while (count < SWEEP_STATEMENT_MAX_PARAMETERS && OidIsValid(statement->types[count]))
+		count++;
+	if (statement->plan == NULL)
+		statement->plan = sweep_sql_prepare(statement->text, count, (Oid *) statement->types, true);
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* Where there is no index the plan looks as costly as if it were worth compiling. */
 	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	sweep_sql_make_plan(plans[statement]);
+	sweep_sql_make_plan(statement->plan);
 	AtEOXact_GUC(true, nest_level);
-	return plans[statement];
 }
 
 SweepPlan *

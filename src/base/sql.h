@@ -6,7 +6,7 @@
 #define SWEEP_SQL_H
 
 #include "access/htup.h"
-#include "base/statements.h"
+#include "catalog/pg_type_d.h"
 #include "storage/itemptr.h"
 #include "utils/jsonb.h"
 
@@ -14,6 +14,19 @@
 typedef struct _SPI_plan SweepPlan;
 
 typedef void (*SweepWork) (void *arg);
+
+/*
+ * A constant statement of the engine, with static storage beside its use. Its names are qualified, because it is executed
+ * under the search_path of the engine alone (test/bin/check-qualified).
+ */
+#define SWEEP_STATEMENT_MAX_PARAMETERS 13
+typedef struct SweepStatement
+{
+	const char *const text;
+	const Oid	types[SWEEP_STATEMENT_MAX_PARAMETERS];	/* of the parameters */
+	const bool	reads_latest;	/* whatever the snapshot of the transaction; for queues */
+	SweepPlan  *plan;			/* NULL = not prepared yet */
+} SweepStatement;
 
 /*
  * Says how this process controls its transactions: a worker begins and ends them itself, a session
@@ -54,7 +67,7 @@ extern void sweep_sql_end_transaction(void);
  * Executes a constant statement as the owner of the extension, under a safe search_path, and returns
  * the number of its rows, which sweep_sql_row selects from. Values are those of the last statement.
  */
-extern uint64 sweep_sql_execute(SweepStatement statement, Datum *values, const char *nulls);
+extern uint64 sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls);
 
 /* The next number of a sequence of the engine, without a statement; what is read-only for the role of a worker is not for the engine. */
 extern int64 sweep_sql_next_value(Oid sequence);

@@ -42,4 +42,7 @@ extern void sweep_fence_end(SweepFence *fence, const char *stop_reason);
 /* Queues the share that follows, if there is to be one, due after so long. */
 extern void sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us);
 
+/* Gives a bucket of the table store back; parameters: job, number of buckets, run, bucket. */
+extern SweepStatement sweep_release_bucket_sql;
+
 #endif							/* SWEEP_BUCKET_H */

@@ -18,6 +18,16 @@
 #include "base/worker.h"
 #include "bucket/bucket.h"
 
+static SweepStatement follow_share_sql = {
+	.text = "SELECT sweep._follow_share($1, $6, $2, $3, $4, $5::pg_catalog.float8 * interval '1 us')",
+	.types = {INT8OID, TEXTOID, INT4OID, INT4OID, INT8OID, BOOLOID}};
+static SweepStatement lock_bucket_sql = {
+	.text = "SELECT FROM sweep.bucket b WHERE b.job = $1 AND b.bucket = $2 AND b.run_id = $3 FOR SHARE",
+	.types = {TEXTOID, INT4OID, INT8OID}};
+SweepStatement sweep_release_bucket_sql = {
+	.text = "SELECT sweep._release_bucket($1, $2, $3, $4)",
+	.types = {TEXTOID, INT4OID, INT8OID, INT4OID}};
+
 static bool lock_bucket(const SweepFence *fence);
 static void check_age(void *arg);
 static void undo(void *arg);
@@ -54,7 +64,7 @@ lock_bucket(const SweepFence *fence)
 		CStringGetTextDatum(fence->request.job), Int32GetDatum(fence->claim.bucket), Int64GetDatum(fence->claim.token)
 	};
 
-	return sweep_sql_execute(SWEEP_SQL_LOCK_BUCKET, values, NULL) == 1;
+	return sweep_sql_execute(&lock_bucket_sql, values, NULL) == 1;
 }
 
 /* Between the end of a step and the commit there is more, triggers that were deferred and the row of the run. */
@@ -106,7 +116,7 @@ release_bucket(const SweepFence *fence)
 		Int32GetDatum(fence->claim.bucket)
 	};
 
-	(void) sweep_sql_execute(SWEEP_SQL_RELEASE_BUCKET, values, NULL);
+	(void) sweep_sql_execute(&sweep_release_bucket_sql, values, NULL);
 }
 
 void
@@ -117,7 +127,7 @@ sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us)
 		Int32GetDatum(fence->buckets_now), Int64GetDatum(delay_us), BoolGetDatum(fence->divides)
 	};
 
-	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_SHARE, values, NULL);
+	(void) sweep_sql_execute(&follow_share_sql, values, NULL);
 	fence->follower = sweep_sql_int64(1);
 	/* The scheduler looks when the worker of this run is free; a session may go on for long. */
 	if (sweep_sql_in_call())

@@ -19,7 +19,15 @@
 #include "base/compat.h"
 #include "base/shared.h"
 #include "base/txn.h"
-#include "bucket/store.h"
+#include "bucket/bucket.h"
+
+static SweepStatement maintain_buckets_sql = {
+	.text = "SELECT available, occupied, stale, missing, claimable "
+		"FROM sweep._maintain_buckets($1, $2, $3::pg_catalog.float8 * interval '1 us', pg_catalog.clock_timestamp())",
+	.types = {TEXTOID, INT4OID, INT8OID}};
+static SweepStatement claim_bucket_sql = {
+	.text = "SELECT sweep._claim_bucket($1, $2, $3, $4, $5)",
+	.types = {TEXTOID, INT4OID, INT8OID, INT4OID, INT4OID}};
 
 #define REDIS_MODULE "pg_sweep_redis"
 
@@ -30,7 +38,7 @@
 typedef struct TableWork
 {
 	const SweepBucketRequest *request;
-	SweepStatement statement;
+	SweepStatement *statement;
 	Datum		values[5];
 	bool		found;			/* the first column is not null */
 	int32		columns[5];		/* or the boolean that it is */
@@ -96,7 +104,7 @@ sweep_bucket_is_stopped(const SweepBucketRequest *request)
 static SweepBucketResult
 maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = SWEEP_SQL_MAINTAIN_BUCKETS};
+	TableWork	work = {.request = request, .statement = &maintain_buckets_sql};
 	SweepBucketResult result;
 
 	work.values[1] = Int32GetDatum(request->buckets);
@@ -116,7 +124,7 @@ maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, Swe
 static SweepBucketResult
 claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = SWEEP_SQL_CLAIM_BUCKET};
+	TableWork	work = {.request = request, .statement = &claim_bucket_sql};
 	SweepBucketResult result;
 
 	work.values[1] = Int32GetDatum(request->buckets);
@@ -132,7 +140,7 @@ claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, Swe
 static SweepBucketResult
 release_to_table(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = SWEEP_SQL_RELEASE_BUCKET};
+	TableWork	work = {.request = request, .statement = &sweep_release_bucket_sql};
 	SweepBucketResult result;
 
 	work.values[1] = Int32GetDatum(request->buckets);
@@ -181,7 +189,7 @@ static void
 table_work(void *arg)
 {
 	TableWork  *work = arg;
-	bool		is_boolean = work->statement == SWEEP_SQL_RELEASE_BUCKET;
+	bool		is_boolean = work->statement == &sweep_release_bucket_sql;
 
 	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	(void) set_config_option("lock_timeout", LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
@@ -189,6 +197,6 @@ table_work(void *arg)
 	(void) sweep_sql_execute(work->statement, work->values, NULL);
 	work->found = !sweep_sql_is_null(1);
 	work->columns[0] = is_boolean ? (int32) sweep_sql_bool(1) : sweep_sql_int32(1);
-	for (int i = 1; i < (int) lengthof(work->columns) && work->statement == SWEEP_SQL_MAINTAIN_BUCKETS; i++)
+	for (int i = 1; i < (int) lengthof(work->columns) && work->statement == &maintain_buckets_sql; i++)
 		work->columns[i] = sweep_sql_int32(i + 1);
 }

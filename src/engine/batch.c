@@ -30,6 +30,8 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
+static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
+
 static void begin(void *owner);
 static bool is_stopped(void *owner);
 static void enter_commit(void *arg);
@@ -331,7 +333,7 @@ sweep_batch_follow_end(SweepRun *run)
 	if (run->error == NULL && !run->has_on_success && !run->ends_apart)
 		return;
 	HOLD_CANCEL_INTERRUPTS();
-	(void) sweep_sql_execute(SWEEP_SQL_FOLLOW_END, &run_id, NULL);
+	(void) sweep_sql_execute(&follow_end_sql, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();
 }
 

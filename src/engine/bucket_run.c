@@ -32,6 +32,19 @@
 #include "engine/report.h"
 #include "engine/timers.h"
 
+static SweepStatement divided_children_sql = {
+	.text = "SELECT name, bucket_store, bucket_recovery, bucket_key, buckets_function, args, delay FROM sweep._divided_children($1, $2)",
+	.types = {INT8OID, OIDOID}};
+static SweepStatement queue_shares_sql = {
+	.text = "SELECT shares_left, wanted FROM sweep._queue_shares($1, $2, $3::interval, $4, $5, $6)",
+	.types = {INT8OID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT4OID}};
+static SweepStatement start_follower_sql = {
+	.text = "UPDATE sweep.run_live SET due_at = pg_catalog.clock_timestamp() WHERE run_id = $1 AND sweep._lock_waiting_run($1)",
+	.types = {INT8OID}};
+static SweepStatement count_buckets_sql = {
+	.text = "SELECT j.buckets FROM sweep.job_definition j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3",
+	.types = {TEXTOID, TEXTOID, TEXTOID}};
+
 /* So long a run that is cancelled tries to give its bucket back. */
 #define RELEASE_TIMEOUT_US INT64CONST(500000)
 
@@ -159,7 +172,7 @@ children_work(void *arg)
 	uint64		count;
 
 	work->children = NIL;
-	count = sweep_sql_execute(SWEEP_SQL_DIVIDED_CHILDREN, values, NULL);
+	count = sweep_sql_execute(&divided_children_sql, values, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
 		MemoryContext context = run->context;
@@ -210,7 +223,7 @@ count_buckets(SweepRun *run, SweepBuckets *buckets)
 {
 	const SweepBucketRequest *request = &buckets->fence.request;
 	Datum		values[] = {CStringGetTextDatum(request->job), CStringGetTextDatum(buckets->store_name), CStringGetTextDatum(request->key)};
-	int32		most = sweep_sql_execute(SWEEP_SQL_COUNT_BUCKETS, values, NULL) == 1 ? sweep_sql_int32(1) : 0;
+	int32		most = sweep_sql_execute(&count_buckets_sql, values, NULL) == 1 ? sweep_sql_int32(1) : 0;
 	SweepBatch	batch;
 	int32		count;
 
@@ -261,7 +274,7 @@ queue_work(void *arg)
 	values[3] = Int32GetDatum(work->counts.claimable);
 	values[4] = Int32GetDatum(sweep_processes_room_for_runs(work->run->run_as, sweep_quota_is_unlimited(work->run->run_as)));
 	values[5] = Int32GetDatum(request->buckets);
-	(void) sweep_sql_execute(SWEEP_SQL_QUEUE_SHARES, values, NULL);
+	(void) sweep_sql_execute(&queue_shares_sql, values, NULL);
 	work->shares_left = sweep_sql_int32(1);
 	if (!sweep_sql_is_null(2))
 		request->wanted = sweep_sql_int32(2);
@@ -439,7 +452,7 @@ follow_work(void *arg)
 		sweep_fence_follow(fence, sweep_loop_stop_name(run->reason), 0);
 	else
 	{
-		(void) sweep_sql_execute(SWEEP_SQL_START_FOLLOWER, &follower, NULL);
+		(void) sweep_sql_execute(&start_follower_sql, &follower, NULL);
 		if (sweep_sql_in_call())
 			sweep_worker_wake_at_commit();
 	}

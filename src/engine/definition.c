@@ -35,6 +35,14 @@
 #include "base/sql.h"
 #include "engine/definition.h"
 
+/* The same of a job by its name; $2 are the args of the run. */
+#define COLUMN_BY_NAME(kind, member, column, by_name) ", " by_name
+#define DEFINITION_BY_NAME "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(COLUMN_BY_NAME)
+
+static SweepStatement read_job_sql = {
+	.text = "SELECT " DEFINITION_BY_NAME " FROM sweep.job_definition j WHERE j.name = $1",
+	.types = {TEXTOID, JSONBOID}};
+
 typedef enum FieldKind
 {
 	FIELD_NUMBER,
@@ -120,7 +128,7 @@ sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args)
 	Datum		values[] = {PointerGetDatum(name), JsonbPGetDatum(args)};
 
 	sweep_run_check_args(args, text_to_cstring(name));
-	if (sweep_sql_execute(SWEEP_SQL_READ_JOB, values, NULL) == 0)
+	if (sweep_sql_execute(&read_job_sql, values, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("job \"%s\" does not exist", text_to_cstring(name)),

@@ -8,7 +8,12 @@
 #include "engine/run_state.h"
 #include "nodes/parsenodes.h"
 
-/* Takes the job of a run from the columns of the current row, DEFINITION_* in statements.c, from this one on. */
+/* The columns of a definition, of the run r and its job j. */
+#define SWEEP_JOB_COLUMN(kind, member, column) ", " column
+#define SWEEP_COLUMN_OF_RUN(kind, member, column, by_name) ", " column
+#define SWEEP_DEFINITION_OF_RUN "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(SWEEP_COLUMN_OF_RUN)
+
+/* Takes the job of a run from the columns of the current row, from this one on: those of SWEEP_DEFINITION_OF_RUN. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
 /* Reads a job by its name, for a run with these args. Raises when there is none, or the args are not allowed. */

@@ -33,6 +33,18 @@
 #include "engine/timers.h"
 #include "pure/bisect.h"
 
+static SweepStatement find_quarantined_sql = {
+	.text = "SELECT u.n::int, q.next_try > pg_catalog.clock_timestamp() FROM pg_catalog.unnest($2) WITH ORDINALITY AS u (item, n) "
+		"JOIN sweep.quarantined_item q ON q.job = $1 AND q.item_hash = pg_catalog.md5(u.item::pg_catalog.text)",
+	.types = {TEXTOID, JSONBARRAYOID}};
+static SweepStatement quarantine_sql = {
+	.text = "SELECT sweep._quarantine($1, $2, $3, $4, $5)",
+	.types = {TEXTOID, OIDOID, JSONBOID, TEXTOID, TEXTOID}};
+static SweepStatement unquarantine_sql = {
+	.text = "DELETE FROM sweep.quarantined_item WHERE job = $1 AND item_hash IN (SELECT pg_catalog.md5(u.item::pg_catalog.text) FROM pg_catalog.unnest($2) AS u (item)) "
+		"AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = $1 AND sweep._role_oid(j.run_as) = $3)",
+	.types = {TEXTOID, JSONBARRAYOID, OIDOID}};
+
 typedef struct ItemBatch
 {
 	SweepRun   *run;
@@ -177,7 +189,7 @@ sweep_items_leave_out_quarantined(const SweepRun *run, Jsonb **items, int count,
 		return count;
 	values[0] = CStringGetTextDatum(run->job);
 	values[1] = sweep_step_items(items, count);
-	found = sweep_sql_execute(SWEEP_SQL_FIND_QUARANTINED, values, NULL);
+	found = sweep_sql_execute(&find_quarantined_sql, values, NULL);
 	for (uint64 i = 0; i < found; i++)
 	{
 		sweep_sql_row(i);
@@ -339,7 +351,7 @@ quarantine_work(void *arg)
 	values[2] = JsonbPGetDatum(batch->items[batch->piece.first]);
 	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
-	(void) sweep_sql_execute(SWEEP_SQL_QUARANTINE, values, NULL);
+	(void) sweep_sql_execute(&quarantine_sql, values, NULL);
 	/* Else the cursor would go past an item that is nowhere. */
 	if (sweep_sql_is_null(1))
 		ereport(ERROR,
@@ -376,7 +388,7 @@ release_handled(ItemBatch *batch, Jsonb **items, int count)
 	values[0] = CStringGetTextDatum(batch->run->job);
 	values[1] = sweep_step_items(items, count);
 	values[2] = ObjectIdGetDatum(batch->run->run_as);
-	(void) sweep_sql_execute(SWEEP_SQL_UNQUARANTINE, values, NULL);
+	(void) sweep_sql_execute(&unquarantine_sql, values, NULL);
 }
 
 /* What the piece came to; with the last one the batch is complete. */

@@ -37,6 +37,19 @@
 #include "engine/timers.h"
 #include "engine/watch.h"
 
+static SweepStatement kept_cursor_sql = {
+	.text = "SELECT sweep._kept_cursor($1)",
+	.types = {TEXTOID}};
+static SweepStatement has_quarantine_sql = {
+	.text = "SELECT FROM sweep.quarantined_item q WHERE q.job = $1 LIMIT 1",
+	.types = {TEXTOID}};
+static SweepStatement start_hooks_sql = {
+	.text = "SELECT sweep._start_hooks($1)",
+	.types = {INT8OID}};
+static SweepStatement note_unreplicated_sql = {
+	.text = "SELECT sweep._note_unreplicated($1)",
+	.types = {INT8OID}};
+
 /* Delay before a share that cannot end because another one does tries again, in ms. */
 #define END_RETRY_MS 20L
 
@@ -194,9 +207,9 @@ start_work(void *arg)
 	{
 		/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
-		if (!run->begins_anew && sweep_sql_execute(SWEEP_SQL_KEPT_CURSOR, &job, NULL) == 1)
+		if (!run->begins_anew && sweep_sql_execute(&kept_cursor_sql, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
-		run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(SWEEP_SQL_HAS_QUARANTINE, &job, NULL) > 0;
+		run->has_quarantine = run->pick_name != NULL && sweep_sql_execute(&has_quarantine_sql, &job, NULL) > 0;
 		queue_hooks(run);
 		sweep_report_begin(run);
 	}
@@ -218,7 +231,7 @@ queue_hooks(SweepRun *run)
 
 	if (!run->has_on_start || run->is_share)
 		return;
-	(void) sweep_sql_execute(SWEEP_SQL_START_HOOKS, &run_id, NULL);
+	(void) sweep_sql_execute(&start_hooks_sql, &run_id, NULL);
 	if (sweep_sql_is_null(1))
 		return;
 	old = MemoryContextSwitchTo(run->context);
@@ -411,6 +424,6 @@ note_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	sweep_batch_commit_here(run);
-	(void) sweep_sql_execute(SWEEP_SQL_NOTE_UNREPLICATED, &run_id, NULL);
+	(void) sweep_sql_execute(&note_unreplicated_sql, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();
 }

@@ -31,6 +31,50 @@
 #include "engine/report.h"
 #include "engine/run_row.h"
 
+/* What a run writes into its row. */
+#define RUN_COLUMNS \
+	"batches = $3, rows = $4, cursor = $5, detail = $6, status = coalesce($7, 'running'), stop_reason = $8, " \
+	"finished_at = CASE WHEN $8 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $9, error = $10, rescued = $11, quarantined = $12, " \
+	"braked_ms = $13"
+#define RUN_TYPES {TIDOID, INT8OID, INT4OID, INT8OID, JSONBOID, JSONBOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+
+static SweepStatement insert_run_sql = {
+	.text = "INSERT INTO sweep.run_live (job, args, trigger, due_at, pid, run_as) "
+		"VALUES ($1, $2, 'manual', pg_catalog.clock_timestamp(), $3, sweep._role_name($4)) "
+		"RETURNING run_id, ctid, (SELECT s.drained_rows FROM sweep.job_state s WHERE s.job = $1)",
+	.types = {TEXTOID, JSONBOID, INT4OID, OIDOID}};
+static SweepStatement lock_run_sql = {
+	.text = "SELECT sweep._lock_waiting_run($1)",
+	.types = {INT8OID}};
+static SweepStatement start_run_sql = {
+	.text = "UPDATE sweep.run_live AS r SET status = 'running', started_at = pg_catalog.clock_timestamp(), pid = $2, bucket = $3, shares_left = $4, "
+		"begun = pg_catalog.nextval('sweep.run_begun_seq') "
+		"WHERE r.run_id = $1 AND r.status = 'waiting' AND sweep._role_oid(r.run_as) = $5 RETURNING r.ctid",
+	.types = {INT8OID, INT4OID, INT4OID, INT4OID, OIDOID}};
+static SweepStatement save_run_sql = {
+	.text = "UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ctid = $1 AND run_id = $2 RETURNING ctid",
+	.types = RUN_TYPES};
+static SweepStatement save_run_by_key_sql = {
+	.text = "UPDATE sweep.run_live SET " RUN_COLUMNS " WHERE ($1 IS NOT NULL) AND run_id = $2 AND status = 'running' "
+		"AND pid = pg_catalog.pg_backend_pid() RETURNING ctid",
+	.types = RUN_TYPES};
+static SweepStatement skip_run_sql = {
+	.text = "UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
+		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = pg_catalog.jsonb_build_object('reason', 'lock_held', 'holder_pid', "
+		"(SELECT l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.database = $3 "
+		"AND l.classid = $4 AND l.objid = $5 AND l.objsubid = $6 LIMIT 1)) WHERE run_id = $1 AND status = 'waiting' RETURNING detail ->> 'holder_pid'",
+	.types = {INT8OID, INT4OID, OIDOID, OIDOID, OIDOID, INT2OID}};
+static SweepStatement skip_share_sql = {
+	.text = "UPDATE sweep.run_live SET status = 'skipped', stop_reason = 'skipped', started_at = pg_catalog.clock_timestamp(), "
+		"finished_at = pg_catalog.clock_timestamp(), pid = $2, detail = $3, bucket = NULL WHERE run_id = $1 AND status = 'waiting'",
+	.types = {INT8OID, INT4OID, JSONBOID}};
+SweepStatement sweep_fail_start_sql = {
+	.text = "SELECT sweep._fail_start($1, $2, $3, $4)",
+	.types = {INT8OID, TEXTOID, TEXTOID, TEXTOID}};
+SweepStatement sweep_archive_sql = {
+	.text = "SELECT sweep._mark_lost(), sweep._archive_runs($1), CASE WHEN $1 THEN sweep._cancel_orphans('infinity') END",
+	.types = {BOOLOID}};
+
 /* When no more than this is left on its page, the old versions of the row are removed. */
 #define SCARCE_SPACE (BLCKSZ / 4)
 
@@ -96,7 +140,7 @@ sweep_run_row_insert(SweepRun *run, Jsonb *args)
 		CStringGetTextDatum(run->job), JsonbPGetDatum(args), Int32GetDatum(MyProcPid), ObjectIdGetDatum(run->run_as)
 	};
 
-	(void) sweep_sql_execute(SWEEP_SQL_INSERT_RUN, values, NULL);
+	(void) sweep_sql_execute(&insert_run_sql, values, NULL);
 	run->run_id = sweep_sql_int64(1);
 	run->state.tid = sweep_sql_tid(2);
 	return sweep_sql_int64(3);
@@ -146,7 +190,7 @@ update_started(SweepRun *run)
 		values[2] = Int32GetDatum(run->buckets->fence.claim.bucket);
 		values[3] = Int32GetDatum(run->shares_left);
 	}
-	if (sweep_sql_execute(SWEEP_SQL_START_RUN, values, run->buckets != NULL ? NULL : "  nn ") == 0)
+	if (sweep_sql_execute(&start_run_sql, values, run->buckets != NULL ? NULL : "  nn ") == 0)
 		return false;
 	run->state.tid = sweep_sql_tid(1);
 	return true;
@@ -210,8 +254,8 @@ save_by_statement(SweepRun *run, const SweepRunChange *change)
 		nulls[i + 2] = change->is_set[columns[i]] && !change->is_null[columns[i]] ? ' ' : 'n';
 	}
 	/* VACUUM FULL moves it; then the key finds it. */
-	if (sweep_sql_execute(SWEEP_SQL_SAVE_RUN, values, nulls) != 1 &&
-		sweep_sql_execute(SWEEP_SQL_SAVE_RUN_BY_KEY, values, nulls) != 1)
+	if (sweep_sql_execute(&save_run_sql, values, nulls) != 1 &&
+		sweep_sql_execute(&save_run_by_key_sql, values, nulls) != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
@@ -231,7 +275,7 @@ sweep_run_row_skip(SweepRun *run)
 	values[3] = ObjectIdGetDatum(tag.locktag_field2);
 	values[4] = ObjectIdGetDatum(tag.locktag_field3);
 	values[5] = Int16GetDatum((int16) tag.locktag_field4);
-	if (!is_locked(run) && sweep_sql_execute(SWEEP_SQL_SKIP_RUN, values, NULL) == 1)
+	if (!is_locked(run) && sweep_sql_execute(&skip_run_sql, values, NULL) == 1)
 		run->lock_holder = sweep_sql_text(1, run->context);
 }
 
@@ -244,7 +288,7 @@ sweep_run_row_skip_share(SweepRun *run)
 	};
 
 	if (!is_locked(run))
-		(void) sweep_sql_execute(SWEEP_SQL_SKIP_SHARE, values, NULL);
+		(void) sweep_sql_execute(&skip_share_sql, values, NULL);
 }
 
 void
@@ -257,7 +301,7 @@ sweep_run_row_fail(SweepRun *run)
 		values[2] = CStringGetTextDatum(unpack_sql_state(run->error->sqlerrcode));
 		values[3] = CStringGetTextDatum(sweep_report_error_text(run->error));
 	}
-	(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, run->error != NULL ? NULL : "  nn");
+	(void) sweep_sql_execute(&sweep_fail_start_sql, values, run->error != NULL ? NULL : "  nn");
 }
 
 /*
@@ -269,7 +313,7 @@ is_locked(const SweepRun *run)
 {
 	Datum		run_id = Int64GetDatum(run->run_id);
 
-	return !sweep_sql_in_call() && sweep_sql_execute(SWEEP_SQL_LOCK_RUN, &run_id, NULL) == 1 && sweep_sql_is_null(1);
+	return !sweep_sql_in_call() && sweep_sql_execute(&lock_run_sql, &run_id, NULL) == 1 && sweep_sql_is_null(1);
 }
 
 static void

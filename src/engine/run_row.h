@@ -28,4 +28,10 @@ extern void sweep_run_row_skip_share(SweepRun *run);
 /* It could not begin, or was stopped before, as reason and error of the run say: its row still waits. */
 extern void sweep_run_row_fail(SweepRun *run);
 
+/* Ends the row of a run that has not begun; parameters: run, stop reason, sqlstate, error. */
+extern SweepStatement sweep_fail_start_sql;
+
+/* Moves ended runs to the history; with true, also removes what is past its retention. */
+extern SweepStatement sweep_archive_sql;
+
 #endif							/* SWEEP_RUN_ROW_H */

@@ -20,6 +20,11 @@
 
 #include "makers/range_statements.h"
 
+static SweepStatement range_statements_sql = {
+	.text = "SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts, parts "
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
+	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
+
 /* Of the statement that makes the others. */
 typedef struct Request
 {
@@ -175,7 +180,7 @@ make_work(void *arg)
 {
 	const Request *request = arg;
 
-	(void) sweep_sql_execute(SWEEP_SQL_RANGE_STATEMENTS, request->values, request->nulls);
+	(void) sweep_sql_execute(&range_statements_sql, request->values, request->nulls);
 }
 
 /* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run. */

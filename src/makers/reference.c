@@ -23,6 +23,10 @@
 #include "base/sql.h"
 #include "makers/range_statements.h"
 
+static SweepStatement reference_queries_sql = {
+	.text = "SELECT depth, relation, types, first_column, statement FROM sweep._reference_queries($1, $2)",
+	.types = {OIDOID, OIDOID}};
+
 /* Rows of a table that would go, read at a time. */
 #define ROWS_AT_ONCE 1000
 
@@ -95,7 +99,7 @@ find_references(FunctionCallInfo fcinfo, Oid foreign_key)
 	if (references != NULL && references->foreign_key == foreign_key)
 		return references;
 	sweep_range_preparing = true;
-	count = sweep_sql_execute(SWEEP_SQL_REFERENCE_QUERIES, values, NULL);
+	count = sweep_sql_execute(&reference_queries_sql, values, NULL);
 	sweep_range_preparing = false;
 	references = MemoryContextAllocZero(context, offsetof(References, tree) + sizeof(Reference) * count);
 	for (uint64 i = 0; i < count; i++)

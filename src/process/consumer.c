@@ -26,6 +26,14 @@
 #include "process/consumer_turn.h"
 #include "queue/queue.h"
 
+static SweepStatement read_consumer_sql = {
+	.text = "SELECT c.queue_id, q.name, c.batch, CASE WHEN sweep._handler_problem(c.handler) IS NULL "
+		"THEN (sweep._find_handlers(c.handler))[1]::pg_catalog.oid END, "
+		"EXISTS (SELECT FROM sweep.consumer_crash x WHERE x.queue_id = c.queue_id), "
+		"'sweep.queue_message'::pg_catalog.regclass::pg_catalog.oid, q.visibility "
+		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
+	.types = {INT4OID}};
+
 static SweepConsumer consumer;
 
 static void read_work(void *arg);
@@ -74,7 +82,7 @@ read_work(void *arg)
 {
 	Datum		id = Int32GetDatum(consumer.consumer_id);
 
-	consumer.present = sweep_sql_execute(SWEEP_SQL_READ_CONSUMER, &id, NULL) > 0;
+	consumer.present = sweep_sql_execute(&read_consumer_sql, &id, NULL) > 0;
 	if (!consumer.present)
 		return;
 	consumer.queue_id = sweep_sql_int32(1);

@@ -20,6 +20,10 @@
 #include "process/consumer_handle.h"
 #include "process/crash_note.h"
 
+SweepStatement sweep_forget_crashes_sql = {
+	.text = "DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
+	.types = {INT4OID, INT8ARRAYOID}};
+
 /* Shortest time a suspect has, where its role has no statement_timeout. */
 #define SUSPECT_LIMIT_US (60 * USECS_PER_SEC)
 
@@ -173,7 +177,7 @@ acknowledge(SweepConsumer *consumer)
 	if (consumer->has_suspects)
 	{
 		values[0] = Int32GetDatum(consumer->queue_id);
-		(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
+		(void) sweep_sql_execute(&sweep_forget_crashes_sql, values, NULL);
 	}
 	(void) sweep_elsewhere_prepare_commit();
 }

@@ -19,4 +19,7 @@ extern bool sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error);
 /* The ids of the messages of the piece, as bigint[]. */
 extern Datum sweep_consumer_piece_ids(const SweepConsumer *consumer);
 
+/* Removes the crash counters of messages; parameters: queue, messages. */
+extern SweepStatement sweep_forget_crashes_sql;
+
 #endif							/* SWEEP_CONSUMER_HANDLE_H */

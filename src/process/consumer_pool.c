@@ -26,6 +26,13 @@
 #include "process/known.h"
 #include "process/pool.h"
 
+static SweepStatement wanted_consumers_sql = {
+	.text = "SELECT consumer_id, queue, run_as, concurrency FROM sweep._wanted_consumers()"};
+static SweepStatement count_crash_sql = {
+	.text = "SELECT sweep._count_crash($1, $2)",
+	.types = {INT4OID, INT8ARRAYOID}};
+static SweepStatement forget_once_sql = {.text = "SELECT sweep._forget_once()"};
+
 #define LONG_LIFE_US (INT64CONST(60) * 1000000)
 #define PRUNE_EVERY_US (INT64CONST(60) * 1000000)
 
@@ -75,7 +82,7 @@ sweep_consumer_pool_read(void)
 	if (now_us < prune_us)
 		return;
 	prune_us = now_us + PRUNE_EVERY_US;
-	(void) sweep_sql_execute(SWEEP_SQL_FORGET_ONCE, NULL, NULL);
+	(void) sweep_sql_execute(&forget_once_sql, NULL, NULL);
 }
 
 /*
@@ -113,7 +120,7 @@ count_crashes(void)
 			ids[i] = Int64GetDatum(note->message_ids[i]);
 		values[0] = Int32GetDatum(note->queue_id);
 		values[1] = PointerGetDatum(construct_array(ids, note->count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-		(void) sweep_sql_execute(SWEEP_SQL_COUNT_CRASH, values, NULL);
+		(void) sweep_sql_execute(&count_crash_sql, values, NULL);
 		/* Another transaction is dropping the queue: when that has ended the outcome is known. */
 		if (sweep_sql_bool(1))
 			continue;
@@ -130,7 +137,7 @@ read_wanted(void)
 
 	foreach(cell, wanted)
 		((Wanted *) lfirst(cell))->listed = false;
-	count = sweep_sql_execute(SWEEP_SQL_WANTED_CONSUMERS, NULL, NULL);
+	count = sweep_sql_execute(&wanted_consumers_sql, NULL, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
 		Wanted	   *consumer;

@@ -32,6 +32,17 @@
 #include "process/consumer_turn.h"
 #include "queue/queue.h"
 
+static SweepStatement consumer_is_meant_sql = {
+	.text = "SELECT FROM sweep.consumer c WHERE c.consumer_id = $1 AND c.paused_at IS NULL",
+	.types = {INT4OID}};
+static SweepStatement consumer_problem_sql = {
+	.text = "SELECT sweep._consumer_problem(c) FROM sweep.consumer c "
+		"WHERE c.consumer_id = $1 AND $2 = ANY (sweep._find_handlers(c.handler)::pg_catalog.oid[])",
+	.types = {INT4OID, OIDOID}};
+static SweepStatement find_crashes_sql = {
+	.text = "SELECT message_id, crashes FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
+	.types = {INT4OID, INT8ARRAYOID}};
+
 #define MOST_CRASHES 3
 
 /* Calls of a handler with a message that may end with an error of the server and are no attempt. */
@@ -164,7 +175,7 @@ is_meant(SweepConsumer *consumer)
 
 	consumer->present = sweep_role_problem(GetUserId(), true) == NULL &&
 		sweep_queue_lock_to_consume(consumer->queue) == consumer->queue_id &&
-		sweep_sql_execute(SWEEP_SQL_CONSUMER_IS_MEANT, &id, NULL) == 1;
+		sweep_sql_execute(&consumer_is_meant_sql, &id, NULL) == 1;
 	return consumer->present;
 }
 
@@ -176,7 +187,7 @@ mark_suspects(SweepConsumer *consumer)
 
 	consumer->piece = (SweepPiece) {0, consumer->count};
 	values[1] = sweep_consumer_piece_ids(consumer);
-	found = sweep_sql_execute(SWEEP_SQL_FIND_CRASHES, values, NULL);
+	found = sweep_sql_execute(&find_crashes_sql, values, NULL);
 	for (uint64 i = 0; i < found; i++)
 	{
 		sweep_sql_row(i);
@@ -345,7 +356,7 @@ bury_work(void *arg)
 	Datum		values[] = {Int32GetDatum(consumer->queue_id), sweep_consumer_piece_ids(consumer)};
 
 	(void) sweep_queue_fail_with(&consumer->lease, consumer->error, values[1], true);
-	(void) sweep_sql_execute(SWEEP_SQL_FORGET_CRASHES, values, NULL);
+	(void) sweep_sql_execute(&sweep_forget_crashes_sql, values, NULL);
 }
 
 /* Whether the consumer is still meant, with the handler that this process knows, and nothing is known to stand in its way. */
@@ -355,5 +366,5 @@ problem_work(void *arg)
 	SweepConsumer *consumer = arg;
 	Datum		values[] = {Int32GetDatum(consumer->consumer_id), ObjectIdGetDatum(consumer->handler)};
 
-	consumer->present = sweep_sql_execute(SWEEP_SQL_CONSUMER_PROBLEM, values, NULL) == 1 && sweep_sql_is_null(1);
+	consumer->present = sweep_sql_execute(&consumer_problem_sql, values, NULL) == 1 && sweep_sql_is_null(1);
 }

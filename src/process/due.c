@@ -11,7 +11,28 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
+#include "engine/definition.h"
 #include "process/due.h"
+
+SweepStatement sweep_startable_runs_sql = {
+	.text = "SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " SWEEP_DEFINITION_OF_RUN
+		/* Each by its key, however many wait. */
+		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
+		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
+		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
+	.types = {TIMESTAMPTZOID}};
+SweepStatement sweep_next_wake_sql = {
+	.text = "SELECT (extract(epoch FROM sweep._next_wake($1) - $1) * 1000000)::bigint",
+	.types = {TIMESTAMPTZOID}};
+static SweepStatement mark_lost_sql = {.text = "SELECT sweep._mark_lost()"};
+static SweepStatement enqueue_due_sql = {
+	.text = "SELECT sweep._enqueue_due($1, $2)",
+	.types = {TIMESTAMPTZOID, INT4OID}};
+static SweepStatement mend_clock_sql = {
+	.text = "SELECT sweep._mend_clock($1, $2 * interval '1 us')",
+	.types = {TIMESTAMPTZOID, INT8OID}};
+static SweepStatement reboot_sql = {
+	.text = "SELECT r.booted, CASE WHEN r.booted THEN sweep._warn_of_foreign_grants() END FROM sweep._enqueue_reboot() AS r (booted)"};
 
 /* So many jobs are queued in a transaction, and in a tick for so long. */
 #define QUEUE_AT_ONCE 100
@@ -57,11 +78,11 @@ lost_work(void *arg)
 {
 	if (!booted)
 	{
-		(void) sweep_sql_execute(SWEEP_SQL_REBOOT, NULL, NULL);
+		(void) sweep_sql_execute(&reboot_sql, NULL, NULL);
 		queued.news = true;
 		booting = sweep_sql_bool(1);
 	}
-	(void) sweep_sql_execute(SWEEP_SQL_MARK_LOST, NULL, NULL);
+	(void) sweep_sql_execute(&mark_lost_sql, NULL, NULL);
 	queued.news |= sweep_sql_int32(1) > 0;
 	queued.more = true;
 }
@@ -72,7 +93,7 @@ due_work(void *arg)
 	Datum		values[] = {TimestampTzGetDatum(moment), Int32GetDatum(QUEUE_AT_ONCE)};
 
 	queued.more = false;
-	(void) sweep_sql_execute(SWEEP_SQL_ENQUEUE_DUE, values, NULL);
+	(void) sweep_sql_execute(&enqueue_due_sql, values, NULL);
 	queued.news |= sweep_sql_int32(1) > 0;
 	queued.more = sweep_sql_int32(1) >= QUEUE_AT_ONCE;
 }
@@ -102,5 +123,5 @@ mend_work(void *arg)
 {
 	Datum		values[] = {TimestampTzGetDatum(clock_now), Int64GetDatum(back_us)};
 
-	(void) sweep_sql_execute(SWEEP_SQL_MEND_CLOCK, values, NULL);
+	(void) sweep_sql_execute(&mend_clock_sql, values, NULL);
 }

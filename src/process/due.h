@@ -21,4 +21,10 @@ typedef struct SweepDue
  */
 extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due);
 
+/* The waiting runs that may start at a moment, with their definitions. */
+extern SweepStatement sweep_startable_runs_sql;
+
+/* The time in microseconds from a moment until the scheduler has something to do; NULL = nothing is planned. */
+extern SweepStatement sweep_next_wake_sql;
+
 #endif							/* SWEEP_DUE_H */

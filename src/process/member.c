@@ -18,6 +18,11 @@
 #include "base/worker.h"
 #include "process/member.h"
 
+/* Without roles that only the transaction of the caller sees. */
+static SweepStatement add_member_sql = {
+	.text = "SELECT sweep._add_member($1) FROM pg_catalog.pg_roles r WHERE r.oid = $1",
+	.types = {OIDOID}};
+
 static void add_work(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_member_add_apart);
@@ -63,5 +68,5 @@ sweep_member_main(Datum arg)
 static void
 add_work(void *arg)
 {
-	(void) sweep_sql_execute(SWEEP_SQL_ADD_MEMBER, arg, NULL);
+	(void) sweep_sql_execute(&add_member_sql, arg, NULL);
 }

@@ -31,6 +31,11 @@
 #include "process/notifier.h"
 #include "queue/queue.h"
 
+static SweepStatement notify_sql = {
+	.text = "SELECT u.usage > $2, pg_catalog.count(CASE WHEN u.usage <= $2 AND q.name IS NOT NULL THEN pg_catalog.pg_notify('sweep.' || q.name, '')::pg_catalog.text END) "
+		"FROM pg_catalog.pg_notification_queue_usage() AS u (usage) LEFT JOIN sweep.queue q ON q.queue_id = ANY ($1) AND q.notify GROUP BY u.usage",
+	.types = {INT4ARRAYOID, FLOAT8OID}};
+
 #define HEARTBEAT_MS 60000
 #define FIRST_PAUSE_MS 100
 #define LONGEST_PAUSE_MS 30000
@@ -198,7 +203,7 @@ notify_work(void *arg)
 	Datum		values[] = {*(Datum *) arg, Float8GetDatum(sweep_notify_queue_limit)};
 	bool		was_full = full;
 
-	(void) sweep_sql_execute(SWEEP_SQL_NOTIFY, values, NULL);
+	(void) sweep_sql_execute(&notify_sql, values, NULL);
 	sweep_sql_row(0);
 	full = sweep_sql_bool(1);
 	if (full && !was_full)

@@ -28,6 +28,14 @@
 #include "process/crash_note.h"
 #include "process/runner.h"
 
+static SweepStatement read_run_sql = {
+	.text = "SELECT " SWEEP_DEFINITION_OF_RUN
+		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
+	.types = {INT8OID}};
+static SweepStatement count_run_crashes_sql = {
+	.text = "SELECT sweep._count_run_crashes($1)",
+	.types = {TEXTARRAYOID}};
+
 /* So long a process waits for another run, and so long it goes on with others. */
 #define IDLE_US INT64CONST(100000)
 #define LONGEST_LIFE_US INT64CONST(60000000)
@@ -134,7 +142,7 @@ count_crashes(void *arg)
 		jobs[count++] = CStringGetTextDatum((const char *) &note->message_ids[1]);
 	}
 	value = PointerGetDatum(construct_array(jobs, count, TEXTOID, -1, false, TYPALIGN_INT));
-	(void) sweep_sql_execute(SWEEP_SQL_COUNT_RUN_CRASHES, &value, NULL);
+	(void) sweep_sql_execute(&count_run_crashes_sql, &value, NULL);
 }
 
 /* With the name of its job behind the number: the row of the run may not have reached the disk. */
@@ -206,7 +214,7 @@ read_work(void *arg)
 	RunnerContext *context = arg;
 	Datum		run_id = Int64GetDatum(context->run->run_id);
 
-	if (sweep_sql_execute(SWEEP_SQL_READ_RUN, &run_id, NULL) == 0)
+	if (sweep_sql_execute(&read_run_sql, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
 	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_number(SWEEP_LOCK_RUN, context->run->run_id);

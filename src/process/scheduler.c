@@ -29,6 +29,7 @@
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/definition.h"
+#include "engine/run_row.h"
 #include "process/consumer_pool.h"
 #include "process/due.h"
 #include "process/pool.h"
@@ -244,7 +245,7 @@ startable_work(void *arg)
 
 	scheduler.startable = NIL;
 	sweep_turns_begin();
-	count = sweep_sql_execute(SWEEP_SQL_STARTABLE_RUNS, &now, NULL);
+	count = sweep_sql_execute(&sweep_startable_runs_sql, &now, NULL);
 	for (uint64 i = 0; i < count; i++)
 	{
 		MemoryContext old;
@@ -371,7 +372,7 @@ end_work(void *arg)
 											"HINT: The server log says why; the role must be able to connect to the database."))
 		};
 
-		(void) sweep_sql_execute(SWEEP_SQL_FAIL_START, values, cancelled ? "  nn" : NULL);
+		(void) sweep_sql_execute(&sweep_fail_start_sql, values, cancelled ? "  nn" : NULL);
 		sweep_shared_lock(LW_EXCLUSIVE);
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();
@@ -379,11 +380,11 @@ end_work(void *arg)
 	age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.age_out_us);
 	if (DatumGetBool(age_out))
 		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
-	(void) sweep_sql_execute(SWEEP_SQL_ARCHIVE, &age_out, NULL);
+	(void) sweep_sql_execute(&sweep_archive_sql, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
 	more = sweep_sql_int32(2) >= MANY_ENDED;
 	sweep_consumer_pool_read();
-	(void) sweep_sql_execute(SWEEP_SQL_NEXT_WAKE, &now, NULL);
+	(void) sweep_sql_execute(&sweep_next_wake_sql, &now, NULL);
 	if (!sweep_sql_is_null(1))
 	{
 		due_in_us = sweep_sql_int64(1);

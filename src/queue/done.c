@@ -20,6 +20,17 @@
 #include "queue/done.h"
 #include "queue/slot.h"
 
+static SweepStatement keep_done_sql = {
+	.text = "INSERT INTO sweep.queue_done (message_id, queue_id, key, headers, payload, attempts, sent_at) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+	.types = {INT8OID, INT4OID, TEXTOID, JSONBOID, JSONBOID, INT2OID, TIMESTAMPTZOID},
+	.reads_latest = true};
+static SweepStatement prune_done_sql = {
+	.text = "WITH gone AS (DELETE FROM sweep.queue_done d WHERE d.ctid = ANY (ARRAY(SELECT o.ctid FROM sweep.queue_done o "
+		"WHERE o.queue_id = $1 AND o.done_at < $2 AND o.done_at >= $3 ORDER BY o.done_at LIMIT 1000 FOR UPDATE SKIP LOCKED)) "
+		"RETURNING d.done_at) SELECT pg_catalog.count(*), pg_catalog.min(g.done_at) FROM gone g",
+	.types = {INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID},
+	.reads_latest = true};
+
 #define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
 #define PRUNE_EVERY_US USECS_PER_SEC
 
@@ -48,7 +59,7 @@ sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 	values[5] = Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX));
 	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
 	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_KEEP_DONE, values, nulls);
+	(void) sweep_sql_execute(&keep_done_sql, values, nulls);
 	sweep_sql_end_call();
 }
 
@@ -67,7 +78,7 @@ sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
 	values[1] = TimestampTzGetDatum(GetCurrentTimestamp() - queue->keep_done_us);
 	values[2] = TimestampTzGetDatum(from);
 	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_PRUNE_DONE, values, NULL);
+	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
 	sweep_sql_row(0);
 	count = sweep_sql_int64(1);
 	oldest = sweep_sql_int64(2);

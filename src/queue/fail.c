@@ -25,6 +25,18 @@
 #include "queue/queue.h"
 #include "queue/transaction.h"
 
+static SweepStatement retry_message_sql = {
+	.text = "UPDATE sweep.queue_message m SET lane = $4, due_at = $5, attempts = $6, error = $7 "
+		"WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3",
+	.types = {INT4OID, INT2OID, INT8OID, INT2OID, TIMESTAMPTZOID, INT2OID, JSONBOID},
+	.reads_latest = true};
+static SweepStatement bury_message_sql = {
+	.text = "WITH m AS (DELETE FROM sweep.queue_message m WHERE m.queue_id = $1 AND m.lane = $2 AND m.message_id = $3 RETURNING m.*) "
+		"INSERT INTO sweep.queue_dead (message_id, queue_id, priority, key, headers, payload, attempts, sent_at, error) "
+		"SELECT m.message_id, m.queue_id, $4, m.key, m.headers, m.payload, $5, m.sent_at, coalesce($6, m.error) FROM m",
+	.types = {INT4OID, INT2OID, INT8OID, INT2OID, INT2OID, JSONBOID},
+	.reads_latest = true};
+
 static Datum fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good);
 static bool retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error);
 static bool put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
@@ -64,7 +76,7 @@ sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const Sweep
 
 	sweep_sql_begin_call();
 	sweep_transaction_begin_statement();
-	moved = sweep_sql_execute(SWEEP_SQL_BURY_MESSAGE, values, error != NULL ? "      " : "     n");
+	moved = sweep_sql_execute(&bury_message_sql, values, error != NULL ? "      " : "     n");
 	sweep_transaction_end_statement();
 	sweep_sql_end_call();
 	if (moved > 0)
@@ -134,7 +146,7 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	{
 		sweep_sql_begin_call();
 		sweep_transaction_begin_statement();
-		updated = sweep_sql_execute(SWEEP_SQL_RETRY_MESSAGE, values, error != NULL ? "       " : "      n") > 0;
+		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
 		sweep_transaction_end_statement();
 		sweep_sql_end_call();
 	}

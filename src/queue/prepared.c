@@ -19,6 +19,10 @@
 #include "queue/prepared.h"
 #include "queue/slot.h"
 
+static SweepStatement prepared_xids_sql = {
+	.text = "SELECT p.transaction::pg_catalog.text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()",
+	.reads_latest = true};
+
 static void settle_purged(TransactionId xid, bool committed);
 static void settle(SweepPreparedChange *prepared, bool committed);
 
@@ -85,7 +89,7 @@ sweep_prepared_note_all(Oid relation)
 	if (known)
 		return;
 	sweep_sql_begin_call();
-	count = sweep_sql_execute(SWEEP_SQL_PREPARED_XIDS, NULL, NULL);
+	count = sweep_sql_execute(&prepared_xids_sql, NULL, NULL);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	entry = sweep_queue_find_database(relation, true);
 	if (!entry->knows_prepared)

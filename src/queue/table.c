@@ -44,6 +44,23 @@
 #include "queue/queue.h"
 #include "queue/table.h"
 
+static SweepStatement read_queue_sql = {
+	.text = "SELECT q.queue_id, sweep._role_oid(q.owner), q.visibility, q.max_attempts, "
+		"CASE q.backoff WHEN 'sidekiq' THEN NULL WHEN 'none' THEN interval '0' ELSE q.backoff::interval END, q.keep_done, "
+		"CASE q.key_policy WHEN 'while_queued' THEN 0 WHEN 'while_queued_or_running' THEN 1 ELSE 2 END, "
+		"ARRAY(SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = ANY (q.senders)), "
+		"ARRAY(SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = ANY (q.consumers)) FROM sweep.queue q WHERE q.name = $1",
+	.types = {TEXTOID},
+	.reads_latest = true};
+static SweepStatement queue_name_sql = {
+	.text = "SELECT q.name FROM sweep.queue q WHERE q.queue_id = $1",
+	.types = {INT4OID},
+	.reads_latest = true};
+static SweepStatement find_queue_sql = {
+	.text = "SELECT sweep._find_queue($1, $2, $3)",
+	.types = {OIDOID, TEXTOID, TEXTOID},
+	.reads_latest = true};
+
 /* Looks at a queue that is changed again and again, before we give up. */
 #define MAX_REFUSALS 10
 
@@ -160,7 +177,7 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 	if (queue != NULL && may(queue, right) && keep_queue(queue_id))
 		return queue;
 	sweep_sql_begin_call();
-	if (sweep_sql_execute(SWEEP_SQL_QUEUE_NAME, &id, NULL) > 0)
+	if (sweep_sql_execute(&queue_name_sql, &id, NULL) > 0)
 		name = sweep_sql_text(1, context);
 	sweep_sql_end_call();
 	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
@@ -243,7 +260,7 @@ load_queue(text *name)
 	do
 	{
 		prepare_cache();
-		count = sweep_sql_execute(SWEEP_SQL_READ_QUEUE, &value, NULL);
+		count = sweep_sql_execute(&read_queue_sql, &value, NULL);
 	} while (!queues_valid);
 	if (count > 0)
 	{
@@ -304,7 +321,7 @@ static void
 refuse_work(void *arg)
 {
 	sweep_sql_begin_call();
-	(void) sweep_sql_execute(SWEEP_SQL_FIND_QUEUE, arg, NULL);
+	(void) sweep_sql_execute(&find_queue_sql, arg, NULL);
 	sweep_sql_end_call();
 }
 
