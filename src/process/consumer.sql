@@ -349,12 +349,13 @@ CREATE FUNCTION sweep._consumer_processes(OUT consumer_id int, OUT pid int, OUT 
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_consumer_shared_list';
 COMMENT ON FUNCTION sweep._consumer_processes() IS 'the processes of consumers in this database, from shared memory';
 
+-- Each sub-select has a column: Citus cannot plan one without, beside a distributed table.
 CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	SELECT q.name AS queue, c.handler, c.run_as, c.concurrency, c.batch,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
 			WHEN c.paused_at IS NOT NULL OR c.all_paused_at IS NOT NULL OR NOT sweep._is_home(c.system_identifier, c.database)
-				OR EXISTS (SELECT FROM sweep.control) THEN 'paused'
+				OR EXISTS (SELECT 1 FROM sweep.control) THEN 'paused'
 			WHEN p.workers >= c.concurrency THEN 'running'
 			ELSE 'waiting_for_slot'
 		END AS state,

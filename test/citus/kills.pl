@@ -66,6 +66,17 @@ $coordinator->safe_psql('postgres', q{
 is($coordinator->safe_psql('postgres', q{SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 't.many'::regclass}), 2,
 	'the shards are on both workers');
 
+# Nothing that a user reads has what Citus refuses beside a distributed table, as a recursive query or a sub-select without columns.
+my $refused = '';
+for my $readable (split(/\n/, $coordinator->safe_psql('postgres', q{SELECT oid::regclass FROM pg_class WHERE relnamespace = 'sweep'::regnamespace AND relkind = 'v' AND relname !~ '^_'})),
+	"sweep.dead('many')", "sweep.done('many')")
+{
+	my ($status, $output, $error) = $coordinator->psql('postgres', "SELECT (SELECT count(*) FROM t.many), (SELECT count(*) FROM $readable)");
+
+	$refused .= "$readable: $error\n" if $status;
+}
+is($refused, '', 'views can be read in a statement that reads a distributed table');
+
 sub fill
 {
 	$coordinator->safe_psql('postgres', qq{
@@ -88,11 +99,13 @@ sub three_counts
 			(SELECT coalesce(sum(rows), 0) FROM sweep.runs WHERE job = '$table')});
 }
 
-# Kills it in the middle of a run, and waits until all of it is back.
+# Kills it in the middle of a run, and waits until all of it is back. The third crash in a row would make the job broken, and
+# the time until it may start again doubles with each: resume says that these were not its own.
 sub kill_one
 {
 	my ($node, $table) = @_;
 	my $batches = 1 + int(rand(40));
+	$coordinator->safe_psql('postgres', "SELECT sweep.resume('$table')");
 	my $run = $coordinator->safe_psql('postgres', "SELECT sweep.start('$table')");
 
 	$coordinator->poll_query_until('postgres', "SELECT batches >= $batches FROM sweep.running WHERE run_id = $run") or return 'the run did not go on';
