@@ -61,7 +61,7 @@ typedef struct Call
 static char *caller_path = NULL;
 
 static void keep_path(const char *path);
-static Implementation *find_implementation(FmgrInfo *dispatcher);
+static void find_implementation(void *arg);
 static void match_row(Implementation *found, Oid row_type, HeapTuple function, MemoryContext context);
 static void call_implementation(void *arg);
 static Datum row_of_arguments(const Implementation *implementation, FunctionCallInfo fcinfo, bool *taken);
@@ -77,7 +77,7 @@ sweep_caller_dispatch(PG_FUNCTION_ARGS)
 	char	   *outer_path = caller_path != NULL ? pstrdup(caller_path) : NULL;
 
 	if (call.implementation == NULL)
-		call.implementation = fcinfo->flinfo->fn_extra = find_implementation(fcinfo->flinfo);
+		sweep_sql_hide_context(find_implementation, &call);
 
 	keep_path(namespace_search_path);
 	sweep_door_enter_engine(&door, call.implementation->owner);
@@ -110,9 +110,11 @@ sweep_caller_search_path(PG_FUNCTION_ARGS)
 	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(names));
 }
 
-static Implementation *
-find_implementation(FmgrInfo *dispatcher)
+static void
+find_implementation(void *arg)
 {
+	Call	   *call = arg;
+	FmgrInfo   *dispatcher = call->fcinfo->flinfo;
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(dispatcher->fn_oid));
 	Form_pg_proc form;
 	Oid			types[FUNC_MAX_ARGS];
@@ -150,7 +152,7 @@ find_implementation(FmgrInfo *dispatcher)
 	ReleaseSysCache(inner);
 	ReleaseSysCache(tuple);
 	fmgr_info_cxt(function, &found->function, dispatcher->fn_mcxt);
-	return found;
+	call->implementation = dispatcher->fn_extra = found;
 }
 
 static void

@@ -136,7 +136,6 @@ sweep_door_raise_for_user(ErrorData *error)
 {
 	char	   *mark = error->context != NULL ? strstr(error->context, CONTEXT_MARK) : NULL;
 
-	FlushErrorState();
 	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_INTERNAL_ERROR)
 	{
 		if (mark != NULL && mark > error->context)

@@ -87,6 +87,12 @@ sweep_extension_find(void)
 	return false;
 }
 
+bool
+sweep_extension_is_unchanged(void)
+{
+	return valid;
+}
+
 static void
 forget(Datum arg, int cache, uint32 hash)
 {

@@ -45,9 +45,7 @@ static uint64 current_row = 0;
 
 static void leave_call(void *arg);
 static void transaction_work(void *arg);
-static void begin_transaction(void);
 static void do_work(SweepWork work, void *arg);
-static void abort_transaction(MemoryContext error_context, ErrorData **error);
 static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 static void plan_statement(SweepStatement *statement);
 static uint64 check_result(int code);
@@ -91,17 +89,29 @@ sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, Er
 	return sweep_sql_attempt(transaction_work, &(Transaction) {work, arg}, error_context, error);
 }
 
+/*
+ * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
+ * committed with the statement, and not with this transaction: Citus does that where one worker is enough.
+ */
 static void
 transaction_work(void *arg)
 {
 	const Transaction *transaction = arg;
 
-	begin_transaction();
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	StartTransactionCommand();
 	do_work(transaction->work, transaction->arg);
 	(void) EndTransactionBlock(false);
 	CommitTransactionCommand();
 }
 
+/*
+ * The memory of the transaction, which may be all that the process can have, is freed before the error is copied. Until then
+ * the error is in ErrorContext, which outlives the transaction.
+ */
 bool
 sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
 {
@@ -115,7 +125,13 @@ sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorD
 	}
 	PG_CATCH();
 	{
-		abort_transaction(error_context, error);
+		HOLD_INTERRUPTS();
+		AbortOutOfAnyTransaction();
+		MemoryContextSwitchTo(error_context);
+		*error = CopyErrorData();
+		FlushErrorState();
+		QueryCancelPending = false;
+		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
 	/* One that fired when the lock was just got means nothing to what comes next. */
@@ -126,20 +142,6 @@ sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorD
 	return done;
 }
 
-/*
- * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
- * committed with the statement, and not with us: Citus does so where one worker is enough.
- */
-static void
-begin_transaction(void)
-{
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	BeginTransactionBlock();
-	CommitTransactionCommand();
-	StartTransactionCommand();
-}
-
 static void
 do_work(SweepWork work, void *arg)
 {
@@ -148,22 +150,6 @@ do_work(SweepWork work, void *arg)
 	work(arg);
 	PopActiveSnapshot();
 	SPI_finish();
-}
-
-/*
- * The memory of the transaction is freed before the error is copied: it may be all that the process can have. Until then
- * the error is in ErrorContext, which outlives the transaction.
- */
-static void
-abort_transaction(MemoryContext error_context, ErrorData **error)
-{
-	HOLD_INTERRUPTS();
-	AbortOutOfAnyTransaction();
-	MemoryContextSwitchTo(error_context);
-	*error = CopyErrorData();
-	FlushErrorState();
-	QueryCancelPending = false;
-	RESUME_INTERRUPTS();
 }
 
 /*
@@ -247,8 +233,18 @@ sweep_sql_hide_context(SweepWork work, void *arg)
 	}
 	PG_CATCH();
 	{
+		ErrorData  *error;
+
 		MemoryContextSwitchTo(caller_context);
-		sweep_door_raise_for_user(CopyErrorData());
+		error = CopyErrorData();
+		FlushErrorState();
+		/* An object that PostgreSQL has looked up and not yet locked may go with the extension; only an internal error says that. */
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR && !sweep_extension_is_unchanged())
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("extension pg_sweep was altered or dropped during the call"),
+					 errdetail("The look-up of one of its objects has failed: %s.", error->message)));
+		sweep_door_raise_for_user(error);
 	}
 	PG_END_TRY();
 }
@@ -470,11 +466,7 @@ sweep_sql_copy(int column, MemoryContext context)
 char *
 sweep_sql_text(int column, MemoryContext context)
 {
-	MemoryContext old = MemoryContextSwitchTo(context);
-	char	   *string = sweep_sql_is_null(column) ? NULL : TextDatumGetCString(sweep_sql_datum(column));
-
-	MemoryContextSwitchTo(old);
-	return string;
+	return sweep_sql_is_null(column) ? NULL : MemoryContextStrdup(context, TextDatumGetCString(sweep_sql_datum(column)));
 }
 
 Jsonb *
