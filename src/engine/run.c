@@ -321,7 +321,8 @@ execute_batch(SweepRun *run)
 	if (end == TXN_COMMITTED)
 	{
 		sweep_batch_accept(run);
-		sweep_watch_end(run);
+		if (run->no_progress)
+			sweep_batch_fail(run, run->endless);
 	}
 	else if (end == TXN_FAILED)
 	{

@@ -85,8 +85,8 @@ typedef struct SweepRun
 	int64		batch_started_us;
 	int64		last_batch_us;
 	int64		braked_batches;	/* committed when the last pause began */
-	bool		no_progress;	/* pick has returned an item twice, or batches go on reporting rows */
-	double		rows_to_handle; /* of these, how many there were */
+	bool		no_progress;	/* pick has returned an item twice, or batches report rows without an end */
+	ErrorData  *endless;		/* the error of the second case */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
 
 	/* Outcome */

@@ -1,6 +1,6 @@
 /*
  * watch.h
- *		Ends a run whose batches go on reporting rows without an end.
+ *		Ends a run whose batches report rows without an end.
  */
 #ifndef SWEEP_WATCH_H
 #define SWEEP_WATCH_H
@@ -10,10 +10,10 @@
 /* The run begins, with the cursor that its first batch is given. */
 extern void sweep_watch_begin(SweepRun *run);
 
-/* In the transaction of a batch that was not the last one, with what it came to in run->next. */
+/*
+ * In the transaction of a batch that was not the last one, with its result in run->next. Sets run->no_progress, and
+ * run->endless to the error with which the run then ends once the batch is committed.
+ */
 extern void sweep_watch_batch(SweepRun *run);
-
-/* The batch is committed: if the run is endless, the reason and error it ends with. */
-extern void sweep_watch_end(SweepRun *run);
 
 #endif							/* SWEEP_WATCH_H */
