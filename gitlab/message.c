@@ -7,14 +7,18 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
 #include "base/compat.h"
+#include "base/compat_value.h"
 #include "message.h"
 
 /* Of sweep.send. */

@@ -25,7 +25,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
+#include "base/compat_query.h"
 #include "base/require.h"
 #include "base/sql.h"
 #include "engine/definition.h"

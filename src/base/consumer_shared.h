@@ -10,6 +10,7 @@
 #include "base/compat.h"
 #include "base/quota.h"
 #include "datatype/timestamp.h"
+#include "port/atomics.h"
 #include "storage/spin.h"
 
 #define SWEEP_NOTIFIER_ID	0

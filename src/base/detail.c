@@ -12,7 +12,7 @@
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 
-#include "base/compat.h"
+#include "base/compat_value.h"
 #include "base/detail.h"
 
 static Jsonb *add_in_place(Jsonb *total, Jsonb *part);

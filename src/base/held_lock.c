@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "storage/ipc.h"
+#include "storage/lock.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 

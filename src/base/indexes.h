@@ -9,7 +9,7 @@
 #include "nodes/lockoptions.h"
 #include "utils/rel.h"
 
-#include "base/compat.h"
+#include "base/compat_table.h"
 
 /* All zero while they are not open. */
 typedef struct SweepIndexes

@@ -14,6 +14,7 @@
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
+#include "storage/proc.h"
 #include "storage/s_lock.h"
 #include "storage/spin.h"
 

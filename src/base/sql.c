@@ -28,7 +28,6 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/door.h"
 #include "base/extension.h"
 #include "base/sql.h"

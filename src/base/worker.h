@@ -5,8 +5,8 @@
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
-#include "base/compat.h"
 #include "datatype/timestamp.h"
+#include "postmaster/bgworker.h"
 
 /* What a worker is told by whoever registers it; travels in bgw_extra. */
 typedef struct SweepWorkerArgs

@@ -16,7 +16,6 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/shared.h"
 #include "base/txn.h"
 #include "bucket/bucket.h"

@@ -58,7 +58,9 @@ sweep_brake_pause(SweepRun *run)
 	/* Of the batch before: what stops the run now is something else. */
 	run->statement_timed_out = false;
 	sweep_report_brake(run, true);
-	sweep_brake_wait(run, run->pause_us, sweep_brake_wait_event());
+	static uint32 event = 0;
+
+	sweep_brake_wait(run, run->pause_us, sweep_named_wait_event(&event, "PgSweepBrake"));
 	run->state.braked_us += sweep_monotonic_us() - began_us;
 	sweep_report_brake(run, false);
 }

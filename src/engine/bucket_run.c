@@ -22,7 +22,6 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
 #include "base/detail.h"
 #include "base/lock.h"
 #include "base/processes.h"

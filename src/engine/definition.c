@@ -30,7 +30,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 
-#include "base/compat.h"
 #include "base/door.h"
 #include "base/sql.h"
 #include "engine/definition.h"

@@ -26,6 +26,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "base/compat_table.h"
 #include "base/detail.h"
 #include "base/indexes.h"
 #include "engine/report.h"

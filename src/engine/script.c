@@ -34,6 +34,7 @@
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 
+#include "base/compat_query.h"
 #include "base/clock.h"
 #include "base/detail.h"
 #include "base/worker.h"

@@ -36,7 +36,7 @@
 #include "utils/rel.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/compat_statistics.h"
 #include "base/elsewhere.h"
 #include "base/secret.h"
 #include "base/settings.h"

@@ -5,8 +5,6 @@
 #ifndef SWEEP_CONSUMER_H
 #define SWEEP_CONSUMER_H
 
-#include "base/compat.h"
-
 /* With the index and generation of its slot, and the consumer_id as run_id of its arguments. */
 extern PGDLLEXPORT void sweep_consumer_main(Datum arg);
 

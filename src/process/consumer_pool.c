@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "catalog/pg_type.h"
 #include "utils/array.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"

@@ -5,8 +5,6 @@
 #ifndef SWEEP_NOTIFIER_H
 #define SWEEP_NOTIFIER_H
 
-#include "base/compat.h"
-
 /* With the index and generation of its slot among those of the consumers. */
 extern PGDLLEXPORT void sweep_notifier_main(Datum arg);
 

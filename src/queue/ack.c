@@ -26,7 +26,7 @@
 #include "utils/uuid.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/compat_table.h"
 #include "base/require.h"
 #include "queue/ack.h"
 #include "queue/done.h"

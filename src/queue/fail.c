@@ -17,7 +17,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/compat_value.h"
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/fail.h"

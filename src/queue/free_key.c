@@ -12,7 +12,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 
-#include "base/compat.h"
+#include "base/compat_table.h"
 #include "queue/free_key.h"
 
 static void open_freeing(SweepKeyFreeing *freeing);

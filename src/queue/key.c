@@ -45,7 +45,7 @@
 #include "utils/snapmgr.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/compat_table.h"
 #include "base/lock.h"
 #include "base/secret.h"
 #include "queue/change.h"

@@ -39,6 +39,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
+#include "base/compat_table.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"

@@ -28,7 +28,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/clock.h"
-#include "base/compat.h"
+#include "base/compat_table.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/prepared.h"

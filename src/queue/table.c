@@ -35,7 +35,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "base/compat.h"
+#include "base/compat_table.h"
 #include "base/extension.h"
 #include "base/lock.h"
 #include "base/quota.h"

@@ -21,6 +21,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -34,6 +35,14 @@
 #include "queue/search.h"
 #include "queue/slot_pool.h"
 #include "queue/table.h"
+
+/*
+ * The events of a session and its client, and whether the client is still there. libpq/libpq.h declares them, but it
+ * includes a header of GSSAPI, which the packages of the server's headers do not bring along.
+ */
+#define CLIENT_SOCKET_POS 0		/* FeBeWaitSetSocketPos */
+extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
+extern bool pq_check_connection(void);
 
 /* Who was woken may not claim, being a session of somebody: the others look again after this. */
 #define LOOK_AGAIN_MS 10000
@@ -167,7 +176,7 @@ sleep_on_latch(long timeout_ms)
 		return;
 	}
 	/* Whoever reads from the client sets what it waits for, so it need not be set back. */
-	ModifyWaitEvent(FeBeWaitSet, SWEEP_CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
+	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
 	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
 		return;
 	if (event.events & WL_POSTMASTER_DEATH)

@@ -1,0 +1,68 @@
+/*
+ * compat_query.h
+ *		Differences between server versions, see compat.h: portals, and the time and plan of a query.
+ */
+#ifndef SWEEP_COMPAT_QUERY_H
+#define SWEEP_COMPAT_QUERY_H
+
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "tcop/pquery.h"
+
+/* 18: does not ask any more whether the portal is run once, to its end; this is the only way it is run here. */
+#if PG_VERSION_NUM >= 180000
+#define sweep_portal_run_once(portal, receiver, completion) \
+	((void) PortalRun((portal), FETCH_ALL, true, (receiver), (receiver), (completion)))
+#else
+#define sweep_portal_run_once(portal, receiver, completion) \
+	((void) PortalRun((portal), FETCH_ALL, true, true, (receiver), (receiver), (completion)))
+#endif
+
+/* 18: the state of EXPLAIN has headers of its own. */
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+
+/* 19: the timer of a query is made by the start of its execution, if asked for; before, by the file that wants to know. */
+static inline void
+sweep_start_timed_query(ExecutorStart_hook_type start, QueryDesc *query, int flags)
+{
+#if PG_VERSION_NUM >= 190000
+	query->query_instr_options |= INSTRUMENT_TIMER;
+	start(query, flags);
+#else
+	start(query, flags);
+	if (query->totaltime == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+
+		query->totaltime = InstrAlloc(1, INSTRUMENT_TIMER, false);
+		MemoryContextSwitchTo(old);
+	}
+#endif
+}
+
+static inline bool
+sweep_query_is_timed(const QueryDesc *query)
+{
+#if PG_VERSION_NUM >= 190000
+	return query->query_instr != NULL;
+#else
+	return query->totaltime != NULL;
+#endif
+}
+
+/* Of a query that is timed, at its end. */
+static inline double
+sweep_query_ms(QueryDesc *query)
+{
+#if PG_VERSION_NUM >= 190000
+	return INSTR_TIME_GET_MILLISEC(query->query_instr->total);
+#else
+	InstrEndLoop(query->totaltime);
+	return query->totaltime->total * 1000.0;
+#endif
+}
+
+#endif							/* SWEEP_COMPAT_QUERY_H */
