@@ -9,7 +9,7 @@ PGFILEDESC = "pg_sweep - scheduled batch jobs inside the database"
 
 # The rooms of the house, lower ones first: a file uses its own room and those before it
 # (test/bin/check-rooms). A file that is in a room is built.
-ROOMS = pure cron base queue bucket engine makers api process
+ROOMS = pure cron base job queue bucket engine makers api process
 SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) src/pg_sweep.c
 OBJS = $(SOURCES:.c=.o)
 
@@ -30,13 +30,12 @@ GITLAB_OBJS = $(GITLAB_SOURCES:.c=.o)
 # other.
 INSTALL_PARTS = \
 	src/base/types.sql \
-	src/api/schedule.sql \
-	src/api/job.sql \
-	src/api/sql_job.sql \
-	src/api/run_settings.sql \
-	src/api/job_check.sql \
-	src/api/job_api.sql \
-	src/api/pg_cron.sql \
+	src/job/schedule.sql \
+	src/job/job.sql \
+	src/job/sql_job.sql \
+	src/job/run_settings.sql \
+	src/job/job_check.sql \
+	src/job/job_api.sql \
 	src/engine/crashes.sql \
 	src/engine/run.sql \
 	src/engine/run_due.sql \
@@ -56,6 +55,7 @@ INSTALL_PARTS = \
 	src/makers/retention.sql \
 	src/makers/backfill.sql \
 	src/makers/copy.sql \
+	src/api/pg_cron.sql \
 	src/api/monitor.sql \
 	src/api/privileges.sql
 GITLAB_PARTS = \

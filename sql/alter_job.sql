@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- sweep.alter_job: every key, what is refused, and when the next moment moves.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

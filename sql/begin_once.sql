@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- sweep.begin_once: a key counts when its transaction commits, per role, for a time.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;

@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- sweep.create_job: what each argument does, and what is refused with which hint.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- The settings of a job: the columns of sweep.job, the arguments of sweep.create_job, the keys of
 -- sweep.alter_job and doc/reference.md name the same ones. A new setting comes under this by itself.
 SET client_min_messages = warning;

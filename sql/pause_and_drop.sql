@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- drop_job, pause, resume, pause_all, resume_all: what becomes of the job, its schedule and its runs.
 -- In transactions that are rolled back, so that no scheduler takes part.
 \set SHOW_CONTEXT never

@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- replace => true of sweep.create_job and sweep.create_queue: what becomes of what is there. That a script run twice
 -- changes nothing, while a job runs, is in test/t/deploy.pl.
 \set SHOW_CONTEXT never

@@ -1,4 +1,4 @@
--- room: api
+-- room: job
 -- Jobs with sql: what is refused when they are created or changed, and what cannot be done with them. What they do is in
 -- test/t/sql_jobs.pl.
 \set SHOW_CONTEXT never

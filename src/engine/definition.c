@@ -9,7 +9,7 @@
  * it: how large a text or JSON value is can be known without. Nothing in a definition is evaluated on the
  * way, for a value that cannot be must not end the scheduler; so the args of job and run are merged by the run.
  *
- * A packed definition is the name of the job, its settings and those of the run (base/job_settings.h), and
+ * A packed definition is the name of the job, its settings and those of the run (job/job_settings.h), and
  * what the scheduler has found, one after the other: numbers as they are, a text or JSON value as its
  * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
  * alignment in it.

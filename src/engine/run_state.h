@@ -7,7 +7,7 @@
 
 #include "base/door.h"
 #include "base/extension.h"
-#include "base/job_settings.h"
+#include "job/job_settings.h"
 #include "base/lock.h"
 #include "base/shared.h"
 #include "base/sql.h"

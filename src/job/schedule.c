@@ -1,16 +1,11 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * schedule.c
- *	  Due times of schedules in PostgreSQL's time zones and timestamps.
+ *		Due times of schedules, in PostgreSQL's time zones and timestamps.
  *
- * Called by SQL: sweep.next_runs for people, sweep._next_run for the
- * functions that keep jobs. What a schedule means and
- * when it is due is decided in cron.c; here are only the zones, the clock's
- * unit and the errors.
+ * Called by SQL: sweep.next_runs for users, sweep._next_run for the functions that create and queue jobs. cron.c
+ * reads a schedule and finds the next moment; this file adds zones, the unit of the clock and errors.
  *
- * Nothing is cached: reading a schedule costs less than a look into a cache.
- *
- *-------------------------------------------------------------------------
+ * Nothing is cached: parsing a schedule costs less than a look into a cache.
  */
 #include "postgres.h"
 
@@ -32,13 +27,14 @@
 typedef struct Schedule
 {
 	SweepCron	cron;
-	pg_tz	   *zone;			/* lives as long as the process */
+	pg_tz	   *zone;			/* never freed */
 } Schedule;
 
 PG_FUNCTION_INFO_V1(sweep_schedule_next_runs);
 PG_FUNCTION_INFO_V1(sweep_schedule_next_run);
 PG_FUNCTION_INFO_V1(sweep_schedule_kind);
 
+static void read_schedule(FunctionCallInfo fcinfo, int job_number, Schedule *schedule);
 static void refuse_null_argument(FunctionCallInfo fcinfo, int number, const char *name);
 static char *text_argument(FunctionCallInfo fcinfo, int number);
 static pg_tz *find_zone(const char *name);
@@ -56,12 +52,8 @@ sweep_schedule_next_runs(PG_FUNCTION_ARGS)
 	int			count;
 
 	refuse_null_argument(fcinfo, 0, "schedule");
-	refuse_null_argument(fcinfo, 1, "timezone");
-	refuse_null_argument(fcinfo, 2, "after");
+	read_schedule(fcinfo, 4, &schedule);
 	refuse_null_argument(fcinfo, 3, "n");
-
-	schedule.zone = find_zone(text_argument(fcinfo, 1));
-	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 4), &schedule.cron);
 	after = PG_GETARG_TIMESTAMPTZ(2);
 	count = PG_GETARG_INT32(3);
 	if (count < 0 || count > MAX_RUNS)
@@ -94,11 +86,7 @@ sweep_schedule_next_run(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	refuse_null_argument(fcinfo, 1, "timezone");
-	refuse_null_argument(fcinfo, 2, "after");
-
-	schedule.zone = find_zone(text_argument(fcinfo, 1));
-	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, 3), &schedule.cron);
+	read_schedule(fcinfo, 3, &schedule);
 	next = next_after(&schedule, PG_GETARG_TIMESTAMPTZ(2));
 	if (TIMESTAMP_IS_NOEND(next))
 		PG_RETURN_NULL();
@@ -113,6 +101,16 @@ sweep_schedule_kind(PG_FUNCTION_ARGS)
 
 	read_cron(text_argument(fcinfo, 0), NULL, &cron);
 	PG_RETURN_TEXT_P(cstring_to_text(cron.kind == SWEEP_CRON_INTERVAL ? "interval" : cron.repeats ? "repeating" : "fixed"));
+}
+
+/* The arguments schedule, timezone, after, and the name of a job. */
+static void
+read_schedule(FunctionCallInfo fcinfo, int job_number, Schedule *schedule)
+{
+	refuse_null_argument(fcinfo, 1, "timezone");
+	refuse_null_argument(fcinfo, 2, "after");
+	schedule->zone = find_zone(text_argument(fcinfo, 1));
+	read_cron(text_argument(fcinfo, 0), text_argument(fcinfo, job_number), &schedule->cron);
 }
 
 static void
@@ -176,10 +174,9 @@ next_after(const Schedule *schedule, TimestampTz after)
 	if (TIMESTAMP_IS_NOEND(after))
 		return DT_NOEND;
 
-	/* due times are whole seconds: rounded down, "after" excludes the same ones */
+	/* Due times are whole seconds: rounding "after" down excludes none of them. */
 	second = after / USECS_PER_SEC - (after % USECS_PER_SEC < 0 ? 1 : 0);
-	if (!sweep_cron_next(&schedule->cron, second + EPOCH_DISTANCE,
-						 zone_offset, schedule->zone, &next))
+	if (!sweep_cron_next(&schedule->cron, second + EPOCH_DISTANCE, zone_offset, schedule->zone, &next))
 		return DT_NOEND;
 	next -= EPOCH_DISTANCE;
 	return next >= END_TIMESTAMP / USECS_PER_SEC ? DT_NOEND : next * USECS_PER_SEC;
@@ -197,7 +194,6 @@ zone_offset(int64_t moment, void *arg)
 	if (offset < -SWEEP_CRON_MAX_OFFSET || offset > SWEEP_CRON_MAX_OFFSET)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("time zone \"%s\" is too far from UTC",
-						pg_get_timezone_name(zone))));
+				 errmsg("time zone \"%s\" is too far from UTC", pg_get_timezone_name(zone))));
 	return (int32_t) offset;
 }

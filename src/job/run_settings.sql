@@ -1,5 +1,5 @@
 --
--- With which settings a job runs, and whether those that it has itself are right. See src/engine/environment.c.
+-- With which settings a job runs, and whether those that it has itself are right. See ../engine/environment.c.
 --
 -- The first that has one decides: the settings of the job; those of the role in this database, of the role, of the database, of all; then the configuration.
 CREATE FUNCTION sweep._run_meaning(role oid, settings jsonb) RETURNS jsonb
