@@ -14,7 +14,8 @@ SOURCES = $(sort $(foreach room,$(ROOMS),$(wildcard src/$(room)/*.c))) src/pg_sw
 OBJS = $(SOURCES:.c=.o)
 
 # Everything that talks to Redis is a module of its own, loaded when a job needs
-# it; WITH_REDIS=no builds and installs without. TLS needs the headers of OpenSSL.
+# it; WITH_REDIS=no builds and installs without. TLS needs hiredis 1.0 with its
+# hiredis_ssl, and the headers of OpenSSL.
 WITH_REDIS ?= yes
 REDIS_MODULE = pg_sweep_redis
 REDIS_SOURCES = $(sort $(wildcard src/redis/*.c))
@@ -215,7 +216,7 @@ prove_installcheck:
 	$(prove_installcheck)
 
 # Flags and server are a prerequisite like any source: another one rebuilds.
-BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(REDIS_TLS) $(shell $(PG_CONFIG) --version)
+BUILD_FLAGS = $(CC) $(CFLAGS) $(CPPFLAGS) $(HIREDIS_SSL) $(shell $(PG_CONFIG) --version)
 .PHONY: force
 .build-flags: force
 	@echo '$(subst ','\'',$(BUILD_FLAGS))' | cmp -s - $@ || echo '$(subst ','\'',$(BUILD_FLAGS))' >$@
@@ -236,7 +237,7 @@ uninstall-gitlab:
 ifneq ($(WITH_REDIS),no)
 hash := \#
 have_header = $(shell echo '$(hash)include <$(1)>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo found)
-REDIS_TLS := $(if $(call have_header,openssl/ssl.h),-DSWEEP_REDIS_TLS)
+HIREDIS_SSL := $(if $(call have_header,hiredis/hiredis_ssl.h),$(if $(call have_header,openssl/ssl.h),-DSWEEP_HIREDIS_SSL))
 ifeq (,$(call have_header,hiredis/hiredis.h))
 $(REDIS_SOURCES:.c=.o): | need-hiredis
 .PHONY: need-hiredis
@@ -245,9 +246,9 @@ need-hiredis:
 	@echo 'Ubuntu); make WITH_REDIS=no builds without the module for Redis.' >&2
 	@false
 endif
-$(REDIS_SOURCES:.c=.o): override CPPFLAGS += $(REDIS_TLS)
+$(REDIS_SOURCES:.c=.o): override CPPFLAGS += $(HIREDIS_SSL)
 $(REDIS_MODULE)$(DLSUFFIX): $(REDIS_OBJS)
-	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) -lhiredis $(if $(REDIS_TLS),-lssl -lcrypto)
+	$(CC) $(CFLAGS) -shared -o $@ $^ $(LDFLAGS) $(LDFLAGS_SL) $(if $(HIREDIS_SSL),-lhiredis_ssl -lssl -lcrypto) -lhiredis
 all: $(REDIS_MODULE)$(DLSUFFIX)
 install: install-redis
 install-redis: $(REDIS_MODULE)$(DLSUFFIX) installdirs

@@ -202,7 +202,7 @@ define_redis_settings(void)
 							   &redis_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 							   check_redis_text, NULL, NULL);
 	DefineCustomIntVariable("pg_sweep.redis_timeout",
-							"Sets how long Redis may take to be connected, to be written to, and to reply.",
+							"Sets how long Redis may take to be connected, and to reply to a command.",
 							NULL,
 							&redis_timeout, 5000, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);

@@ -1,10 +1,10 @@
 /*
  * bucket_scripts.h
- *		What happens to buckets in Redis, each step at once: Lua, executed by Redis.
+ *		The operations on buckets in Redis: Lua, each executed by Redis as one step.
  *
  * KEYS[1] is the set of available buckets, KEYS[2] the sorted set of occupied ones, scored with the second
- * in which they were claimed. Both are those of GitLab, and every script leaves them as its workers would.
- * A member that is no number of a bucket is dropped where it is met.
+ * in which they were claimed. Both are keys of GitLab, and every script leaves them as GitLab's workers would.
+ * A script drops a member that is no number of a bucket when it meets one.
  */
 #ifndef SWEEP_REDIS_BUCKET_SCRIPTS_H
 #define SWEEP_REDIS_BUCKET_SCRIPTS_H
@@ -15,10 +15,14 @@
 	"  if value and value >= 0 and value < 1000000 and tostring(value) == member then return value end\n" \
 	"end\n"
 
+/* ARGV: bucket. Answers its score, or nil when it is not occupied. */
+#define CHECK_SCRIPT "return redis.call('ZSCORE', KEYS[2], ARGV[1])\n"
+
 /*
- * ARGV: score; the moment after which nobody waits for the answer, milliseconds. A Redis that stood still
- * executes afterwards what has been sent to it, and would take one bucket for each who has long given up.
- * The wanted bucket, or -1: taken if it is available, else any. Answers the bucket, or "" when none is.
+ * ARGV: score; end of the wait for the answer, in milliseconds of Redis's clock; the wanted bucket, or -1. Takes the
+ * wanted bucket if it is available, else any. Answers the bucket, or "" when none is available. A Redis that stood
+ * still executes afterwards what was sent to it; without the end of the wait it would take a bucket for each claim
+ * that was given up.
  */
 #define CLAIM_SCRIPT \
 	NUMBER_OF_BUCKET \

@@ -2,19 +2,19 @@
  * bucket_store.c
  *		The buckets of divided jobs in Redis, in the keys and with the meaning of GitLab's own workers.
  *
- * Called through the table of functions by whoever runs a share or dispatches some, never within a
- * transaction; bucket/store.h has the contract. Each operation is one script, hence atomic.
+ * Called by the engine through the table of functions, never within a transaction; bucket/store.h has the contract.
+ * Each operation is one script, hence atomic.
  *
- * The fence of a claim is its score, the second in which it was made. It is rounded up, and the moment
- * up to which claims are stale is rounded down: so no claim is recovered before its time has passed, which
- * is what its holder counts on (it stops by itself when that much time has passed on its own clock). Two claims
- * of one bucket have the same score only if the first was given back by its holder, who then asks no more.
+ * The fence of a claim is its score, the second in which it was made. The score is rounded up, and the moment
+ * up to which claims are stale is rounded down: no claim is recovered before its time has passed, which its
+ * holder counts on (the holder stops when that much time has passed on its own clock). Two claims of one bucket
+ * have the same score only if the holder of the first has given it back, and that holder no longer asks.
  *
- * Redis takes no part in the commit of a batch. What happens to a claim after the last look at it and at the
- * clock is seen only before the next batch: doc/operations.md says what the fence leaves open.
+ * Redis takes no part in the commit of a batch. A claim that is lost after the last check of a batch is noticed
+ * only before the next batch: doc/operations.md says what the fence leaves open.
  *
- * Nothing is tried twice: a claim or release whose reply was lost may have been executed, and recovery
- * deals with what it may have left. Between runs no connection is kept.
+ * No operation is tried twice: a claim or release whose reply was lost may have been executed, and recovery
+ * finds the bucket. Between runs no connection is kept.
  */
 #include "postgres.h"
 
@@ -27,27 +27,21 @@
 #include "redis/connection.h"
 
 #define KEY_SIZE 512
+#define MOST_NUMBERS 3
 
-/* What the scripts take for a number of a bucket. */
+/* Largest number that the scripts accept as a bucket. */
 #define LARGEST_BUCKET 999999
-
-/* EVAL of one of the scripts, with the texts that it points to. */
-typedef struct Script
-{
-	SweepRedisCommand command;
-	char		available[KEY_SIZE];
-	char		occupied[KEY_SIZE];
-	char		numbers[3][24];
-} Script;
 
 static SweepBucketResult check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error);
 static SweepBucketResult claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
-static bool begin_script(Script *script, const char *text, const SweepBucketRequest *request, SweepBucketError *error);
-static void add_number(Script *script, int64 number);
+static SweepBucketResult run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
+									const redisReply **reply, SweepBucketError *error);
+static bool write_key(char *key, const SweepBucketRequest *request, const char *suffix);
 static bool is_stopped(const void *request);
 static SweepBucketResult result_of(SweepRedisOutcome outcome, SweepBucketError *error);
+static SweepBucketResult fail(SweepBucketError *error, int sqlstate, const char *message);
 static SweepBucketResult strange_reply(SweepBucketError *error);
 static int64 seconds_of(int64 unix_us, bool round_up);
 static int64 unix_now_us(void);
@@ -70,18 +64,12 @@ sweep_redis_bucket_store(void)
 static SweepBucketResult
 check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error)
 {
-	SweepRedisStop stop = {is_stopped, request};
+	const int64 numbers[] = {claim->bucket};
 	const redisReply *reply;
-	SweepRedisOutcome outcome;
-	Script		script = {0};
+	SweepBucketResult result = run_script(CHECK_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
 
-	if (!begin_script(&script, "", request, error))
-		return BUCKET_FAILED;
-	add_number(&script, claim->bucket);
-	script.command = (SweepRedisCommand) {3, {"ZSCORE", script.occupied, script.numbers[0]}};
-	outcome = sweep_redis_execute(&script.command, &stop, &reply);
-	if (outcome != REDIS_REPLIED)
-		return result_of(outcome, error);
+	if (result != BUCKET_OK)
+		return result;
 	if (reply->type == REDIS_REPLY_NIL)
 		return BUCKET_NONE;
 	if (reply->type != REDIS_REPLY_STRING)
@@ -93,19 +81,14 @@ static SweepBucketResult
 maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
 {
 	int32	   *places[] = {&counts->available, &counts->occupied, &counts->stale, &counts->missing, &counts->claimable};
-	SweepRedisStop stop = {is_stopped, request};
+	const int64 numbers[] = {seconds_of(unix_now_us() - request->recovery_us, false), request->buckets};
 	const redisReply *reply;
-	SweepRedisOutcome outcome;
-	Script		script = {0};
+	SweepBucketResult result;
 
 	memset(counts, 0, sizeof(*counts));
-	if (!begin_script(&script, MAINTAIN_SCRIPT, request, error))
-		return BUCKET_FAILED;
-	add_number(&script, seconds_of(unix_now_us() - request->recovery_us, false));
-	add_number(&script, request->buckets);
-	outcome = sweep_redis_execute(&script.command, &stop, &reply);
-	if (outcome != REDIS_REPLIED)
-		return result_of(outcome, error);
+	result = run_script(MAINTAIN_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	if (result != BUCKET_OK)
+		return result;
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != lengthof(places))
 		return strange_reply(error);
 	for (size_t i = 0; i < lengthof(places); i++)
@@ -124,22 +107,17 @@ static SweepBucketResult
 claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
 {
 	SweepRedisStop stop = {is_stopped, request};
-	const redisReply *reply;
 	SweepRedisOutcome outcome = sweep_redis_connect(&stop);
-	Script		script = {0};
-	int64		score = seconds_of(unix_now_us(), true);
+	const int64 numbers[] = {seconds_of(unix_now_us(), true), sweep_redis_last_moment(), request->wanted};
+	const redisReply *reply;
+	SweepBucketResult result;
 	int64		bucket;
 
 	if (outcome != REDIS_REPLIED)
 		return result_of(outcome, error);
-	if (!begin_script(&script, CLAIM_SCRIPT, request, error))
-		return BUCKET_FAILED;
-	add_number(&script, score);
-	add_number(&script, sweep_redis_last_moment());
-	add_number(&script, request->wanted);
-	outcome = sweep_redis_execute(&script.command, &stop, &reply);
-	if (outcome != REDIS_REPLIED)
-		return result_of(outcome, error);
+	result = run_script(CLAIM_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	if (result != BUCKET_OK)
+		return result;
 	if (reply->type != REDIS_REPLY_STRING)
 		return strange_reply(error);
 	if (reply->len == 0)
@@ -150,27 +128,19 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 	if (!sweep_redis_read_number(reply, 0, LARGEST_BUCKET, &bucket))
 		return strange_reply(error);
 	claim->bucket = (int32) bucket;
-	claim->token = score;
+	claim->token = numbers[0];
 	return BUCKET_OK;
 }
 
 static SweepBucketResult
 release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error)
 {
-	SweepRedisStop stop = {is_stopped, request};
+	const int64 numbers[] = {claim->bucket, claim->token, request->buckets};
 	const redisReply *reply;
-	SweepRedisOutcome outcome;
-	SweepBucketResult result;
-	Script		script = {0};
+	SweepBucketResult result = run_script(RELEASE_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
 
-	if (!begin_script(&script, RELEASE_SCRIPT, request, error))
-		return BUCKET_FAILED;
-	add_number(&script, claim->bucket);
-	add_number(&script, claim->token);
-	add_number(&script, request->buckets);
-	outcome = sweep_redis_execute(&script.command, &stop, &reply);
-	if (outcome != REDIS_REPLIED)
-		return result_of(outcome, error);
+	if (result != BUCKET_OK)
+		return result;
 	if (reply->type != REDIS_REPLY_INTEGER)
 		return strange_reply(error);
 	result = reply->integer == 1 ? BUCKET_OK : BUCKET_NONE;
@@ -178,33 +148,35 @@ release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepB
 	return result;
 }
 
-/* EVAL with both keys; add_number() adds its arguments. False when the keys are too long. */
-static bool
-begin_script(Script *script, const char *text, const SweepBucketRequest *request, SweepBucketError *error)
+/* Executes a script with both keys and these numbers; with BUCKET_OK the reply is there. */
+static SweepBucketResult
+run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
+		   const redisReply **reply, SweepBucketError *error)
 {
-	const char *prefix = GetConfigOption("pg_sweep.redis_key_prefix", true, false);
-	int			length;
+	SweepRedisStop stop = {is_stopped, request};
+	char		available[KEY_SIZE];
+	char		occupied[KEY_SIZE];
+	char		texts[MOST_NUMBERS][24];
+	SweepRedisCommand command = {5, {"EVAL", script, "2", available, occupied}};
 
-	length = snprintf(script->available, KEY_SIZE, "%s{%s}:available_buckets", prefix ? prefix : "", request->key);
-	if (length < 0 || length >= KEY_SIZE)
+	if (!write_key(available, request, "available_buckets") || !write_key(occupied, request, "occupied_buckets"))
+		return fail(error, ERRCODE_NAME_TOO_LONG, "the key of the buckets in Redis is too long");
+	for (int i = 0; i < count; i++)
 	{
-		memset(error, 0, sizeof(*error));
-		error->sqlstate = ERRCODE_NAME_TOO_LONG;
-		snprintf(error->message, sizeof(error->message), "the key of the buckets in Redis is too long");
-		return false;
+		snprintf(texts[i], sizeof(texts[i]), INT64_FORMAT, numbers[i]);
+		command.argument[command.count++] = texts[i];
 	}
-	snprintf(script->occupied, KEY_SIZE, "%s{%s}:occupied_buckets", prefix ? prefix : "", request->key);
-	script->command = (SweepRedisCommand) {5, {"EVAL", text, "2", script->available, script->occupied}};
-	return true;
+	return result_of(sweep_redis_execute(&command, &stop, reply), error);
 }
 
-static void
-add_number(Script *script, int64 number)
+/* False when the key is too long. */
+static bool
+write_key(char *key, const SweepBucketRequest *request, const char *suffix)
 {
-	int			nth = script->command.count - 5;
+	const char *prefix = GetConfigOption("pg_sweep.redis_key_prefix", true, false);
+	int			length = snprintf(key, KEY_SIZE, "%s{%s}:%s", prefix ? prefix : "", request->key, suffix);
 
-	snprintf(script->numbers[nth], sizeof(script->numbers[nth]), INT64_FORMAT, number);
-	script->command.argument[script->command.count++] = script->numbers[nth];
+	return length >= 0 && length < KEY_SIZE;
 }
 
 static bool
@@ -223,8 +195,8 @@ result_of(SweepRedisOutcome outcome, SweepBucketError *error)
 	};
 	const SweepRedisFailure *failure = sweep_redis_failure();
 
-	if (outcome == REDIS_STOPPED)
-		return BUCKET_STOPPED;
+	if (outcome != REDIS_FAILED)
+		return outcome == REDIS_REPLIED ? BUCKET_OK : BUCKET_STOPPED;
 	error->sqlstate = sqlstates[failure->class];
 	strlcpy(error->message, failure->message, sizeof(error->message));
 	strlcpy(error->detail, failure->detail ? failure->detail : "", sizeof(error->detail));
@@ -233,13 +205,19 @@ result_of(SweepRedisOutcome outcome, SweepBucketError *error)
 }
 
 static SweepBucketResult
+fail(SweepBucketError *error, int sqlstate, const char *message)
+{
+	memset(error, 0, sizeof(*error));
+	error->sqlstate = sqlstate;
+	strlcpy(error->message, message, sizeof(error->message));
+	return BUCKET_FAILED;
+}
+
+static SweepBucketResult
 strange_reply(SweepBucketError *error)
 {
 	sweep_redis_disconnect();
-	memset(error, 0, sizeof(*error));
-	error->sqlstate = ERRCODE_PROTOCOL_VIOLATION;
-	snprintf(error->message, sizeof(error->message), "Redis gave a reply of another kind than its script returns");
-	return BUCKET_FAILED;
+	return fail(error, ERRCODE_PROTOCOL_VIOLATION, "Redis gave a reply of another kind than its script returns");
 }
 
 static int64

@@ -7,7 +7,7 @@
 
 #include "bucket/store.h"
 
-/* The one function by which pg_sweep knows this module; see SweepBucketStoreFunction. */
+/* The function that pg_sweep calls in this module; see SweepBucketStoreFunction. */
 extern PGDLLEXPORT const SweepBucketStore *sweep_redis_bucket_store(void);
 
 #endif							/* SWEEP_REDIS_BUCKET_STORE_H */

@@ -1,12 +1,11 @@
 /*
  * failure.c
- *		Why something with Redis did not work.
+ *		The last failure of this module.
  *
- * Called by target.c and connection.c. The text of a failure becomes an error message, a line of the log
- * and a value in a table, none of which checks its encoding again; and much of it comes from outside: error
- * replies of whoever answers at the address, the text of the operating system and of OpenSSL in the
- * language of the server's environment, settings, of which the server does not check the encoding. So all
- * of it is cleaned here. Nothing is allocated and nothing raises.
+ * Called by every other file. The text of a failure becomes an error message, a line of the log and a value in a
+ * table; none of them checks its encoding again. Parts of the text come from outside: error replies, messages of
+ * the operating system and of OpenSSL in the language of the server's environment, and settings, whose encoding the
+ * server does not check. All of it is cleaned here. Nothing is allocated and nothing raises.
  */
 #include "postgres.h"
 
@@ -27,7 +26,7 @@ sweep_redis_failure(void)
 SweepRedisOutcome
 sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...)
 {
-	/* So much longer that a character is never cut where the text is cut below. */
+	/* Longer than the message by one character: vsnprintf() may cut a character, pg_mbcliplen() does not. */
 	char		text[sizeof(failure.message) + MAX_MULTIBYTE_CHAR_LEN];
 	va_list		arguments;
 	size_t		length;
@@ -62,7 +61,7 @@ sweep_redis_clean_text(char *text, size_t length)
 
 		if (IS_HIGHBIT_SET(c))
 			size = pg_encoding_verifymbchar(encoding, text + at, (int) Min(length - at, MAX_MULTIBYTE_CHAR_LEN));
-		/* Those of the second row of Unicode do to a terminal what those of the first do. */
+		/* U+0080 to U+009F are control characters as well. */
 		if (size < 1 || c < 0x20 || c == 0x7f ||
 			(encoding == PG_UTF8 && c == 0xc2 && (unsigned char) text[at + 1] < 0xa0))
 		{

@@ -1,21 +1,21 @@
 /*
  * failure.h
- *		Why something with Redis did not work, and text from outside that is made fit to be shown.
+ *		The last failure of this module, and the cleaning of text from outside.
  */
 #ifndef SWEEP_REDIS_FAILURE_H
 #define SWEEP_REDIS_FAILURE_H
 
 #include "redis/reply_class.h"
 
-/* What became of a command. */
+/* Outcome of a command, or of connecting. */
 typedef enum SweepRedisOutcome
 {
-	REDIS_REPLIED,				/* and it is no error */
-	REDIS_STOPPED,				/* given up because somebody wants us to stop */
+	REDIS_REPLIED,				/* done */
+	REDIS_STOPPED,				/* given up: is_stopped() said so */
 	REDIS_FAILED,				/* see the failure */
 } SweepRedisOutcome;
 
-/* Constant places, no memory of anybody: no text ever holds a password. */
+/* In static memory. No text holds a password. */
 typedef struct SweepRedisFailure
 {
 	SweepRedisClass class;
@@ -24,19 +24,18 @@ typedef struct SweepRedisFailure
 	const char *hint;			/* a constant; NULL = none */
 } SweepRedisFailure;
 
-/* The last one. */
+/* The last failure. */
 extern const SweepRedisFailure *sweep_redis_failure(void);
 
 /*
- * Sets it, and answers REDIS_FAILED. What the format is filled with may come from anywhere: a reply, a
- * file, the operating system. The message is cut where it is too long, and valid in the encoding of the
- * database.
+ * Sets the failure, and answers REDIS_FAILED. The arguments of the format may come from outside: a reply, a file,
+ * the operating system. The message is cut if it is too long, and valid in the encoding of the database.
  */
 extern SweepRedisOutcome sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, const char *format,...) pg_attribute_printf(4, 5);
 
 /*
- * Replaces, in place, each byte that is a control character or no part of a character of the database's
- * encoding by a question mark.
+ * Replaces by a question mark, in place, each byte that is a control character or no part of a character of the
+ * database's encoding.
  */
 extern void sweep_redis_clean_text(char *text, size_t length);
 

@@ -1,9 +1,9 @@
 /*
  * pg_sweep_redis.c
- *		The module of everything that talks to Redis.
+ *		The module that talks to Redis.
  *
- * pg_sweep loads it when a job first needs it, so a server without Redis has no hiredis in it. It has no
- * SQL and no settings of its own: bucket_store.c is what it is loaded for.
+ * pg_sweep loads it when a job first needs it, so that a server without Redis has no hiredis in it. It has
+ * neither SQL nor settings of its own: pg_sweep calls sweep_redis_bucket_store() in bucket_store.c.
  */
 #include "postgres.h"
 

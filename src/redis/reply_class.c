@@ -3,8 +3,8 @@
  *		The error replies of Redis, in a table.
  *
  * An error reply begins with a word in capitals, its code. Before Redis 7 an error within a script comes
- * as "ERR Error running script ...: -OOM ..."; so behind ERR the codes are looked for in the whole text.
- * What is not in the table concerns what was sent.
+ * as "ERR Error running script ...: -OOM ..."; therefore the codes are searched for in the whole text of an ERR.
+ * A reply that is not in the table concerns the command that was sent.
  */
 #include "redis/reply_class.h"
 
@@ -19,7 +19,7 @@ typedef struct Known
 	const char *hint;
 } Known;
 
-/* Codes, in the order in which they are looked for behind ERR. */
+/* Codes, in the order in which they are searched for after ERR. */
 static const Known codes[] = {
 	{"LOADING", REDIS_CLASS_RETRY, "Redis is reading its data; it will be tried again."},
 	{"READONLY", REDIS_CLASS_RETRY, "pg_sweep.redis_url leads to a replica; it must lead to the master."},
@@ -43,7 +43,7 @@ static const Known codes[] = {
 	{"NOPROTO", REDIS_CLASS_CONFIGURATION, NULL},
 };
 
-/* What ERR says; each is unlike all of the others. */
+/* Phrases of the text after ERR. */
 static const Known phrases[] = {
 	{"max number of clients", REDIS_CLASS_RETRY, "Redis has reached its maxclients."},
 	{"invalid password", REDIS_CLASS_CONFIGURATION, "Check pg_sweep.redis_user and the file of pg_sweep.redis_password_file."},

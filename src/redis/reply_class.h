@@ -1,8 +1,8 @@
 /*
  * reply_class.h
- *		What an error reply of Redis means for whoever asked.
+ *		What an error reply of Redis means for the caller.
  *
- * Pure C: no backend call, so each reply is tested without a server.
+ * Pure C without a call of the server: the unit tests need no server.
  */
 #ifndef SWEEP_REDIS_REPLY_CLASS_H
 #define SWEEP_REDIS_REPLY_CLASS_H
@@ -10,14 +10,14 @@
 typedef enum SweepRedisClass
 {
 	REDIS_CLASS_RETRY,			/* passes by itself: loading, no memory, no master */
-	REDIS_CLASS_CONFIGURATION,	/* comes again until somebody changes something */
-	REDIS_CLASS_MESSAGE,		/* concerns what was sent, not the next thing to be sent */
+	REDIS_CLASS_CONFIGURATION,	/* comes again until a setting, or Redis, is changed */
+	REDIS_CLASS_MESSAGE,		/* concerns this command, not the next one */
 } SweepRedisClass;
 
-/* The class of an error reply, as Redis sent it without the leading "-". */
+/* The class of an error reply, which is given without its leading "-". */
 extern SweepRedisClass sweep_redis_reply_class(const char *reply);
 
-/* What to do about it, a sentence; NULL when there is nothing to say. */
+/* The hint for an error reply, a sentence; NULL if there is none. */
 extern const char *sweep_redis_reply_hint(const char *reply);
 
 #endif							/* SWEEP_REDIS_REPLY_CLASS_H */

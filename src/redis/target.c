@@ -2,10 +2,10 @@
  * target.c
  *		Where Redis is and how to log in there.
  *
- * Called by connection.c before it connects. The password is in a file, because settings are shown and
- * logged in more ways than one can close. The file is opened once and examined by its descriptor, so what
- * is read is what was examined; and without blocking, should it be a pipe. The rules for it and for the key
- * are those that PostgreSQL has for its own key.
+ * Called by connection.c before it connects. The password is in a file, because the server shows and logs
+ * settings. The file is opened once and examined by its descriptor: what is examined is what is read. It is
+ * opened without blocking, because it could be a pipe. The rules for this file and for the key of TLS are those
+ * that PostgreSQL has for its own key.
  */
 #include "postgres.h"
 
@@ -17,13 +17,13 @@
 #include "utils/guc.h"
 
 #include "redis/failure.h"
+#include "redis/hiredis_compat.h"
 #include "redis/target.h"
 
-/* Who else may read a file. */
 typedef enum Access
 {
-	FOR_ANYBODY,				/* a certificate */
-	FOR_THE_SERVER,				/* a secret */
+	ACCESS_ALL,					/* every user of the system may read the file: a certificate */
+	ACCESS_SERVER,				/* only the server may: a secret */
 } Access;
 
 static bool read_where(SweepRedisTarget *target);
@@ -37,6 +37,10 @@ static void copy_setting(char *place, const char *name);
 
 #define PASSWORD_FILE "pg_sweep.redis_password_file"
 
+#ifndef SWEEP_REDIS_TLS
+static const char tls_hint[] = "Build pg_sweep with hiredis 1.0 or later and its hiredis_ssl; this one was built with hiredis "
+	CppAsString2(HIREDIS_MAJOR) "." CppAsString2(HIREDIS_MINOR) ".";
+#endif
 static const char password_hint[] = "The file must have the password in one line, and nothing else.";
 
 bool
@@ -93,7 +97,7 @@ read_password(SweepRedisTarget *target)
 								"pg_sweep.redis_user is set, but " PASSWORD_FILE " is not");
 		return false;
 	}
-	fd = open_file(PASSWORD_FILE, path, FOR_THE_SERVER);
+	fd = open_file(PASSWORD_FILE, path, ACCESS_SERVER);
 	if (fd < 0)
 		return false;
 	do
@@ -112,7 +116,7 @@ read_password(SweepRedisTarget *target)
 	return false;
 }
 
-/* Of what has been read only the end of the line is not the password. */
+/* Checks what was read, and removes the end of the line. */
 static bool
 take_password(SweepRedisTarget *target, const char *path, ssize_t size)
 {
@@ -140,6 +144,11 @@ read_tls(SweepRedisTarget *target)
 {
 	if (!target->url.tls)
 		return true;
+#ifndef SWEEP_REDIS_TLS
+	(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, tls_hint,
+							"pg_sweep.redis_url asks for TLS, but pg_sweep_redis was built without TLS");
+	return false;
+#endif
 	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
 	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
 	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
@@ -149,9 +158,9 @@ read_tls(SweepRedisTarget *target)
 								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
 		return false;
 	}
-	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, FOR_ANYBODY) &&
-		examine("pg_sweep.redis_tls_cert_file", target->cert_file, FOR_ANYBODY) &&
-		examine("pg_sweep.redis_tls_key_file", target->key_file, FOR_THE_SERVER);
+	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_cert_file", target->cert_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_key_file", target->key_file, ACCESS_SERVER);
 }
 
 static bool
@@ -167,7 +176,7 @@ examine(const char *setting, const char *path, Access access)
 	return fd >= 0;
 }
 
-/* Its descriptor, or -1. Nothing between open and close raises. */
+/* The descriptor of the file, or -1. Nothing between open and close raises. */
 static int
 open_file(const char *setting, const char *path, Access access)
 {
@@ -180,12 +189,12 @@ open_file(const char *setting, const char *path, Access access)
 		reason = strerror(errno);
 	else if (!S_ISREG(file.st_mode))
 		reason = "it is not a regular file";
-	else if (access == FOR_THE_SERVER && file.st_uid != geteuid() && file.st_uid != 0)
+	else if (access == ACCESS_SERVER && file.st_uid != geteuid() && file.st_uid != 0)
 	{
-		reason = "it belongs to somebody else";
+		reason = "it belongs to another user";
 		hint = "It must belong to the user of the server, or to root.";
 	}
-	else if (access == FOR_THE_SERVER && (file.st_mode & (file.st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
+	else if (access == ACCESS_SERVER && (file.st_mode & (file.st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO)) != 0)
 	{
 		reason = "others have access to it";
 		hint = "Its permissions must be 0600 or less, or 0640 or less where it belongs to root.";

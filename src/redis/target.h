@@ -7,24 +7,24 @@
 
 #include "pure/redis_url.h"
 
-/* Longer ones exist: tokens of clouds have up to 2 kB. */
+/* Longest password, in bytes; tokens of clouds have up to 2 kB. */
 #define SWEEP_REDIS_MAX_PASSWORD 4096
 
 typedef struct SweepRedisTarget
 {
 	SweepRedisUrl url;
-	char		place[384];		/* for messages: where it leads */
+	char		place[384];		/* host and port, or path, for messages */
 	int			timeout_ms;
 	char		user[MAXPGPATH];	/* empty: Redis's own default user */
 	char		password[SWEEP_REDIS_MAX_PASSWORD + 1]; /* empty: no authentication */
-	char		ca_file[MAXPGPATH]; /* whom to trust; empty: as OpenSSL is configured */
-	char		cert_file[MAXPGPATH];	/* who we are; empty: TLS does not say */
+	char		ca_file[MAXPGPATH]; /* certificates to trust; empty: as OpenSSL is configured */
+	char		cert_file[MAXPGPATH];	/* certificate to show; empty: none */
 	char		key_file[MAXPGPATH];
 } SweepRedisTarget;
 
 /*
- * Reads all of it, anew for each connection. False, with the failure set, when something is missing or
- * cannot be used. Whoever has logged in wipes the password.
+ * Reads settings and files, anew for each connection. False, with the failure set, when something is missing or
+ * cannot be used. The caller wipes the password after the login.
  */
 extern bool sweep_redis_target_read(SweepRedisTarget *target);
 

@@ -1,76 +1,80 @@
 /*
  * tls.c
- *		TLS on the socket to Redis, by OpenSSL.
+ *		The session of OpenSSL that hiredis_ssl uses for TLS to Redis.
  *
- * Called by socket.c only. Not by hiredis_ssl: hiredis 0.14 has none, that of 1.x does not compare the
- * name in the certificate with the host, and it does not say whether it waits to read or to write, so
- * that a wait without blocking would spin. Built without the headers of OpenSSL, rediss:// is refused.
+ * Called by network.c. hiredis_ssl transfers the data, but the session is created here, because a context of
+ * hiredis_ssl compares no name in the certificate with the host, and asks for a passphrase at the terminal of
+ * the server. The password is sent after the certificate was verified: hiredis writes no data before TLS is
+ * negotiated.
  *
- * What OpenSSL allocates is in two static places, freed by sweep_redis_tls_end(); nothing here raises.
+ * hiredis frees its reference to the session with the connection; the one here lasts until sweep_redis_tls_end(),
+ * so that the reason of a failure can be read. Nothing here raises.
  */
 #include "postgres.h"
-
-#include <arpa/inet.h>
-
-#include "storage/latch.h"
 
 #include "redis/tls.h"
 
 #ifdef SWEEP_REDIS_TLS
 
+#include <arpa/inet.h>
+#include <hiredis/hiredis_ssl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-static SSL_CTX *context = NULL;
 static SSL *session = NULL;
-static char reason[256];
+static bool misconfigured = false;
 
-static const char *trust(const SweepRedisTarget *target);
-static const char *identify(const SweepRedisTarget *target);
+static const char *create_session(SSL_CTX *context, const SweepRedisTarget *target);
+static const char *load_files(SSL_CTX *context, const SweepRedisTarget *target);
 static int	give_no_passphrase(char *place, int size, int for_writing, void *arg);
 static const char *expect_host(const char *host);
-static ssize_t result_of(int result, uint32 *wants);
 
 const char *
-sweep_redis_tls_begin(const SweepRedisTarget *target, int fd)
+sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
 {
-	const char *error;
+	SSL_CTX    *settings;
+	const char *error = "out of memory";
 
 	sweep_redis_tls_end();
 	ERR_clear_error();
-	context = SSL_CTX_new(TLS_client_method());
-	if (context == NULL)
-		return "out of memory";
+	settings = SSL_CTX_new(TLS_client_method());
+	if (settings != NULL)
+		error = create_session(settings, target);
+	SSL_CTX_free(settings);
+	misconfigured = error != NULL;
+	if (error != NULL)
+		return error;
+	if (redisInitiateSSL(context, session) != REDIS_OK)
+		return sweep_redis_tls_reason(context->errstr);
+	(void) SSL_up_ref(session);
+	return NULL;
+}
+
+static const char *
+create_session(SSL_CTX *context, const SweepRedisTarget *target)
+{
+	const char *error = load_files(context, target);
+
+	if (error != NULL)
+		return error;
 	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
 		return "TLS 1.2 is not available";
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	error = trust(target);
-	if (error == NULL)
-		error = identify(target);
-	if (error != NULL)
-		return error;
 	session = SSL_new(context);
-	if (session == NULL || SSL_set_fd(session, fd) != 1)
-		return "out of memory";
-	SSL_set_connect_state(session);
-	return expect_host(target->url.host);
+	return session == NULL ? "out of memory" : expect_host(target->url.host);
 }
 
 static const char *
-trust(const SweepRedisTarget *target)
+load_files(SSL_CTX *context, const SweepRedisTarget *target)
 {
 	if (target->ca_file[0] == '\0')
-		return SSL_CTX_set_default_verify_paths(context) == 1 ? NULL : "the default certificates could not be loaded";
-	return SSL_CTX_load_verify_locations(context, target->ca_file, NULL) == 1 ? NULL :
-		"the certificates of pg_sweep.redis_tls_ca_file could not be loaded";
-}
-
-/* For a Redis that wants to see a certificate of its clients. */
-static const char *
-identify(const SweepRedisTarget *target)
-{
+	{
+		if (SSL_CTX_set_default_verify_paths(context) != 1)
+			return "the default certificates could not be loaded";
+	}
+	else if (SSL_CTX_load_verify_locations(context, target->ca_file, NULL) != 1)
+		return "the certificates of pg_sweep.redis_tls_ca_file could not be loaded";
 	if (target->cert_file[0] == '\0')
 		return NULL;
 	SSL_CTX_set_default_passwd_cb(context, give_no_passphrase);
@@ -81,173 +85,69 @@ identify(const SweepRedisTarget *target)
 	return NULL;
 }
 
-/* Without this OpenSSL would ask for it at the terminal of the server. */
+/* OpenSSL's own function asks at the terminal of the server. */
 static int
 give_no_passphrase(char *place, int size, int for_writing, void *arg)
 {
 	return 0;
 }
 
-/* The certificate must be for this name or address. */
+/* Accepts only a certificate for this name or address. */
 static const char *
 expect_host(const char *host)
 {
 	unsigned char address[sizeof(struct in6_addr)];
 	bool		is_address = inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
-	int			done = is_address ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host) : SSL_set1_host(session, host);
+	int			done;
 
-	if (done == 1 && !is_address)
-		done = (int) SSL_set_tlsext_host_name(session, host);
+	if (is_address)
+		done = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(session), host);
+	else
+		done = SSL_set1_host(session, host) == 1 && SSL_set_tlsext_host_name(session, host) == 1;
 	return done == 1 ? NULL : "the name of the host cannot be compared with a certificate";
 }
 
-int
-sweep_redis_tls_handshake(uint32 *wants)
+void
+sweep_redis_tls_clear_errors(void)
 {
-	int			result;
-
 	ERR_clear_error();
-	result = SSL_do_handshake(session);
-	return (int) result_of(result, wants);
+}
+
+bool
+sweep_redis_tls_is_negotiating(void)
+{
+	return session != NULL && !SSL_is_init_finished(session);
 }
 
 const char *
-sweep_redis_tls_reason(void)
+sweep_redis_tls_reason(const char *other)
 {
+	static char reason[256];
 	unsigned long code = ERR_peek_last_error();
+	long		verified = session == NULL ? X509_V_OK : SSL_get_verify_result(session);
 
-	if (sweep_redis_tls_is_cert_rejected())
-		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s",
-				 X509_verify_cert_error_string(SSL_get_verify_result(session)));
-	else if (code != 0 && ERR_reason_error_string(code) != NULL)
-		snprintf(reason, sizeof(reason), "TLS could not be negotiated: %s", ERR_reason_error_string(code));
+	misconfigured = verified != X509_V_OK;
+	if (misconfigured)
+		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
+	else if (session != NULL && code != 0 && ERR_reason_error_string(code) != NULL)
+		snprintf(reason, sizeof(reason), "TLS failed: %s", ERR_reason_error_string(code));
 	else
-		snprintf(reason, sizeof(reason), "it closed the connection while TLS was negotiated");
+		return sweep_redis_tls_is_negotiating() ? "it closed the connection while TLS was negotiated" : other;
 	return reason;
 }
 
 bool
-sweep_redis_tls_is_cert_rejected(void)
+sweep_redis_tls_is_misconfigured(void)
 {
-	return session != NULL && SSL_get_verify_result(session) != X509_V_OK;
-}
-
-bool
-sweep_redis_tls_is_active(void)
-{
-	return session != NULL;
-}
-
-bool
-sweep_redis_tls_is_quiet(void)
-{
-	uint32		wants = 0;
-	char		byte;
-
-	ERR_clear_error();
-	return result_of(SSL_peek(session, &byte, 1), &wants) < 0 && wants == WL_SOCKET_READABLE;
-}
-
-ssize_t
-sweep_redis_tls_write(const char *data, size_t size, uint32 *wants)
-{
-	ERR_clear_error();
-	return result_of(SSL_write(session, data, (int) Min(size, INT_MAX)), wants);
-}
-
-ssize_t
-sweep_redis_tls_read(char *data, size_t size, uint32 *wants)
-{
-	ERR_clear_error();
-	return result_of(SSL_read(session, data, (int) Min(size, INT_MAX)), wants);
-}
-
-static ssize_t
-result_of(int result, uint32 *wants)
-{
-	*wants = 0;
-	if (result > 0)
-		return result;
-	switch (SSL_get_error(session, result))
-	{
-		case SSL_ERROR_WANT_READ:
-			*wants = WL_SOCKET_READABLE;
-			return -1;
-		case SSL_ERROR_WANT_WRITE:
-			*wants = WL_SOCKET_WRITEABLE;
-			return -1;
-		case SSL_ERROR_ZERO_RETURN:
-			return 0;
-		default:
-			return -1;
-	}
+	return misconfigured;
 }
 
 void
 sweep_redis_tls_end(void)
 {
 	SSL_free(session);
-	SSL_CTX_free(context);
 	session = NULL;
-	context = NULL;
-}
-
-#else							/* without OpenSSL */
-
-const char *
-sweep_redis_tls_begin(const SweepRedisTarget *target, int fd)
-{
-	return "pg_sweep_redis was built without TLS";
-}
-
-int
-sweep_redis_tls_handshake(uint32 *wants)
-{
-	*wants = 0;
-	return -1;
-}
-
-const char *
-sweep_redis_tls_reason(void)
-{
-	return "pg_sweep_redis was built without TLS";
-}
-
-bool
-sweep_redis_tls_is_cert_rejected(void)
-{
-	return false;
-}
-
-bool
-sweep_redis_tls_is_active(void)
-{
-	return false;
-}
-
-bool
-sweep_redis_tls_is_quiet(void)
-{
-	return false;
-}
-
-ssize_t
-sweep_redis_tls_write(const char *data, size_t size, uint32 *wants)
-{
-	*wants = 0;
-	return -1;
-}
-
-ssize_t
-sweep_redis_tls_read(char *data, size_t size, uint32 *wants)
-{
-	*wants = 0;
-	return -1;
-}
-
-void
-sweep_redis_tls_end(void)
-{
+	misconfigured = false;
 }
 
 #endif							/* SWEEP_REDIS_TLS */

@@ -1,33 +1,41 @@
 /*
  * tls.h
- *		TLS on the socket to Redis, or the statement that this build has none.
- *
- * The functions that transfer answer like read(2) and write(2): bytes, 0 at the end, or -1. With
- * -1, *wants is the event (WL_SOCKET_...) to wait for, or 0 when the connection is lost.
+ *		What hiredis_ssl is given for TLS to Redis, and why TLS failed.
  */
 #ifndef SWEEP_REDIS_TLS_H
 #define SWEEP_REDIS_TLS_H
 
+#include "redis/hiredis_compat.h"
 #include "redis/target.h"
 
-/* Prepares TLS on a connected socket: NULL, or the reason why it cannot be. */
-extern const char *sweep_redis_tls_begin(const SweepRedisTarget *target, int fd);
+#ifdef SWEEP_REDIS_TLS
 
-/* One step of the handshake: 1 when it is complete. */
-extern int	sweep_redis_tls_handshake(uint32 *wants);
+/* Begins TLS on a connection: NULL, or the reason why it cannot. hiredis negotiates with the first command. */
+extern const char *sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target);
 
-/* Why the handshake failed; and whether because of the certificate, which no other try will mend. */
-extern const char *sweep_redis_tls_reason(void);
-extern bool sweep_redis_tls_is_cert_rejected(void);
+/* OpenSSL has one queue of errors for the process; before each call of hiredis it must be empty. */
+extern void sweep_redis_tls_clear_errors(void);
 
-extern bool sweep_redis_tls_is_active(void);
+/* Whether TLS was begun and its negotiation is not complete. */
+extern bool sweep_redis_tls_is_negotiating(void);
 
-/* Whether the other side has neither closed the connection nor sent anything to be read. */
-extern bool sweep_redis_tls_is_quiet(void);
-extern ssize_t sweep_redis_tls_write(const char *data, size_t size, uint32 *wants);
-extern ssize_t sweep_redis_tls_read(char *data, size_t size, uint32 *wants);
+/* Why a connection failed, if TLS is the reason; else the other reason. */
+extern const char *sweep_redis_tls_reason(const char *other);
 
-/* Frees everything; before the socket is closed. */
+/* Whether another try would fail as well: a file cannot be used, or a certificate is not accepted. */
+extern bool sweep_redis_tls_is_misconfigured(void);
+
 extern void sweep_redis_tls_end(void);
+
+#else							/* target.c refuses rediss:// */
+
+#define sweep_redis_tls_begin(context, target) NULL
+#define sweep_redis_tls_clear_errors() ((void) 0)
+#define sweep_redis_tls_is_negotiating() false
+#define sweep_redis_tls_reason(other) (other)
+#define sweep_redis_tls_is_misconfigured() false
+#define sweep_redis_tls_end() ((void) 0)
+
+#endif
 
 #endif							/* SWEEP_REDIS_TLS_H */

@@ -7,15 +7,32 @@
 #	$redis->cli('SMEMBERS', $key)    the lines that redis-cli prints
 #	$redis->kill; $redis->start      comes back empty
 #	$redis->suspend; $redis->resume  SIGSTOP, SIGCONT
+#
+# With tcp => 1 it listens on $redis->{port} of 127.0.0.1 as well.
+#
+# With use RedisTest ':work' also a cluster with a divided job, whose buckets are in $redis:
+#
+#	redis_cluster('name');
+#	for_each_server { subtest ... }  for redis-server and valkey-server, as far as there are any, with $redis
+#	configure("pg_sweep.redis_user = 'x'", ...)  all settings of Redis that processes have from now on
+#	outcome(start_run())             a run of job j, and how it ended
 package RedisTest;
 
 use strict;
 use warnings;
 
+use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use SweepTest;
 use Test::More;
+use Time::HiRes ();
+
+our ($node, $redis);
+our %EXPORT_TAGS = (work => [ qw($node $redis redis_cluster for_each_server configure psql prepare at_rest all_deleted_once work_off
+	  outcome start_run five_in_a_batch outcomes cancelled_after) ]);
+our @EXPORT_OK = @{ $EXPORT_TAGS{work} };
 
 my @started;
 
@@ -53,10 +70,11 @@ sub new
 		directory => PostgreSQL::Test::Utils::tempdir_short(),
 		password => $option{password},
 		tls => $option{tls},
+		tcp => $option{tcp},
 	}, $class;
 
 	$self->{socket} = "$self->{directory}/s";
-	$self->{port} = PostgreSQL::Test::Cluster::get_free_port() if $self->{tls};
+	$self->{port} = PostgreSQL::Test::Cluster::get_free_port() if $self->{tls} || $self->{tcp};
 	create_certificates($self->{directory}) if $self->{tls};
 	push @started, $self;
 	$self->start;
@@ -68,10 +86,10 @@ sub start
 	my ($self) = @_;
 	my $directory = $self->{directory};
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
-	my @option = ('--port', 0, '--unixsocket', $self->{socket}, '--save', '', '--appendonly', 'no', '--dir', $directory);
+	my @option = ('--port', $self->{tcp} ? $self->{port} : 0, '--bind', '127.0.0.1', '--unixsocket', $self->{socket}, '--save', '', '--appendonly', 'no', '--dir', $directory);
 
 	push @option, '--requirepass', $self->{password} if defined $self->{password};
-	push @option, '--bind', '127.0.0.1', '--tls-port', $self->{port}, '--tls-cert-file', "$directory/server.crt",
+	push @option, '--tls-port', $self->{port}, '--tls-cert-file', "$directory/server.crt",
 	  '--tls-key-file', "$directory/server.key", '--tls-ca-cert-file', "$directory/ca.crt", '--tls-auth-clients', 'no'
 	  if $self->{tls};
 	$self->{process} = IPC::Run::start([ binary($self->{server}), @option ], '<', '/dev/null', '>>', "$directory/log", '2>&1');
@@ -175,6 +193,166 @@ sub openssl
 	my $output = '';
 
 	IPC::Run::run([ 'openssl', @_ ], '<', \undef, '>', \$output, '2>&1') or die "openssl @_: $output";
+}
+
+# ---------------------------------------------------------------- ':work'
+# A cluster with job j, whose step t.share deletes rows of its share, oldest first, and notes which. Its args:
+#   gate      waits in the middle of each batch for the advisory lock (gate, bucket + 1)
+#   programs  notes the descriptors of a program that it starts, and of its own process, in t.descriptor
+# Two at a time in one bucket would be noted in t.overlap. Without Redis or the module the test is skipped.
+sub redis_cluster
+{
+	my ($name) = @_;
+
+	plan skip_all => 'pg_sweep was built without Redis' unless module_exists();
+	plan skip_all => 'there is neither redis-server nor valkey-server' unless servers();
+	$node = new_cluster($name,
+		conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24', 'pg_sweep.history_per_job = 1000',
+			"pg_sweep.redis_timeout = '5 s'", "include_if_exists = 'redis.conf'" ]);
+	$node->safe_psql('postgres', q{
+		CREATE TABLE t.artifact (id bigint PRIMARY KEY);
+		CREATE TABLE t.deleted (id bigint, by text, bucket int);
+		CREATE TABLE t.descriptor (of text, line text);
+		CREATE FUNCTION t.share(b sweep.batch) RETURNS sweep.progress
+			LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+		AS $$
+		DECLARE
+			n bigint;
+		BEGIN
+			IF NOT pg_try_advisory_xact_lock(7777, b.bucket) THEN
+				INSERT INTO t.overlap VALUES (b.run_id);
+			END IF;
+			WITH gone AS (DELETE FROM t.artifact WHERE id IN (SELECT a.id FROM t.artifact a WHERE mod(a.id, b.buckets) = b.bucket
+					ORDER BY a.id LIMIT b.size) RETURNING id)
+			INSERT INTO t.deleted SELECT gone.id, 'run ' || b.run_id, b.bucket FROM gone;
+			GET DIAGNOSTICS n = ROW_COUNT;
+			IF b.args ? 'programs' THEN
+				COPY t.descriptor FROM PROGRAM 'ls -l /proc/self/fd | sed "s/^/program	/"';
+				COPY t.descriptor FROM PROGRAM 'ls -l /proc/$PPID/fd | sed "s/^/process	/"';
+			END IF;
+			IF b.args ? 'gate' AND n > 0 THEN
+				PERFORM pg_advisory_xact_lock((b.args ->> 'gate')::int, b.bucket + 1);
+			END IF;
+			RETURN ROW(n, NULL, NULL)::sweep.progress;
+		END
+		$$;
+		GRANT ALL ON ALL TABLES IN SCHEMA t TO PUBLIC;
+		SELECT sweep.create_job('j', step => 't.share', buckets => 5, bucket_store => 'redis', batch_size => 10);
+	});
+}
+
+sub for_each_server
+{
+	my ($test) = @_;
+
+	for my $server (servers())
+	{
+		$redis = RedisTest->new(server => $server);
+		configure("pg_sweep.redis_url = '" . $redis->url . "'");
+		$test->($server);
+		at_rest();
+		$redis->kill;
+	}
+	note('no valkey-server here') unless binary('valkey-server');
+}
+
+# New settings of Redis, in force in each process that starts after this.
+my $configured = 0;
+
+sub configure
+{
+	my (@lines) = @_;
+	my $file = $node->data_dir . '/redis.conf';
+
+	$configured++;
+	unlink $file;
+	append_to_file($file, "$_\n") for @lines, "test.configured = '$configured'";
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('test.configured') = '$configured'") or die 'no reload';
+}
+
+sub psql { return $node->safe_psql('postgres', $_[0]); }
+
+# Rows to work on, none of them touched; empty buckets.
+sub prepare
+{
+	my ($count) = @_;
+
+	psql("TRUNCATE t.artifact, t.deleted, t.overlap; INSERT INTO t.artifact SELECT generate_series(0, $count - 1)");
+	$redis->cli('FLUSHALL');
+}
+
+# Everything that was queued has ended.
+sub at_rest
+{
+	return $node->poll_query_until('postgres',
+		q{SELECT count(*) = 0 AND NOT EXISTS (SELECT FROM sweep.running) FROM sweep.runs WHERE finished_at IS NULL});
+}
+
+sub all_deleted_once
+{
+	my ($count, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(psql('SELECT count(*) FROM t.artifact'), 0, "$name: nothing is left");
+	is(psql('SELECT count(*), count(DISTINCT id) FROM t.deleted'), "$count|$count", "$name: each was deleted once");
+	is(psql('SELECT count(*) FROM t.overlap'), 0, "$name: never two in one bucket");
+}
+
+# Runs until no more than so many rows are left: a share takes any bucket, also one that is done.
+sub work_off
+{
+	my ($left) = @_;
+
+	for my $round (1 .. 50)
+	{
+		outcome(start_run());
+		at_rest();
+		return if psql('SELECT count(*) FROM t.artifact') <= ($left // 0);
+	}
+}
+
+# A run, ended: status, stop reason, and its error.
+sub outcome
+{
+	my ($run) = @_;
+
+	ended_run($node, $run);
+	return psql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.runs WHERE run_id = $run");
+}
+
+sub start_run { return psql("SELECT sweep.start('" . ($_[0] // 'j') . "'" . ($_[1] ? ", '$_[1]'" : '') . ')'); }
+
+# Five shares in a batch, waiting at the gate; the run that dispatched them.
+sub five_in_a_batch
+{
+	my ($gate) = @_;
+	my $run = start_run('j', qq({"gate": $gate}));
+
+	soon($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = $gate", '5', 'five shares are in a batch');
+	return $run;
+}
+
+# How the shares of a dispatcher ended, and it itself.
+sub outcomes
+{
+	my ($run) = @_;
+
+	at_rest();
+	return psql("SELECT DISTINCT concat_ws(' ', status, stop_reason, sqlstate, regexp_replace(split_part(error, E'\\n', 1), '\\d+', 'N', 'g'))
+		FROM sweep.runs WHERE run_id >= $run ORDER BY 1");
+}
+
+# ---------------------------------------------------------------- Redis does not answer
+# Cancels a run and returns after how many seconds it ended.
+sub cancelled_after
+{
+	my ($run) = @_;
+	my $start = Time::HiRes::time();
+
+	# ends with an error: the run was cancelled
+	$node->psql('postgres', "SELECT sweep.cancel($run); CALL sweep.wait($run)");
+	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.runs WHERE run_id = $run");
 }
 
 END

@@ -1,0 +1,47 @@
+/*
+ * network.h
+ *		One connection to Redis: hiredis's asynchronous interface, waited for by the latch of the process.
+ *
+ * No function raises or blocks. One that fails has set the failure and closed the connection.
+ */
+#ifndef SWEEP_REDIS_NETWORK_H
+#define SWEEP_REDIS_NETWORK_H
+
+#include "redis/failure.h"
+#include "redis/hiredis_compat.h"
+#include "redis/target.h"
+
+#define SWEEP_REDIS_MOST_ARGUMENTS 16
+
+/* Asked at each wake-up and at least five times a second whether a wait is to end. */
+typedef struct SweepRedisStop
+{
+	bool		(*is_stopped) (const void *arg);
+	const void *arg;
+} SweepRedisStop;
+
+typedef struct SweepRedisCommand
+{
+	int			count;
+	const char *argument[SWEEP_REDIS_MOST_ARGUMENTS];
+} SweepRedisCommand;
+
+/* Monotonic clock, in microseconds. */
+extern int64 sweep_redis_now(void);
+
+/* Connects, trying each address of the host, and begins TLS if the URL says so. The target stays in place until the end. */
+extern SweepRedisOutcome sweep_redis_network_open(const SweepRedisTarget *target, const SweepRedisStop *stop);
+
+/* Whether there is a connection that Redis has neither closed nor sent anything on without being asked. */
+extern bool sweep_redis_network_is_usable(void);
+
+/*
+ * Sends a command and waits for its reply, which is valid until the next call of any function here. After a
+ * failure it is not known whether Redis executed the command.
+ */
+extern SweepRedisOutcome sweep_redis_network_execute(const SweepRedisCommand *command, const SweepRedisStop *stop,
+													 const redisReply **reply);
+
+extern void sweep_redis_network_close(void);
+
+#endif							/* SWEEP_REDIS_NETWORK_H */
