@@ -178,7 +178,7 @@ sub test_gitlab
 	$session->quit;
 }
 
-# ---------------------------------------------------------------- what somebody died with
+# ---------------------------------------------------------------- recovery
 sub test_recovery
 {
 	my ($run, $gate, $pid, $claimed);
@@ -277,7 +277,7 @@ sub test_killed
 	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \my $message);
 	like($message, qr/ERROR: .*could not connect to Redis/, 'a session is told the same');
 
-	# connections are closed, as Redis does with idle ones: nobody takes notice
+	# connections are closed, as Redis does with idle ones
 	$redis->start;
 	$gate = hold_gate($node, 40);
 	$run = five_in_a_batch(40);

@@ -127,6 +127,7 @@ sub test_hanging
 			$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM sweep.running WHERE run_id = $run");
 			return $run;
 		});
+	note("cancelled after $fastest s");
 	cmp_ok($fastest, '<', 0.15, 'cancelled while it connects');
 	undef $full;
 
@@ -141,6 +142,7 @@ sub test_hanging
 			push @clients, $client;
 			return $run;
 		});
+	note("cancelled after $fastest s");
 	cmp_ok($fastest, '<', 0.15, 'cancelled while it waits for a reply');
 	is(psql('SELECT count(*) FROM sweep.running'), 0, 'nothing runs on');
 }
