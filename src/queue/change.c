@@ -1,11 +1,11 @@
 /*
  * change.c
- *		What transactions have done to queues.
+ *		The changes that transactions make to queues.
  *
- * A change tells of messages that were sent, ended or deleted; it is applied at the end of the transaction
- * (transaction.c), or when somebody finds that a prepared one has ended (prepared.c). It moves the positions of
- * searches, keeps the counters, and wakes those who wait. What nobody tells of in detail, a statement that is not ours,
- * has all queues of the database looked at from their start.
+ * A change counts messages that were sent, ended or deleted. It is applied at the end of the transaction (transaction.c),
+ * or when a process finds that a prepared one has ended (prepared.c): it moves the positions of searches, keeps the
+ * counters, and wakes processes that wait. After a statement that is not the extension's own, all queues of the
+ * database are searched from their start.
  */
 #include "postgres.h"
 
@@ -18,10 +18,6 @@
 #include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
-
-static void apply_foreign_change(const SweepQueueChange *change);
-static void flush_prefetched(SweepQueueSlot *slot);
-static void drop_slot(SweepQueueSlot *slot);
 
 void
 sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
@@ -63,58 +59,123 @@ sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from)
 	to->dropped |= from->dropped;
 }
 
-void
-sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
+/* Forgets a queue that is gone; processes that wait for its messages find that out when they look. */
+static void
+drop_slot(SweepQueueSlot *slot)
 {
-	SweepQueueSlot *slot;
-	int			last_lane;
-	int64		arrived = change->sent;
+	if (!sweep_in_flight_remove_all(slot))
+		return;
+	sweep_queue_wake(slot, slot->waiters);
+	if (slot->lease_count == 0)
+		sweep_queue_free_slot(slot);
+}
 
-	if (change->queue_id == 0)
+/* Applies it to all queues of a database: another statement than ours has written to the table, or the table was dropped. */
+static void
+apply_to_all(Oid database, const SweepQueueChange *change)
+{
+	int			looked_at = 0;
+
+	for (int i = 0; i < sweep_max_queues; i++)
 	{
-		apply_foreign_change(change);
-		return;
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation != 0 && slot->database == database && change->dropped)
+		{
+			if (!OidIsValid(change->relation) || slot->relation == change->relation)
+				drop_slot(slot);
+		}
+		else if (slot->generation != 0 && slot->database == database && (!change->emptied || sweep_in_flight_remove_all(slot)))
+		{
+			sweep_queue_reset_slot(slot);
+			sweep_queue_wake(slot, slot->waiters);
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &looked_at);
 	}
-	slot = change->dropped ? sweep_queue_find_slot(change->relation, change->queue_id)
-		: sweep_queue_get_slot(change->relation, change->queue_id);
-	if (slot == NULL)
+	sweep_queue_spoil_counts(database);
+}
+
+/* Makes the next search of a lane begin at this message at the latest. */
+static void
+lower_position(SweepQueueSlot *slot, int lane, int64 message_id)
+{
+	slot->position[lane] = Min(slot->position[lane], message_id);
+	slot->low[lane] = Min(slot->low[lane], message_id);
+	slot->pending |= (uint32) 1 << lane;
+}
+
+/* Puts what is prefetched and not claimed back behind the positions. */
+static void
+flush_prefetched(SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->prefetched_count; i++)
 	{
-		/* What nobody counts is counted anew when somebody asks. */
-		if (!change->dropped)
-			sweep_queue_spoil_counts(MyDatabaseId);
-		return;
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
+
+		if (SWEEP_LANE_IS_DELAYED(message->lane))
+			sweep_queue_note_due(slot, message->due_at);
+		else
+			lower_position(slot, SWEEP_LANE_INDEX(message->lane), message->message_id);
 	}
-	if (change->dropped)
-	{
-		drop_slot(slot);
-		return;
-	}
+	slot->prefetched_count = 0;
+}
+
+/* Makes the messages that were sent, failed or redriven known to searches. */
+static void
+apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
+{
+	int			last_lane = 0;
+
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
-	/* What is prefetched is in the order of priorities; what is more urgent than any of it comes before. */
-	last_lane = slot->prefetched_count == 0 ? 0
-		: SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane);
+	/* Prefetched messages are in the order of priorities: a message that comes before some of them is searched before them. */
+	if (slot->prefetched_count > 0)
+		last_lane = SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane);
 	if (change->lanes & ((1 << last_lane) - 1))
 		flush_prefetched(slot);
 	for (uint32 lanes = change->lanes; lanes != 0; lanes &= lanes - 1)
 	{
 		int			lane = pg_rightmost_one_pos32(lanes);
 
-		slot->position[lane] = Min(slot->position[lane], change->low[lane]);
-		slot->low[lane] = Min(slot->low[lane], change->low[lane]);
+		lower_position(slot, lane, change->low[lane]);
 	}
-	slot->pending |= change->lanes;
 	sweep_queue_note_due(slot, change->first_due);
-	if (sweep_queue_counts(change->relation, xid))
+}
+
+void
+sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
+{
+	SweepQueueSlot *slot;
+	const SweepQueueDatabase *counters;
+	int64		arrived = change->sent;
+
+	if (change->queue_id == 0)
 	{
-		slot->rows[0] += change->rows[0];
-		slot->rows[1] += change->rows[1];
-		slot->dead += change->dead;
+		apply_to_all(MyDatabaseId, change);
+		return;
 	}
+	if (change->dropped)
+	{
+		slot = sweep_queue_find_slot(change->relation, change->queue_id);
+		if (slot != NULL)
+			drop_slot(slot);
+		return;
+	}
+	slot = sweep_queue_get_slot(change->relation, change->queue_id);
+	if (slot == NULL)
+	{
+		/* Without a slot there are no counters: the rows are counted when sweep.queues is read. */
+		sweep_queue_spoil_counts(MyDatabaseId);
+		return;
+	}
+	apply_positions(slot, change);
+	counters = sweep_queue_counts(change->relation, xid);
+	if (counters != NULL)
+		sweep_queue_add_rows(slot, counters, change->rows, change->dead);
 	slot->used_us = sweep_monotonic_us();
 	sweep_queue_add_to_rate(&slot->sent, change->sent, slot->used_us);
 	sweep_queue_add_to_rate(&slot->acked, change->acked, slot->used_us);
-	/* What failed or was dead, and is to be delivered at once, arrives as well. */
+	/* A message that has failed or was dead, and is to be delivered at once, arrives as well. */
 	if (change->first_due <= now)
 		arrived = Max(arrived, change->rows[1]);
 	if (arrived > 0 && !slot->pending_work)
@@ -128,7 +189,9 @@ sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, Timest
 void
 sweep_change_undo(const SweepQueueChange *change)
 {
-	SweepQueueChange again = {.relation = change->relation,.queue_id = change->queue_id,.first_due = SWEEP_NOTHING_DUE,.reset = true};
+	SweepQueueChange again = {
+		.relation = change->relation, .queue_id = change->queue_id, .first_due = SWEEP_NOTHING_DUE, .reset = true
+	};
 
 	if (change->reset || change->reset_if_undone)
 		sweep_change_apply(&again, InvalidFullTransactionId, GetCurrentTimestamp());
@@ -137,70 +200,8 @@ sweep_change_undo(const SweepQueueChange *change)
 void
 sweep_change_forget_database(Oid database)
 {
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation != 0 && slot->database == database)
-			drop_slot(slot);
-	}
+	apply_to_all(database, &(SweepQueueChange) {.dropped = true});
 	for (int i = 0; i < SWEEP_COUNTED_DATABASES; i++)
 		if (sweep_queue_memory.shared->databases[i].database == database)
 			sweep_queue_memory.shared->databases[i].database = InvalidOid;
-}
-
-/* Somebody else has written to the table, or dropped it: nothing is known of any queue of the database. */
-static void
-apply_foreign_change(const SweepQueueChange *change)
-{
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation == 0 || slot->database != MyDatabaseId)
-			continue;
-		if (change->dropped)
-		{
-			if (slot->relation == change->relation)
-				drop_slot(slot);
-			continue;
-		}
-		if (change->emptied)
-			sweep_in_flight_remove_all(slot, false);
-		sweep_queue_reset_slot(slot);
-		sweep_queue_wake(slot, slot->waiters);
-	}
-	sweep_queue_spoil_counts(MyDatabaseId);
-}
-
-/* Puts what is prefetched and not claimed back behind the positions. */
-static void
-flush_prefetched(SweepQueueSlot *slot)
-{
-	for (int i = 0; i < slot->prefetched_count; i++)
-	{
-		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
-		int			lane = SWEEP_LANE_INDEX(message->lane);
-
-		if (SWEEP_LANE_IS_DELAYED(message->lane))
-		{
-			sweep_queue_note_due(slot, message->due_at);
-		}
-		else
-		{
-			slot->position[lane] = Min(slot->position[lane], message->message_id);
-			slot->low[lane] = Min(slot->low[lane], message->message_id);
-			slot->pending |= 1 << lane;
-		}
-	}
-	slot->prefetched_count = 0;
-}
-
-/* The queue is gone; those who wait for its messages are told so when they look. */
-static void
-drop_slot(SweepQueueSlot *slot)
-{
-	sweep_in_flight_remove_all(slot, true);
-	sweep_queue_wake(slot, slot->waiters);
-	slot->generation = 0;
 }

@@ -1,6 +1,6 @@
 /*
  * change.h
- *		What a transaction has done to a queue: put together while it runs, applied when it has committed.
+ *		The changes that a transaction makes to a queue: collected while it runs, applied when it has committed.
  */
 #ifndef SWEEP_QUEUE_CHANGE_H
 #define SWEEP_QUEUE_CHANGE_H
@@ -14,18 +14,18 @@ extern void sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 me
 extern void sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from);
 
 /*
- * Applies what the transaction xid of this database did; xid as of now, not yet recycled. Hold the lock exclusively,
- * here and below. Nothing is allocated and nothing fails.
+ * Applies what the transaction xid of this database did; xid as of now, not yet recycled. The caller has the lock
+ * exclusively, here and below; it may be lent. Nothing is allocated and nothing fails.
  */
 extern void sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
 
 /*
- * It was rolled back: a queue whose rows it may have been deleting is looked at from its start, since searches have
- * stepped over them.
+ * The transaction was rolled back: a queue whose rows it may have been deleting is searched from its start, since
+ * searches have stepped over those rows.
  */
 extern void sweep_change_undo(const SweepQueueChange *change);
 
-/* A database that was dropped: forgets its queues. */
+/* Forgets the queues of a database that was dropped. */
 extern void sweep_change_forget_database(Oid database);
 
 #endif							/* SWEEP_QUEUE_CHANGE_H */

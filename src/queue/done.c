@@ -38,10 +38,6 @@ static SweepStatement prune_done_sql = {
 #define FROM_FRONT_EVERY_US USECS_PER_MINUTE
 #define FROM_FRONT_SHARE 1000
 
-static bool begin_pruning(Relation messages, const SweepQueue *queue, int64 now_us, TimestampTz *from);
-static void end_pruning(Relation messages, const SweepQueue *queue, int64 begin_us, TimestampTz from, int64 count,
-						TimestampTz oldest);
-
 void
 sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 {
@@ -61,29 +57,6 @@ sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(&keep_done_sql, values, nulls);
 	sweep_sql_end_call();
-}
-
-void
-sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
-{
-	int64		begin_us = sweep_monotonic_us();
-	TimestampTz from;
-	Datum		values[3];
-	int64		count;
-	TimestampTz oldest;
-
-	if (!begin_pruning(messages, queue, begin_us, &from))
-		return;
-	values[0] = Int32GetDatum(queue->queue_id);
-	values[1] = TimestampTzGetDatum(GetCurrentTimestamp() - queue->keep_done_us);
-	values[2] = TimestampTzGetDatum(from);
-	sweep_sql_begin_call();
-	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
-	sweep_sql_row(0);
-	count = sweep_sql_int64(1);
-	oldest = sweep_sql_int64(2);
-	sweep_sql_end_call();
-	end_pruning(messages, queue, begin_us, from, count, oldest);
 }
 
 /* False when it was done a moment ago. */
@@ -132,4 +105,27 @@ end_pruning(Relation messages, const SweepQueue *queue, int64 begin_us, Timestam
 			slot->prune_front_us = now_us + Max(FROM_FRONT_EVERY_US, (now_us - begin_us) * FROM_FRONT_SHARE);
 	}
 	sweep_queue_unlock();
+}
+
+void
+sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
+{
+	int64		begin_us = sweep_monotonic_us();
+	TimestampTz from;
+	Datum		values[3];
+	int64		count;
+	TimestampTz oldest;
+
+	if (!begin_pruning(messages, queue, begin_us, &from))
+		return;
+	values[0] = Int32GetDatum(queue->queue_id);
+	values[1] = TimestampTzGetDatum(GetCurrentTimestamp() - queue->keep_done_us);
+	values[2] = TimestampTzGetDatum(from);
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
+	sweep_sql_row(0);
+	count = sweep_sql_int64(1);
+	oldest = sweep_sql_int64(2);
+	sweep_sql_end_call();
+	end_pruning(messages, queue, begin_us, from, count, oldest);
 }

@@ -37,12 +37,95 @@ static SweepStatement bury_message_sql = {
 	.types = {INT4OID, INT2OID, INT8OID, INT2OID, INT2OID, JSONBOID},
 	.reads_latest = true};
 
-static Datum fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good);
-static bool retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error);
-static bool put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error);
-static int64 backoff_us(const SweepQueue *queue, int attempts);
-
 PG_FUNCTION_INFO_V1(sweep_queue_fail);
+
+/* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */
+static int64
+backoff_us(const SweepQueue *queue, int attempts)
+{
+	double		retries = attempts - 1;
+	double		seconds = retries * retries * retries * retries + 15 + pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1);
+
+	if (queue->backoff_us != SWEEP_BACKOFF_SIDEKIQ)
+		return queue->backoff_us;
+	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
+}
+
+/* The same for a message whose claim gave its key free: it takes the key back. */
+static bool
+put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
+{
+	SweepSendRequest request = {
+		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
+	};
+	SweepMessageRef message = entry->message;
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
+	bool		removed = sweep_ending_remove_row(ending, &message, snapshot, slot);
+
+	if (removed)
+		sweep_key_put_back(&request, slot, entry->attempts, error);
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return removed;
+}
+
+/* Puts the message off; false when its row is gone. */
+static bool
+retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error)
+{
+	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
+	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
+	Datum		values[] = {
+		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
+		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
+		PointerGetDatum(error)
+	};
+	bool		updated;
+
+	if (entry->message.key_hash != 0)
+		updated = put_back(ending, entry, lane, due_at, error);
+	else
+	{
+		sweep_sql_begin_call();
+		sweep_transaction_begin_statement();
+		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
+		sweep_transaction_end_statement();
+		sweep_sql_end_call();
+	}
+	if (updated)
+	{
+		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
+		ending->change->rows[1]++;
+		ending->change->first_due = Min(ending->change->first_due, due_at);
+	}
+	return updated;
+}
+
+/* The arguments are those of sweep.fail, but for the error; for good: see queue.h. */
+static Datum
+fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
+{
+	SweepEnding ending = {0};
+	int			failed = 0;
+
+	if (sweep_ending_open(&ending, fcinfo, 2, "sweep.fail()"))
+	{
+		int			count = sweep_ending_begin(&ending);
+
+		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
+		for (int i = 0; i < count; i++)
+		{
+			const SweepInFlight *entry = &ending.held[i];
+
+			if (for_good || entry->attempts >= ending.queue.max_attempts
+				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
+				: retry_message(&ending, entry, error))
+				failed++;
+		}
+	}
+	PG_RETURN_INT32(sweep_ending_close(&ending, failed));
+}
 
 /* SQL: sweep.fail(lease uuid, error text, message_ids bigint[]) RETURNS int */
 Datum
@@ -99,93 +182,4 @@ sweep_queue_error(char *message)
 	sweep_push_jsonb_value(&state, WJB_VALUE, &value);
 	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
 	return JsonbValueToJsonb(state.result);
-}
-
-/* The arguments are those of sweep.fail, but for the error; for good: see queue.h. */
-static Datum
-fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
-{
-	SweepEnding		ending = {0};
-	int			failed = 0;
-
-	if (sweep_ending_open(&ending, fcinfo, 2, "sweep.fail()"))
-	{
-		int			count = sweep_ending_begin(&ending);
-
-		ending.blocks = RelationGetNumberOfBlocks(ending.messages);
-		for (int i = 0; i < count; i++)
-		{
-			const SweepInFlight *entry = &ending.held[i];
-
-			if (for_good || entry->attempts >= ending.queue.max_attempts
-				? sweep_queue_move_to_dead(ending.messages, &ending.queue, &entry->message, entry->attempts, error)
-				: retry_message(&ending, entry, error))
-				failed++;
-		}
-	}
-	sweep_queue_close(ending.messages);
-	PG_RETURN_INT32(sweep_ending_report(&ending, failed));
-}
-
-/* Puts the message off; false when its row is gone. */
-static bool
-retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *error)
-{
-	int16		lane = (int16) (SWEEP_LANE_PRIORITY(entry->message.lane) + SWEEP_LANE_DELAYED);
-	TimestampTz due_at = GetCurrentTimestamp() + backoff_us(&ending->queue, entry->attempts);
-	Datum		values[] = {
-		Int32GetDatum(ending->queue.queue_id), Int16GetDatum(entry->message.lane), Int64GetDatum(entry->message.message_id),
-		Int16GetDatum(lane), TimestampTzGetDatum(due_at), Int16GetDatum((int16) Min(entry->attempts, PG_INT16_MAX)),
-		PointerGetDatum(error)
-	};
-	bool		updated;
-
-	if (entry->message.key_hash != 0)
-		updated = put_back(ending, entry, lane, due_at, error);
-	else
-	{
-		sweep_sql_begin_call();
-		sweep_transaction_begin_statement();
-		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
-		sweep_transaction_end_statement();
-		sweep_sql_end_call();
-	}
-	if (updated)
-	{
-		ending->change->rows[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
-		ending->change->rows[1]++;
-		ending->change->first_due = Min(ending->change->first_due, due_at);
-	}
-	return updated;
-}
-
-/* The same for a message whose claim gave its key free: it takes the key back. */
-static bool
-put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
-{
-	SweepSendRequest request = {
-		.messages = ending->messages,.queue_id = ending->queue.queue_id,.lane = lane,.due_at = due_at,.count = 1
-	};
-	SweepMessageRef message = entry->message;
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(ending->messages, NULL);
-	bool		removed = sweep_ending_remove_row(ending, &message, snapshot, slot);
-
-	if (removed)
-		sweep_key_put_back(&request, slot, entry->attempts, error);
-	ExecDropSingleTupleTableSlot(slot);
-	UnregisterSnapshot(snapshot);
-	return removed;
-}
-
-/* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */
-static int64
-backoff_us(const SweepQueue *queue, int attempts)
-{
-	double		retries = attempts - 1;
-	double		seconds = retries * retries * retries * retries + 15 + pg_prng_double(&pg_global_prng_state) * 10 * (retries + 1);
-
-	if (queue->backoff_us != SWEEP_BACKOFF_SIDEKIQ)
-		return queue->backoff_us;
-	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
 }

@@ -15,7 +15,12 @@
 #include "base/compat_table.h"
 #include "queue/free_key.h"
 
-static void open_freeing(SweepKeyFreeing *freeing);
+static void
+open_freeing(SweepKeyFreeing *freeing)
+{
+	sweep_indexes_open(&freeing->indexes, freeing->messages);
+	freeing->row = MakeSingleTupleTableSlot(RelationGetDescr(freeing->messages), &TTSOpsVirtual);
+}
 
 bool
 sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot, ItemPointer place)
@@ -43,13 +48,6 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 	*place = row->tts_tid;
 	sweep_indexes_update(&freeing->indexes, row, update_indexes);
 	return true;
-}
-
-static void
-open_freeing(SweepKeyFreeing *freeing)
-{
-	sweep_indexes_open(&freeing->indexes, freeing->messages);
-	freeing->row = MakeSingleTupleTableSlot(RelationGetDescr(freeing->messages), &TTSOpsVirtual);
 }
 
 void

@@ -1,6 +1,6 @@
 /*
  * holder.h
- *		Who has claimed how many messages: one entry per role in a database.
+ *		How many leases, messages and slots each role and each database has: one entry per role in a database.
  *
  * The caller of every function has the lock of memory.h exclusively, unless said otherwise.
  */
@@ -10,48 +10,31 @@
 #include "base/quota.h"
 #include "queue/memory.h"
 
-/* The entry of a role in this database. It is valid while a lease or a message is counted in it. */
+/*
+ * The entry of a role in this database; of the database, if the role is InvalidOid; 0, the entry of the others, if none
+ * is left. It is valid while something is counted in it.
+ */
 extern int	sweep_holder_find(Oid role);
 
-/* The entry of those for whom there is none. */
-#define SWEEP_HOLDER_OTHERS 0
-
-static inline SweepQueueHolder *
-sweep_holder_entry(int holder)
-{
-	return &sweep_queue_memory.shared->holders[holder];
-}
-
-/* Counts a lease, or a message, in an entry; or takes one back: by is 1 or -1. */
+/* Counts in an entry, or takes back what was counted: by is 1 or -1. */
 static inline void
-sweep_holder_count_lease(int holder, int by)
+sweep_holder_count(int holder, SweepHeld what, int by)
 {
-	SweepQueueHolder *entry = sweep_holder_entry(holder);
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+	SweepQueueHolder *entry = &shared->holders[holder];
 
-	entry->leases += by;
-	if (holder == SWEEP_HOLDER_OTHERS)
+	shared->held[what] += by;
+	entry->held[what] += by;
+	if (entry->of_role == 0)
 		return;
-	sweep_holder_entry(entry->of_role)->leases += by;
-	sweep_holder_entry(entry->of_database)->leases += by;
+	shared->holders[entry->of_role].held[what] += by;
+	shared->holders[entry->of_database].held[what] += by;
 }
 
-static inline void
-sweep_holder_count_message(int holder, int by)
-{
-	SweepQueueHolder *entry = sweep_holder_entry(holder);
+/* What its role and its database have; a shared lock is enough. */
+extern SweepUse sweep_holder_use(int holder, SweepHeld what);
 
-	sweep_queue_memory.shared->held_count += by;
-	entry->messages += by;
-	if (holder == SWEEP_HOLDER_OTHERS)
-		return;
-	sweep_holder_entry(entry->of_role)->messages += by;
-	sweep_holder_entry(entry->of_database)->messages += by;
-}
-
-/* How many messages its role and its database hold; not how many all do: that nothing is left a claim finds out by itself. */
-extern SweepUse sweep_holder_use(int holder);
-
-/* Raises the error that says who holds what. Takes the lock itself. */
-pg_noreturn extern void sweep_holder_refuse(Oid role, SweepRefusal refusal);
+/* Raises the error that says who has what: of messages, or of slots for the queue of that name. Takes the lock itself. */
+pg_noreturn extern void sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue);
 
 #endif							/* SWEEP_QUEUE_HOLDER_H */

@@ -1,20 +1,17 @@
 /*
  * in_flight.c
- *		Leases of queues and the messages in flight, in shared memory.
+ *		The messages in flight, in shared memory.
  *
- * A claim writes nothing to the table: that a message is claimed is an entry here, found by the name of its lease and
- * by its queue, lane and id. An entry is in one list at a time: that of its lease, that of the messages returned to its
- * queue, that of those blocked by their keys, or that of the free entries; and always in a hash chain unless it is
- * free. The name of a lease starts with its index, so finding it takes no search.
+ * A claim writes nothing to the table: that a message is claimed is an entry here, found by its queue, lane and id. An
+ * entry is in a hash chain, and by its state in one list: that of its lease, of the messages returned to the queue, or
+ * of those blocked by their keys. A message that a transaction is ending is in no list: that transaction has its number.
+ * change_state() is the only function that moves an entry, and keeps the counters.
  *
- * A message whose lease ran out or that was returned stays here, without a lease, and is the next to be claimed. So
- * no position has to be set back for it, and nobody walks over the front of the queue again to find it.
+ * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed. So no
+ * position is set back for it, and no search reads the front of the queue again.
  *
- * The transaction that removes a message settles its entry at its end, by its number. Only when a purge was prepared,
- * which is rare, are all entries walked over, in pieces (prepared.c).
- *
- * Lists and hash chains are numbers and not those of the server: those of ilist.h are pointers, and a hash table of
- * dynahash.c has one key, takes a lock of its own or a partition, and costs more than a chain of numbers.
+ * Messages with a key are in a second hash chain, of messages with that key and a similar state: so that it does not
+ * matter how many messages with one key are in flight.
  */
 #include "postgres.h"
 
@@ -24,114 +21,181 @@
 #include "queue/holder.h"
 #include "queue/in_flight.h"
 
-static uint32 bucket_of(int slot, int16 lane, int64 message_id);
-static int *key_bucket_of(int slot, uint32 key_hash);
-static void append(SweepMessageList *list, int number);
-static void append_to_lease(int lease, int number);
-static void append_returned(SweepQueueSlot *slot, int number);
-static void unlink_entry(int number);
-static void unblock_by_key(SweepQueueSlot *slot, uint32 key_hash);
-static void lease_again(SweepInFlight *entry);
-
-int
-sweep_in_flight_new_lease(SweepQueueSlot *slot, int64 expires_us, const uint8 *random, Oid role)
+/* States of the messages in a chain by key. */
+typedef enum KeyChain
 {
-	int			number = sweep_queue_memory.shared->free_lease;
-	SweepQueueLease *lease = sweep_queue_lease(number);
+	CHAIN_NONE,
+	CHAIN_LEASED,				/* or being ended */
+	CHAIN_RETURNED,
+	CHAIN_BLOCKED,
+} KeyChain;
 
-	if (number < 0)
-		return -1;
-	sweep_queue_memory.shared->free_lease = lease->next;
-	memcpy(lease->id.data, &number, sizeof(number));
-	memcpy(lease->id.data + sizeof(number), random, UUID_LEN - sizeof(number));
-	lease->slot = sweep_queue_slot_number(slot);
-	lease->messages = (SweepMessageList) {.first = -1,.last = -1};
-	lease->holder = sweep_holder_find(role);
-	sweep_holder_count_lease(lease->holder, 1);
-	lease->expires_us = expires_us;
-	lease->previous = -1;
-	lease->next = slot->lease_first;
-	if (lease->next >= 0)
-		sweep_queue_lease(lease->next)->previous = number;
-	slot->lease_first = number;
-	sweep_queue_note_expiry(slot, expires_us);
+static int *
+bucket_of(int slot, int64 message_id)
+{
+	return &sweep_queue_memory.buckets[murmurhash32((uint32) message_id ^ ((uint32) slot << 18)) % (uint32) sweep_max_in_flight];
+}
+
+static bool
+is_of_lease(SweepInFlightState state)
+{
+	return state == IN_FLIGHT_LEASED || state == IN_FLIGHT_ENDING || state == IN_FLIGHT_PREPARED;
+}
+
+static KeyChain
+chain_of(SweepInFlightState state)
+{
+	return is_of_lease(state) ? CHAIN_LEASED : state == IN_FLIGHT_RETURNED ? CHAIN_RETURNED :
+		state == IN_FLIGHT_BLOCKED ? CHAIN_BLOCKED : CHAIN_NONE;
+}
+
+static int *
+key_bucket_of(int slot, uint32 key_hash, KeyChain chain)
+{
+	uint32		hash = murmurhash32(key_hash ^ ((uint32) slot << 18) ^ ((uint32) chain << 16));
+
+	return &sweep_queue_memory.key_buckets[hash % (uint32) sweep_max_in_flight];
+}
+
+static void
+change_chain(int number, KeyChain from, KeyChain to)
+{
+	SweepInFlight *entry = sweep_in_flight(number);
+
+	if (from != CHAIN_NONE)
+	{
+		*(entry->key_previous >= 0 ? &sweep_in_flight(entry->key_previous)->key_next :
+		  key_bucket_of(entry->slot, entry->message.key_hash, from)) = entry->key_next;
+		if (entry->key_next >= 0)
+			sweep_in_flight(entry->key_next)->key_previous = entry->key_previous;
+	}
+	if (to != CHAIN_NONE)
+	{
+		int		   *bucket = key_bucket_of(entry->slot, entry->message.key_hash, to);
+
+		entry->key_previous = -1;
+		entry->key_next = *bucket;
+		if (*bucket >= 0)
+			sweep_in_flight(*bucket)->key_previous = number;
+		*bucket = number;
+	}
+}
+
+/* The first entry with this key in its chain from "number" on, another one than "but"; -1 = none. */
+static int
+find_key(int number, int slot, KeyChain chain, uint32 key_hash, int but)
+{
+	while (number >= 0 && (number == but || sweep_in_flight(number)->slot != slot || sweep_in_flight(number)->message.key_hash != key_hash ||
+						   chain_of(sweep_in_flight(number)->state) != chain))
+		number = sweep_in_flight(number)->key_next;
 	return number;
 }
 
-SweepQueueLease *
-sweep_in_flight_find_lease(const pg_uuid_t *id)
+/* The list that an entry is in by its state, or NULL. */
+static SweepMessageList *
+list_of(const SweepInFlight *entry)
 {
-	int			number;
-	SweepQueueLease *lease;
-
-	memcpy(&number, id->data, sizeof(number));
-	if (number < 0 || number >= sweep_max_in_flight)
-		return NULL;
-	lease = sweep_queue_lease(number);
-	if (lease->slot < 0 || memcmp(&lease->id, id, sizeof(*id)) != 0 || sweep_queue_slot(lease->slot)->database != MyDatabaseId)
-		return NULL;
-	return lease;
+	switch ((SweepInFlightState) entry->state)
+	{
+		case IN_FLIGHT_LEASED:
+			return &sweep_queue_lease(entry->lease)->messages;
+		case IN_FLIGHT_RETURNED:
+			return &sweep_queue_slot(entry->slot)->returned;
+		case IN_FLIGHT_BLOCKED:
+			return &sweep_queue_slot(entry->slot)->blocked;
+		default:
+			return NULL;
+	}
 }
 
-void
-sweep_in_flight_end_lease(int number)
+static void
+count(const SweepInFlight *entry, int by)
 {
-	SweepQueueLease *lease = sweep_queue_lease(number);
+	if (is_of_lease(entry->state))
+		sweep_queue_slot(entry->slot)->held[SWEEP_LANE_IS_DELAYED(entry->message.lane)] += by;
+	if (is_of_lease(entry->state) && entry->state != IN_FLIGHT_LEASED)
+		sweep_queue_lease(entry->lease)->ending += by;
+	/* A blocked message counts for the role that claimed it: no other one can have its place. */
+	if (is_of_lease(entry->state) || entry->state == IN_FLIGHT_BLOCKED)
+		sweep_holder_count(entry->holder, HELD_MESSAGES, by);
+}
 
-	if (lease->slot < 0 || lease->messages.count > 0)
-		return;
-	if (lease->previous >= 0)
-		sweep_queue_lease(lease->previous)->next = lease->next;
-	else
-		sweep_queue_slot(lease->slot)->lease_first = lease->next;
-	if (lease->next >= 0)
-		sweep_queue_lease(lease->next)->previous = lease->previous;
-	lease->slot = -1;
-	sweep_holder_count_lease(lease->holder, -1);
-	lease->next = sweep_queue_memory.shared->free_lease;
-	sweep_queue_memory.shared->free_lease = number;
+/* The lease, if the new state is one of a lease, is that of the entry unless another one is given. */
+static void
+change_state(int number, SweepInFlightState state, int lease)
+{
+	SweepInFlight *entry = sweep_in_flight(number);
+	SweepMessageList *list = list_of(entry);
+	KeyChain	chain = chain_of(entry->state);
+	bool		undone = state == IN_FLIGHT_LEASED && (entry->state == IN_FLIGHT_ENDING || entry->state == IN_FLIGHT_PREPARED);
+	int			left = is_of_lease(entry->state) && (!is_of_lease(state) || lease != entry->lease) ? entry->lease : -1;
+
+	if (list != NULL)
+	{
+		*(entry->previous >= 0 ? &sweep_in_flight(entry->previous)->next : &list->first) = entry->next;
+		*(entry->next >= 0 ? &sweep_in_flight(entry->next)->previous : &list->last) = entry->previous;
+		list->count--;
+	}
+	count(entry, -1);
+	entry->state = (uint8) state;
+	if (is_of_lease(state))
+	{
+		entry->lease = lease;
+		entry->holder = sweep_queue_lease(lease)->holder;
+	}
+	count(entry, 1);
+	list = list_of(entry);
+	if (list != NULL)
+	{
+		/* A rollback goes back from the last message to the first. */
+		entry->previous = undone ? -1 : list->last;
+		entry->next = undone ? list->first : -1;
+		*(entry->previous >= 0 ? &sweep_in_flight(entry->previous)->next : &list->first) = number;
+		*(entry->next >= 0 ? &sweep_in_flight(entry->next)->previous : &list->last) = number;
+		list->count++;
+	}
+	if (entry->message.key_hash != 0 && chain_of(state) != chain)
+		change_chain(number, chain, chain_of(state));
+	/* A lease without an end is that of a claim in progress. */
+	if (left >= 0 && sweep_lease_has_end(sweep_queue_lease(left)))
+		sweep_lease_free(left);
 }
 
 int
 sweep_in_flight_add(int lease, const SweepMessageRef *message)
 {
-	int			number = sweep_queue_memory.shared->free_in_flight;
-	SweepInFlight *entry = sweep_in_flight(number);
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+	int			number = shared->free_in_flight;
+	SweepInFlight *entry;
 	int		   *bucket;
 
-	if (number < 0)
+	if (number < 0 && shared->used_in_flight == sweep_max_in_flight)
 		return -1;
-	sweep_queue_memory.shared->free_in_flight = entry->next;
+	if (number >= 0)
+		shared->free_in_flight = sweep_in_flight(number)->next;
+	else
+		number = shared->used_in_flight++;
+	entry = sweep_in_flight(number);
 	entry->message = *message;
 	entry->purged_by = InvalidTransactionId;
-	entry->state = IN_FLIGHT_LEASED;
 	entry->slot = sweep_queue_lease(lease)->slot;
-	entry->attempts = message->attempts + 1;
-	bucket = &sweep_queue_memory.buckets[bucket_of(entry->slot, message->lane, message->message_id)];
+	entry->attempts = (uint16) (message->attempts + 1);
+	bucket = bucket_of(entry->slot, message->message_id);
 	entry->hash_next = *bucket;
 	*bucket = number;
-	if (message->key_hash != 0)
-	{
-		bucket = key_bucket_of(entry->slot, message->key_hash);
-		entry->key_next = *bucket;
-		*bucket = number;
-	}
-	append_to_lease(lease, number);
+	change_state(number, IN_FLIGHT_LEASED, lease);
 	return number;
 }
 
 int
 sweep_in_flight_take_returned(int lease)
 {
-	SweepQueueSlot *slot = sweep_queue_slot(sweep_queue_lease(lease)->slot);
-	int			number = slot->returned.first;
+	int			number = sweep_queue_slot(sweep_queue_lease(lease)->slot)->returned.first;
 
 	if (number < 0)
 		return -1;
-	unlink_entry(number);
-	sweep_in_flight(number)->state = IN_FLIGHT_LEASED;
 	sweep_in_flight(number)->attempts++;
-	append_to_lease(lease, number);
+	change_state(number, IN_FLIGHT_LEASED, lease);
 	return number;
 }
 
@@ -139,176 +203,169 @@ int
 sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
-	int			number = sweep_queue_memory.buckets[bucket_of(slot_number, lane, message_id)];
+	int			number = *bucket_of(slot_number, message_id);
 
-	while (number >= 0)
-	{
-		const SweepInFlight *entry = sweep_in_flight(number);
+	while (number >= 0 && (sweep_in_flight(number)->message.message_id != message_id || sweep_in_flight(number)->message.lane != lane ||
+						   sweep_in_flight(number)->slot != slot_number))
+		number = sweep_in_flight(number)->hash_next;
+	return number;
+}
 
-		if (entry->message.message_id == message_id && entry->message.lane == lane && entry->slot == slot_number)
-			return number;
-		number = entry->hash_next;
-	}
-	return -1;
+int
+sweep_in_flight_find_leased(const SweepQueueLease *lease, int64 message_id)
+{
+	int			lease_number = sweep_queue_lease_number(lease);
+	int			number = *bucket_of(lease->slot, message_id);
+
+	while (number >= 0 && (sweep_in_flight(number)->message.message_id != message_id || sweep_in_flight(number)->lease != lease_number ||
+						   sweep_in_flight(number)->state != IN_FLIGHT_LEASED))
+		number = sweep_in_flight(number)->hash_next;
+	return number;
 }
 
 bool
 sweep_in_flight_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepMessageRef *message)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
+	int			number = *key_bucket_of(slot_number, key_hash, CHAIN_RETURNED);
 
-	for (int number = *key_bucket_of(slot_number, key_hash); number >= 0; number = sweep_in_flight(number)->key_next)
-	{
-		const SweepInFlight *entry = sweep_in_flight(number);
-
-		if (entry->state != IN_FLIGHT_RETURNED || entry->slot != slot_number || entry->message.key_hash != key_hash || nth-- > 0)
-			continue;
-		*message = entry->message;
-		return true;
-	}
-	return false;
+	while ((number = find_key(number, slot_number, CHAIN_RETURNED, key_hash, -1)) >= 0 && nth-- > 0)
+		number = sweep_in_flight(number)->key_next;
+	if (number >= 0)
+		*message = sweep_in_flight(number)->message;
+	return number >= 0;
 }
 
 void
 sweep_in_flight_remove(int number)
 {
 	SweepInFlight *entry = sweep_in_flight(number);
-	int			lease = entry->lease;
 	SweepQueueSlot *slot = sweep_queue_slot(entry->slot);
-	int		   *link = &sweep_queue_memory.buckets[bucket_of(entry->slot, entry->message.lane, entry->message.message_id)];
+	int		   *link = bucket_of(entry->slot, entry->message.message_id);
 
-	unlink_entry(number);
 	while (*link != number)
 		link = &sweep_in_flight(*link)->hash_next;
 	*link = entry->hash_next;
-	if (entry->message.key_hash != 0)
-	{
-		link = key_bucket_of(entry->slot, entry->message.key_hash);
-		while (*link != number)
-			link = &sweep_in_flight(*link)->key_next;
-		*link = entry->key_next;
-	}
-	entry->state = IN_FLIGHT_FREE;
+	change_state(number, IN_FLIGHT_FREE, -1);
 	entry->next = sweep_queue_memory.shared->free_in_flight;
 	sweep_queue_memory.shared->free_in_flight = number;
-	if (lease >= 0)
-		sweep_in_flight_end_lease(lease);
 	if (entry->message.key_hash != 0 && slot->blocked.first >= 0)
-		unblock_by_key(slot, entry->message.key_hash);
+	{
+		int			blocked = *key_bucket_of(entry->slot, entry->message.key_hash, CHAIN_BLOCKED);
+
+		blocked = find_key(blocked, entry->slot, CHAIN_BLOCKED, entry->message.key_hash, -1);
+		if (blocked >= 0)
+			change_state(blocked, IN_FLIGHT_RETURNED, -1);
+	}
 }
 
 void
-sweep_in_flight_return(int number)
+sweep_in_flight_return(int number, bool untried)
 {
-	SweepInFlight *entry = sweep_in_flight(number);
-	int			lease = entry->lease;
-
-	/* What waits for its end goes on waiting: it has not ended. */
-	unlink_entry(number);
-	append_returned(sweep_queue_slot(entry->slot), number);
-	if (lease >= 0)
-		sweep_in_flight_end_lease(lease);
+	/* A message that is blocked by this one goes on waiting: this one has not ended. */
+	if (untried)
+		sweep_in_flight(number)->attempts--;
+	change_state(number, IN_FLIGHT_RETURNED, -1);
 }
 
 bool
 sweep_in_flight_block(int number)
 {
 	SweepInFlight *entry = sweep_in_flight(number);
-	SweepQueueSlot *slot = sweep_queue_slot(entry->slot);
-	int			other = *key_bucket_of(entry->slot, entry->message.key_hash);
-	int			holder = entry->holder;
+	uint32		key_hash = entry->message.key_hash;
 
-	while (other >= 0 && (other == number || sweep_in_flight(other)->state == IN_FLIGHT_BLOCKED ||
-						  sweep_in_flight(other)->slot != entry->slot ||
-						  sweep_in_flight(other)->message.key_hash != entry->message.key_hash))
-		other = sweep_in_flight(other)->key_next;
-	if (other < 0)
+	if (find_key(*key_bucket_of(entry->slot, key_hash, CHAIN_LEASED), entry->slot, CHAIN_LEASED, key_hash, number) < 0 &&
+		find_key(*key_bucket_of(entry->slot, key_hash, CHAIN_RETURNED), entry->slot, CHAIN_RETURNED, key_hash, number) < 0)
 		return false;
-	/* It goes on counting as that of whoever has claimed it: nobody else can have its place. */
-	sweep_holder_count_message(holder, 1);
-	unlink_entry(number);
-	entry->holder = holder;
-	entry->state = IN_FLIGHT_BLOCKED;
 	entry->attempts--;
-	append(&slot->blocked, number);
+	change_state(number, IN_FLIGHT_BLOCKED, -1);
 	return true;
 }
 
 void
 sweep_in_flight_postpone(int number, int lease)
 {
-	SweepInFlight *entry = sweep_in_flight(number);
+	sweep_in_flight(number)->attempts--;
+	change_state(number, IN_FLIGHT_LEASED, lease);
+}
 
-	unlink_entry(number);
-	entry->attempts--;
-	append_to_lease(lease, number);
+void
+sweep_in_flight_begin_ending(int number)
+{
+	change_state(number, IN_FLIGHT_ENDING, sweep_in_flight(number)->lease);
+	sweep_in_flight(number)->pid = MyProcPid;
 }
 
 int
-sweep_in_flight_return_lease(int number)
+sweep_in_flight_compare_ids(const void *left, const void *right)
 {
-	int			count = 0;
-	int			next;
+	int64		a = *(const int64 *) left;
+	int64		b = *(const int64 *) right;
 
-	for (int entry = sweep_queue_lease(number)->messages.first; entry >= 0; entry = next)
-	{
-		next = sweep_in_flight(entry)->next;
-		if (sweep_in_flight(entry)->state != IN_FLIGHT_LEASED)
-			continue;
-		sweep_in_flight_return(entry);
-		count++;
-	}
-	/* One that has never held anything. */
-	sweep_in_flight_end_lease(number);
-	return count;
+	return (a > b) - (a < b);
 }
 
 void
+sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids, int count)
+{
+	SweepQueueLease *lease = sweep_lease_find(id);
+	int			returned = 0;
+
+	while (lease != NULL && lease->messages.first >= 0)
+	{
+		const int64 *message_id = &sweep_in_flight(lease->messages.first)->message.message_id;
+
+		sweep_in_flight_return(lease->messages.first, untried &&
+							   (ids == NULL || bsearch(message_id, ids, count, sizeof(int64), sweep_in_flight_compare_ids) != NULL));
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &returned);
+		lease = sweep_lease_find(id);
+	}
+	/* It has not ended with its messages if it never had any, or has no end. */
+	if (lease != NULL)
+		sweep_lease_free(sweep_queue_lease_number(lease));
+}
+
+bool
 sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us)
 {
-	int64		next_expiry_us = SWEEP_NOTHING_DUE;
-	int			next;
-
 	if (slot->next_expiry_us > now_us)
-		return;
-	for (int number = slot->lease_first; number >= 0; number = next)
+		return true;
+	for (int returned = 0; slot->lease_root >= 0 && sweep_queue_lease(slot->lease_root)->expires_us <= now_us; returned++)
 	{
-		SweepQueueLease *lease = sweep_queue_lease(number);
+		int			number = sweep_queue_lease(slot->lease_root)->messages.first;
 
-		next = lease->next;
-		/* What is being ended stays with its lease; if that fails it is noted again, see lease_again(). */
-		if (lease->expires_us > now_us)
-			next_expiry_us = Min(next_expiry_us, lease->expires_us);
+		if (returned == SWEEP_QUEUE_PIECE)
+			return false;
+		if (number >= 0)
+			sweep_in_flight_return(number, false);
 		else
-			(void) sweep_in_flight_return_lease(number);
+			sweep_lease_set_expiry(slot->lease_root, SWEEP_LEASE_RAN_OUT);
 	}
-	slot->next_expiry_us = next_expiry_us;
+	slot->next_expiry_us = slot->lease_root < 0 ? SWEEP_NOTHING_DUE : sweep_queue_lease(slot->lease_root)->expires_us;
+	return true;
 }
 
-void
-sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending)
+bool
+sweep_in_flight_remove_all(SweepQueueSlot *slot)
 {
-	int			next_lease;
-	int			next;
+	uint32		generation = slot->generation;
+	int			removed = 0;
 
-	for (int lease = slot->lease_first; lease >= 0; lease = next_lease)
+	for (;;)
 	{
-		next_lease = sweep_queue_lease(lease)->next;
-		for (int number = sweep_queue_lease(lease)->messages.first; number >= 0; number = next)
-		{
-			const SweepInFlight *entry = sweep_in_flight(number);
+		SweepQueueLease *lease = slot->lease_root >= 0 ? sweep_queue_lease(slot->lease_root) : NULL;
 
-			next = entry->next;
-			/* What a transaction is ending, it also forgets. */
-			if (ending || (entry->state != IN_FLIGHT_ENDING && entry->state != IN_FLIGHT_PREPARED))
-				sweep_in_flight_remove(number);
-		}
+		if (lease != NULL && lease->expires_us == SWEEP_LEASE_RAN_OUT)
+			lease = NULL;
+		if (lease != NULL && lease->messages.first < 0)
+			sweep_lease_set_expiry(slot->lease_root, SWEEP_LEASE_RAN_OUT);
+		else if (lease != NULL || slot->blocked.first >= 0 || slot->returned.first >= 0)
+			sweep_in_flight_remove(lease != NULL ? lease->messages.first : slot->blocked.first >= 0 ? slot->blocked.first : slot->returned.first);
+		else
+			return true;
+		if (sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &removed) && slot->generation != generation)
+			return false;
 	}
-	/* The end of one that is blocked may return another one. */
-	while (slot->blocked.first >= 0)
-		sweep_in_flight_remove(slot->blocked.first);
-	while (slot->returned.first >= 0)
-		sweep_in_flight_remove(slot->returned.first);
 }
 
 void
@@ -324,129 +381,42 @@ sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 		sweep_in_flight_remove(number);
 }
 
+/* It is of its lease again, which may have run out meanwhile. */
+static void
+settle(int number, bool committed)
+{
+	int			lease = sweep_in_flight(number)->lease;
+
+	if (committed)
+	{
+		sweep_in_flight_remove(number);
+		return;
+	}
+	change_state(number, IN_FLIGHT_LEASED, lease);
+	if (sweep_queue_lease(lease)->expires_us == SWEEP_LEASE_RAN_OUT)
+		sweep_lease_set_expiry(lease, 0);
+}
+
 void
 sweep_in_flight_settle_ending(int number, bool committed)
 {
-	SweepInFlight *entry = sweep_in_flight(number);
-
-	if (entry->state != IN_FLIGHT_ENDING || entry->pid != MyProcPid)
-		return;
-	if (committed)
-		sweep_in_flight_remove(number);
-	else
-		lease_again(entry);
+	if (sweep_in_flight(number)->state == IN_FLIGHT_ENDING && sweep_in_flight(number)->pid == MyProcPid)
+		settle(number, committed);
 }
 
 void
-sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed)
+sweep_in_flight_prepare(int number, int *first)
 {
-	int			next_lease;
-	int			next;
-
-	for (int lease = slot->lease_first; lease >= 0; lease = next_lease)
-	{
-		next_lease = sweep_queue_lease(lease)->next;
-		for (int number = sweep_queue_lease(lease)->messages.first; number >= 0; number = next)
-		{
-			SweepInFlight *entry = sweep_in_flight(number);
-
-			next = entry->next;
-			if (entry->state != IN_FLIGHT_PREPARED || entry->xid != xid)
-				continue;
-			if (committed)
-				sweep_in_flight_remove(number);
-			else
-				lease_again(entry);
-		}
-	}
+	change_state(number, IN_FLIGHT_PREPARED, sweep_in_flight(number)->lease);
+	sweep_in_flight(number)->next = *first;
+	*first = number;
 }
 
-static uint32
-bucket_of(int slot, int16 lane, int64 message_id)
+void
+sweep_in_flight_settle_prepared(int *first, bool committed)
 {
-	return murmurhash32((uint32) message_id ^ ((uint32) slot << 20) ^ (uint32) lane) % (uint32) sweep_max_in_flight;
-}
+	int			number = *first;
 
-/* Not only of this queue, and of this key. */
-static int *
-key_bucket_of(int slot, uint32 key_hash)
-{
-	return &sweep_queue_memory.key_buckets[murmurhash32(key_hash ^ ((uint32) slot << 20)) % (uint32) sweep_max_in_flight];
-}
-
-static void
-append(SweepMessageList *list, int number)
-{
-	SweepInFlight *entry = sweep_in_flight(number);
-
-	entry->previous = list->last;
-	entry->next = -1;
-	*(list->last >= 0 ? &sweep_in_flight(list->last)->next : &list->first) = number;
-	list->last = number;
-	list->count++;
-}
-
-static void
-append_to_lease(int lease, int number)
-{
-	SweepInFlight *entry = sweep_in_flight(number);
-
-	append(&sweep_queue_lease(lease)->messages, number);
-	entry->lease = lease;
-	entry->holder = sweep_queue_lease(lease)->holder;
-	sweep_holder_count_message(entry->holder, 1);
-	sweep_queue_slot(entry->slot)->held[SWEEP_LANE_IS_DELAYED(entry->message.lane)]++;
-}
-
-static void
-append_returned(SweepQueueSlot *slot, int number)
-{
-	append(&slot->returned, number);
-	sweep_in_flight(number)->state = IN_FLIGHT_RETURNED;
-	sweep_queue_wake(slot, 1);
-}
-
-/* Out of the list that it is in: that of its lease, of what was returned, or of what is blocked. */
-static void
-unlink_entry(int number)
-{
-	SweepInFlight *entry = sweep_in_flight(number);
-	SweepQueueSlot *slot = sweep_queue_slot(entry->slot);
-	SweepMessageList *list = entry->lease >= 0 ? &sweep_queue_lease(entry->lease)->messages
-		: entry->state == IN_FLIGHT_BLOCKED ? &slot->blocked : &slot->returned;
-
-	*(entry->previous >= 0 ? &sweep_in_flight(entry->previous)->next : &list->first) = entry->next;
-	*(entry->next >= 0 ? &sweep_in_flight(entry->next)->previous : &list->last) = entry->previous;
-	list->count--;
-	if (entry->lease >= 0)
-		slot->held[SWEEP_LANE_IS_DELAYED(entry->message.lane)]--;
-	if (entry->holder >= 0)
-		sweep_holder_count_message(entry->holder, -1);
-	entry->holder = -1;
-	entry->lease = -1;
-}
-
-static void
-unblock_by_key(SweepQueueSlot *slot, uint32 key_hash)
-{
-	int			slot_number = sweep_queue_slot_number(slot);
-
-	for (int number = *key_bucket_of(slot_number, key_hash); number >= 0; number = sweep_in_flight(number)->key_next)
-	{
-		const SweepInFlight *entry = sweep_in_flight(number);
-
-		if (entry->state != IN_FLIGHT_BLOCKED || entry->slot != slot_number || entry->message.key_hash != key_hash)
-			continue;
-		unlink_entry(number);
-		append_returned(slot, number);
-		return;
-	}
-}
-
-/* Its lease may have run out, and been stepped over for that, while the message was being ended. */
-static void
-lease_again(SweepInFlight *entry)
-{
-	entry->state = IN_FLIGHT_LEASED;
-	sweep_queue_note_expiry(sweep_queue_slot(entry->slot), sweep_queue_lease(entry->lease)->expires_us);
+	*first = sweep_in_flight(number)->next;
+	settle(number, committed);
 }

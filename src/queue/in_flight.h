@@ -1,22 +1,13 @@
 /*
  * in_flight.h
- *		Leases of queues and the messages in flight, in shared memory.
+ *		The messages in flight, in shared memory.
  *
  * The caller of every function has the lock of memory.h exclusively, unless said otherwise.
  */
 #ifndef SWEEP_QUEUE_IN_FLIGHT_H
 #define SWEEP_QUEUE_IN_FLIGHT_H
 
-#include "queue/slot.h"
-
-/* A new lease without messages, or -1 when there are too many. random: its name but for four bytes; role: who claims. */
-extern int	sweep_in_flight_new_lease(SweepQueueSlot *slot, int64 expires_us, const uint8 *random, Oid role);
-
-/* The lease of this name in this database, or NULL; a shared lock is enough. */
-extern SweepQueueLease *sweep_in_flight_find_lease(const pg_uuid_t *id);
-
-/* Ends a lease without messages; harmless while it has some. */
-extern void sweep_in_flight_end_lease(int lease);
+#include "queue/lease.h"
 
 /* Adds a message to the lease; its entry, or -1 when there are too many. */
 extern int	sweep_in_flight_add(int lease, const SweepMessageRef *message);
@@ -27,32 +18,44 @@ extern int	sweep_in_flight_take_returned(int lease);
 /* The entry of a message, or -1; a shared lock is enough. */
 extern int	sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 message_id);
 
+/* The same for a message that a lease has, and no transaction is ending. */
+extern int	sweep_in_flight_find_leased(const SweepQueueLease *lease, int64 message_id);
+
 /*
  * Finds the messages with keys of this hash that were given back and wait to be claimed, by their number from 0
  * on; false when there are no more. A shared lock is enough.
  */
 extern bool sweep_in_flight_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepMessageRef *message);
 
-/* Forgets an entry: the message is gone. Its lease ends with its last one. */
+/* Forgets an entry: the message is gone. Its lease ends with its last message, here and below. */
 extern void sweep_in_flight_remove(int entry);
 
-/* Gives the message back to the queue, to be claimed before all others. */
-extern void sweep_in_flight_return(int entry);
+/* Gives a message back to the queue, to be claimed before all others; untried: this delivery does not count. */
+extern void sweep_in_flight_return(int entry, bool untried);
 
-/* Puts it aside when another message with its key is in flight; the end of that returns it. Its lease stays. */
+/* Puts it aside if another message with its key is in flight; the end of that one returns it. */
 extern bool sweep_in_flight_block(int entry);
 
-/* Moves the message to another lease, as one that was not delivered. Its own stays. */
+/* Moves the message to another lease, as one that was not delivered. */
 extern void sweep_in_flight_postpone(int entry, int lease);
 
-/* Gives back everything a lease holds and is not just ending, and ends the lease. */
-extern int	sweep_in_flight_return_lease(int lease);
+/* Notes that a transaction of this process ends the message. */
+extern void sweep_in_flight_begin_ending(int entry);
 
-/* Gives back what the leases held that have run out. */
-extern void sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us);
+/*
+ * Gives back the messages of a lease but for those that are being ended, and ends the lease; untried: as above, for all
+ * of them, or for those in a sorted array, if it is given. Lends the lock.
+ */
+extern void sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids, int count);
 
-/* Forgets what is in flight of a queue; what transactions are ending only if told so. */
-extern void sweep_in_flight_remove_all(SweepQueueSlot *slot, bool ending);
+/* Compares two int64, for such arrays. */
+extern int	sweep_in_flight_compare_ids(const void *left, const void *right);
+
+/* Gives back the messages of the leases that have run out, at most as many as a piece; false if more are left. */
+extern bool sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us);
+
+/* Forgets what is in flight of a queue, but for what transactions are ending. Lends the lock; false if the slot was lost meanwhile. */
+extern bool sweep_in_flight_remove_all(SweepQueueSlot *slot);
 
 /* If the entry is of a message that the transaction xid has purged: forgets the message, or that it was purged. */
 extern void sweep_in_flight_settle_purged(int entry, TransactionId xid, bool committed);
@@ -60,7 +63,10 @@ extern void sweep_in_flight_settle_purged(int entry, TransactionId xid, bool com
 /* A transaction of this process was ending it: forgets it, or it is of its lease again. */
 extern void sweep_in_flight_settle_ending(int entry, bool committed);
 
-/* Forgets what a prepared transaction has removed, or it is of its lease again. */
-extern void sweep_in_flight_settle_prepared(SweepQueueSlot *slot, TransactionId xid, bool committed);
+/* That transaction was prepared: adds the message to those that it is ending, see SweepPreparedChange. */
+extern void sweep_in_flight_prepare(int entry, int *first);
+
+/* Forgets the first of them, or it is of its lease again. */
+extern void sweep_in_flight_settle_prepared(int *first, bool committed);
 
 #endif							/* SWEEP_QUEUE_IN_FLIGHT_H */

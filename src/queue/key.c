@@ -51,6 +51,7 @@
 #include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
+#include "queue/slot_pool.h"
 #include "queue/table.h"
 
 typedef enum KeyState
@@ -80,28 +81,301 @@ typedef struct KeyedInsert
 	ItemPointerData tid;
 } KeyedInsert;
 
-static int	sort_messages(SweepKeyedMessage *messages, int count);
-static int	compare_messages(const void *left, const void *right);
-static int	compare_keys(const text *a, const text *b);
-static void lock_keys(const SweepSendRequest *request, LOCKTAG *tag);
-static void open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count);
-static void close_insert(KeyedInsert *insert);
-static bool insert_next(KeyedInsert *insert);
-static bool choose_rows(KeyedInsert *insert);
-static bool insert_rows(KeyedInsert *insert);
-static KeyState look_up_alone(KeyedInsert *insert, text *key, ItemPointer own);
-static KeyState look_up(KeyedInsert *insert, text *key, ItemPointer own);
-static bool are_given_back(const SweepSendRequest *request);
-static KeyState look_up_given_back(KeyedInsert *insert, text *key);
-static bool find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message);
-static KeyState judge(KeyedInsert *insert);
-static bool is_withdrawn(TupleTableSlot *slot);
-static void wait_for_decision(const KeyedInsert *insert);
-
 uint32
 sweep_key_hash(const text *key)
 {
 	return (uint32) sweep_secret_hash(0, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
+}
+
+static void
+open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
+{
+	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(request->messages));
+
+	insert->request = request;
+	insert->messages = messages;
+	insert->count = count;
+	sweep_inserter_open(&insert->inserter, request);
+	insert->index = index_open(index, RowExclusiveLock);
+	insert->slot = table_slot_create(request->messages, NULL);
+	InitDirtySnapshot(insert->dirty);
+}
+
+/* Byte by byte, as the index; NULL comes last. */
+static int
+compare_keys(const text *a, const text *b)
+{
+	int			a_length;
+	int			b_length;
+	int			result;
+
+	if (a == NULL || b == NULL)
+		return (a == NULL) - (b == NULL);
+	a_length = VARSIZE_ANY_EXHDR(a);
+	b_length = VARSIZE_ANY_EXHDR(b);
+	result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_length, b_length));
+	return result != 0 ? result : a_length - b_length;
+}
+
+static int
+compare_messages(const void *left, const void *right)
+{
+	const SweepKeyedMessage *a = left;
+	const SweepKeyedMessage *b = right;
+	int			result = compare_keys(a->key, b->key);
+
+	return result != 0 ? result : a->number - b->number;
+}
+
+/* By key; of those with the same only the first stays. Returns how many do. */
+static int
+sort_messages(SweepKeyedMessage *messages, int count)
+{
+	int			kept = Min(count, 1);
+
+	qsort(messages, count, sizeof(SweepKeyedMessage), compare_messages);
+	for (int i = 1; i < count; i++)
+		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
+			messages[kept++] = messages[i];
+	return kept;
+}
+
+static void
+lock_keys(const SweepSendRequest *request, LOCKTAG *tag)
+{
+	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) request->queue_id, SWEEP_LOCK_KEYS);
+	(void) LockAcquire(tag, ExclusiveLock, false, false);
+}
+
+/* Whether messages of the queue were claimed and wait again, for their consumer gave them back or their lease ran out. */
+static bool
+are_given_back(const SweepSendRequest *request)
+{
+	Oid			relation = RelationGetRelid(request->messages);
+	SweepQueueSlot *slot;
+	bool		given_back;
+
+	if (!sweep_queue_memory_exists())
+		return false;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(relation, request->queue_id);
+	if (slot != NULL && slot->next_expiry_us <= sweep_monotonic_us())
+	{
+		/* The leases end now: their claims cannot end the messages any more. */
+		sweep_queue_unlock();
+		sweep_queue_lock(LW_EXCLUSIVE);
+		slot = sweep_queue_find_settled(relation, request->queue_id);
+	}
+	given_back = slot != NULL && slot->returned.first >= 0;
+	sweep_queue_unlock();
+	return given_back;
+}
+
+static bool
+is_withdrawn(TupleTableSlot *slot)
+{
+	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
+	HeapTupleHeader header = row->base.tuple->t_data;
+	bool		withdrawn;
+
+	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
+	withdrawn = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
+		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
+		TransactionIdEquals(HeapTupleHeaderGetRawXmax(header), HeapTupleHeaderGetRawXmin(header));
+	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
+	return withdrawn;
+}
+
+/* What a row that has the key says of it. */
+static KeyState
+judge(KeyedInsert *insert)
+{
+	bool		inserting = TransactionIdIsValid(insert->dirty.xmin);
+	bool		is_null;
+	TransactionId xmin;
+
+	if (inserting || TransactionIdIsValid(insert->dirty.xmax))
+	{
+		insert->xid = inserting ? insert->dirty.xmin : insert->dirty.xmax;
+		insert->token = inserting ? insert->dirty.speculativeToken : 0;
+		insert->tid = insert->slot->tts_tid;
+		return KEY_UNDECIDED;
+	}
+	if (insert->begun == InvalidSnapshot)
+		return KEY_TAKEN;
+	/* As with every statement that would skip a row that such a transaction must not know of. */
+	xmin = DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null));
+	if (!TransactionIdIsCurrentTransactionId(xmin) &&
+		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+	return KEY_TAKEN;
+}
+
+/* Whether a message with this key waits, other than that at `own`. */
+static KeyState
+look_up(KeyedInsert *insert, text *key, ItemPointer own)
+{
+	ScanKeyData keys[2];
+	KeyState	state = KEY_FREE;
+
+	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(insert->request->queue_id));
+	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
+	index_rescan(insert->scan, keys, 2, NULL, 0);
+	while (state != KEY_TAKEN && index_getnext_slot(insert->scan, ForwardScanDirection, insert->slot))
+	{
+		if (own != NULL && ItemPointerEquals(own, &insert->slot->tts_tid))
+			continue;
+		if (!TransactionIdIsValid(insert->dirty.xmin) || !is_withdrawn(insert->slot))
+			state = judge(insert);
+	}
+	ExecClearTuple(insert->slot);
+	return state;
+}
+
+static bool
+find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message)
+{
+	SweepQueueSlot *slot;
+	bool		found;
+
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
+	found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, message);
+	sweep_queue_unlock();
+	return found;
+}
+
+/* Whether one of those has the key. Its row does not say so: nobody has written it when it was given back. */
+static KeyState
+look_up_given_back(KeyedInsert *insert, text *key)
+{
+	const SweepSendRequest *request = insert->request;
+	SweepQueue	queue = {.queue_id = request->queue_id};
+	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
+	KeyState	state = KEY_FREE;
+	uint32		key_hash = sweep_key_hash(key);
+	SweepMessageRef message;
+
+	for (int nth = 0; state != KEY_TAKEN && find_given_back(request, key_hash, nth, &message); nth++)
+	{
+		bool		is_null;
+
+		if (sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
+			compare_keys(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
+			state = judge(insert);
+	}
+	ExecClearTuple(insert->slot);
+	return state;
+}
+
+/* Chooses the rows of a turn. False when it ended at a key that is undecided. */
+static bool
+choose_rows(KeyedInsert *insert)
+{
+	SweepInserter *inserter = &insert->inserter;
+	KeyState	state = KEY_FREE;
+	bool		given_back = are_given_back(insert->request);
+
+	CHECK_FOR_INTERRUPTS();
+	inserter->filled = 0;
+	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
+	while (insert->position < insert->count && inserter->filled < inserter->room)
+	{
+		const SweepKeyedMessage *message = &insert->messages[insert->position];
+
+		state = message->key == NULL ? KEY_FREE : look_up(insert, message->key, NULL);
+		if (state == KEY_FREE && message->key != NULL && given_back)
+			state = look_up_given_back(insert, message->key);
+		if (state == KEY_UNDECIDED)
+			break;
+		if (state == KEY_FREE)
+		{
+			insert->rows[inserter->filled] = insert->position;
+			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number);
+		}
+		insert->position++;
+	}
+	index_endscan(insert->scan);
+	return state != KEY_UNDECIDED;
+}
+
+static KeyState
+look_up_alone(KeyedInsert *insert, text *key, ItemPointer own)
+{
+	KeyState	state;
+
+	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
+	state = look_up(insert, key, own);
+	index_endscan(insert->scan);
+	return state;
+}
+
+/* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
+static bool
+insert_rows(KeyedInsert *insert)
+{
+	const SweepSendRequest *request = insert->request;
+	SweepInserter *inserter = &insert->inserter;
+
+	if (inserter->filled == 0)
+		return true;
+	sweep_inserter_write_rows(inserter);
+	for (int i = 0; i < inserter->filled; i++)
+	{
+		const SweepKeyedMessage *message = &insert->messages[insert->rows[i]];
+
+		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(insert->index)))
+		{
+			if (look_up_alone(insert, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
+			{
+				sweep_inserter_withdraw(inserter, i);
+				insert->position = insert->rows[i];
+				return false;
+			}
+		}
+		sweep_change_add_sent(request->change, request->lane, message->message_id, request->due_at);
+		insert->inserted++;
+	}
+	return true;
+}
+
+/* False when it ended at a key that is undecided. */
+static bool
+insert_next(KeyedInsert *insert)
+{
+	LOCKTAG		tag;
+	bool		decided;
+
+	lock_keys(insert->request, &tag);
+	decided = choose_rows(insert);
+	if (!insert_rows(insert))
+		decided = true;
+	(void) LockRelease(&tag, ExclusiveLock, false);
+	return decided;
+}
+
+static void
+wait_for_decision(const KeyedInsert *insert)
+{
+	ItemPointerData tid = insert->tid;
+
+	/* An INSERT with ON CONFLICT decides without the end of its transaction. */
+	if (insert->token != 0)
+		SpeculativeInsertionWait(insert->xid, insert->token);
+	else
+		XactLockTableWait(insert->xid, insert->request->messages, &tid, XLTW_InsertIndex);
+}
+
+static void
+close_insert(KeyedInsert *insert)
+{
+	if (insert->begun != InvalidSnapshot)
+		UnregisterSnapshot(insert->begun);
+	ExecDropSingleTupleTableSlot(insert->slot);
+	index_close(insert->index, NoLock);
+	sweep_inserter_close(&insert->inserter);
 }
 
 int
@@ -149,299 +423,4 @@ sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int att
 	}
 	(void) LockRelease(&tag, ExclusiveLock, false);
 	close_insert(&insert);
-}
-
-/* By key; of those with the same only the first stays. Returns how many do. */
-static int
-sort_messages(SweepKeyedMessage *messages, int count)
-{
-	int			kept = Min(count, 1);
-
-	qsort(messages, count, sizeof(SweepKeyedMessage), compare_messages);
-	for (int i = 1; i < count; i++)
-		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
-			messages[kept++] = messages[i];
-	return kept;
-}
-
-static int
-compare_messages(const void *left, const void *right)
-{
-	const SweepKeyedMessage *a = left;
-	const SweepKeyedMessage *b = right;
-	int			result = compare_keys(a->key, b->key);
-
-	return result != 0 ? result : a->number - b->number;
-}
-
-/* Byte by byte, as the index; NULL comes last. */
-static int
-compare_keys(const text *a, const text *b)
-{
-	int			a_length;
-	int			b_length;
-	int			result;
-
-	if (a == NULL || b == NULL)
-		return (a == NULL) - (b == NULL);
-	a_length = VARSIZE_ANY_EXHDR(a);
-	b_length = VARSIZE_ANY_EXHDR(b);
-	result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_length, b_length));
-	return result != 0 ? result : a_length - b_length;
-}
-
-static void
-open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
-{
-	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(request->messages));
-
-	insert->request = request;
-	insert->messages = messages;
-	insert->count = count;
-	sweep_inserter_open(&insert->inserter, request);
-	insert->index = index_open(index, RowExclusiveLock);
-	insert->slot = table_slot_create(request->messages, NULL);
-	InitDirtySnapshot(insert->dirty);
-}
-
-static void
-close_insert(KeyedInsert *insert)
-{
-	if (insert->begun != InvalidSnapshot)
-		UnregisterSnapshot(insert->begun);
-	ExecDropSingleTupleTableSlot(insert->slot);
-	index_close(insert->index, NoLock);
-	sweep_inserter_close(&insert->inserter);
-}
-
-static void
-lock_keys(const SweepSendRequest *request, LOCKTAG *tag)
-{
-	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) request->queue_id, SWEEP_LOCK_KEYS);
-	(void) LockAcquire(tag, ExclusiveLock, false, false);
-}
-
-/* False when it ended at a key that is undecided. */
-static bool
-insert_next(KeyedInsert *insert)
-{
-	LOCKTAG		tag;
-	bool		decided;
-
-	lock_keys(insert->request, &tag);
-	decided = choose_rows(insert);
-	if (!insert_rows(insert))
-		decided = true;
-	(void) LockRelease(&tag, ExclusiveLock, false);
-	return decided;
-}
-
-/* Chooses the rows of a turn. False when it ended at a key that is undecided. */
-static bool
-choose_rows(KeyedInsert *insert)
-{
-	SweepInserter *inserter = &insert->inserter;
-	KeyState	state = KEY_FREE;
-	bool		given_back = are_given_back(insert->request);
-
-	CHECK_FOR_INTERRUPTS();
-	inserter->filled = 0;
-	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
-	while (insert->position < insert->count && inserter->filled < inserter->room)
-	{
-		const SweepKeyedMessage *message = &insert->messages[insert->position];
-
-		state = message->key == NULL ? KEY_FREE : look_up(insert, message->key, NULL);
-		if (state == KEY_FREE && message->key != NULL && given_back)
-			state = look_up_given_back(insert, message->key);
-		if (state == KEY_UNDECIDED)
-			break;
-		if (state == KEY_FREE)
-		{
-			insert->rows[inserter->filled] = insert->position;
-			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number);
-		}
-		insert->position++;
-	}
-	index_endscan(insert->scan);
-	return state != KEY_UNDECIDED;
-}
-
-/* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
-static bool
-insert_rows(KeyedInsert *insert)
-{
-	const SweepSendRequest *request = insert->request;
-	SweepInserter *inserter = &insert->inserter;
-
-	if (inserter->filled == 0)
-		return true;
-	sweep_inserter_write_rows(inserter);
-	for (int i = 0; i < inserter->filled; i++)
-	{
-		const SweepKeyedMessage *message = &insert->messages[insert->rows[i]];
-
-		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(insert->index)))
-		{
-			if (look_up_alone(insert, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
-			{
-				sweep_inserter_withdraw(inserter, i);
-				insert->position = insert->rows[i];
-				return false;
-			}
-		}
-		sweep_change_add_sent(request->change, request->lane, message->message_id, request->due_at);
-		insert->inserted++;
-	}
-	return true;
-}
-
-static KeyState
-look_up_alone(KeyedInsert *insert, text *key, ItemPointer own)
-{
-	KeyState	state;
-
-	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
-	state = look_up(insert, key, own);
-	index_endscan(insert->scan);
-	return state;
-}
-
-/* Whether a message with this key waits, other than that at `own`. */
-static KeyState
-look_up(KeyedInsert *insert, text *key, ItemPointer own)
-{
-	ScanKeyData keys[2];
-	KeyState	state = KEY_FREE;
-
-	ScanKeyInit(&keys[0], 1, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(insert->request->queue_id));
-	ScanKeyEntryInitialize(&keys[1], 0, 2, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
-	index_rescan(insert->scan, keys, 2, NULL, 0);
-	while (state != KEY_TAKEN && index_getnext_slot(insert->scan, ForwardScanDirection, insert->slot))
-	{
-		if (own != NULL && ItemPointerEquals(own, &insert->slot->tts_tid))
-			continue;
-		if (!TransactionIdIsValid(insert->dirty.xmin) || !is_withdrawn(insert->slot))
-			state = judge(insert);
-	}
-	ExecClearTuple(insert->slot);
-	return state;
-}
-
-/* Whether messages of the queue were claimed and wait again, for their consumer gave them back or their lease ran out. */
-static bool
-are_given_back(const SweepSendRequest *request)
-{
-	int64		now_us = sweep_monotonic_us();
-	SweepQueueSlot *slot;
-	bool		expired;
-	bool		given_back;
-
-	if (!sweep_queue_memory_exists())
-		return false;
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-	expired = slot != NULL && slot->next_expiry_us <= now_us;
-	given_back = slot != NULL && slot->returned.first >= 0;
-	sweep_queue_unlock();
-	if (!expired)
-		return given_back;
-	/* So that whoever had them cannot end them any more. */
-	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-	if (slot != NULL)
-		sweep_in_flight_expire(slot, now_us);
-	given_back = slot != NULL && slot->returned.first >= 0;
-	sweep_queue_unlock();
-	return given_back;
-}
-
-/* Whether one of those has the key. Its row does not say so: nobody has written it when it was given back. */
-static KeyState
-look_up_given_back(KeyedInsert *insert, text *key)
-{
-	const SweepSendRequest *request = insert->request;
-	SweepQueue	queue = {.queue_id = request->queue_id};
-	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
-	KeyState	state = KEY_FREE;
-	uint32		key_hash = sweep_key_hash(key);
-	SweepMessageRef message;
-
-	for (int nth = 0; state != KEY_TAKEN && find_given_back(request, key_hash, nth, &message); nth++)
-	{
-		bool		is_null;
-
-		if (sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
-			compare_keys(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
-			state = judge(insert);
-	}
-	ExecClearTuple(insert->slot);
-	return state;
-}
-
-static bool
-find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message)
-{
-	SweepQueueSlot *slot;
-	bool		found;
-
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-	found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, message);
-	sweep_queue_unlock();
-	return found;
-}
-
-/* What a row that has the key says of it. */
-static KeyState
-judge(KeyedInsert *insert)
-{
-	bool		inserting = TransactionIdIsValid(insert->dirty.xmin);
-	bool		is_null;
-	TransactionId xmin;
-
-	if (inserting || TransactionIdIsValid(insert->dirty.xmax))
-	{
-		insert->xid = inserting ? insert->dirty.xmin : insert->dirty.xmax;
-		insert->token = inserting ? insert->dirty.speculativeToken : 0;
-		insert->tid = insert->slot->tts_tid;
-		return KEY_UNDECIDED;
-	}
-	if (insert->begun == InvalidSnapshot)
-		return KEY_TAKEN;
-	/* As with every statement that would skip a row that such a transaction must not know of. */
-	xmin = DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null));
-	if (!TransactionIdIsCurrentTransactionId(xmin) &&
-		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not serialize access due to concurrent update")));
-	return KEY_TAKEN;
-}
-
-static bool
-is_withdrawn(TupleTableSlot *slot)
-{
-	BufferHeapTupleTableSlot *row = (BufferHeapTupleTableSlot *) slot;
-	HeapTupleHeader header = row->base.tuple->t_data;
-	bool		withdrawn;
-
-	LockBuffer(row->buffer, BUFFER_LOCK_SHARE);
-	withdrawn = (header->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0 &&
-		!HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) &&
-		TransactionIdEquals(HeapTupleHeaderGetRawXmax(header), HeapTupleHeaderGetRawXmin(header));
-	LockBuffer(row->buffer, BUFFER_LOCK_UNLOCK);
-	return withdrawn;
-}
-
-static void
-wait_for_decision(const KeyedInsert *insert)
-{
-	ItemPointerData tid = insert->tid;
-
-	/* An INSERT with ON CONFLICT decides without the end of its transaction. */
-	if (insert->token != 0)
-		SpeculativeInsertionWait(insert->xid, insert->token);
-	else
-		XactLockTableWait(insert->xid, insert->request->messages, &tid, XLTW_InsertIndex);
 }

@@ -2,9 +2,8 @@
  * memory.c
  *		The shared memory of the queues: requested, laid out, made.
  *
- * Called while the server starts. One lightweight lock guards it all. What is done under it takes a
- * microsecond or two, less than the rest of any claim; a lock per queue would need a second one for the
- * leases, which belong to all of them.
+ * Called while the server starts. One lightweight lock guards all of it: work under it takes a microsecond or two, less
+ * than the rest of any claim, and a lock per queue would need a second one for the leases, which all queues share.
  */
 #include "postgres.h"
 
@@ -18,25 +17,21 @@
 
 #define TRANCHE "pg_sweep_queue"
 
-/* Messages after which the lock is lent, and time for a process that is woken to take it, in us. */
-#define LEND_AFTER 1000
+/* Time for a process that is woken to take the lock, in us. */
 #define LEND_US 100
 
-/* As the settings say. */
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
 StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_in_flight says what a message takes");
 
 SweepQueueMemory sweep_queue_memory;
 
-static Size lay_out(char *base);
-static void make_free_lists(void);
-static void *take_part(char *base, Size *size, Size part);
-
-void
-sweep_queue_request_memory(void)
+static void *
+take_part(char *base, Size *size, Size part)
 {
-	RequestAddinShmemSpace(lay_out(NULL));
-	RequestNamedLWLockTranche(TRANCHE, 1);
+	Size		offset = *size;
+
+	*size = add_size(offset, MAXALIGN(part));
+	return base != NULL ? base + offset : NULL;
 }
 
 /* Sets the pointers into the memory, if there is any yet, and returns its size. */
@@ -51,6 +46,7 @@ lay_out(char *base)
 	memory->prepared_limit = 4 * max_prepared_xacts;
 	memory->shared = take_part(base, &size, sizeof(SweepQueueShared));
 	memory->slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
+	memory->slot_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_queues));
 	memory->searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
 	memory->in_flight = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_in_flight));
 	memory->leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_in_flight));
@@ -61,13 +57,29 @@ lay_out(char *base)
 	return size;
 }
 
-static void *
-take_part(char *base, Size *size, Size part)
+void
+sweep_queue_request_memory(void)
 {
-	Size		offset = *size;
+	RequestAddinShmemSpace(lay_out(NULL));
+	RequestNamedLWLockTranche(TRANCHE, 1);
+}
 
-	*size = add_size(offset, MAXALIGN(part));
-	return base != NULL ? base + offset : NULL;
+/* Sets the fields whose unused value is not zero. */
+static void
+make_lists(void)
+{
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+
+	for (int i = 0; i < sweep_max_in_flight; i++)
+		sweep_queue_memory.buckets[i] = sweep_queue_memory.key_buckets[i] = -1;
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		sweep_queue_memory.slot_buckets[i] = -1;
+		sweep_queue_slot(i)->next = i + 1 < sweep_max_queues ? i + 1 : -1;
+		ConditionVariableInit(&sweep_queue_memory.searched[i]);
+	}
+	shared->free_in_flight = shared->free_lease = -1;
+	pg_atomic_init_u32(&shared->prepared_count, 0);
 }
 
 void
@@ -81,23 +93,7 @@ sweep_queue_initialize_memory(void)
 	if (found)
 		return;
 	memset(sweep_queue_memory.shared, 0, size);
-	pg_atomic_init_u32(&sweep_queue_memory.shared->prepared_count, 0);
-	for (int i = 0; i < sweep_max_queues; i++)
-		ConditionVariableInit(&sweep_queue_memory.searched[i]);
-	make_free_lists();
-}
-
-/* Of messages in flight and leases; what is not 0 when it is not used. */
-static void
-make_free_lists(void)
-{
-	for (int i = 0; i < sweep_max_in_flight; i++)
-	{
-		sweep_queue_memory.buckets[i] = sweep_queue_memory.key_buckets[i] = -1;
-		sweep_in_flight(i)->next = sweep_queue_lease(i)->next = i + 1 < sweep_max_in_flight ? i + 1 : -1;
-		sweep_queue_lease(i)->slot = -1;
-	}
-	sweep_queue_memory.shared->free_in_flight = sweep_queue_memory.shared->free_lease = 0;
+	make_lists();
 }
 
 void
@@ -110,14 +106,11 @@ sweep_queue_require_memory(const char *what)
 				 errhint("Add pg_sweep to shared_preload_libraries and restart the server. Sending works without.")));
 }
 
-/* A lightweight lock is not fair: a process that is woken for it finds it taken again, unless there is a pause. */
-bool
-sweep_queue_lend_lock(int *count)
+/* A lightweight lock is not fair: without a pause, a process that is woken for it finds it taken again. */
+void
+sweep_queue_lend_lock(void)
 {
-	if (++*count % LEND_AFTER != 0)
-		return false;
 	sweep_queue_unlock();
 	pg_usleep(LEND_US);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	return true;
 }

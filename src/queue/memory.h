@@ -1,11 +1,11 @@
 /*
  * memory.h
- *		The shared memory of the queues: what it consists of, and the lock that guards it.
+ *		The shared memory of the queues: its parts, and the lock that guards them.
  *
- * For the files of this room; all others use queue.h. There is none when the library was not loaded at server
- * start: sending works without, claiming not. Everything here is guarded by one lightweight lock, held for
- * moments and never while a table is read. It has no pointers: messages in flight, leases, slots and holders
- * are known by their numbers.
+ * Only the files of this room include it; other rooms include queue.h. The memory exists if the library was loaded at
+ * server start; without it a session can send, but not claim. One lightweight lock guards all of it. The lock is held
+ * for microseconds, and never while a table is read. There are no pointers in it: messages in flight, leases, slots
+ * and holders are known by their numbers.
  */
 #ifndef SWEEP_QUEUE_MEMORY_H
 #define SWEEP_QUEUE_MEMORY_H
@@ -26,15 +26,16 @@
 #define SWEEP_LANES			(SWEEP_PRIORITY_MAX - SWEEP_PRIORITY_MIN + 1)
 #define SWEEP_LANE_DELAYED	100
 
-/* Messages that are prefetched, ahead of the claims that take them. */
+/* Messages that a queue can have prefetched. */
 #define SWEEP_QUEUE_PREFETCH	1024
 
-/* When no more are left than four such claims take, the claim that leaves so few looks for more, ahead of those that follow. */
+/* Number of prefetched messages below which a claim searches for more: what four such claims take. */
 #define SWEEP_QUEUE_LOW(wanted)	((wanted) < SWEEP_QUEUE_PREFETCH / 8 ? Max(128, 4 * (wanted)) : SWEEP_QUEUE_PREFETCH / 2)
 
-/* Processes that a queue wakes; more of them look now and then. */
+/* Processes in the list of a queue; a process that finds the list full looks now and then. */
 #define SWEEP_QUEUE_WAITERS 256
 
+/* A time, of either clock, that never comes. */
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
 
 /* Index of a lane in the arrays below; the highest priority comes first. */
@@ -50,7 +51,7 @@ typedef struct SweepMessageRef
 	ItemPointerData tid;		/* where its row was; verified when it is read */
 	int16		lane;
 	int16		attempts;		/* recorded in the row */
-	uint32		key_hash;		/* of a key that is free while it is claimed; 0 = it has none */
+	uint32		key_hash;		/* of a key that is free while the message is claimed; 0 = none */
 } SweepMessageRef;
 
 /* A list of messages in flight, by their numbers; -1 = none. */
@@ -70,35 +71,37 @@ typedef struct SweepRate
 } SweepRate;
 
 /*
- * One queue. "position" of a lane: every message with a lower id is claimed, gone, or belongs to a
- * transaction that will lower the position when it commits. "low" is what commits have lowered it to
- * since the search in progress began, which must not step over them. The same for delayed messages,
- * by their due times.
+ * One queue. Every message of a lane with an id below "position" is claimed, gone, or belongs to a transaction that
+ * lowers the position when it commits. "low" is the lowest position that commits have set since the search in progress
+ * began: that search must not step over it. The due_ fields are the same for delayed messages, by their due times.
  */
 typedef struct SweepQueueSlot
 {
 	uint32		generation;		/* changes with each use of the slot; 0 = free */
+	int			next;			/* in its hash chain, or in the list of free slots */
 	Oid			database;
 	Oid			relation;		/* sweep.queue_message: another one after DROP EXTENSION */
 	int32		queue_id;
-	Oid			role;			/* that used the queue when it was given the slot; InvalidOid = nobody yet */
+	int			holder;			/* role that the slot counts for, see holder.h; of the database until a role uses the queue */
 	int64		used_us;
 	uint32		pending;		/* bit per lane: there may be messages from its position on */
 	int64		position[SWEEP_LANES];
 	int64		low[SWEEP_LANES];
 	TimestampTz due_from;
 	TimestampTz due_low;
-	TimestampTz next_due;		/* none is due before */
+	TimestampTz next_due;		/* no message is due before */
 	int64		due_searched_us;
 	int			prefetched_first;
 	int			prefetched_count;
 	SweepMessageRef prefetched[SWEEP_QUEUE_PREFETCH];
-	int			lease_first;	/* list of its leases; -1 = none */
-	int64		next_expiry_us; /* no lease that holds something ends before, but for what is being ended */
+	int			lease_count;
+	int			lease_root;		/* the lease that ends first, see lease.c; -1 = none */
+	int64		next_expiry_us; /* no lease that has LEASED messages ends before */
 	SweepMessageList returned;	/* in flight without a lease, to be claimed again */
-	SweepMessageList blocked;	/* wait for another one with their key */
+	SweepMessageList blocked;	/* wait for another message with their key */
 	int			held[2];		/* messages of its leases: not delayed, delayed */
-	int64		rows[2];		/* committed messages: not delayed, delayed; valid while counted */
+	uint32		count_number;	/* of the count that the next two belong to; see SweepQueueDatabase */
+	int64		rows[2];		/* committed messages: not delayed, delayed */
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
@@ -106,8 +109,8 @@ typedef struct SweepQueueSlot
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	int64		prune_front_us; /* no look from the front before */
 	bool		pending_work;	/* messages have come since the notifier looked */
-	int64		looked_us;		/* when one of the waiters went to look for ... */
-	int64		looked_for;		/* ... what was due then, or whose lease had ended */
+	int64		looked_us;		/* when a waiter last went to look for ... */
+	int64		looked_for;		/* ... a message that was due then, or a lease that had ended then */
 	int			waiters;		/* processes that wait for messages, the first in first out */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
@@ -119,43 +122,46 @@ typedef enum SweepInFlightState
 	IN_FLIGHT_ENDING,			/* a transaction removes the message; next: FREE (commit), LEASED (rollback), PREPARED */
 	IN_FLIGHT_PREPARED,			/* that transaction is prepared; next: FREE, LEASED */
 	IN_FLIGHT_RETURNED,			/* to be claimed again, before all others; next: LEASED, FREE */
-	IN_FLIGHT_BLOCKED,			/* another one with its key is in flight; next: RETURNED, FREE */
+	IN_FLIGHT_BLOCKED,			/* another message with its key is in flight; next: RETURNED, FREE */
 } SweepInFlightState;
 
 /* A message that is claimed, or was and waits to be claimed again. */
 typedef struct SweepInFlight
 {
 	SweepMessageRef message;
-	SweepInFlightState state;
-	int			slot;
-	int			lease;			/* -1 = none */
-	int			holder;			/* whose it is, while it is of a lease or blocked; else -1 */
-	int			previous;		/* in the list of its lease, of the returned or of the blocked ones */
-	int			next;
+	uint8		state;			/* SweepInFlightState */
+	uint16		attempts;		/* deliveries, the present one included */
+	int16		slot;
+	int16		holder;			/* role that it counts for, unless it is RETURNED */
+	int			lease;			/* of LEASED, ENDING and PREPARED */
+	int			previous;		/* in the list of its lease, of the returned or of the blocked messages */
+	int			next;			/* also of what a transaction that is prepared is ending */
 	int			hash_next;
-	int			key_next;		/* of those with a key */
-	int			attempts;		/* deliveries, the present one included */
-	int			pid;			/* of the process that ends it */
-	TransactionId xid;			/* of the prepared transaction that ends it */
-	TransactionId purged_by;	/* the transaction that has deleted it, whoever has claimed it */
+	int			key_previous;	/* of messages with its key and a similar state */
+	int			key_next;
+	int			pid;			/* of ENDING: the process that ends it */
+	TransactionId purged_by;	/* the transaction that has deleted it without regard to its claim */
 } SweepInFlight;
 
 typedef struct SweepQueueLease
 {
-	pg_uuid_t	id;				/* its first four bytes are the index of the lease */
-	int			slot;			/* -1 = free */
-	int			previous;		/* of the queue */
-	int			next;
-	SweepMessageList messages;
-	int			holder;			/* who has claimed, see holder.h */
 	int64		expires_us;
+	pg_uuid_t	id;				/* its first four bytes are the number of the lease */
+	int16		slot;			/* -1 = free */
+	int16		holder;			/* role that has claimed, see holder.h */
+	int16		rank;			/* of the heap of its queue, see lease.c, as are the next three */
+	int			parent;
+	int			left;			/* also of the free leases */
+	int			right;
+	SweepMessageList messages;	/* LEASED */
+	int			ending;			/* messages that are ENDING or PREPARED */
 } SweepQueueLease;
 
 /* What a transaction did to a queue, to be applied when it has committed. */
 typedef struct SweepQueueChange
 {
 	Oid			relation;
-	int32		queue_id;		/* 0 = to all of the database, in unknown ways */
+	int32		queue_id;		/* 0 = all queues of the database, in unknown ways */
 	uint32		lanes;			/* bit per lane written to */
 	int64		low[SWEEP_LANES];
 	TimestampTz first_due;
@@ -163,14 +169,14 @@ typedef struct SweepQueueChange
 	int64		dead;
 	int64		sent;
 	int64		acked;
-	bool		reset;			/* look at the queue from its start */
+	bool		reset;			/* search the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
 	bool		purged;			/* messages in flight were deleted: see purged_by of SweepInFlight */
 	bool		emptied;		/* all messages were */
-	bool		dropped;		/* the queue is gone; of all queues: the table */
+	bool		dropped;		/* the queue is gone; for all queues: the table is */
 } SweepQueueChange;
 
-/* As many as have a scheduler, see base/shared.h. */
+/* Databases whose messages can be counted at a time; in others sweep.queues counts the rows each time. */
 #define SWEEP_COUNTED_DATABASES 128
 
 /* What is known of a database. */
@@ -181,62 +187,78 @@ typedef struct SweepQueueDatabase
 	bool		knows_prepared;
 	bool		counting;		/* the snapshot is valid */
 	bool		counted;
+	uint32		count_number;	/* of the present count; counters of an earlier one are 0 */
 	FullTransactionId xmin;
 	FullTransactionId xmax;
-	uint32		running_count;	/* in progress in the snapshot; their ids are in "running" */
+	uint32		running_count;	/* transactions in progress in the snapshot; their ids are in "running" */
 } SweepQueueDatabase;
 
 typedef struct SweepPreparedChange
 {
 	TransactionId xid;			/* InvalidTransactionId = free */
 	Oid			database;
+	int			ending;			/* first of the messages in flight that the transaction removes; -1 = none */
 	SweepQueueChange change;
 } SweepPreparedChange;
 
-/* Who has claimed how many messages, see holder.c. */
+/* What is counted for each role, see holder.h. */
+typedef enum SweepHeld
+{
+	HELD_LEASES,
+	HELD_MESSAGES,				/* of leases, or blocked by another one with their key */
+	HELD_SLOTS,					/* of queues */
+} SweepHeld;
+
+#define SWEEP_HELD_KINDS (HELD_SLOTS + 1)
+
 typedef struct SweepQueueHolder
 {
-	Oid			database;		/* InvalidOid = of the role, in all of them */
-	Oid			role;			/* InvalidOid = of the database, all of them */
-	int			of_role;		/* of a role in a database: the entry of the role */
+	Oid			database;		/* InvalidOid = a role, in all databases */
+	Oid			role;			/* InvalidOid = a database, all its roles */
+	int			of_role;		/* of a role in a database: the entry of the role, or 0 */
 	int			of_database;	/* ... and that of the database */
-	int			leases;
-	int			messages;		/* of leases, or blocked by another one with their key */
-	int64		expired_us;		/* when leases were last looked at for it */
+	int			held[SWEEP_HELD_KINDS];
 } SweepQueueHolder;
 
 /*
- * Entries: one for each role in a database, one for the role, one for the database, and that of the others. So
- * 511 roles of one database that hold messages at a time are told apart.
+ * Entries: one for each role in a database, one for the role, one for the database, and the first for all others.
+ * The messages of 511 roles of a database are counted apart.
  */
 #define SWEEP_HOLDERS 1024
 
 typedef struct SweepQueueShared
 {
 	uint32		generation;
-	int			free_in_flight;
+	uint32		count_number;
+	int			free_slot;		/* -1 = none */
+	int			victim_slot;	/* the next to be given to another queue, if it is idle */
+	int			free_in_flight; /* -1 = none but those that were never used */
+	int			used_in_flight; /* entries that were ever used: those below this number */
 	int			free_lease;
-	int			victim;			/* next entry of databases to be given to another one */
-	bool		short_of_slots; /* one in use was given to another queue; nobody has said so yet */
-	int64		shortage_noted_us;
+	int			used_leases;
+	int			used_prepared;
+	int			victim_database;	/* the next entry of databases to be given to another one */
+	bool		short_of_slots; /* a queue in use has given its slot to another one, and no process has logged it yet */
+	int64		shortage_logged_us;
 	pg_atomic_uint32 prepared_count;
-	int			held_count;		/* sum of the messages of all holders */
 	int			holder_count;	/* the last entry that was ever used */
+	int			held[SWEEP_HELD_KINDS]; /* in all */
 	SweepQueueHolder holders[SWEEP_HOLDERS];
 	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];
 } SweepQueueShared;
 
-/* Where its parts are, in this process. */
+/* Addresses of the parts, in this process. */
 typedef struct SweepQueueMemory
 {
 	LWLock	   *lock;			/* NULL = there is none */
 	SweepQueueShared *shared;
-	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next */
+	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next two */
+	int		   *slot_buckets;	/* heads of the hash chains of slots */
 	ConditionVariable *searched;
 	SweepInFlight *in_flight;	/* pg_sweep.max_in_flight, as the next three */
 	SweepQueueLease *leases;
-	int		   *buckets;		/* heads of the hash chains of messages in flight */
-	int		   *key_buckets;	/* the same by key, of those that have one */
+	int		   *buckets;		/* heads of the hash chains of messages in flight, by id */
+	int		   *key_buckets;	/* ... and by key and state */
 	SweepPreparedChange *prepared;
 	int			prepared_limit;
 	TransactionId *running;		/* running_limit of each database */
@@ -266,11 +288,22 @@ sweep_queue_unlock(void)
 	LWLockRelease(sweep_queue_memory.lock);
 }
 
-/*
- * To be called after each of many messages, with their count so far: releases the exclusive lock now and then, until a
- * process that waits for it has had it, and takes it again. Returns whether it did.
- */
-extern bool sweep_queue_lend_lock(int *count);
+/* Messages, or slots, after which a process that works under the lock lends it. */
+#define SWEEP_QUEUE_PIECE 1000
+#define SWEEP_QUEUE_SLOTS_PIECE 256
+
+/* Releases the exclusive lock until a process that waits for it has had it, and takes it again: nothing is as it was. */
+extern void sweep_queue_lend_lock(void);
+
+/* To be called for each of many steps, with a counter that begins with 0: lends the lock after each piece. Whether it has. */
+static inline bool
+sweep_queue_lend_lock_after(int piece, int *count)
+{
+	if (++*count % piece != 0)
+		return false;
+	sweep_queue_lend_lock();
+	return true;
+}
 
 /* By their numbers, and back. */
 static inline SweepQueueSlot *
@@ -303,7 +336,7 @@ sweep_in_flight(int number)
 	return &sweep_queue_memory.in_flight[number];
 }
 
-/* On which claims wait while another one searches. It outlives the use of the slot. */
+/* Claims wait for it while another one searches. It outlives the use of the slot. */
 static inline ConditionVariable *
 sweep_queue_searched(const SweepQueueSlot *slot)
 {

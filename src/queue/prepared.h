@@ -7,19 +7,22 @@
 
 #include "queue/memory.h"
 
-/* Notes what one did to a queue, once; false when there is no room. Hold the lock exclusively, here and below. */
-extern bool sweep_prepared_note(TransactionId xid, const SweepQueueChange *change);
+/*
+ * Notes what such a transaction did to a queue; the number of its record, or -1 if there is no room. The messages in
+ * flight that it ends belong to its first record. The caller has the lock exclusively, here and below.
+ */
+extern int	sweep_prepared_note(TransactionId xid, const SweepQueueChange *change);
 extern void sweep_prepared_forget(TransactionId xid);
 extern void sweep_prepared_forget_database(Oid database);
 
 /*
- * To be called before a search or a count, without the lock. After a restart of the server there is no trace of what
- * prepared transactions have done: when one of those that are there ends, every queue is looked at from its start,
- * and counted again.
+ * To be called before a search or a count, without the lock. After a restart of the server nothing is known of what
+ * prepared transactions have done: when one of those that are there ends, every queue is searched from its start, and
+ * counted again.
  */
 extern void sweep_prepared_note_all(Oid relation);
 
-/* Applies what those have done that have ended, and settles what they were ending. Do not hold the lock. */
+/* Applies the changes of the prepared transactions that have ended, and settles what they were ending. Takes the lock itself. */
 extern void sweep_prepared_settle_ended(void);
 
 static inline bool

@@ -73,48 +73,6 @@ typedef struct Search
 	SweepMessageRef found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
-static bool become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead);
-static void wake_waiting(Relation messages, const SweepQueue *queue, int wanted);
-static bool begin_search(Search *search, bool ahead, bool *worth);
-static void end_search(Search *search);
-static void drop_in_flight(Search *search, const SweepQueueSlot *slot);
-static void append_prefetched(SweepQueueSlot *slot, const Search *search);
-static void search_due(Search *search);
-static bool has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due);
-static void search_lane(Search *search, int lane);
-static void add_found(Search *search, HeapTuple tuple);
-static bool can_be_claimed(HeapTuple tuple, bool frees_key, bool freed);
-static int	compare_found(const void *left, const void *right);
-static int64 column_int64(Relation messages, HeapTuple tuple, int column);
-
-bool
-sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
-{
-	Search		search = {.messages = messages,.queue = queue,.wanted = wanted};
-	LOCKTAG		tag;
-	bool		worth = true;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
-	if (!become_searcher(&tag, messages, queue, ahead))
-		return true;
-	if (begin_search(&search, ahead, &worth))
-	{
-		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
-		if (search.with_due)
-			search_due(&search);
-		for (int lane = 0; lane < SWEEP_LANES && search.count < search.room; lane++)
-			if (search.lanes & (1 << lane))
-				search_lane(&search, lane);
-		UnregisterSnapshot(search.snapshot);
-		if (search.with_due)
-			qsort(search.found, search.count, sizeof(SweepMessageRef), compare_found);
-		end_search(&search);
-	}
-	LockRelease(&tag, ExclusiveLock, false);
-	wake_waiting(messages, queue, wanted);
-	return worth;
-}
-
 /* False when another process searches, or did until a moment ago: waits for it, unless ahead. */
 static bool
 become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead)
@@ -141,32 +99,6 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	return acquired;
 }
 
-/* As many as find messages, judging by what we take ourselves, and one to search; everybody when nothing is left to be found. */
-static void
-wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
-{
-	ConditionVariable *searched = NULL;
-	SweepQueueSlot *slot;
-	int			count = WAKE_AT_MOST;
-
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
-	if (slot != NULL)
-	{
-		searched = sweep_queue_searched(slot);
-		if (slot->pending != 0)
-			count = slot->prefetched_count / wanted + 1;
-	}
-	sweep_queue_unlock();
-	if (searched == NULL)
-		return;
-	if (count >= WAKE_AT_MOST)
-		ConditionVariableBroadcast(searched);
-	else
-		while (count-- > 0)
-			ConditionVariableSignal(searched);
-}
-
 /* False when there is nothing to search; worth: somebody else has found something. */
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
@@ -189,8 +121,9 @@ begin_search(Search *search, bool ahead, bool *worth)
 	slot = sweep_queue_get_slot(relation, search->queue->queue_id);
 	if (slot == NULL)
 	{
+		/* A claim that looks again is refused, or makes room. */
 		sweep_queue_unlock();
-		sweep_queue_refuse_slot(search->queue->name);
+		return false;
 	}
 	search->generation = slot->generation;
 	search->room = Min(SWEEP_QUEUE_PREFETCH - slot->prefetched_count, SWEEP_QUEUE_PREFETCH / 2);
@@ -215,35 +148,12 @@ begin_search(Search *search, bool ahead, bool *worth)
 	return needed;
 }
 
-static void
-end_search(Search *search)
+static int64
+column_int64(Relation messages, HeapTuple tuple, int column)
 {
-	SweepQueueSlot *slot;
+	bool		is_null;
 
-	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	if (slot != NULL && slot->generation == search->generation)
-	{
-		for (int i = 0; i < SWEEP_LANES; i++)
-		{
-			if ((search->lanes & (1 << i)) == 0)
-				continue;
-			slot->position[i] = Min(search->position[i], slot->low[i]);
-			if ((search->exhausted & (1 << i)) && slot->low[i] == SWEEP_NOTHING_DUE)
-				slot->pending &= ~(1 << i);
-		}
-		if (search->with_due)
-		{
-			slot->due_from = Min(search->due_from, slot->due_low);
-			slot->next_due = Min(search->next_due, slot->due_low);
-		}
-		drop_in_flight(search, slot);
-		append_prefetched(slot, search);
-		/* Nobody else is told of what has fallen due. */
-		if (search->with_due && slot->prefetched_count > search->wanted)
-			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
-	}
-	sweep_queue_unlock();
+	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
 }
 
 /* Not what is in flight already. All at once, not when each is read: that would take the lock for each. */
@@ -259,26 +169,75 @@ drop_in_flight(Search *search, const SweepQueueSlot *slot)
 }
 
 /*
- * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
- * may have had the same message found twice.
+ * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
+ * at the due time that this one came to. If that is where it began, all that it has found are due at the same
+ * moment, and the next search would find the same: so what is in flight already does not count then.
  */
-static void
-append_prefetched(SweepQueueSlot *slot, const Search *search)
+static bool
+has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
 {
-	int			old = slot->prefetched_count;
-	int			kept = 0;
+	const SweepQueueSlot *slot;
 
-	memmove(slot->prefetched, &slot->prefetched[slot->prefetched_first], old * sizeof(SweepMessageRef));
-	memcpy(&slot->prefetched[old], search->found, search->count * sizeof(SweepMessageRef));
-	slot->prefetched_first = 0;
-	slot->prefetched_count += search->count;
-	if (old == 0 || search->count == 0 || compare_found(&slot->prefetched[old - 1], &slot->prefetched[old]) < 0)
+	if (search->count < search->room / 2)
+		return false;
+	if (due_at > first_due)
+		return true;
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL)
+		drop_in_flight(search, slot);
+	sweep_queue_unlock();
+	return search->count > 0;
+}
+
+/*
+ * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
+ * When that does not commit, it is of its lease again, and a statement that is not ours has the queue looked
+ * at from its start.
+ *
+ * A row that an open transaction has only updated to give its key free is not left out, neither the old
+ * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
+ * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits. A row that is put
+ * off with its key is deleted and inserted again, so it is neither.
+ */
+static bool
+can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
+{
+	HeapTupleHeader header = tuple->t_data;
+
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
+		!(freed && (header->t_infomask & HEAP_UPDATED)))
+		return false;
+	return (header->t_infomask & HEAP_XMAX_INVALID) || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) ||
+		(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) ||
+		!TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header));
+}
+
+static void
+add_found(Search *search, HeapTuple tuple)
+{
+	SweepMessageRef message = {0};
+	TupleDesc	description = RelationGetDescr(search->messages);
+	Datum		key;
+	bool		is_null;
+	bool		claimed_is_null;
+	bool		claimed;
+	bool		frees_key;
+
+	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
+	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
+	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
+	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
+	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
+	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING;
+	if (!can_be_claimed(tuple, frees_key && !claimed, frees_key && claimed))
 		return;
-	qsort(slot->prefetched, slot->prefetched_count, sizeof(SweepMessageRef), compare_found);
-	for (int i = 0; i < slot->prefetched_count; i++)
-		if (kept == 0 || compare_found(&slot->prefetched[kept - 1], &slot->prefetched[i]) != 0)
-			slot->prefetched[kept++] = slot->prefetched[i];
-	slot->prefetched_count = kept;
+	if (SWEEP_LANE_IS_DELAYED(message.lane))
+		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
+	ItemPointerCopy(&tuple->t_self, &message.tid);
+	if (frees_key)
+		message.key_hash = sweep_key_hash(DatumGetTextPP(key));
+	search->found[search->count++] = message;
 }
 
 /* Delayed messages whose time has come, the first of them first. */
@@ -313,28 +272,6 @@ search_due(Search *search)
 	index_close(index, AccessShareLock);
 }
 
-/*
- * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
- * at the due time that this one came to. If that is where it began, all that it has found are due at the same
- * moment, and the next search would find the same: so what is in flight already does not count then.
- */
-static bool
-has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
-{
-	const SweepQueueSlot *slot;
-
-	if (search->count < search->room / 2)
-		return false;
-	if (due_at > first_due)
-		return true;
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
-	if (slot != NULL)
-		drop_in_flight(search, slot);
-	sweep_queue_unlock();
-	return search->count > 0;
-}
-
 static void
 search_lane(Search *search, int lane)
 {
@@ -366,56 +303,6 @@ search_lane(Search *search, int lane)
 	index_close(index, AccessShareLock);
 }
 
-static void
-add_found(Search *search, HeapTuple tuple)
-{
-	SweepMessageRef message = {0};
-	TupleDesc	description = RelationGetDescr(search->messages);
-	Datum		key;
-	bool		is_null;
-	bool		claimed_is_null;
-	bool		claimed;
-	bool		frees_key;
-
-	message.message_id = column_int64(search->messages, tuple, MESSAGE_ID);
-	message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
-	message.attempts = DatumGetInt16(heap_getattr(tuple, MESSAGE_ATTEMPTS, description, &is_null));
-	key = heap_getattr(tuple, MESSAGE_KEY, description, &is_null);
-	claimed = DatumGetBool(heap_getattr(tuple, MESSAGE_CLAIMED, description, &claimed_is_null));
-	frees_key = !is_null && search->queue->key_policy != KEY_WHILE_QUEUED_OR_RUNNING;
-	if (!can_be_claimed(tuple, frees_key && !claimed, frees_key && claimed))
-		return;
-	if (SWEEP_LANE_IS_DELAYED(message.lane))
-		message.due_at = column_int64(search->messages, tuple, MESSAGE_DUE_AT);
-	ItemPointerCopy(&tuple->t_self, &message.tid);
-	if (frees_key)
-		message.key_hash = sweep_key_hash(DatumGetTextPP(key));
-	search->found[search->count++] = message;
-}
-
-/*
- * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
- * When that does not commit, it is of its lease again, and a statement that is not ours has the queue looked
- * at from its start.
- *
- * A row that an open transaction has only updated to give its key free is not left out, neither the old
- * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
- * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits. A row that is put
- * off with its key is deleted and inserted again, so it is neither.
- */
-static bool
-can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
-{
-	HeapTupleHeader header = tuple->t_data;
-
-	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)) &&
-		!(freed && (header->t_infomask & HEAP_UPDATED)))
-		return false;
-	return (header->t_infomask & HEAP_XMAX_INVALID) || HEAP_XMAX_IS_LOCKED_ONLY(header->t_infomask) ||
-		(frees_key && !(header->t_infomask2 & HEAP_KEYS_UPDATED)) ||
-		!TransactionIdIsInProgress(HeapTupleHeaderGetUpdateXid(header));
-}
-
 /* By priority; those that are due come before those that have just been sent. */
 static int
 compare_found(const void *left, const void *right)
@@ -434,10 +321,110 @@ compare_found(const void *left, const void *right)
 	return 0;
 }
 
-static int64
-column_int64(Relation messages, HeapTuple tuple, int column)
+/*
+ * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
+ * may have had the same message found twice.
+ */
+static void
+append_prefetched(SweepQueueSlot *slot, const Search *search)
 {
-	bool		is_null;
+	int			old = slot->prefetched_count;
+	int			kept = 0;
 
-	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
+	memmove(slot->prefetched, &slot->prefetched[slot->prefetched_first], old * sizeof(SweepMessageRef));
+	memcpy(&slot->prefetched[old], search->found, search->count * sizeof(SweepMessageRef));
+	slot->prefetched_first = 0;
+	slot->prefetched_count += search->count;
+	if (old == 0 || search->count == 0 || compare_found(&slot->prefetched[old - 1], &slot->prefetched[old]) < 0)
+		return;
+	qsort(slot->prefetched, slot->prefetched_count, sizeof(SweepMessageRef), compare_found);
+	for (int i = 0; i < slot->prefetched_count; i++)
+		if (kept == 0 || compare_found(&slot->prefetched[kept - 1], &slot->prefetched[i]) != 0)
+			slot->prefetched[kept++] = slot->prefetched[i];
+	slot->prefetched_count = kept;
+}
+
+static void
+end_search(Search *search)
+{
+	SweepQueueSlot *slot;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(RelationGetRelid(search->messages), search->queue->queue_id);
+	if (slot != NULL && slot->generation == search->generation)
+	{
+		for (int i = 0; i < SWEEP_LANES; i++)
+		{
+			if ((search->lanes & (1 << i)) == 0)
+				continue;
+			slot->position[i] = Min(search->position[i], slot->low[i]);
+			if ((search->exhausted & (1 << i)) && slot->low[i] == SWEEP_NOTHING_DUE)
+				slot->pending &= ~(1 << i);
+		}
+		if (search->with_due)
+		{
+			slot->due_from = Min(search->due_from, slot->due_low);
+			slot->next_due = Min(search->next_due, slot->due_low);
+		}
+		drop_in_flight(search, slot);
+		append_prefetched(slot, search);
+		/* Nobody else is told of what has fallen due. */
+		if (search->with_due && slot->prefetched_count > search->wanted)
+			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
+	}
+	sweep_queue_unlock();
+}
+
+/* As many as find messages, judging by what we take ourselves, and one to search; everybody when nothing is left to be found. */
+static void
+wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
+{
+	ConditionVariable *searched = NULL;
+	SweepQueueSlot *slot;
+	int			count = WAKE_AT_MOST;
+
+	sweep_queue_lock(LW_SHARED);
+	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
+	if (slot != NULL)
+	{
+		searched = sweep_queue_searched(slot);
+		if (slot->pending != 0)
+			count = slot->prefetched_count / wanted + 1;
+	}
+	sweep_queue_unlock();
+	if (searched == NULL)
+		return;
+	if (count >= WAKE_AT_MOST)
+		ConditionVariableBroadcast(searched);
+	else
+		while (count-- > 0)
+			ConditionVariableSignal(searched);
+}
+
+bool
+sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead)
+{
+	Search		search = {.messages = messages,.queue = queue,.wanted = wanted};
+	LOCKTAG		tag;
+	bool		worth = true;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
+	if (!become_searcher(&tag, messages, queue, ahead))
+		return true;
+	if (begin_search(&search, ahead, &worth))
+	{
+		search.snapshot = RegisterSnapshot(GetLatestSnapshot());
+		if (search.with_due)
+			search_due(&search);
+		for (int lane = 0; lane < SWEEP_LANES && search.count < search.room; lane++)
+			if (search.lanes & (1 << lane))
+				search_lane(&search, lane);
+		UnregisterSnapshot(search.snapshot);
+		if (search.with_due)
+			qsort(search.found, search.count, sizeof(SweepMessageRef), compare_found);
+		end_search(&search);
+	}
+	LockRelease(&tag, ExclusiveLock, false);
+	wake_waiting(messages, queue, wanted);
+	return worth;
 }

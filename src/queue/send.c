@@ -25,126 +25,9 @@
 #include "queue/table.h"
 #include "queue/transaction.h"
 
-static void try_send_work(void *arg);
-static void open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *name);
-static int64 send_without_keys(const SweepSendRequest *request);
-static int64 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls);
-
 PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
 PG_FUNCTION_INFO_V1(sweep_queue_try_send);
-
-/* SQL: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
-Datum
-sweep_queue_send(PG_FUNCTION_ARGS)
-{
-	SweepSendRequest request = {0};
-	Datum		payload;
-	int64		message_id;
-	bool		sent = true;
-
-	open_request(&request, fcinfo, "sweep.send()");
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("payload must not be null"),
-				 errhint("Send '{}' or 'null' when there is nothing to say.")));
-	payload = PG_GETARG_DATUM(1);
-	request.payloads = &payload;
-	request.count = 1;
-	request.has_headers = !PG_ARGISNULL(5);
-	request.headers = request.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
-	if (PG_ARGISNULL(2))
-		message_id = send_without_keys(&request);
-	else
-	{
-		SweepKeyedMessage	message = {.key = PG_GETARG_TEXT_PP(2)};
-
-		message.message_id = message_id = nextval_internal(request.sequence, false);
-		sent = sweep_key_insert(&request, &message, 1) > 0;
-	}
-	sweep_queue_close(request.messages);
-	if (!sent)
-		PG_RETURN_NULL();
-	PG_RETURN_INT64(message_id);
-}
-
-/* SQL: sweep.send_many(queue text, payloads jsonb[], keys text[], delay interval, priority int) */
-Datum
-sweep_queue_send_many(PG_FUNCTION_ARGS)
-{
-	SweepSendRequest request = {0};
-	ArrayType  *payloads = PG_ARGISNULL(1) ? construct_empty_array(JSONBOID) : PG_GETARG_ARRAYTYPE_P(1);
-	ArrayType  *keys = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
-	Datum	   *key_values = NULL;
-	bool	   *key_nulls = NULL;
-	bool	   *nulls;
-	int			key_count = 0;
-	int64		sent;
-
-	open_request(&request, fcinfo, "sweep.send_many()");
-	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
-	if (keys != NULL)
-		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &key_values, &key_nulls, &key_count);
-	if (keys != NULL && key_count != request.count)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of keys (%d) differs from number of payloads (%d)", key_count, request.count),
-				 errhint("Give one key for each payload, NULL where a message has none, or no keys at all.")));
-	for (int i = 0; i < request.count; i++)
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("payload %d must not be null", i + 1),
-					 errhint("Send '{}' or 'null' when there is nothing to say.")));
-	sent = request.count;
-	if (request.count > 0 && keys == NULL)
-		(void) send_without_keys(&request);
-	else if (request.count > 0)
-		sent = send_with_keys(&request, key_values, key_nulls);
-	sweep_queue_close(request.messages);
-	PG_RETURN_INT64(sent);
-}
-
-/*
- * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for anybody who drops
- * the queue; NULL, or what has kept it from being sent. The transaction goes on, and what it is in the middle of cannot
- * be cancelled afterwards either, if it could not before.
- */
-Datum
-sweep_queue_try_send(PG_FUNCTION_ARGS)
-{
-	uint32		held = QueryCancelHoldoffCount;
-	ErrorData  *error = sweep_sql_savepoint(try_send_work, fcinfo, true);
-
-	QueryCancelHoldoffCount = held;
-	if (error == NULL)
-		PG_RETURN_NULL();
-	PG_RETURN_TEXT_P(cstring_to_text(error->message));
-}
-
-static void
-try_send_work(void *arg)
-{
-	FunctionCallInfo fcinfo = arg;
-
-	LOCAL_FCINFO(send, 6);
-
-	if (sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED, false) == LOCKACQUIRE_NOT_AVAIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("queue is being dropped")));
-	/* It may have been dropped just before. */
-	AcceptInvalidationMessages();
-	InitFunctionCallInfoData(*send, NULL, 6, InvalidOid, NULL, NULL);
-	send->args[0] = fcinfo->args[1];
-	send->args[1] = fcinfo->args[2];
-	send->args[2].isnull = true;
-	send->args[3] = (NullableDatum) {.value = IntervalPGetDatum(&(Interval) {0})};
-	send->args[4] = (NullableDatum) {.value = Int32GetDatum(0)};
-	send->args[5].isnull = true;
-	(void) sweep_queue_send(send);
-}
 
 /* What both functions have in common: the queue is the first argument, delay and priority are the fourth and the fifth. */
 static void
@@ -204,6 +87,41 @@ send_without_keys(const SweepSendRequest *request)
 	return first_id;
 }
 
+/* SQL: sweep.send(queue text, payload jsonb, key text, delay interval, priority int, headers jsonb) */
+Datum
+sweep_queue_send(PG_FUNCTION_ARGS)
+{
+	SweepSendRequest request = {0};
+	Datum		payload;
+	int64		message_id;
+	bool		sent = true;
+
+	open_request(&request, fcinfo, "sweep.send()");
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("payload must not be null"),
+				 errhint("Send '{}' or 'null' when there is nothing to say.")));
+	payload = PG_GETARG_DATUM(1);
+	request.payloads = &payload;
+	request.count = 1;
+	request.has_headers = !PG_ARGISNULL(5);
+	request.headers = request.has_headers ? PG_GETARG_DATUM(5) : (Datum) 0;
+	if (PG_ARGISNULL(2))
+		message_id = send_without_keys(&request);
+	else
+	{
+		SweepKeyedMessage	message = {.key = PG_GETARG_TEXT_PP(2)};
+
+		message.message_id = message_id = nextval_internal(request.sequence, false);
+		sent = sweep_key_insert(&request, &message, 1) > 0;
+	}
+	sweep_queue_close(request.messages);
+	if (!sent)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(message_id);
+}
+
 /* Returns how many were sent. They are delivered in the order of the arguments, so this is that of the ids. */
 static int64
 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
@@ -217,4 +135,81 @@ send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *n
 		messages[i].message_id = nextval_internal(request->sequence, false);
 	}
 	return sweep_key_insert(request, messages, request->count);
+}
+
+/* SQL: sweep.send_many(queue text, payloads jsonb[], keys text[], delay interval, priority int) */
+Datum
+sweep_queue_send_many(PG_FUNCTION_ARGS)
+{
+	SweepSendRequest request = {0};
+	ArrayType  *payloads = PG_ARGISNULL(1) ? construct_empty_array(JSONBOID) : PG_GETARG_ARRAYTYPE_P(1);
+	ArrayType  *keys = PG_ARGISNULL(2) ? NULL : PG_GETARG_ARRAYTYPE_P(2);
+	Datum	   *key_values = NULL;
+	bool	   *key_nulls = NULL;
+	bool	   *nulls;
+	int			key_count = 0;
+	int64		sent;
+
+	open_request(&request, fcinfo, "sweep.send_many()");
+	deconstruct_array(payloads, JSONBOID, -1, false, TYPALIGN_INT, &request.payloads, &nulls, &request.count);
+	if (keys != NULL)
+		deconstruct_array(keys, TEXTOID, -1, false, TYPALIGN_INT, &key_values, &key_nulls, &key_count);
+	if (keys != NULL && key_count != request.count)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of keys (%d) differs from number of payloads (%d)", key_count, request.count),
+				 errhint("Give one key for each payload, NULL where a message has none, or no keys at all.")));
+	for (int i = 0; i < request.count; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("payload %d must not be null", i + 1),
+					 errhint("Send '{}' or 'null' when there is nothing to say.")));
+	sent = request.count;
+	if (request.count > 0 && keys == NULL)
+		(void) send_without_keys(&request);
+	else if (request.count > 0)
+		sent = send_with_keys(&request, key_values, key_nulls);
+	sweep_queue_close(request.messages);
+	PG_RETURN_INT64(sent);
+}
+
+static void
+try_send_work(void *arg)
+{
+	FunctionCallInfo fcinfo = arg;
+
+	LOCAL_FCINFO(send, 6);
+
+	if (sweep_lock_acquire_queue(PG_GETARG_INT32(0), LOCK_SHARED, false) == LOCKACQUIRE_NOT_AVAIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("queue is being dropped")));
+	/* It may have been dropped just before. */
+	AcceptInvalidationMessages();
+	InitFunctionCallInfoData(*send, NULL, 6, InvalidOid, NULL, NULL);
+	send->args[0] = fcinfo->args[1];
+	send->args[1] = fcinfo->args[2];
+	send->args[2].isnull = true;
+	send->args[3] = (NullableDatum) {.value = IntervalPGetDatum(&(Interval) {0})};
+	send->args[4] = (NullableDatum) {.value = Int32GetDatum(0)};
+	send->args[5].isnull = true;
+	(void) sweep_queue_send(send);
+}
+
+/*
+ * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for anybody who drops
+ * the queue; NULL, or what has kept it from being sent. The transaction goes on, and what it is in the middle of cannot
+ * be cancelled afterwards either, if it could not before.
+ */
+Datum
+sweep_queue_try_send(PG_FUNCTION_ARGS)
+{
+	uint32		held = QueryCancelHoldoffCount;
+	ErrorData  *error = sweep_sql_savepoint(try_send_work, fcinfo, true);
+
+	QueryCancelHoldoffCount = held;
+	if (error == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(error->message));
 }

@@ -1,18 +1,19 @@
 /*
  * slot.c
- *		What is known of each queue: where its messages are to be found next, how many there are, who waits.
+ *		What is known of each queue: the places of its next messages, their number, and the processes that wait.
  *
- * Messages are rows of sweep.queue_message; nothing here is needed to keep them. What is kept here is
- * where the next claim begins to look, so that no claim walks over what others have claimed or removed,
- * and which messages are claimed (in_flight.c), so that a claim writes nothing. It is lost when the
- * server restarts: then every queue is looked at from its start, once, and what was claimed comes again.
+ * Messages are rows of sweep.queue_message; nothing here is needed to keep them. A slot says where the next claim begins
+ * to look, so that no claim reads rows that others have claimed or removed. Its messages in flight (in_flight.c) are
+ * here and not in the rows, so that a claim writes nothing. All of it is lost when the server restarts: then each queue
+ * is searched from its start, once, and what was claimed comes again.
  *
- * The rule that loses no message: a transaction that has sent lowers the position of its lane to the
- * lowest id that it wrote, after it has become visible (change.c). Whoever searched with an older
- * snapshot, and could not see it, takes over the lowest position that was set while it searched.
+ * The rule that loses no message: a transaction that has sent lowers the position of its lane to the lowest id that it
+ * wrote, after it has become visible (change.c). A search whose snapshot did not see that transaction takes over the
+ * lowest position that was set while it searched.
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "base/clock.h"
@@ -20,32 +21,36 @@
 #include "queue/queue.h"
 #include "queue/slot.h"
 
-/* While there are others, messages that fall due are looked for this often. */
+/* Least time between two searches for messages that have fallen due, while other messages are prefetched. */
 #define DUE_SEARCH_US (10 * INT64CONST(1000))
 
 #define RATE_PERIOD_US (10 * USECS_PER_SEC)
 
-static void wake_all(const SweepQueueSlot *slot);
+int *
+sweep_queue_slot_chain(Oid database, int32 queue_id)
+{
+	return &sweep_queue_memory.slot_buckets[murmurhash32((uint32) queue_id ^ murmurhash32(database)) % (uint32) sweep_max_queues];
+}
 
 SweepQueueSlot *
 sweep_queue_find_slot(Oid relation, int32 queue_id)
 {
-	/* Where a queue was the last time: the slots are too large to walk over them in every commit. */
-	static int	hints[256];
-	int		   *hint = &hints[(uint32) queue_id % lengthof(hints)];
-
-	for (int i = -1; i < sweep_max_queues; i++)
+	for (int number = *sweep_queue_slot_chain(MyDatabaseId, queue_id); number >= 0; number = sweep_queue_slot(number)->next)
 	{
-		int			number = i < 0 ? *hint : i;
 		SweepQueueSlot *slot = sweep_queue_slot(number);
 
-		if (slot->queue_id == queue_id && slot->relation == relation && slot->database == MyDatabaseId && slot->generation != 0)
-		{
-			*hint = number;
+		if (slot->queue_id == queue_id && slot->relation == relation && slot->database == MyDatabaseId)
 			return slot;
-		}
 	}
 	return NULL;
+}
+
+/* They stay in the list: each looks, and sleeps on until there is something. */
+static void
+wake_all(const SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+		sweep_shared_wake(slot->waiting[i]);
 }
 
 void
@@ -79,14 +84,6 @@ sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us)
 	slot->next_expiry_us = Min(slot->next_expiry_us, expires_us);
 	if (earlier)
 		wake_all(slot);
-}
-
-/* They stay in the list: they look, and sleep on until there is something. */
-static void
-wake_all(const SweepQueueSlot *slot)
-{
-	for (int i = 0; i < slot->waiters; i++)
-		sweep_shared_wake(slot->waiting[i]);
 }
 
 bool
@@ -160,7 +157,7 @@ sweep_queue_find_database(Oid relation, bool create)
 	if (!create)
 		return NULL;
 	if (entry == NULL)
-		entry = &shared->databases[shared->victim++ % SWEEP_COUNTED_DATABASES];
+		entry = &shared->databases[shared->victim_database++ % SWEEP_COUNTED_DATABASES];
 	memset(entry, 0, sizeof(*entry));
 	entry->database = MyDatabaseId;
 	entry->relation = relation;
@@ -173,21 +170,30 @@ sweep_queue_running(const SweepQueueDatabase *entry)
 	return sweep_queue_memory.running + (entry - sweep_queue_memory.shared->databases) * sweep_queue_memory.running_limit;
 }
 
-bool
+const SweepQueueDatabase *
 sweep_queue_counts(Oid relation, FullTransactionId xid)
 {
 	const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
 
-	if (entry == NULL || !entry->counting)
-		return false;
+	if (entry == NULL || !entry->counting || FullTransactionIdPrecedes(xid, entry->xmin))
+		return NULL;
 	if (FullTransactionIdFollowsOrEquals(xid, entry->xmax))
-		return true;
-	if (FullTransactionIdPrecedes(xid, entry->xmin))
-		return false;
+		return entry;
 	for (uint32 i = 0; i < entry->running_count; i++)
 		if (sweep_queue_running(entry)[i] == XidFromFullTransactionId(xid))
-			return true;
-	return false;
+			return entry;
+	return NULL;
+}
+
+void
+sweep_queue_add_rows(SweepQueueSlot *slot, const SweepQueueDatabase *entry, const int64 *rows, int64 dead)
+{
+	if (slot->count_number != entry->count_number)
+		slot->rows[0] = slot->rows[1] = slot->dead = 0;
+	slot->count_number = entry->count_number;
+	slot->rows[0] += rows[0];
+	slot->rows[1] += rows[1];
+	slot->dead += dead;
 }
 
 void

@@ -1,6 +1,6 @@
 /*
  * slot.h
- *		What is known of each queue: where its messages are to be found next, how many there are, who waits.
+ *		What is known of each queue: the places of its next messages, their number, and the processes that wait.
  *
  * The caller of every function has the lock of memory.h, exclusively unless said otherwise.
  */
@@ -12,23 +12,26 @@
 /* The slot of a queue of this database, or NULL; a shared lock is enough. */
 extern SweepQueueSlot *sweep_queue_find_slot(Oid relation, int32 queue_id);
 
-/* Has the next search begin at the start, and those who wait look; what is in flight stays so. */
+/* The head of the hash chain of such a slot. */
+extern int *sweep_queue_slot_chain(Oid database, int32 queue_id);
+
+/* Makes the next search begin at the start of the queue, and wakes the waiting processes; what is in flight stays so. */
 extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
 
 /*
- * Whether a search would find what is needed: with so few messages in the list, or because some have fallen
- * due, which come before those of the list; a shared lock is enough.
+ * Whether a search would find what is needed: because no more than "few" messages are prefetched, or because some have
+ * fallen due, which come before those; a shared lock is enough.
  */
 extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now);
 
 /*
- * Something is due at that time; a lease ends. Those who wait for messages sleep no longer than that: each of
- * them knows, so that it does not matter who of them goes away.
+ * A message is due at that time; a lease ends. If that is earlier than known, all waiting processes are woken: each
+ * sleeps until the earliest such time, and it does not matter which of them goes away.
  */
 extern void sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at);
 extern void sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us);
 
-/* Wakes up to count processes that wait for messages of the queue: each once, those that wait longest first. */
+/* Wakes up to count processes that wait for messages of the queue, and takes them out of its list: the first in it first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
 /* Counts now; how many per second, over the last ten seconds. */
@@ -37,15 +40,20 @@ extern double sweep_queue_rate(const SweepRate *rate, int64 now_us);
 
 /*
  * The entry of this database, or NULL; a shared lock is enough, unless it is to be made. It is made anew for another
- * table, in the place of any other if need be.
+ * table, in the place of any other entry if need be.
  */
 extern SweepQueueDatabase *sweep_queue_find_database(Oid relation, bool create);
 
 /* The transactions in progress in its snapshot. */
 extern TransactionId *sweep_queue_running(const SweepQueueDatabase *entry);
 
-/* Whether the counters are to have a commit of this database. That those of a database are not right. */
-extern bool sweep_queue_counts(Oid relation, FullTransactionId xid);
+/* Adds to the counters of a queue, which begin with 0 in each count. */
+extern void sweep_queue_add_rows(SweepQueueSlot *slot, const SweepQueueDatabase *entry, const int64 *rows, int64 dead);
+
+/* The entry of this database, if a commit of it belongs into the counters, else NULL. */
+extern const SweepQueueDatabase *sweep_queue_counts(Oid relation, FullTransactionId xid);
+
+/* Notes that the counters of a database are no longer right. */
 extern void sweep_queue_spoil_counts(Oid database);
 
 #endif							/* SWEEP_QUEUE_SLOT_H */

@@ -1,199 +1,202 @@
 /*
  * slot_pool.c
- *		Room for queues and messages: who is given it, and who gives way when there is none.
+ *		Room for queues and messages: gives a queue a slot, and frees what nothing needs.
  *
- * Called by the first that uses a queue: a claim, a commit, whoever waits or counts. A queue whose slot was given away
- * loses nothing: it is looked at from its start when it is used again.
+ * A queue gets a slot when it is first used: by a claim, a commit, a process that waits or counts. A queue that loses
+ * its slot loses nothing: it is searched from its start when it is used again. A commit cannot search for long, nor
+ * look up a role: it looks at a few slots, and sweep_queue_find() has asked about its role before.
  */
 #include "postgres.h"
 
-#include "utils/timestamp.h"
-
 #include "base/clock.h"
-#include "base/quota.h"
+#include "queue/holder.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
 
-/* A queue that was used within this time is in use; that there are too many is said this often. */
+/* A queue that was used within this time is in use, in us. */
 #define IN_USE_US (60 * USECS_PER_SEC)
 
-/* A role that has its share looks at the leases of all queues no more often than this: that is a long way. */
-#define EXPIRE_EVERY_US (100 * INT64CONST(1000))
+/* Slots of which the one that was not used for the longest time is given to another queue. */
+#define VICTIM_CANDIDATES 64
 
-static SweepQueueSlot *find_free_slot(Oid role, SweepRefusal *refusal);
-static SweepRefusal check_slots(Oid role);
-static void count_slots(Oid role, SweepUse *use);
-static void initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role);
-
-SweepQueueSlot *
-sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role)
+static bool
+is_idle(const SweepQueueSlot *slot)
 {
-	SweepRefusal refusal;
-	SweepQueueSlot *slot = find_free_slot(role, &refusal);
-
-	/* Who has his share makes room among his own: the others' queues need not be looked at from their start. */
-	if (slot == NULL && sweep_queue_reclaim(refusal == REFUSED_ROLE ? role : InvalidOid))
-		slot = find_free_slot(role, &refusal);
-	if (slot != NULL)
-	{
-		/* The counters of the queue that was there are lost. */
-		if (slot->generation != 0)
-		{
-			sweep_queue_spoil_counts(slot->database);
-			if (slot->used_us > sweep_monotonic_us() - IN_USE_US)
-				sweep_queue_memory.shared->short_of_slots = true;
-		}
-		initialize_slot(slot, relation, queue_id, role);
-	}
-	return slot;
+	return slot->generation != 0 && slot->lease_count == 0 && slot->returned.count == 0 && slot->blocked.count == 0 && slot->waiters == 0;
 }
 
-bool
-sweep_queue_adopt_slot(SweepQueueSlot *slot)
+/* A role that has its share gets a slot of its own, so that it cannot take more than that from others; a database likewise. */
+static bool
+fits(const SweepQueueSlot *slot, Oid role, SweepRefusal refusal)
 {
-	if (check_slots(GetUserId()) == REFUSED_ROLE)
-		return false;
-	slot->role = GetUserId();
-	return true;
+	return refusal == REFUSED_ROLE ? sweep_queue_memory.shared->holders[slot->holder].role == role :
+		refusal == REFUSED_DATABASE ? slot->database == MyDatabaseId : true;
 }
 
-bool
-sweep_queue_take_shortage(int64 now_us)
+static SweepQueueSlot *
+find_victim(Oid role, SweepRefusal refusal)
 {
 	SweepQueueShared *shared = sweep_queue_memory.shared;
+	SweepQueueSlot *victim = NULL;
 
-	if (now_us < shared->shortage_noted_us + IN_USE_US)
-		return false;
-	shared->short_of_slots = false;
-	shared->shortage_noted_us = now_us;
-	return true;
-}
-
-void
-sweep_queue_refuse_slot(const char *name)
-{
-	Oid			role = GetUserId();
-	char	   *role_name = GetUserNameFromId(role, true);
-	bool		unlimited = sweep_quota_is_unlimited(role);
-	SweepUse	use;
-	SweepRefusal refusal;
-
-	sweep_queue_lock(LW_SHARED);
-	count_slots(role, &use);
-	sweep_queue_unlock();
-	refusal = sweep_quota_check(&use, sweep_max_queues, unlimited);
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("queue \"%s\" cannot be claimed from: too many queues are in use", name),
-			 errdetail("Role \"%s\" uses %d and this database %d of %d queues; %d are in use in all.",
-					   role_name ? role_name : "", use.of_role, use.of_database, sweep_max_queues, use.all),
-			 refusal == REFUSED_ROLE || refusal == REFUSED_DATABASE ?
-			 errhint("Acknowledge what is claimed from another queue, or raise %s.", sweep_quota_setting(refusal, NULL)) :
-			 errhint("Increase pg_sweep.max_queues and restart the server.")));
-}
-
-/*
- * A free one, or that of an idle queue that was not used for the longest time. Who has his share of them
- * gets one of his own, so that nobody can take more than that from the others. Nothing can be looked up here,
- * for a commit may be what needs it; whoever uses queues was asked about before.
- */
-static SweepQueueSlot *
-find_free_slot(Oid role, SweepRefusal *refusal)
-{
-	SweepQueueSlot *slot = NULL;
-
-	*refusal = check_slots(role);
-	for (int i = 0; i < sweep_max_queues; i++)
+	for (int i = 0; i < Min(VICTIM_CANDIDATES, sweep_max_queues); i++)
 	{
-		SweepQueueSlot *candidate = sweep_queue_slot(i);
+		SweepQueueSlot *candidate = sweep_queue_slot(shared->victim_slot);
 
-		if (candidate->generation == 0 && *refusal == REFUSED_NOT)
-			return candidate;
-		if (candidate->generation == 0 || candidate->lease_first >= 0 || candidate->returned.first >= 0 ||
-			candidate->blocked.first >= 0 || candidate->waiters > 0 ||
-			(*refusal == REFUSED_ROLE && candidate->role != role) ||
-			(*refusal == REFUSED_DATABASE && candidate->database != MyDatabaseId))
-			continue;
-		if (slot == NULL || candidate->used_us < slot->used_us)
-			slot = candidate;
+		shared->victim_slot = (shared->victim_slot + 1) % sweep_max_queues;
+		if (is_idle(candidate) && fits(candidate, role, refusal) && (victim == NULL || candidate->used_us < victim->used_us))
+			victim = candidate;
 	}
-	return slot;
+	return victim;
 }
 
-/* Who only counts has no share. */
 static SweepRefusal
-check_slots(Oid role)
+check_share(Oid role)
 {
-	SweepUse	use;
+	SweepUse	use = sweep_holder_use(sweep_holder_find(role), HELD_SLOTS);
 
-	count_slots(role, &use);
 	return sweep_quota_check(&use, sweep_max_queues, !OidIsValid(role) || sweep_quota_is_known_unlimited(role));
 }
 
 static void
-count_slots(Oid role, SweepUse *use)
+set_holder(SweepQueueSlot *slot, Oid role)
 {
-	memset(use, 0, sizeof(*use));
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		const SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation == 0)
-			continue;
-		use->all++;
-		use->of_role += slot->role == role;
-		use->of_database += slot->database == MyDatabaseId;
-	}
+	slot->holder = sweep_holder_find(role);
+	sweep_holder_count(slot->holder, HELD_SLOTS, 1);
 }
 
-static void
-initialize_slot(SweepQueueSlot *slot, Oid relation, int32 queue_id, Oid role)
+void
+sweep_queue_free_slot(SweepQueueSlot *slot)
 {
+	int			number = sweep_queue_slot_number(slot);
+	int		   *link = sweep_queue_slot_chain(slot->database, slot->queue_id);
+
+	while (*link != number)
+		link = &sweep_queue_slot(*link)->next;
+	*link = slot->next;
+	sweep_holder_count(slot->holder, HELD_SLOTS, -1);
+	slot->generation = 0;
+	slot->next = sweep_queue_memory.shared->free_slot;
+	sweep_queue_memory.shared->free_slot = number;
+}
+
+/* Takes the slot from an idle queue, whose counters are lost. */
+static void
+evict(SweepQueueSlot *slot)
+{
+	sweep_queue_spoil_counts(slot->database);
+	sweep_queue_memory.shared->short_of_slots |= slot->used_us > sweep_monotonic_us() - IN_USE_US;
+	sweep_queue_free_slot(slot);
+}
+
+SweepQueueSlot *
+sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *refusal)
+{
+	SweepQueueShared *shared = sweep_queue_memory.shared;
+	int		   *chain = sweep_queue_slot_chain(MyDatabaseId, queue_id);
+	SweepQueueSlot *slot;
+
+	*refusal = check_share(role);
+	if (*refusal != REFUSED_NOT)
+	{
+		slot = find_victim(role, *refusal);
+		if (slot == NULL)
+			return NULL;
+		evict(slot);
+		*refusal = REFUSED_NOT;
+	}
+	slot = sweep_queue_slot(shared->free_slot);
+	shared->free_slot = slot->next;
 	memset(slot, 0, sizeof(*slot));
-	slot->generation = ++sweep_queue_memory.shared->generation;
+	slot->generation = ++shared->generation;
 	slot->database = MyDatabaseId;
 	slot->relation = relation;
 	slot->queue_id = queue_id;
-	slot->role = role;
-	slot->used_us = sweep_monotonic_us();
-	slot->lease_first = slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
+	set_holder(slot, role);
+	slot->used_us = slot->sent.since_us = slot->acked.since_us = sweep_monotonic_us();
+	slot->lease_root = slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
 	slot->next_expiry_us = SWEEP_NOTHING_DUE;
-	slot->sent.since_us = slot->acked.since_us = slot->used_us;
+	slot->next = *chain;
+	*chain = sweep_queue_slot_number(slot);
+	sweep_queue_reset_slot(slot);
+	return slot;
+}
+
+SweepRefusal
+sweep_queue_adopt_slot(SweepQueueSlot *slot)
+{
+	if (OidIsValid(sweep_queue_memory.shared->holders[slot->holder].role))
+		return REFUSED_NOT;
+	if (check_share(GetUserId()) == REFUSED_ROLE)
+	{
+		SweepQueueSlot *victim = find_victim(GetUserId(), REFUSED_ROLE);
+
+		if (victim == NULL)
+			return REFUSED_ROLE;
+		evict(victim);
+	}
+	sweep_holder_count(slot->holder, HELD_SLOTS, -1);
+	set_holder(slot, GetUserId());
+	return REFUSED_NOT;
+}
+
+SweepQueueSlot *
+sweep_queue_find_settled(Oid relation, int32 queue_id)
+{
+	SweepQueueSlot *slot;
+
+	while ((slot = sweep_queue_find_slot(relation, queue_id)) != NULL && !sweep_in_flight_expire(slot, sweep_monotonic_us()))
+		sweep_queue_lend_lock();
+	return slot;
+}
+
+/* Does so in one slot. */
+static void
+make_room_in(SweepQueueSlot *slot, bool forget)
+{
+	uint32		generation = slot->generation;
+	int			forgotten = 0;
+
+	while (!sweep_in_flight_expire(slot, sweep_monotonic_us()))
+	{
+		sweep_queue_lend_lock();
+		if (slot->generation != generation)
+			return;
+	}
+	if (!forget || slot->returned.first < 0)
+		return;
+	sweep_queue_reset_slot(slot);
+	while (slot->returned.first >= 0)
+	{
+		sweep_in_flight_remove(slot->returned.first);
+		if (sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &forgotten) && slot->generation != generation)
+			return;
+	}
+	/* What a search has stepped over meanwhile, since it was in flight, is found again. */
 	sweep_queue_reset_slot(slot);
 }
 
 void
-sweep_queue_expire_all(int holder, int64 now_us)
+sweep_queue_make_room(SweepHeld what, SweepRefusal refusal)
 {
-	SweepQueueHolder *entry = &sweep_queue_memory.shared->holders[holder];
+	Oid			role = GetUserId();
+	int			looked_at = 0;
 
-	if (now_us - entry->expired_us < EXPIRE_EVERY_US)
-		return;
-	entry->expired_us = now_us;
-	for (int i = 0; i < sweep_max_queues; i++)
-		if (sweep_queue_slot(i)->generation != 0)
-			sweep_in_flight_expire(sweep_queue_slot(i), now_us);
-}
-
-bool
-sweep_queue_reclaim(Oid role)
-{
-	int64		now_us = sweep_monotonic_us();
-	bool		reclaimed = false;
-
+	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
 		SweepQueueSlot *slot = sweep_queue_slot(i);
 
-		if (slot->generation == 0 || (OidIsValid(role) && slot->role != role))
-			continue;
-		sweep_in_flight_expire(slot, now_us);
-		if (slot->returned.first < 0)
-			continue;
-		while (slot->returned.first >= 0)
-			sweep_in_flight_remove(slot->returned.first);
-		sweep_queue_reset_slot(slot);
-		reclaimed = true;
+		if (slot->generation != 0 && (what == HELD_MESSAGES || fits(slot, role, refusal)))
+		{
+			make_room_in(slot, what == HELD_SLOTS || refusal == REFUSED_ALL);
+			if (what == HELD_SLOTS && is_idle(slot))
+			{
+				sweep_queue_memory.shared->victim_slot = i;
+				break;
+			}
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &looked_at);
 	}
-	return reclaimed;
+	sweep_queue_unlock();
 }

@@ -1,6 +1,6 @@
 /*
  * slot_pool.h
- *		Room for queues and messages.
+ *		Room for queues and messages: gives a queue a slot, and frees what nothing needs.
  *
  * The caller of every function has the lock of memory.h exclusively, unless said otherwise.
  */
@@ -9,40 +9,40 @@
 
 #include "miscadmin.h"
 
+#include "base/quota.h"
 #include "queue/slot.h"
 
 /*
- * A slot for a queue that has none: a free one, or that of an idle queue. NULL when all are busy, or those that the
- * role or the database may use. InvalidOid for whoever only counts: the slot is nobody's until a claim adopts it.
+ * A slot for a queue that has none: a free one, or that of an idle queue. NULL, and why, if none is found at once, or
+ * the role or the database has its share. InvalidOid for a process that only counts: the slot is that of no role until
+ * a claim adopts it.
  */
-extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role);
+extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *refusal);
 
-/* Makes a slot of nobody that of the current user; false when it has its share. */
-extern bool sweep_queue_adopt_slot(SweepQueueSlot *slot);
+/* Makes a slot of no role that of the current user, or says why not. */
+extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
 
-/* Raises the error that says who uses how many slots; name is that of the queue. Do not hold the lock. */
-pg_noreturn extern void sweep_queue_refuse_slot(const char *name);
+/* Forgets the queue, whose messages in flight are gone. */
+extern void sweep_queue_free_slot(SweepQueueSlot *slot);
 
-/* While shared->short_of_slots: whether it is to be said that queues in use had to give way to others; once a minute at most. */
-extern bool sweep_queue_take_shortage(int64 now_us);
-
-/* Returns what leases have held that have run out, of all queues, for a holder that has its share; not more often than now and then. */
-extern void sweep_queue_expire_all(int holder, int64 now_us);
+/* As sweep_queue_find_slot, with the leases settled that have run out: may lend the lock before it finds the slot. */
+extern SweepQueueSlot *sweep_queue_find_settled(Oid relation, int32 queue_id);
 
 /*
- * Makes room: what was given back, and what leases held that have run out, of whatever queue and
- * database, is forgotten, and those queues are looked at from their start. Only of queues in whose slots this
- * role is, if one is given. False when there was nothing.
+ * Makes room when the current user was refused a message or a slot: settles the leases that have run out, of all queues.
+ * When everything is in use, or a slot is needed, it also forgets what was given back; those queues are then searched
+ * from their start. Takes the lock itself, and lends it.
  */
-extern bool sweep_queue_reclaim(Oid role);
+extern void sweep_queue_make_room(SweepHeld what, SweepRefusal refusal);
 
 /* The slot of a queue, which it is given now if it has none. NULL as above. */
 static inline SweepQueueSlot *
 sweep_queue_get_slot(Oid relation, int32 queue_id)
 {
 	SweepQueueSlot *slot = sweep_queue_find_slot(relation, queue_id);
+	SweepRefusal refusal;
 
-	return slot != NULL ? slot : sweep_queue_allot_slot(relation, queue_id, GetUserId());
+	return slot != NULL ? slot : sweep_queue_allot_slot(relation, queue_id, GetUserId(), &refusal);
 }
 
 #endif							/* SWEEP_QUEUE_SLOT_POOL_H */

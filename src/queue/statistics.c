@@ -2,11 +2,10 @@
  * statistics.c
  *		What sweep.queues shows.
  *
- * How many messages a queue has is known from counters that the end of every transaction keeps
- * (change.c). They begin with a count of the rows, by whoever asks first after the start of the
- * server or after a statement that was not ours. The count is exact while messages come and go: it uses
- * a snapshot that is published before, and a commit is added to the counters if and only if that
- * snapshot does not see it.
+ * The end of each transaction keeps the counters of its queues (change.c). They begin with a count of the rows, by the
+ * first process that asks after the start of the server, or after a statement that was not the extension's own. The
+ * count is exact while messages come and go: it uses a snapshot that is published before, and a commit is added to the
+ * counters if and only if that snapshot does not see it.
  */
 #include "postgres.h"
 
@@ -38,191 +37,41 @@
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
 
+/* The columns of sweep._queue_states(). */
+#define STATE_COLUMNS 13
+
 /* The numbers that are shown of a queue, copied from its slot, or counted. */
 typedef struct State
 {
 	int32		queue_id;		/* key of the table of what was counted */
+	uint32		generation;		/* of the slot */
 	int64		rows[2];
 	int64		dead;
 	int			held[2];
 	TimestampTz due_from;
-	int			due_known;
-	int			due_inside;
+	int			due_known;		/* delayed messages that a search has found or that were given back */
+	int			due_inside;		/* those, and claimed ones, that a count of the rows from due_from on counts again */
 	int64		first[SWEEP_LANES]; /* lowest id that may be claimed; PG_INT64_MAX = none */
 	double		sent;
 	double		acked;
 } State;
 
-/* The columns of sweep._queue_states(). */
-#define STATE_COLUMNS 13
-
-static bool count_queues(Oid relation, HTAB *counts, bool shared);
-static bool is_counted(Oid relation);
-static void begin_count(Oid relation, Snapshot snapshot);
-static bool end_count(Oid relation);
-static void count_rows(Oid relation, Snapshot snapshot, HTAB *counts, bool dead);
-static State *count_of(HTAB *counts, int32 queue_id);
-static void put_states(ReturnSetInfo *result, Oid relation, HTAB *counts, bool shared);
-static bool copy_slot(SweepQueueSlot *slot, Oid relation, State *state);
-static void put_state(ReturnSetInfo *result, const State *state);
-static void look_at_due(const SweepQueueSlot *slot, State *state);
-static int	look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside);
-static void look_at_first(const SweepQueueSlot *slot, int64 *first);
-static void look_at_message(const SweepMessageRef *message, int64 *first);
-
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
-/* SQL: sweep._queue_states() RETURNS SETOF record */
-Datum
-sweep_queue_states(PG_FUNCTION_ARGS)
+/* Begins as the state of a queue without a slot, which is searched from its start. */
+static State *
+count_of(HTAB *counts, int32 queue_id)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Oid			relation = sweep_queue_relation();
-	bool		shared = sweep_queue_memory_exists() && !RecoveryInProgress();
-	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
-	HTAB	   *counts = NULL;
-	bool		counted = false;
+	bool		found;
+	State	   *state = hash_search(counts, &queue_id, HASH_ENTER, &found);
 
-	InitMaterializedSRF(fcinfo, 0);
-	if (shared)
+	if (!found)
 	{
-		sweep_prepared_settle();
-		sweep_queue_lock(LW_SHARED);
-		counted = is_counted(relation);
-		sweep_queue_unlock();
+		*state = (State) {.queue_id = queue_id, .due_from = PG_INT64_MIN};
+		for (int i = 0; i < SWEEP_LANES; i++)
+			state->first[i] = PG_INT64_MIN;
 	}
-	if (!counted)
-	{
-		counts = hash_create("pg_sweep counted queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-		if (count_queues(relation, counts, shared))
-			counts = NULL;
-	}
-	put_states(result, relation, counts, shared);
-	return (Datum) 0;
-}
-
-/* Counts all rows, for the counters or just for this once. Returns whether the counters are valid. */
-static bool
-count_queues(Oid relation, HTAB *counts, bool shared)
-{
-	Oid			dead = get_relname_relid("queue_dead", get_rel_namespace(relation));
-	Snapshot	snapshot;
-	LOCKTAG		tag;
-	bool		counted;
-
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
-	if (shared)
-	{
-		sweep_prepared_note_all(relation);
-		/* One at a time; whoever has waited finds it done. */
-		(void) LockAcquire(&tag, ExclusiveLock, false, false);
-		sweep_queue_lock(LW_EXCLUSIVE);
-		counted = is_counted(relation);
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		/* Not what this very transaction has done: that is added when it commits. */
-		snapshot->curcid = FirstCommandId;
-		if (!counted)
-			begin_count(relation, snapshot);
-		sweep_queue_unlock();
-		if (counted)
-		{
-			UnregisterSnapshot(snapshot);
-			LockRelease(&tag, ExclusiveLock, false);
-			return true;
-		}
-	}
-	else
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-	count_rows(relation, snapshot, counts, false);
-	count_rows(dead, snapshot, counts, true);
-	UnregisterSnapshot(snapshot);
-	if (!shared)
-		return false;
-	sweep_queue_lock(LW_EXCLUSIVE);
-	/* With more queues than slots there are no counters; nor is a slot taken from any queue to find that out. */
-	if (hash_get_num_entries(counts) > sweep_max_queues)
-		sweep_queue_spoil_counts(MyDatabaseId);
-	else
-	{
-		HASH_SEQ_STATUS scan;
-		State	   *count;
-
-		hash_seq_init(&scan, counts);
-		while ((count = hash_seq_search(&scan)) != NULL)
-		{
-			SweepQueueSlot *slot = sweep_queue_find_slot(relation, count->queue_id);
-
-			if (slot == NULL)
-				slot = sweep_queue_allot_slot(relation, count->queue_id, InvalidOid);
-			if (slot == NULL)
-			{
-				sweep_queue_spoil_counts(MyDatabaseId);
-				hash_seq_term(&scan);
-				break;
-			}
-			slot->used_us = sweep_monotonic_us();
-			slot->rows[0] += count->rows[0];
-			slot->rows[1] += count->rows[1];
-			slot->dead += count->dead;
-		}
-	}
-	counted = end_count(relation);
-	sweep_queue_unlock();
-	LockRelease(&tag, ExclusiveLock, false);
-	return counted;
-}
-
-/* The lock of memory.h is held for all three, exclusively for the others. */
-static bool
-is_counted(Oid relation)
-{
-	SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
-
-	return entry != NULL && entry->counted;
-}
-
-/*
- * Publishes a snapshot, which must see nothing of the transaction itself: commits visible in it are counted by whoever
- * counts, all others when they are applied (change.c).
- */
-static void
-begin_count(Oid relation, Snapshot snapshot)
-{
-	SweepQueueDatabase *entry = sweep_queue_find_database(relation, true);
-	FullTransactionId next = ReadNextFullTransactionId();
-	TransactionId own = GetTopTransactionIdIfAny();
-
-	/* These are 32 bits of the same counter, a moment before. */
-	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
-	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
-	entry->running_count = snapshot->xcnt;
-	/* Without any there may be no array, and memcpy wants one even to copy nothing. */
-	if (snapshot->xcnt > 0)
-		memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
-	/* A snapshot does not list the transaction that took it. */
-	if (TransactionIdIsValid(own))
-		sweep_queue_running(entry)[entry->running_count++] = own;
-	entry->counting = true;
-	entry->counted = false;
-	for (int i = 0; i < sweep_max_queues; i++)
-	{
-		SweepQueueSlot *slot = sweep_queue_slot(i);
-
-		if (slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation)
-			slot->rows[0] = slot->rows[1] = slot->dead = 0;
-	}
-}
-
-/* False when a slot was lost or the table was written to by others in the meantime. */
-static bool
-end_count(Oid relation)
-{
-	SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
-
-	if (entry == NULL || !entry->counting)
-		return false;
-	entry->counted = true;
-	return true;
+	return state;
 }
 
 static void
@@ -251,55 +100,158 @@ count_rows(Oid relation_oid, Snapshot snapshot, HTAB *counts, bool dead)
 	relation_close(relation, AccessShareLock);
 }
 
-/* Begins as that of a queue without a slot, which is looked at from its start. */
-static State *
-count_of(HTAB *counts, int32 queue_id)
+/* Counts the rows of both tables. */
+static HTAB *
+count_all(Oid relation, Snapshot snapshot)
 {
-	bool		found;
-	State	   *state = hash_search(counts, &queue_id, HASH_ENTER, &found);
+	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
+	HTAB	   *counts = hash_create("pg_sweep counted queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
-	if (!found)
-	{
-		*state = (State) {.queue_id = queue_id, .due_from = PG_INT64_MIN};
-		for (int i = 0; i < SWEEP_LANES; i++)
-			state->first[i] = PG_INT64_MIN;
-	}
-	return state;
+	count_rows(relation, snapshot, counts, false);
+	count_rows(get_relname_relid("queue_dead", get_rel_namespace(relation)), snapshot, counts, true);
+	UnregisterSnapshot(snapshot);
+	return counts;
 }
 
 /*
- * With counts those are shown, for lack of shared memory or of room in it, and of the slots only what is in flight. Of
- * each slot what is shown is copied under the lock, and made into a row without it.
+ * Publishes a snapshot, which must see nothing of the transaction itself: the commits visible in it are counted by this
+ * process, all others when they are applied (change.c). The caller has the lock exclusively.
  */
 static void
-put_states(ReturnSetInfo *result, Oid relation, HTAB *counts, bool shared)
+begin_count(Oid relation, Snapshot snapshot)
 {
-	HASH_SEQ_STATUS scan;
-	State	   *count;
+	SweepQueueDatabase *entry = sweep_queue_find_database(relation, true);
+	FullTransactionId next = ReadNextFullTransactionId();
+	TransactionId own = GetTopTransactionIdIfAny();
 
-	for (int i = 0; shared && i < sweep_max_queues; i++)
-	{
-		State		state;
-
-		if (!copy_slot(sweep_queue_slot(i), relation, &state))
-			continue;
-		if (counts == NULL)
-			put_state(result, &state);
-		else if ((count = hash_search(counts, &state.queue_id, HASH_FIND, NULL)) != NULL)
-		{
-			memcpy(state.rows, count->rows, sizeof(state.rows));
-			state.dead = count->dead;
-			*count = state;
-		}
-	}
-	if (counts == NULL)
-		return;
-	hash_seq_init(&scan, counts);
-	while ((count = hash_seq_search(&scan)) != NULL)
-		put_state(result, count);
+	/* These are 32 bits of the same counter, a moment before. */
+	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
+	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
+	entry->running_count = snapshot->xcnt;
+	/* memcpy wants an array even to copy nothing. */
+	if (snapshot->xcnt > 0)
+		memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
+	/* A snapshot does not list the transaction that took it. */
+	if (TransactionIdIsValid(own))
+		sweep_queue_running(entry)[entry->running_count++] = own;
+	entry->counting = true;
+	entry->counted = false;
+	entry->count_number = ++sweep_queue_memory.shared->count_number;
 }
 
-/* False unless it is that of a queue of this database. */
+/* Adds the counts to the counters of a queue; false when there is no slot for it. */
+static bool
+add_count(Oid relation, const State *count, const SweepQueueDatabase *entry)
+{
+	SweepQueueSlot *slot = sweep_queue_find_slot(relation, count->queue_id);
+	SweepRefusal refusal;
+
+	if (slot == NULL)
+		slot = sweep_queue_allot_slot(relation, count->queue_id, InvalidOid, &refusal);
+	if (slot == NULL)
+		return false;
+	slot->used_us = sweep_monotonic_us();
+	sweep_queue_add_rows(slot, entry, count->rows, count->dead);
+	return true;
+}
+
+/* Adds the counts to the counters. False when a slot was lost, or another statement has written to the table meanwhile. */
+static bool
+end_count(Oid relation, HTAB *counts)
+{
+	SweepQueueDatabase *entry;
+	HASH_SEQ_STATUS scan;
+	State	   *count;
+	int			added = 0;
+	/* With more queues than slots there are no counters; no queue loses its slot for finding that out. */
+	bool		fits = hash_get_num_entries(counts) <= sweep_max_queues;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	hash_seq_init(&scan, counts);
+	while ((count = hash_seq_search(&scan)) != NULL)
+	{
+		entry = sweep_queue_find_database(relation, false);
+		if (entry == NULL || !entry->counting || !fits || !add_count(relation, count, entry))
+		{
+			fits = false;
+			hash_seq_term(&scan);
+			break;
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &added);
+	}
+	entry = sweep_queue_find_database(relation, false);
+	if (!fits)
+		sweep_queue_spoil_counts(MyDatabaseId);
+	else if (entry != NULL && entry->counting)
+		entry->counted = true;
+	fits = entry != NULL && entry->counted;
+	sweep_queue_unlock();
+	return fits;
+}
+
+/* Makes the counters valid; else the counts are returned. */
+static HTAB *
+count_queues(Oid relation)
+{
+	const SweepQueueDatabase *entry;
+	HTAB	   *counts = NULL;
+	Snapshot	snapshot = NULL;
+	LOCKTAG		tag;
+
+	sweep_queue_lock(LW_SHARED);
+	entry = sweep_queue_find_database(relation, false);
+	if (entry != NULL && entry->counted)
+	{
+		sweep_queue_unlock();
+		return NULL;
+	}
+	sweep_queue_unlock();
+	sweep_prepared_note_all(relation);
+	/* One process counts at a time; one that has waited finds it done. */
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
+	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	entry = sweep_queue_find_database(relation, false);
+	if (entry == NULL || !entry->counted)
+	{
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		/* Not what this very transaction has done: that is added when it commits. */
+		snapshot->curcid = FirstCommandId;
+		begin_count(relation, snapshot);
+	}
+	sweep_queue_unlock();
+	if (snapshot != NULL)
+	{
+		counts = count_all(relation, snapshot);
+		if (end_count(relation, counts))
+			counts = NULL;
+	}
+	LockRelease(&tag, ExclusiveLock, false);
+	return counts;
+}
+
+/* Adds a message that waits. */
+static void
+add_message(State *state, const SweepMessageRef *message)
+{
+	int64	   *first = &state->first[SWEEP_LANE_INDEX(message->lane)];
+
+	if (!SWEEP_LANE_IS_DELAYED(message->lane))
+		*first = Min(*first, message->message_id);
+	else
+	{
+		state->due_known++;
+		state->due_inside += message->due_at >= state->due_from;
+	}
+}
+
+static bool
+is_ours(const SweepQueueSlot *slot, Oid relation)
+{
+	return slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation;
+}
+
+/* False unless the slot is that of a queue of this database. */
 static bool
 copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 {
@@ -307,19 +259,52 @@ copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 	bool		ours;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	ours = slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation;
+	while (is_ours(slot, relation) && !sweep_in_flight_expire(slot, now_us))
+		sweep_queue_lend_lock();
+	ours = is_ours(slot, relation);
 	if (ours)
 	{
-		sweep_in_flight_expire(slot, now_us);
+		const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
+
 		*state = (State) {
-			.queue_id = slot->queue_id, .rows = {slot->rows[0], slot->rows[1]}, .dead = slot->dead, .held = {slot->held[0], slot->held[1]},
+			.queue_id = slot->queue_id, .generation = slot->generation, .held = {slot->held[0], slot->held[1]},
 			.due_from = slot->due_from, .sent = sweep_queue_rate(&slot->sent, now_us), .acked = sweep_queue_rate(&slot->acked, now_us)
 		};
-		look_at_due(slot, state);
-		look_at_first(slot, state->first);
+		if (entry != NULL && entry->count_number == slot->count_number)
+		{
+			memcpy(state->rows, slot->rows, sizeof(state->rows));
+			state->dead = slot->dead;
+		}
+		for (int i = 0; i < SWEEP_LANES; i++)
+			state->first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
+		for (int i = 0; i < slot->prefetched_count; i++)
+			add_message(state, &slot->prefetched[slot->prefetched_first + i]);
 	}
 	sweep_queue_unlock();
 	return ours;
+}
+
+/* Adds the messages in flight of all queues to their states, which are in the order of the slots. */
+static void
+add_in_flight(State **states)
+{
+	int			looked_at = 0;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_queue_memory.shared->used_in_flight; i++)
+	{
+		const SweepInFlight *entry = sweep_in_flight(i);
+		State	   *state = entry->state != IN_FLIGHT_FREE ? states[entry->slot] : NULL;
+
+		if (state == NULL || state->generation != sweep_queue_slot(entry->slot)->generation)
+			;
+		else if (entry->state == IN_FLIGHT_RETURNED || (entry->state == IN_FLIGHT_BLOCKED && SWEEP_LANE_IS_DELAYED(entry->message.lane)))
+			add_message(state, &entry->message);
+		else if (entry->state != IN_FLIGHT_BLOCKED)
+			state->due_inside += SWEEP_LANE_IS_DELAYED(entry->message.lane) && entry->message.due_at >= state->due_from;
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &looked_at);
+	}
+	sweep_queue_unlock();
 }
 
 static void
@@ -356,52 +341,59 @@ put_state(ReturnSetInfo *result, const State *state)
 }
 
 /*
- * Delayed messages that were due and can be claimed: known are those that a search has found or that
- * were given back; inside are those, and claimed ones, which are not before due_from all the same, so that
- * counting from there would count them twice.
+ * Makes a row of each slot of this database; if rows were counted, of each queue that has some, with their numbers in
+ * place of the counters. Only what cannot be had otherwise is copied under the lock.
  */
 static void
-look_at_due(const SweepQueueSlot *slot, State *state)
+put_states(ReturnSetInfo *result, Oid relation, HTAB *counts)
 {
-	int			claimed = slot->held[1];
+	State	  **states = palloc0(sizeof(State *) * sweep_max_queues);
+	State		state;
 
-	for (int i = 0; i < slot->prefetched_count; i++)
-		state->due_known += look_at_delayed(slot, &slot->prefetched[slot->prefetched_first + i], &state->due_inside);
-	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		state->due_known += look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
-	for (int entry = slot->blocked.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		state->due_known += look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
-	for (int lease = slot->lease_first; lease >= 0 && claimed > 0; lease = sweep_queue_lease(lease)->next)
-		for (int entry = sweep_queue_lease(lease)->messages.first; entry >= 0 && claimed > 0; entry = sweep_in_flight(entry)->next)
-			claimed -= look_at_delayed(slot, &sweep_in_flight(entry)->message, &state->due_inside);
+	for (int i = 0; i < sweep_max_queues; i++)
+		if (copy_slot(sweep_queue_slot(i), relation, &state))
+			states[i] = memcpy(palloc(sizeof(State)), &state, sizeof(State));
+	add_in_flight(states);
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		State	   *count;
+
+		if (states[i] == NULL)
+			continue;
+		if (counts == NULL)
+			put_state(result, states[i]);
+		else if ((count = hash_search(counts, &states[i]->queue_id, HASH_FIND, NULL)) != NULL)
+		{
+			memcpy(states[i]->rows, count->rows, sizeof(count->rows));
+			states[i]->dead = count->dead;
+			*count = *states[i];
+		}
+	}
 }
 
-/* 1 when it is delayed, else 0. */
-static int
-look_at_delayed(const SweepQueueSlot *slot, const SweepMessageRef *message, int *inside)
+/* SQL: sweep._queue_states() RETURNS SETOF record */
+Datum
+sweep_queue_states(PG_FUNCTION_ARGS)
 {
-	bool		delayed = SWEEP_LANE_IS_DELAYED(message->lane);
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Oid			relation = sweep_queue_relation();
+	HTAB	   *counts;
+	HASH_SEQ_STATUS scan;
+	State	   *count;
 
-	*inside += delayed && message->due_at >= slot->due_from;
-	return delayed;
-}
-
-static void
-look_at_first(const SweepQueueSlot *slot, int64 *first)
-{
-	for (int i = 0; i < SWEEP_LANES; i++)
-		first[i] = (slot->pending & (1 << i)) ? slot->position[i] : PG_INT64_MAX;
-	for (int i = 0; i < slot->prefetched_count; i++)
-		look_at_message(&slot->prefetched[slot->prefetched_first + i], first);
-	for (int entry = slot->returned.first; entry >= 0; entry = sweep_in_flight(entry)->next)
-		look_at_message(&sweep_in_flight(entry)->message, first);
-}
-
-static void
-look_at_message(const SweepMessageRef *message, int64 *first)
-{
-	int			lane = SWEEP_LANE_INDEX(message->lane);
-
-	if (!SWEEP_LANE_IS_DELAYED(message->lane))
-		first[lane] = Min(first[lane], message->message_id);
+	InitMaterializedSRF(fcinfo, 0);
+	if (sweep_queue_memory_exists() && !RecoveryInProgress())
+	{
+		sweep_prepared_settle();
+		counts = count_queues(relation);
+		put_states(result, relation, counts);
+	}
+	else
+		counts = count_all(relation, RegisterSnapshot(GetLatestSnapshot()));
+	if (counts == NULL)
+		return (Datum) 0;
+	hash_seq_init(&scan, counts);
+	while ((count = hash_seq_search(&scan)) != NULL)
+		put_state(result, count);
+	return (Datum) 0;
 }

@@ -71,16 +71,47 @@ static Oid	queues_relation = InvalidOid;	/* sweep.queue */
 static Oid	messages_relation = InvalidOid; /* sweep.queue_message */
 static Oid	messages_sequence = InvalidOid;
 
-static void forget_queues(Datum arg, Oid relation);
-static void forget_roles(Datum arg, int cache, uint32 hash);
-static void prepare_cache(void);
-static SweepQueue *load_queue(text *name);
-static bool keep_queue(int32 queue_id);
-static bool may(const SweepQueue *queue, SweepQueueRight right);
-static void ask_again(text *name, SweepQueueRight right, int refusals);
-static void refuse_work(void *arg);
-
 PG_FUNCTION_INFO_V1(sweep_queue_note_change);
+
+static void
+forget_queues(Datum arg, Oid relation)
+{
+	if (relation == queues_relation || !OidIsValid(relation))
+		queues_valid = false;
+}
+
+static void
+forget_roles(Datum arg, int cache, uint32 hash)
+{
+	queues_valid = false;
+}
+
+static void
+prepare_cache(void)
+{
+	HASHCTL		control = {0};
+	Oid			schema;
+
+	if (queues_context == NULL)
+	{
+		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
+		/* The names of roles were resolved. */
+		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
+		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
+	}
+	if (queues_valid)
+		return;
+	MemoryContextReset(queues_context);
+	control.keysize = NAMEDATALEN;
+	control.entrysize = sizeof(SweepQueue);
+	control.hcxt = queues_context;
+	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	schema = get_namespace_oid("sweep", true);
+	queues_relation = get_relname_relid("queue", schema);
+	messages_relation = get_relname_relid("queue_message", schema);
+	messages_sequence = get_relname_relid("queue_message_message_id_seq", schema);
+	queues_valid = true;
+}
 
 Oid
 sweep_queue_relation(void)
@@ -112,6 +143,96 @@ void
 sweep_queue_close(Relation messages)
 {
 	table_close(messages, NoLock);
+}
+
+static bool
+may(const SweepQueue *queue, SweepQueueRight right)
+{
+	Oid			user = GetUserId();
+	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
+	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
+
+	if (sweep_role_acts_for(user, queue->owner))
+		return true;
+	for (int i = 0; i < count; i++)
+		if (sweep_role_acts_for(user, roles[i]))
+			return true;
+	return sweep_role_is(user, "sweep_admin");
+}
+
+/* Reads the queue; NULL when there is none of that name. */
+static SweepQueue *
+load_queue(text *name)
+{
+	Datum		value = PointerGetDatum(name);
+	SweepQueue	read = {0};
+	SweepQueue *queue = NULL;
+	char	   *key = text_to_cstring(name);
+
+	uint64		count;
+
+	sweep_sql_begin_call();
+	/* Executing it may have read invalidations, and what was read may be from before them. */
+	do
+	{
+		prepare_cache();
+		count = sweep_sql_execute(&read_queue_sql, &value, NULL);
+	} while (!queues_valid);
+	if (count > 0)
+	{
+		read.queue_id = sweep_sql_int32(1);
+		read.owner = sweep_sql_oid(2);
+		read.visibility_us = sweep_sql_interval_us(3, 0);
+		read.max_attempts = sweep_sql_int32(4);
+		read.backoff_us = sweep_sql_interval_us(5, SWEEP_BACKOFF_SIDEKIQ);
+		read.keep_done_us = sweep_sql_interval_us(6, 0);
+		read.key_policy = sweep_sql_int32(7);
+		read.senders = sweep_sql_oids(8, queues_context, &read.sender_count);
+		read.consumers = sweep_sql_oids(9, queues_context, &read.consumer_count);
+		queue = hash_search(queues, key, HASH_ENTER, NULL);
+		memcpy((char *) queue + NAMEDATALEN, (char *) &read + NAMEDATALEN, sizeof(read) - NAMEDATALEN);
+	}
+	sweep_sql_end_call();
+	return queue;
+}
+
+static void
+refuse_work(void *arg)
+{
+	sweep_sql_begin_call();
+	(void) sweep_sql_execute(&find_queue_sql, arg, NULL);
+	sweep_sql_end_call();
+}
+
+/*
+ * Asks the SQL function that everything but sending and claiming asks; the
+ * error is its own. When it finds nothing wrong, the queue, the grant or the
+ * role has come since we looked, and what is known of it is read again.
+ */
+static void
+ask_again(text *name, SweepQueueRight right, int refusals)
+{
+	Datum		values[] = {
+		ObjectIdGetDatum(GetUserId()), PointerGetDatum(name),
+		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
+	};
+
+	sweep_sql_hide_context(refuse_work, values);
+	if (refusals >= MAX_REFUSALS)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
+				 errhint("Try it again.")));
+	queues_valid = false;
+}
+
+/* Keeps the queue from being dropped until the transaction ends. False when what is known of it is no longer true. */
+static bool
+keep_queue(int32 queue_id)
+{
+	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED, true) == LOCKACQUIRE_OK)
+		AcceptInvalidationMessages();
+	return queues_valid;
 }
 
 const SweepQueue *
@@ -183,15 +304,6 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
 }
 
-/* Keeps the queue from being dropped until the transaction ends. False when what is known of it is no longer true. */
-static bool
-keep_queue(int32 queue_id)
-{
-	if (sweep_lock_acquire_queue(queue_id, LOCK_SHARED, true) == LOCKACQUIRE_OK)
-		AcceptInvalidationMessages();
-	return queues_valid;
-}
-
 /* SQL: a trigger after every statement that changes sweep.queue */
 Datum
 sweep_queue_note_change(PG_FUNCTION_ARGS)
@@ -202,127 +314,6 @@ sweep_queue_note_change(PG_FUNCTION_ARGS)
 				 errmsg("sweep._note_queue_change must be called as a trigger")));
 	CacheInvalidateRelcacheByRelid(RelationGetRelid(((TriggerData *) fcinfo->context)->tg_relation));
 	PG_RETURN_POINTER(NULL);
-}
-
-static void
-forget_queues(Datum arg, Oid relation)
-{
-	if (relation == queues_relation || !OidIsValid(relation))
-		queues_valid = false;
-}
-
-static void
-forget_roles(Datum arg, int cache, uint32 hash)
-{
-	queues_valid = false;
-}
-
-static void
-prepare_cache(void)
-{
-	HASHCTL		control = {0};
-	Oid			schema;
-
-	if (queues_context == NULL)
-	{
-		CacheRegisterRelcacheCallback(forget_queues, (Datum) 0);
-		/* The names of roles were resolved. */
-		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
-		queues_context = AllocSetContextCreate(TopMemoryContext, "pg_sweep queues", ALLOCSET_SMALL_SIZES);
-	}
-	if (queues_valid)
-		return;
-	MemoryContextReset(queues_context);
-	control.keysize = NAMEDATALEN;
-	control.entrysize = sizeof(SweepQueue);
-	control.hcxt = queues_context;
-	queues = hash_create("pg_sweep queues", 16, &control, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-	schema = get_namespace_oid("sweep", true);
-	queues_relation = get_relname_relid("queue", schema);
-	messages_relation = get_relname_relid("queue_message", schema);
-	messages_sequence = get_relname_relid("queue_message_message_id_seq", schema);
-	queues_valid = true;
-}
-
-/* Reads the queue; NULL when there is none of that name. */
-static SweepQueue *
-load_queue(text *name)
-{
-	Datum		value = PointerGetDatum(name);
-	SweepQueue	read = {0};
-	SweepQueue *queue = NULL;
-	char	   *key = text_to_cstring(name);
-
-	uint64		count;
-
-	sweep_sql_begin_call();
-	/* Executing it may have read invalidations, and what was read may be from before them. */
-	do
-	{
-		prepare_cache();
-		count = sweep_sql_execute(&read_queue_sql, &value, NULL);
-	} while (!queues_valid);
-	if (count > 0)
-	{
-		read.queue_id = sweep_sql_int32(1);
-		read.owner = sweep_sql_oid(2);
-		read.visibility_us = sweep_sql_interval_us(3, 0);
-		read.max_attempts = sweep_sql_int32(4);
-		read.backoff_us = sweep_sql_interval_us(5, SWEEP_BACKOFF_SIDEKIQ);
-		read.keep_done_us = sweep_sql_interval_us(6, 0);
-		read.key_policy = sweep_sql_int32(7);
-		read.senders = sweep_sql_oids(8, queues_context, &read.sender_count);
-		read.consumers = sweep_sql_oids(9, queues_context, &read.consumer_count);
-		queue = hash_search(queues, key, HASH_ENTER, NULL);
-		memcpy((char *) queue + NAMEDATALEN, (char *) &read + NAMEDATALEN, sizeof(read) - NAMEDATALEN);
-	}
-	sweep_sql_end_call();
-	return queue;
-}
-
-static bool
-may(const SweepQueue *queue, SweepQueueRight right)
-{
-	Oid			user = GetUserId();
-	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
-	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
-
-	if (sweep_role_acts_for(user, queue->owner))
-		return true;
-	for (int i = 0; i < count; i++)
-		if (sweep_role_acts_for(user, roles[i]))
-			return true;
-	return sweep_role_is(user, "sweep_admin");
-}
-
-/*
- * Asks the SQL function that everything but sending and claiming asks; the
- * error is its own. When it finds nothing wrong, the queue, the grant or the
- * role has come since we looked, and what is known of it is read again.
- */
-static void
-ask_again(text *name, SweepQueueRight right, int refusals)
-{
-	Datum		values[] = {
-		ObjectIdGetDatum(GetUserId()), PointerGetDatum(name),
-		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
-	};
-
-	sweep_sql_hide_context(refuse_work, values);
-	if (refusals >= MAX_REFUSALS)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("queue \"%s\" is being changed", text_to_cstring(name)),
-				 errhint("Try it again.")));
-	queues_valid = false;
-}
-
-static void
-refuse_work(void *arg)
-{
-	sweep_sql_begin_call();
-	(void) sweep_sql_execute(&find_queue_sql, arg, NULL);
-	sweep_sql_end_call();
 }
 
 bool

@@ -2,20 +2,20 @@
  * transaction.c
  *		What the transaction in progress has done to queues, until it ends.
  *
- * Shared memory learns of a send or an acknowledgement when the transaction has become visible to
- * everybody, in the callback at its very end: from then on a snapshot sees the rows, and not before.
- * Nothing is allocated there and nothing can fail.
+ * A send or an acknowledgement changes the shared memory when its transaction has become visible to all others, in the
+ * callback at its very end: from then on a snapshot sees the rows, and not before. Nothing is allocated there and
+ * nothing can fail.
  *
- * Each level of subtransactions has changes of its own. They go to the level above when it ends well and
- * are thrown away, and what was claimed given back, when it does not.
+ * Each level of subtransactions has changes of its own. When it ends well they are added to those of the level above;
+ * when it is rolled back they are thrown away, and what it has claimed is given back.
  *
- * A prepared transaction ends without us: COMMIT PREPARED calls no callback of an extension. So its
- * changes go to shared memory before it is prepared, and whoever looks for messages later finds out how
- * it has ended (prepared.c).
+ * COMMIT PREPARED calls no callback of an extension. So the changes of a transaction go to shared memory before it is
+ * prepared, and a process that looks for messages later finds out how it has ended (prepared.c).
  */
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
@@ -51,21 +51,220 @@ static LevelChange *changes = NULL;
 static Pending *pending = NULL;
 static int	pending_count = 0;
 static int	pending_room = 0;
-static List *own_statements = NIL;	/* the levels at which statements of ours are under way, the innermost last */
-static bool prepared = false;	/* shared memory has them, too */
+static List *own_statements = NIL;	/* levels of the extension's own statements in progress, the innermost last */
+static int	record = -1;		/* of this transaction, while it is being prepared */
 
-static void register_callbacks(void);
-static void at_transaction_event(XactEvent event, void *arg);
-static void at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg);
-static void apply_changes(void);
-static void hand_over(int level);
-static void undo(int level);
-static void settle(const Pending *item, bool committed, int *settled);
-static void undo_claim(const pg_uuid_t *id, int *settled);
-static void refuse_claims(void);
-static void prepare_changes(void);
-static void leave_prepared(void);
-static void forget_transaction(void);
+static void
+settle(const Pending *item, bool committed, int *settled)
+{
+	if (item->kind == PENDING_ENDING)
+		sweep_in_flight_settle_ending(item->message, committed);
+	else if (item->kind == PENDING_PURGED)
+		sweep_in_flight_settle_purged(item->message, GetTopTransactionIdIfAny(), committed);
+	else if (!committed)
+		sweep_in_flight_return_lease(&item->lease, true, NULL, 0);
+	(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, settled);
+}
+
+/* The transaction has committed, and is visible. */
+static void
+apply_changes(void)
+{
+	FullTransactionId xid = GetTopFullTransactionIdIfAny();
+	TimestampTz now;
+	int			settled = 0;
+
+	if (!sweep_queue_memory_exists())
+		return;
+	now = GetCurrentTransactionStopTimestamp();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	/* Before the changes: a search leaves out what is in flight, and would step over it. */
+	for (int i = 0; i < pending_count; i++)
+		settle(&pending[i], true, &settled);
+	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
+		sweep_change_apply(&entry->change, xid, now);
+	sweep_queue_unlock();
+}
+
+/* A subtransaction has ended well: its changes become those of the level above. */
+static void
+hand_over(int level)
+{
+	LevelChange **link = &changes;
+
+	while (*link != NULL && (*link)->level == level)
+	{
+		LevelChange *entry = *link;
+		LevelChange *outer = entry->next;
+
+		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != entry->change.queue_id ||
+								 outer->change.relation != entry->change.relation))
+			outer = outer->level >= level - 1 ? outer->next : NULL;
+		if (outer == NULL)
+		{
+			entry->level = level - 1;
+			link = &entry->next;
+			continue;
+		}
+		sweep_change_add(&outer->change, &entry->change);
+		*link = entry->next;
+		pfree(entry);
+	}
+	for (int i = pending_count - 1; i >= 0 && pending[i].level == level; i--)
+		pending[i].level = level - 1;
+}
+
+/* A transaction, or a subtransaction, is rolled back: its claims are, and the messages that it was ending are of their leases again. */
+static void
+undo(int level)
+{
+	int			settled = 0;
+
+	while (changes != NULL && changes->level >= level)
+	{
+		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
+		{
+			sweep_queue_lock(LW_EXCLUSIVE);
+			sweep_change_undo(&changes->change);
+			sweep_queue_unlock();
+		}
+		changes = changes->next;
+	}
+	if (pending_count == 0 || pending[pending_count - 1].level < level)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (; pending_count > 0 && pending[pending_count - 1].level >= level; pending_count--)
+		settle(&pending[pending_count - 1], false, &settled);
+	sweep_queue_unlock();
+}
+
+/*
+ * A claim would not be given back when the prepared transaction is rolled back; and a claim that has given keys free
+ * keeps its rows locked for as long as it stays prepared.
+ */
+static void
+refuse_claims(void)
+{
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].kind == PENDING_CLAIM)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction that has claimed messages"),
+					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
+}
+
+/* From now on a process that finds the transaction ended settles what it did. */
+static void
+prepare_changes(void)
+{
+	TransactionId xid = GetTopTransactionId();
+	bool		noted = true;
+
+	if (!sweep_queue_memory_exists())
+		return;
+	/* The records of transactions that have ended make room. */
+	sweep_prepared_settle();
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
+	{
+		int			number = sweep_prepared_note(xid, &entry->change);
+
+		noted = number >= 0;
+		record = record < 0 ? number : record;
+	}
+	if (!noted)
+		sweep_prepared_forget(xid);
+	sweep_queue_unlock();
+	if (!noted)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many prepared transactions have worked with queues"),
+				 errhint("End those that are listed in pg_prepared_xacts, or increase max_prepared_transactions.")));
+}
+
+static void
+leave_prepared(void)
+{
+	int			left = 0;
+
+	if (record < 0)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < pending_count; i++)
+	{
+		if (pending[i].kind == PENDING_ENDING)
+			sweep_in_flight_prepare(pending[i].message, &sweep_queue_memory.prepared[record].ending);
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &left);
+	}
+	sweep_queue_unlock();
+}
+
+static void
+roll_back(void)
+{
+	undo(0);
+	if (record >= 0)
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		sweep_prepared_forget(GetTopTransactionIdIfAny());
+		sweep_queue_unlock();
+	}
+}
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	if (changes != NULL || pending_count > 0)
+	{
+		if (event == XACT_EVENT_COMMIT)
+			apply_changes();
+		else if (event == XACT_EVENT_ABORT)
+			roll_back();
+		else if (event == XACT_EVENT_PRE_PREPARE)
+		{
+			refuse_claims();
+			prepare_changes();
+		}
+		else if (event == XACT_EVENT_PREPARE)
+			leave_prepared();
+	}
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+		return;
+	changes = NULL;
+	pending = NULL;
+	pending_count = pending_room = 0;
+	own_statements = NIL;
+	record = -1;
+}
+
+static void
+at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		hand_over(level);
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		undo(level);
+		/* A statement that has only fired the trigger whose subtransaction this is goes on. */
+		while (own_statements != NIL && llast_int(own_statements) >= level)
+			own_statements = list_delete_last(own_statements);
+	}
+}
+
+static void
+register_callbacks(void)
+{
+	static bool registered = false;
+
+	if (!registered)
+	{
+		RegisterXactCallback(at_transaction_event, NULL);
+		RegisterSubXactCallback(at_subtransaction_event, NULL);
+	}
+	registered = true;
+}
 
 SweepQueueChange *
 sweep_transaction_change(Oid relation, int32 queue_id)
@@ -100,27 +299,34 @@ sweep_transaction_reserve(int count)
 		pending = repalloc_huge(pending, pending_room * sizeof(Pending));
 }
 
+static void
+note(PendingKind kind, const pg_uuid_t *lease, int message)
+{
+	Pending    *item = &pending[pending_count++];
+
+	item->kind = kind;
+	item->level = GetCurrentTransactionNestLevel();
+	if (lease != NULL)
+		item->lease = *lease;
+	item->message = message;
+}
+
 void
 sweep_transaction_note_claim(const pg_uuid_t *lease)
 {
-	pending[pending_count].kind = PENDING_CLAIM;
-	pending[pending_count].level = GetCurrentTransactionNestLevel();
-	pending[pending_count++].lease = *lease;
+	note(PENDING_CLAIM, lease, -1);
 }
 
 void
 sweep_transaction_note_ending(int number)
 {
-	pending[pending_count].kind = PENDING_ENDING;
-	pending[pending_count].level = GetCurrentTransactionNestLevel();
-	pending[pending_count++].message = number;
+	note(PENDING_ENDING, NULL, number);
 }
 
 void
 sweep_transaction_note_purged(int number)
 {
-	sweep_transaction_note_ending(number);
-	pending[pending_count - 1].kind = PENDING_PURGED;
+	note(PENDING_PURGED, NULL, number);
 }
 
 void
@@ -144,251 +350,4 @@ bool
 sweep_transaction_in_statement(void)
 {
 	return own_statements != NIL;
-}
-
-static void
-register_callbacks(void)
-{
-	static bool registered = false;
-
-	if (!registered)
-	{
-		RegisterXactCallback(at_transaction_event, NULL);
-		RegisterSubXactCallback(at_subtransaction_event, NULL);
-	}
-	registered = true;
-}
-
-static void
-at_transaction_event(XactEvent event, void *arg)
-{
-	if (changes == NULL && pending_count == 0)
-	{
-		if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-			forget_transaction();
-		return;
-	}
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-			apply_changes();
-			forget_transaction();
-			break;
-		case XACT_EVENT_ABORT:
-			undo(0);
-			if (prepared)
-			{
-				sweep_queue_lock(LW_EXCLUSIVE);
-				sweep_prepared_forget(GetTopTransactionIdIfAny());
-				sweep_queue_unlock();
-			}
-			forget_transaction();
-			break;
-		case XACT_EVENT_PRE_PREPARE:
-			refuse_claims();
-			prepare_changes();
-			break;
-		case XACT_EVENT_PREPARE:
-			leave_prepared();
-			forget_transaction();
-			break;
-		default:
-			break;
-	}
-}
-
-static void
-at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
-{
-	int			level = GetCurrentTransactionNestLevel();
-
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
-		hand_over(level);
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
-		undo(level);
-		/* One that has only fired the trigger whose subtransaction this is goes on. */
-		while (own_statements != NIL && llast_int(own_statements) >= level)
-			own_statements = list_delete_last(own_statements);
-	}
-}
-
-/* The transaction has committed, and is visible. */
-static void
-apply_changes(void)
-{
-	FullTransactionId xid = GetTopFullTransactionIdIfAny();
-	TimestampTz now;
-	int			settled = 0;
-
-	if (!sweep_queue_memory_exists())
-		return;
-	now = GetCurrentTransactionStopTimestamp();
-	sweep_queue_lock(LW_EXCLUSIVE);
-	/* Before the queues are looked at anew: a search leaves out what is in flight. */
-	for (int i = 0; i < pending_count; i++)
-		settle(&pending[i], true, &settled);
-	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
-		sweep_change_apply(&entry->change, xid, now);
-	sweep_queue_unlock();
-}
-
-/* A subtransaction has ended well: its changes are those of the level above. */
-static void
-hand_over(int level)
-{
-	LevelChange **link = &changes;
-
-	while (*link != NULL && (*link)->level == level)
-	{
-		LevelChange *entry = *link;
-		LevelChange *outer = entry->next;
-
-		while (outer != NULL && (outer->level != level - 1 || outer->change.queue_id != entry->change.queue_id ||
-								 outer->change.relation != entry->change.relation))
-			outer = outer->level >= level - 1 ? outer->next : NULL;
-		if (outer == NULL)
-		{
-			entry->level = level - 1;
-			link = &entry->next;
-			continue;
-		}
-		sweep_change_add(&outer->change, &entry->change);
-		*link = entry->next;
-		pfree(entry);
-	}
-	for (int i = pending_count - 1; i >= 0 && pending[i].level == level; i--)
-		pending[i].level = level - 1;
-}
-
-/* A transaction, or a subtransaction, is rolled back: its claims are, and what it was ending is of its lease again. */
-static void
-undo(int level)
-{
-	int			settled = 0;
-
-	while (changes != NULL && changes->level >= level)
-	{
-		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
-		{
-			sweep_queue_lock(LW_EXCLUSIVE);
-			sweep_change_undo(&changes->change);
-			sweep_queue_unlock();
-		}
-		changes = changes->next;
-	}
-	if (pending_count == 0 || pending[pending_count - 1].level < level)
-		return;
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (; pending_count > 0 && pending[pending_count - 1].level >= level; pending_count--)
-		settle(&pending[pending_count - 1], false, &settled);
-	sweep_queue_unlock();
-}
-
-static void
-settle(const Pending *item, bool committed, int *settled)
-{
-	if (item->kind == PENDING_ENDING)
-		sweep_in_flight_settle_ending(item->message, committed);
-	else if (item->kind == PENDING_PURGED)
-		sweep_in_flight_settle_purged(item->message, GetTopTransactionIdIfAny(), committed);
-	else if (!committed)
-		undo_claim(&item->lease, settled);
-	(void) sweep_queue_lend_lock(settled);
-}
-
-/* A claim that was rolled back was none: what it holds is given back, and was not tried. */
-static void
-undo_claim(const pg_uuid_t *id, int *settled)
-{
-	SweepQueueLease *lease = sweep_in_flight_find_lease(id);
-	int			next;
-
-	for (int number = lease != NULL ? lease->messages.first : -1; number >= 0; number = next)
-	{
-		next = sweep_in_flight(number)->next;
-		if (sweep_in_flight(number)->state != IN_FLIGHT_LEASED)
-			continue;
-		sweep_in_flight(number)->attempts--;
-		sweep_in_flight_return(number);
-		if (sweep_queue_lend_lock(settled))
-		{
-			lease = sweep_in_flight_find_lease(id);
-			next = lease != NULL ? lease->messages.first : -1;
-		}
-	}
-	/* One that has never held anything. */
-	lease = sweep_in_flight_find_lease(id);
-	if (lease != NULL)
-		sweep_in_flight_end_lease(sweep_queue_lease_number(lease));
-}
-
-/*
- * Nobody could give a claim back when the prepared transaction is rolled back, and a claim that has given
- * keys free keeps its rows locked, for as long as it stays prepared.
- */
-static void
-refuse_claims(void)
-{
-	for (int i = 0; i < pending_count; i++)
-		if (pending[i].kind == PENDING_CLAIM)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot PREPARE a transaction that has claimed messages"),
-					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
-}
-
-/* From now on whoever finds the transaction ended settles what it did. */
-static void
-prepare_changes(void)
-{
-	TransactionId xid = GetTopTransactionId();
-	bool		noted = true;
-
-	if (!sweep_queue_memory_exists())
-		return;
-	/* Those that have ended make room: nobody may have looked for messages since. */
-	sweep_prepared_settle();
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
-		noted = sweep_prepared_note(xid, &entry->change);
-	if (!noted)
-		sweep_prepared_forget(xid);
-	sweep_queue_unlock();
-	if (!noted)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many prepared transactions have worked with queues"),
-				 errhint("End those that are listed in pg_prepared_xacts, or increase max_prepared_transactions.")));
-	prepared = true;
-}
-
-static void
-leave_prepared(void)
-{
-	TransactionId xid = GetTopTransactionIdIfAny();
-	int			left = 0;
-
-	if (!sweep_queue_memory_exists())
-		return;
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < pending_count; i++)
-	{
-		if (pending[i].kind != PENDING_ENDING)
-			continue;
-		sweep_in_flight(pending[i].message)->state = IN_FLIGHT_PREPARED;
-		sweep_in_flight(pending[i].message)->xid = xid;
-		(void) sweep_queue_lend_lock(&left);
-	}
-	sweep_queue_unlock();
-}
-
-static void
-forget_transaction(void)
-{
-	changes = NULL;
-	pending = NULL;
-	pending_count = pending_room = 0;
-	own_statements = NIL;
-	prepared = false;
 }

@@ -64,16 +64,90 @@ typedef struct QueueRequest
 	bool		found;			/* there is something to claim */
 } QueueRequest;
 
-static bool enter_list(SweepQueueSlot *slot);
-static int	place_in_list(const SweepQueueSlot *slot);
-static void leave_list(SweepQueueSlot *slot);
-static bool is_interrupted(pg_atomic_uint32 *stop_requested);
-static void sleep_on_latch(long timeout_ms);
-static bool is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us);
-static void find_work(void *arg);
-static bool find_message(Relation messages, const SweepQueue *queue);
-
 PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
+
+static bool
+enter_list(SweepQueueSlot *slot)
+{
+	if (slot->waiters >= SWEEP_QUEUE_WAITERS)
+		return false;
+	slot->waiting[slot->waiters++] = MyProcNumber;
+	return true;
+}
+
+/*
+ * A claim would find something, or has to look. A process that looks again without having been woken
+ * leaves what there is to those that were, and to another one that looked, unless they take long. The event is the end of a
+ * lease or a due time that has come, by the clock of each. *wait_us becomes shorter when there is something to look for
+ * earlier; a due time is not relied on for longer than callers wait, for the wall clock may be set.
+ */
+static bool
+is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	bool		ready = slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0;
+	bool		looked = now_us - slot->looked_us < LOOK_US;
+
+	*event = slot->next_expiry_us <= now_us ? slot->next_expiry_us : slot->next_due <= now ? slot->next_due : SWEEP_NOTHING_DUE;
+	if (ready ? !again || !looked : *event != SWEEP_NOTHING_DUE && (*event != slot->looked_for || !looked))
+		return true;
+	if (ready || *event != SWEEP_NOTHING_DUE)
+		*wait_us = Min(*wait_us, slot->looked_us + LOOK_US - now_us);
+	else
+		*wait_us = Min(*wait_us, Min(slot->next_expiry_us - now_us, slot->next_due - now));
+	return false;
+}
+
+/* -1 when whoever has woken us has taken us out. */
+static int
+place_in_list(const SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->waiters; i++)
+		if (slot->waiting[i] == MyProcNumber)
+			return i;
+	return -1;
+}
+
+static bool
+is_interrupted(pg_atomic_uint32 *stop_requested)
+{
+	return InterruptPending || (stop_requested != NULL && (ConfigReloadPending || pg_atomic_read_u32(stop_requested) != 0));
+}
+
+static void
+leave_list(SweepQueueSlot *slot)
+{
+	int			place = place_in_list(slot);
+
+	if (place < 0)
+		return;
+	slot->waiters--;
+	memmove(slot->waiting + place, slot->waiting + place + 1, sizeof(ProcNumber) * (slot->waiters - place));
+}
+
+/* A session also looks whether it has a client still; if not, that is served as an interrupt. */
+static void
+sleep_on_latch(long timeout_ms)
+{
+	WaitEvent	event = {0};
+
+	if (MyProcPort == NULL || !WaitEventSetCanReportClosed())
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		ResetLatch(MyLatch);
+		return;
+	}
+	/* Whoever reads from the client sets what it waits for, so it need not be set back. */
+	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
+	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
+		return;
+	if (event.events & WL_POSTMASTER_DEATH)
+		proc_exit(1);
+	ResetLatch(MyLatch);
+	/* A latch that is set keeps the set from looking at the socket. */
+	if ((event.events & WL_SOCKET_CLOSED) || !pq_check_connection())
+		ClientConnectionLost = InterruptPending = true;
+}
 
 void
 sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *stop_requested)
@@ -127,66 +201,6 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	sweep_queue_unlock();
 }
 
-static bool
-enter_list(SweepQueueSlot *slot)
-{
-	if (slot->waiters >= SWEEP_QUEUE_WAITERS)
-		return false;
-	slot->waiting[slot->waiters++] = MyProcNumber;
-	return true;
-}
-
-/* -1 when whoever has woken us has taken us out. */
-static int
-place_in_list(const SweepQueueSlot *slot)
-{
-	for (int i = 0; i < slot->waiters; i++)
-		if (slot->waiting[i] == MyProcNumber)
-			return i;
-	return -1;
-}
-
-static void
-leave_list(SweepQueueSlot *slot)
-{
-	int			place = place_in_list(slot);
-
-	if (place < 0)
-		return;
-	slot->waiters--;
-	memmove(slot->waiting + place, slot->waiting + place + 1, sizeof(ProcNumber) * (slot->waiters - place));
-}
-
-static bool
-is_interrupted(pg_atomic_uint32 *stop_requested)
-{
-	return InterruptPending || (stop_requested != NULL && (ConfigReloadPending || pg_atomic_read_u32(stop_requested) != 0));
-}
-
-/* A session also looks whether it has a client still; if not, that is served as an interrupt. */
-static void
-sleep_on_latch(long timeout_ms)
-{
-	WaitEvent	event = {0};
-
-	if (MyProcPort == NULL || !WaitEventSetCanReportClosed())
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
-		ResetLatch(MyLatch);
-		return;
-	}
-	/* Whoever reads from the client sets what it waits for, so it need not be set back. */
-	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
-	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
-		return;
-	if (event.events & WL_POSTMASTER_DEATH)
-		proc_exit(1);
-	ResetLatch(MyLatch);
-	/* A latch that is set keeps the set from looking at the socket. */
-	if ((event.events & WL_SOCKET_CLOSED) || !pq_check_connection())
-		ClientConnectionLost = InterruptPending = true;
-}
-
 void
 sweep_queue_pass_on(Oid relation, int32 queue_id)
 {
@@ -201,27 +215,50 @@ sweep_queue_pass_on(Oid relation, int32 queue_id)
 	sweep_queue_unlock();
 }
 
-/*
- * A claim would find something, or has to look. A process that looks again without having been woken
- * leaves what there is to those that were, and to another one that looked, unless they take long. The event is the end of a
- * lease or a due time that has come, by the clock of each. *wait_us becomes shorter when there is something to look for
- * earlier; a due time is not relied on for longer than callers wait, for the wall clock may be set.
- */
 static bool
-is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us)
+find_message(Relation messages, const SweepQueue *queue)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	bool		ready = slot->pending != 0 || slot->prefetched_count > 0 || slot->returned.first >= 0;
-	bool		looked = now_us - slot->looked_us < LOOK_US;
+	Oid			relation = RelationGetRelid(messages);
+	bool		found = false;
 
-	*event = slot->next_expiry_us <= now_us ? slot->next_expiry_us : slot->next_due <= now ? slot->next_due : SWEEP_NOTHING_DUE;
-	if (ready ? !again || !looked : *event != SWEEP_NOTHING_DUE && (*event != slot->looked_for || !looked))
-		return true;
-	if (ready || *event != SWEEP_NOTHING_DUE)
-		*wait_us = Min(*wait_us, slot->looked_us + LOOK_US - now_us);
-	else
-		*wait_us = Min(*wait_us, Min(slot->next_expiry_us - now_us, slot->next_due - now));
-	return false;
+	do
+	{
+		SweepQueueSlot *slot;
+
+		CHECK_FOR_INTERRUPTS();
+		sweep_queue_lock(LW_EXCLUSIVE);
+		slot = sweep_queue_find_settled(relation, queue->queue_id);
+		if (slot == NULL)
+			slot = sweep_queue_get_slot(relation, queue->queue_id);
+		if (slot != NULL)
+			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
+		sweep_queue_unlock();
+		if (slot == NULL)
+		{
+			/* Nothing can be found without a slot; the next look may get one. */
+			sweep_queue_make_room(HELD_SLOTS, REFUSED_ALL);
+			return false;
+		}
+	} while (!found && sweep_queue_search(messages, queue, 1, false));
+	return found;
+}
+
+/*
+ * The queue, if the caller may take from it; it may have been dropped while we waited. Whether there is anything
+ * is looked for here, as a claim would: that nothing is known of the queue, or that a lease was to end that was
+ * acknowledged since, is no message.
+ */
+static void
+find_work(void *arg)
+{
+	QueueRequest *request = arg;
+	Relation	messages = sweep_queue_open();
+	SweepQueue	queue = *sweep_queue_find(request->name, RIGHT_CONSUME);
+
+	request->queue_id = queue.queue_id;
+	request->relation = RelationGetRelid(messages);
+	request->found = find_message(messages, &queue);
+	sweep_queue_close(messages);
 }
 
 /* SQL: sweep.wait_for_message(queue text, timeout interval) */
@@ -265,44 +302,4 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 	}
 	sweep_sql_leave_call();
 	PG_RETURN_VOID();
-}
-
-/*
- * The queue, if the caller may take from it; it may have been dropped while we waited. Whether there is anything
- * is looked for here, as a claim would: that nothing is known of the queue, or that a lease was to end that was
- * acknowledged since, is no message.
- */
-static void
-find_work(void *arg)
-{
-	QueueRequest *request = arg;
-	Relation	messages = sweep_queue_open();
-	SweepQueue	queue = *sweep_queue_find(request->name, RIGHT_CONSUME);
-
-	request->queue_id = queue.queue_id;
-	request->relation = RelationGetRelid(messages);
-	request->found = find_message(messages, &queue);
-	sweep_queue_close(messages);
-}
-
-static bool
-find_message(Relation messages, const SweepQueue *queue)
-{
-	SweepQueueSlot *slot;
-	bool		found = false;
-
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		sweep_queue_lock(LW_EXCLUSIVE);
-		slot = sweep_queue_get_slot(RelationGetRelid(messages), queue->queue_id);
-		if (slot != NULL)
-		{
-			sweep_in_flight_expire(slot, sweep_monotonic_us());
-			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
-		}
-		sweep_queue_unlock();
-		/* Without a place in the table of queues nothing can be found; that may change. */
-	} while (slot != NULL && !found && sweep_queue_search(messages, queue, 1, false));
-	return found;
 }
