@@ -188,19 +188,9 @@ is_stopped(const void *request)
 static SweepBucketResult
 result_of(SweepRedisOutcome outcome, SweepBucketError *error)
 {
-	static const int sqlstates[] = {
-		[REDIS_CLASS_RETRY] = ERRCODE_CONNECTION_EXCEPTION,
-		[REDIS_CLASS_CONFIGURATION] = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-		[REDIS_CLASS_MESSAGE] = ERRCODE_EXTERNAL_ROUTINE_EXCEPTION,
-	};
-	const SweepRedisFailure *failure = sweep_redis_failure();
-
 	if (outcome != REDIS_FAILED)
 		return outcome == REDIS_REPLIED ? BUCKET_OK : BUCKET_STOPPED;
-	error->sqlstate = sqlstates[failure->class];
-	strlcpy(error->message, failure->message, sizeof(error->message));
-	strlcpy(error->detail, failure->detail ? failure->detail : "", sizeof(error->detail));
-	strlcpy(error->hint, failure->hint ? failure->hint : "", sizeof(error->hint));
+	*error = *sweep_redis_failure();
 	return BUCKET_FAILED;
 }
 

@@ -15,9 +15,14 @@
 
 #define CUT_MARK "..."
 
-static SweepRedisFailure failure;
+static SweepBucketError failure;
+static const int sqlstates[] = {
+	[REDIS_CLASS_RETRY] = ERRCODE_CONNECTION_EXCEPTION,
+	[REDIS_CLASS_CONFIGURATION] = ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+	[REDIS_CLASS_MESSAGE] = ERRCODE_EXTERNAL_ROUTINE_EXCEPTION,
+};
 
-const SweepRedisFailure *
+const SweepBucketError *
 sweep_redis_failure(void)
 {
 	return &failure;
@@ -42,9 +47,9 @@ sweep_redis_fail(SweepRedisClass class, const char *detail, const char *hint, co
 		memcpy(text + length, CUT_MARK, sizeof(CUT_MARK));
 	}
 	strlcpy(failure.message, text, sizeof(failure.message));
-	failure.class = class;
-	failure.detail = detail;
-	failure.hint = hint;
+	failure.sqlstate = sqlstates[class];
+	strlcpy(failure.detail, detail ? detail : "", sizeof(failure.detail));
+	strlcpy(failure.hint, hint ? hint : "", sizeof(failure.hint));
 	return REDIS_FAILED;
 }
 

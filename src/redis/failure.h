@@ -5,6 +5,7 @@
 #ifndef SWEEP_REDIS_FAILURE_H
 #define SWEEP_REDIS_FAILURE_H
 
+#include "bucket/store.h"
 #include "redis/reply_class.h"
 
 /* Outcome of a command, or of connecting. */
@@ -15,17 +16,8 @@ typedef enum SweepRedisOutcome
 	REDIS_FAILED,				/* see the failure */
 } SweepRedisOutcome;
 
-/* In static memory. No text holds a password. */
-typedef struct SweepRedisFailure
-{
-	SweepRedisClass class;
-	char		message[512];
-	const char *detail;			/* a constant; NULL = none */
-	const char *hint;			/* a constant; NULL = none */
-} SweepRedisFailure;
-
-/* The last failure. */
-extern const SweepRedisFailure *sweep_redis_failure(void);
+/* The last failure, in static memory. No text of it holds a password. */
+extern const SweepBucketError *sweep_redis_failure(void);
 
 /*
  * Sets the failure, and answers REDIS_FAILED. The arguments of the format may come from outside: a reply, a file,

@@ -8,7 +8,7 @@ use IO::Select;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use RedisTest qw(:work);
-use Socket qw(AF_INET SOCK_STREAM SOL_SOCKET SO_LINGER inet_aton sockaddr_in);
+use Socket qw(AF_INET AF_UNIX SOCK_STREAM SOL_SOCKET SO_LINGER inet_aton sockaddr_in sockaddr_un);
 use SweepTest;
 use Test::More;
 use Time::HiRes ();
@@ -66,6 +66,23 @@ sub listen_full
 		return \@kept unless IO::Select->new($client)->can_write(0.3);
 	}
 	die "the queue of $host, port $port, is never full";
+}
+
+sub listen_full_unix
+{
+	my ($path) = @_;
+	my @kept;
+
+	socket($kept[0], AF_UNIX, SOCK_STREAM, 0) && bind($kept[0], sockaddr_un($path)) && listen($kept[0], 0) or die "$path: $!";
+	chmod 0777, $path or die $!;
+	for (1 .. 10)
+	{
+		socket(my $client, AF_UNIX, SOCK_STREAM, 0) or die $!;
+		push @kept, $client;
+		$client->blocking(0);
+		return \@kept unless connect($client, sockaddr_un($path));
+	}
+	die "the queue of $path is never full";
 }
 
 # ---------------------------------------------------------------- several addresses
@@ -130,6 +147,14 @@ sub test_hanging
 	note("cancelled after $fastest s");
 	cmp_ok($fastest, '<', 0.15, 'cancelled while it connects');
 	undef $full;
+
+	# a unix socket; hiredis 1.3 and later tries it again and again
+	my $path = PostgreSQL::Test::Utils::tempdir_short() . '/s';
+	my $queue = listen_full_unix($path);
+	configure("pg_sweep.redis_url = 'unix:$path'", 'pg_sweep.redis_timeout = 300');
+	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "$path": (Resource temporarily unavailable|no answer within)/,
+		'a unix socket with a full queue');
+	configure($url, "pg_sweep.redis_timeout = '10 min'");
 
 	# when it is to reply
 	my $listener = listen_at('127.0.0.1', $port);
