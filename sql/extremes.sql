@@ -20,8 +20,9 @@ SELECT status, batches, rows, (detail -> 'most')::numeric = 9e131071 AS most, (d
 -- shares of a divided job, which all have counted as far, at any time
 SELECT sweep.create_job('extremes divided', step => 'extremes.step', buckets => 2);
 CREATE FUNCTION extremes.look(started timestamptz, finished timestamptz) RETURNS TABLE (name text, state text, last_rows bigint, last_duration interval) LANGUAGE sql AS $$
-	DELETE FROM sweep.run_history WHERE job LIKE 'extremes%';
+	-- In this order: a scheduler may just be moving a run to the history.
 	DELETE FROM sweep.run_live WHERE job LIKE 'extremes%';
+	DELETE FROM sweep.run_history WHERE job LIKE 'extremes%';
 	INSERT INTO sweep.run_live (run_id, job, trigger, due_at, started_at, finished_at, pid, parent_run_id, status, stop_reason, rows, rescued, quarantined, braked_ms, batches, attempt, hook_depth, bucket, shares_left)
 		OVERRIDING SYSTEM VALUE SELECT 1500000 + n, 'extremes divided', 'manual', finished, started, finished, 1, nullif(1500000, 1500000 + n), 'succeeded', 'drained',
 			9223372036854775807, 9223372036854775807, 9223372036854775807, 9223372036854775807, 2147483647, 2147483647, 2147483647, 2147483647, 2147483647 FROM generate_series(0, 3) AS n;

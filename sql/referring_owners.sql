@@ -53,7 +53,8 @@ BEGIN
 	RETURN true;
 END $$;
 CREATE TYPE mal.number AS (v int);
-CREATE FUNCTION mal.to_int(mal.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM mal.caught('cast'); RETURN $1.v; END $$;
+-- FROM: what is planned as a simple expression and sets the search_path meets an assertion of PostgreSQL.
+CREATE FUNCTION mal.to_int(mal.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM mal.caught('cast') FROM generate_series(1, 1); RETURN $1.v; END $$;
 CREATE CAST (mal.number AS int) WITH FUNCTION mal.to_int(mal.number) AS IMPLICIT;
 CREATE DOMAIN mal.checked AS int CHECK (mal.caught('domain'));
 CREATE TABLE mal.bill (customer_id mal.checked REFERENCES referred.customer, other boolean DEFAULT mal.caught('default'),

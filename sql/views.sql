@@ -75,7 +75,7 @@ SELECT state FROM views.job;
 SELECT sweep.resume_all();
 SELECT state FROM views.job;
 -- running
-UPDATE sweep.run_live SET status = 'running', started_at = now(), pid = 1 WHERE job = 'views' AND status = 'waiting' AND due_at < now();
+UPDATE sweep.run_live SET status = 'running', started_at = now(), pid = 1 WHERE job = 'views' AND status = 'waiting' AND due_at < clock_timestamp();
 SELECT state, last_status FROM views.job;
 -- a pause lets it go on to its end
 SELECT sweep.pause('views');

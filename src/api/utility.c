@@ -70,6 +70,10 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 			   QueryCompletion *completion)
 {
 	Node	   *statement = plan->utilityStmt;
+	bool		drops_extension = IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION;
+	/* A pool of connections resets one by it before the next client has it. */
+	bool		discards = IsA(statement, DiscardStmt) && castNode(DiscardStmt, statement)->target == DISCARD_ALL;
+	bool		drops_database = IsA(statement, DropdbStmt);
 	bool		force = false;
 	const char *name = wanted_database(statement, &force);
 	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
@@ -81,7 +85,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 		clear_database(database, name, force);
 	if (IsA(statement, AlterExtensionStmt))
 		lock_extension(castNode(AlterExtensionStmt, statement)->extname);
-	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
+	if (drops_extension)
 	{
 		ListCell   *cell;
 
@@ -96,14 +100,14 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	else
 		standard_ProcessUtility(plan, query, read_only_tree, context, params, environment, destination, completion);
 
-	/* A pool of connections resets one by it before the next client has it. */
-	if (IsA(statement, DiscardStmt) && castNode(DiscardStmt, statement)->target == DISCARD_ALL)
+	/* A CALL that has rolled back may have freed its statement. */
+	if (discards)
 		sweep_lock_release_taken();
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
-	sweep_queue_note_dropped(IsA(statement, DropdbStmt) ? database : InvalidOid, messages);
+	sweep_queue_note_dropped(drops_database ? database : InvalidOid, messages);
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
-	if (IsA(statement, DropStmt) && castNode(DropStmt, statement)->removeType == OBJECT_EXTENSION)
+	if (drops_extension)
 		sweep_worker_wake_at_commit();
 }
 

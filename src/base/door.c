@@ -36,6 +36,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rls.h"
+#include "utils/snapmgr.h"
 
 #include "base/compat.h"
 #include "base/door.h"
@@ -368,7 +369,10 @@ drop_temporary_of_others(Oid role)
 	}
 	systable_endscan(scan);
 	table_close(depend, AccessShareLock);
+	/* Between two statements of a script there is no snapshot, and long values of the catalogue need one. */
+	PushActiveSnapshot(GetTransactionSnapshot());
 	performMultipleDeletions(dropped, DROP_CASCADE, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);
+	PopActiveSnapshot();
 	free_object_addresses(dropped);
 	CommandCounterIncrement();
 }

@@ -28,8 +28,8 @@ extern bool sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid
 /*
  * Whether another transaction has written or locked the row that was just read into the slot, or may have. If so, sweep_row_lock()
  * comes before an update, which then waits for nothing; it costs half as much as the update. If not, the update is one that does not
- * wait, and does nothing when the row is locked behind the look. PostgreSQL has an assertion against that: it can end a
- * server with assertions, within the microsecond between the two.
+ * wait, and does nothing when the row is locked behind the look. PostgreSQL returns in that case, but has an assertion against it:
+ * a server with assertions locks each row.
  */
 extern bool sweep_row_is_locked(const TupleTableSlot *row);
 

@@ -27,6 +27,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
+#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
@@ -248,7 +249,10 @@ sweep_worker_discard_session(void)
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
 	sweep_lock_release_all();
+	/* Long values of the catalogue are deleted with their rows, which needs a snapshot. */
+	PushActiveSnapshot(GetTransactionSnapshot());
 	ResetTempTableNamespace();
+	PopActiveSnapshot();
 	ResetSequenceCaches();
 	CommitTransactionCommand();
 	sweep_worker_reset_session();

@@ -125,12 +125,13 @@ pick_items(ItemBatch *batch)
 	int			picked;
 
 	sweep_batch_require_role(run);
+	/* The last one says that all are prepared: an error in between, as one for a lock, may have the batch done again. */
 	if (run->pick == NULL)
 	{
-		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
-		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
 		if (run->rescue_name != NULL)
 			run->rescue = sweep_step_prepare_function(run->context, run->rescue_name, 2);
+		run->step = sweep_step_prepare(run->context, run->step_name, NULL);
+		run->pick = sweep_step_prepare_call(run->context, run->pick_name);
 	}
 	picked = sweep_batch_pick(run, &request, &batch->items);
 	batch->last = picked > 0 ? batch->items[picked - 1] : run->state.cursor;

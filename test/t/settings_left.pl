@@ -172,6 +172,8 @@ as('mallory', q{
 		EXECUTE 'CREATE OR REPLACE TEMP VIEW thing AS SELECT mal.note() AS id';
 		EXECUTE 'CREATE OR REPLACE TEMP VIEW event AS SELECT mal.note() AS id';
 		GRANT SELECT ON thing, event TO PUBLIC;
+		-- As in runner_reuse.pl.
+		EXECUTE format('COMMENT ON VIEW thing IS %L', (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) AS i));
 		RETURN OLD;
 	END $$;
 	CREATE TRIGGER hides BEFORE DELETE ON mal.part FOR EACH ROW EXECUTE FUNCTION mal.hide();
@@ -194,6 +196,10 @@ as('alice', q{
 });
 soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'thing'}, '0', 'temporary objects: a consumer handles its messages');
 is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: and nothing of that role is executed');
+fill_things();
+as('alice', q{SELECT sweep.create_job('things by sql', sql => 'DELETE FROM alice.thing WHERE id > 10; SELECT count(*) FROM thing; DELETE FROM thing')});
+is(ended_run($node, as('alice', q{SELECT sweep.start('things by sql')})), 'succeeded done 3 21', 'temporary objects: a job of SQL statements goes on without them');
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: and executes nothing of that role');
 # Its own ones, and those of roles that could become it, are there in the next batch.
 as('alice', q{
 	CREATE FUNCTION alice.counted(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
