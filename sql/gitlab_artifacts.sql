@@ -103,6 +103,7 @@ CALL pg_temp.artifact(31, '2025-12-04Z', 9223372036854775807);
 CALL pg_temp.artifact(32, '2025-12-04Z', 9223372036854775806);
 CALL pg_temp.artifact(33, '2025-12-04Z', -34);
 CALL pg_temp.artifact(34, '2025-12-04Z', -33, partition_id => 101);
+CALL pg_temp.artifact(40, '2025-12-04Z', -37);
 SELECT bucket, deleted FROM pg_temp.run(5);
 SELECT n AS bucket, array_agg(id ORDER BY id) FROM (SELECT id, mod(project_id::numeric + job_id, 5) AS n FROM plain.ci_job_artifacts WHERE id > 30) AS a GROUP BY 1 ORDER BY 1;
 SELECT array_agg(id ORDER BY id) AS left_alone, (SELECT count(*) FROM sweep_gitlab.artifact_list) AS lists FROM gitlab.p_ci_job_artifacts;
@@ -125,6 +126,8 @@ SET LOCAL timezone = 'America/New_York';
 SELECT batches, rows, deleted, detail FROM pg_temp.run(size => 4);
 SELECT bucket, batches, rows, deleted FROM pg_temp.run(3, 1, schema => 'plain');
 SELECT count(*), count(DISTINCT store_dir), min(pick_up_at) FROM gitlab.ci_deleted_objects;
+SELECT next_from AT TIME ZONE 'UTC' AS next_from, cardinality(place_of)
+	FROM sweep_gitlab.read_artifacts(ROW(9, NULL, '{"schema": "gitlab"}', '4714-11-24 00:00Z BC', 0, 1, NULL, 1)::sweep.batch, 0, 1, '-infinity', true, '{}');
 ROLLBACK;
 -- small batches: full ones until the list of the share ends, the longest expired first
 BEGIN;
@@ -164,6 +167,22 @@ SELECT sum(rows) FROM pg_temp.run(5);
 UPDATE gitlab.p_ci_job_artifacts SET locked = 0 WHERE id IN (6, 7);
 SELECT bucket, deleted FROM pg_temp.run(5) WHERE rows > 0;
 SELECT sum(rows) FROM pg_temp.run(5);
+ROLLBACK;
+-- places in a list are no more than places: each of the conditions is asked for again
+BEGIN;
+CALL pg_temp.artifact(31, '2025-12-04Z', 11);
+CALL pg_temp.artifact(32, '2025-12-04Z', 13);
+CALL pg_temp.artifact(35, '2025-12-04Z', 10);
+CREATE FUNCTION pg_temp.delete_all(buckets int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM sweep_gitlab.delete_artifacts(ROW(100, NULL, '{"schema": "gitlab"}', '2026-01-08Z', 0, buckets, NULL, 1)::sweep.batch, 0, buckets, 100,
+		ARRAY(SELECT ctid FROM gitlab.p_ci_job_artifacts WHERE partition_id = 100), '{13}', false);
+	RETURN ARRAY(SELECT id FROM plain.ci_job_artifacts WHERE id NOT IN (SELECT id FROM gitlab.p_ci_job_artifacts) ORDER BY id);
+END
+$$;
+SELECT pg_temp.delete_all(5);
+SELECT pg_temp.delete_all(1);
+SELECT id, project_id, file_type, locked, expire_at FROM gitlab.p_ci_job_artifacts WHERE partition_id = 100 ORDER BY id;
 ROLLBACK;
 -- what ceased to be deletable since it was read: stays; here between the batches of one share
 BEGIN;
@@ -206,6 +225,7 @@ CALL pg_temp.artifact(3, '2026-01-07 00:00Z', 278964, final_path => 'b6/9d/b69d/
 CALL pg_temp.artifact(4, '2026-01-06 23:59:59Z', 278964, final_path => 'bare', file => NULL);
 CALL pg_temp.artifact(5, '2026-01-07 13:00Z', 1, file => NULL, size => 5);
 CALL pg_temp.artifact(6, '2026-01-07 13:00Z', 1, file => '', size => NULL, final_path => '');
+CALL pg_temp.artifact(7, '2026-01-07 13:00Z', 1, file => 'seven.zip', final_path => '');
 BEGIN;
 SET LOCAL timezone = 'Asia/Tokyo';
 SELECT rows FROM pg_temp.run();
@@ -254,13 +274,57 @@ BEGIN
 	RAISE EXCEPTION 'artifact % refuses', old.id;
 END
 $$;
-CREATE TRIGGER refuse BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW WHEN (old.id IN (2, 5)) EXECUTE FUNCTION pg_temp.refuse();
+CREATE TRIGGER refuse BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW WHEN (old.id IN (2, 5, 20)) EXECUTE FUNCTION pg_temp.refuse();
 SET LOCAL client_min_messages = error;
 SAVEPOINT before;
 SELECT * FROM pg_temp.run();
 SELECT count(*) FROM gitlab.ci_deleted_objects;
 ROLLBACK TO before;
 SELECT rows, deleted, detail FROM pg_temp.run(3, 1);
+ROLLBACK TO before;
+SET LOCAL client_min_messages = warning;
+SELECT rows FROM pg_temp.run();
+ROLLBACK TO before;
+-- it is named, and not one that has its place in another partition
+SET LOCAL client_min_messages = warning;
+CALL pg_temp.artifact(20, '2025-12-01Z', partition_id => 102);
+CALL pg_temp.artifact(19, '2025-12-01Z', partition_id => 102);
+SELECT ctid, array_agg(id ORDER BY id) FROM gitlab.p_ci_job_artifacts WHERE ctid = (SELECT ctid FROM gitlab.p_ci_job_artifacts WHERE id = 20) GROUP BY 1;
+SELECT sweep_gitlab.delete_artifacts(ROW(100, NULL, '{"schema": "gitlab"}', '2026-01-08Z', 0, 1, NULL, 1)::sweep.batch, 0, 1, 102,
+	ARRAY(SELECT ctid FROM gitlab.p_ci_job_artifacts WHERE id = 20), '{}', false);
+ROLLBACK TO before;
+-- lists in which nothing can be deleted are a batch after some time; here at once
+DO $do$
+BEGIN
+	EXECUTE replace(pg_get_functiondef('sweep_gitlab.ci_bulk_delete_expired_job_artifacts(sweep.batch)'::regprocedure), $$'10 s'$$, $$'0'$$);
+END
+$do$;
+DROP TRIGGER refuse ON gitlab.p_ci_job_artifacts;
+CREATE TRIGGER refuse BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse();
+SELECT batches, rows, deleted, detail FROM pg_temp.run(size => 2);
+ROLLBACK;
+-- an error that is not the artifact's fails the run; the others are counted
+BEGIN;
+CREATE FUNCTION pg_temp.fail() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = current_setting('sweep_test.state'), MESSAGE = current_setting('sweep_test.state');
+END
+$$;
+CREATE TRIGGER fail BEFORE DELETE ON gitlab.p_ci_job_artifacts FOR EACH ROW WHEN (old.id = 5) EXECUTE FUNCTION pg_temp.fail();
+CREATE FUNCTION pg_temp.fail_with(state text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	outcome text;
+BEGIN
+	PERFORM set_config('sweep_test.state', state, true);
+	SELECT concat_ws(' ', rows, detail) INTO outcome FROM pg_temp.run();
+	RAISE SQLSTATE 'ZZZZZ';
+EXCEPTION
+	WHEN SQLSTATE 'ZZZZZ' THEN RETURN outcome;
+	WHEN OTHERS THEN RETURN 'failed with ' || SQLSTATE;
+END
+$$;
+SET LOCAL client_min_messages = error;
+SELECT state, pg_temp.fail_with(state) FROM unnest('{25006,40001,42501,53100,57P03,58030,XX001,23503,55P03,P0001,ZZ042}'::text[]) AS state;
 ROLLBACK;
 
 -- as a role with the rights that doc/gitlab.md names, and no others
@@ -328,6 +392,51 @@ ROLLBACK;
 -- five shares read as much as one, and not five times as much
 UPDATE gitlab.p_ci_job_artifacts SET expire_at = expire_at - id * interval '1 s';
 VACUUM ANALYZE gitlab.p_ci_job_artifacts;
+-- ten batches for each share that it reads for
+SELECT for_all, cardinality(r.place_of), count(*) FILTER (WHERE in_bucket = 1) AS of_share_1
+	FROM (VALUES (true), (false)) AS v (for_all),
+		sweep_gitlab.read_artifacts(ROW(2, NULL, '{"schema": "gitlab"}', '2026-01-08Z', 1, 5, NULL, 1)::sweep.batch, 1, 5, '-infinity', for_all, '{}') AS r,
+		unnest(r.bucket_of) AS in_bucket
+	GROUP BY 1, 2 ORDER BY 1;
+-- a share reads for itself while 2,000 lists wait: from where all have come or it has, and not at the end of a batch
+BEGIN;
+CREATE FUNCTION pg_temp.read_on(wait boolean, INOUT own_from timestamptz, after bigint DEFAULT NULL, OUT listed boolean, OUT lists bigint, OUT of_others bigint) LANGUAGE plpgsql AS $$
+DECLARE
+	last_list bigint := coalesce((SELECT max(list_id) FROM sweep_gitlab.artifact_list), 0);
+BEGIN
+	SELECT r.own_from, r.listed INTO own_from, listed
+		FROM sweep_gitlab.read_on(ROW(5, NULL, '{"schema": "gitlab", "table": "p_ci_job_artifacts"}', '2026-01-08Z', 1, 5, NULL, 1)::sweep.batch,
+			'gitlab.p_ci_job_artifacts'::regclass, 1, 5, '{}', coalesce(after, last_list), false, wait, own_from) AS r;
+	SELECT count(*), count(*) FILTER (WHERE bucket <> 1) INTO lists, of_others FROM sweep_gitlab.artifact_list WHERE list_id > last_list;
+END
+$$;
+SELECT sweep_gitlab.start_reading('gitlab.p_ci_job_artifacts'::regclass, 5, 1, 0, true, true) ->> 'for';
+SELECT sweep_gitlab.list_artifacts('gitlab.p_ci_job_artifacts'::regclass, 5, 1, '2025-12-31 23:20Z', true,
+	array_fill(3, ARRAY[2000]), array_fill(100::bigint, ARRAY[2000]), array_fill('(0,1)'::tid, ARRAY[2000]));
+SELECT * FROM pg_temp.read_on(false, '-infinity');
+SELECT * FROM pg_temp.read_on(true, '-infinity');
+SELECT * FROM pg_temp.read_on(true, '2025-12-31 23:40Z');
+SELECT * FROM pg_temp.read_on(true, '2026-01-07Z');
+SELECT * FROM pg_temp.read_on(true, '-infinity', after => 0);
+DELETE FROM sweep_gitlab.artifact_list;
+SELECT * FROM pg_temp.read_on(true, '2025-12-31 23:40Z');
+SELECT read_from FROM sweep_gitlab.artifact_position WHERE table_id = 'gitlab.p_ci_job_artifacts'::regclass AND buckets = 5;
+ROLLBACK;
+-- a list that was passed by is left to the next run, unless the share has read for itself: then it may have been listed since
+BEGIN;
+CREATE FUNCTION pg_temp.go_on(expire_at timestamptz) RETURNS bigint LANGUAGE sql AS $$
+	SELECT rows FROM sweep_gitlab.ci_bulk_delete_expired_job_artifacts(ROW(5,
+		jsonb_build_object('list', (SELECT max(list_id) FROM sweep_gitlab.artifact_list), 'expire_at', expire_at),
+		'{"schema": "gitlab", "table": "p_ci_job_artifacts", "refresh_states": []}', '2026-01-08Z', 1, 5, NULL, 1)::sweep.batch)
+$$;
+SELECT sweep_gitlab.start_reading('gitlab.p_ci_job_artifacts'::regclass, 5, 1, 0, true, true) ->> 'for';
+SELECT sweep_gitlab.list_artifacts('gitlab.p_ci_job_artifacts'::regclass, 5, 1, '2026-01-07Z', true, ARRAY[1], array_agg(partition_id), array_agg(ctid))
+	FROM gitlab.p_ci_job_artifacts WHERE id = 5;
+SELECT pg_temp.go_on('-infinity');
+SELECT sweep_gitlab.list_artifacts('gitlab.p_ci_job_artifacts'::regclass, 5, 1, '2026-01-07Z', true,
+	array_fill(3, ARRAY[2000]), array_fill(100::bigint, ARRAY[2000]), array_fill('(0,1)'::tid, ARRAY[2000]));
+SELECT pg_temp.go_on('2026-01-07Z');
+ROLLBACK;
 CREATE FUNCTION pg_temp.fetched() RETURNS bigint
 	LANGUAGE sql AS $$
 	SELECT sum(idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE schemaname = 'gitlab_partitions_dynamic' AND relname LIKE 'ci\_job\_artifacts%'

@@ -50,6 +50,8 @@ SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts_high_concurrency')
 SELECT pg_temp.buckets();
 SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts');
 SELECT pg_temp.buckets(), pg_temp.buckets('{"buckets": 2, "buckets_high": 3}');
+-- none at all is no number of buckets
+SELECT pg_temp.buckets('{"schema": "public", "table": "p_ci_job_artifacts", "refresh_states": [], "buckets": 2, "buckets_high": 0}');
 SELECT sweep_gitlab.disable_feature('bulk_delete_job_artifacts_high_concurrency');
 SELECT pg_temp.buckets(), pg_temp.buckets('{"buckets": 2, "buckets_high": 3}');
 

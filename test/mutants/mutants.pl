@@ -1,8 +1,8 @@
 # Applies the changes in test/mutants/gitlab one after the other, and tells which of them no test notices. Called by
 # test/bin/check-mutants, which has started a server and says where its files are.
 #
-# A line "file PATH TEST ..." begins the mutants of a file, and names the regression tests that have to notice them. A mutant is
-# "- TEXT" and "+ TEXT": what is replaced, which must be there once ("-2 TEXT": the second of several), and by what. "= REASON" behind
+# A line "file PATH TEST ..." begins the mutants of a file, and names the regression and isolation tests that have to notice them, those
+# that take long last. A mutant is "- TEXT" and "+ TEXT": what is replaced, which must be there once ("-2 TEXT": the second of several), and by what. "= REASON" behind
 # them says that the result is the same.
 use strict;
 use warnings;
@@ -21,19 +21,22 @@ exit(@wrong > 0) if @wrong || $ARGV[0] eq 'list';
 my $script = "$ENV{SHARE}/pg_sweep_gitlab--mutant.sql";
 my $module = "$ENV{LIBRARY}/pg_sweep_gitlab_mutant.so";
 my @wanted = split ' ', $ENV{MUTANTS} // '';
-my %same;
+my %limit;
 my $survived = 0;
 my $killed = 0;
 
 END { unlink grep { defined } $script, $module }
 
-@mutants = grep { my $m = $_; !@wanted || any { $m->{file} =~ /\Q$_/ } @wanted } @mutants;
+@mutants = grep { my $m = $_; !@wanted || any { $m->{file} =~ /\Q$_/ || $_ eq "$m->{list}:$m->{line}" } @wanted } @mutants;
 install(undef);
 foreach my $test (sort { $a cmp $b } map { $_->{tests}->@* } @mutants)
 {
-	next if $same{$test}++;
+	next if $limit{$test};
+	my $start = time;
 	my $noticed = notices($test);
 	die "$test differs without any change: $noticed" if defined $noticed;
+	# A change can make a loop endless.
+	$limit{$test} = int(2 + 3 * (time - $start)) . 's';
 }
 foreach my $mutant (grep { !defined $_->{reason} } @mutants)
 {
@@ -135,7 +138,8 @@ sub admin
 sub notices
 {
 	my ($test) = @_;
-	my @expected = split /^/, slurp("expected/$test.out");
+	my $is_race = -e "test/specs/$test.spec";
+	my @expected = split /^/, slurp($is_race ? "test/expected/$test.out" : "expected/$test.out");
 	my $difference;
 
 	# What a test that was stopped has left.
@@ -143,7 +147,9 @@ sub notices
 		q{DO $$ DECLARE r text; BEGIN FOR r IN SELECT rolname FROM pg_roles WHERE rolname LIKE 'regress\_%' LOOP EXECUTE format('DROP ROLE %I', r); END LOOP; END $$},
 		'CREATE DATABASE contrib_regression') or die "no database\n";
 	admin('contrib_regression', 'CREATE EXTENSION pg_sweep', q{CREATE EXTENSION pg_sweep_gitlab VERSION 'mutant'}) or die "the extension cannot be created\n";
-	my $pid = open(my $out, '-|', "exec psql -X -a -q -d contrib_regression -v HIDE_TABLEAM=on <sql/$test.sql 2>&1") or die "psql: $!\n";
+	local $ENV{PGOPTIONS} = "$ENV{PGOPTIONS} -c statement_timeout=" . ($limit{$test} // 0);
+	my $pid = open(my $out, '-|', $is_race ? "exec '$ENV{ISOLATION_TESTER}' dbname=contrib_regression <test/specs/$test.spec 2>&1"
+		: "exec psql -X -a -q -d contrib_regression -v HIDE_TABLEAM=on <sql/$test.sql 2>&1") or die "no test: $!\n";
 	while (my $line = <$out>)
 	{
 		my $expected = shift @expected;
