@@ -14,12 +14,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(new_cluster prepare_database soon not_before_the_hour session begin_query end_query
+our @EXPORT = qw(new_cluster prepare_database sql start soon not_before_the_hour session begin_query end_query
   hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick take_lock
   due_run start_with_clock set_clock);
 
 # Long enough for a loaded machine, short enough to see a failure today.
 $PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 120;
+
+# The cluster that a test has made first, which sql and start ask.
+my $cluster;
 
 # A started cluster with these lines of configuration; the extension and the
 # work are in database postgres, with gitlab => 1 the jobs of GitLab too; with
@@ -29,6 +32,7 @@ sub new_cluster
 	my ($name, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
+	$cluster //= $node;
 	$node->init(%{ $option{init} || {} });
 	$node->append_conf('postgresql.conf',
 		join("\n",
@@ -136,6 +140,24 @@ sub prepare_database
 		GRANT USAGE ON SCHEMA t TO PUBLIC;
 		GRANT ALL ON ALL TABLES IN SCHEMA t TO PUBLIC;
 	});
+}
+
+# What a query answers, in database postgres and as the superuser; database and user are options. An error ends the test.
+sub sql
+{
+	die 'sql: the options are named' unless @_ % 2;
+	my ($query, %option) = @_;
+	my @user = $option{user} ? (extra_params => [ '-U', $option{user} ]) : ();
+
+	return $cluster->safe_psql($option{database} // 'postgres', $query, @user);
+}
+
+# Starts a job, with these args if any; returns its run_id.
+sub start
+{
+	my ($job, $args) = @_;
+
+	return sql("SELECT sweep.start('$job'" . (defined $args ? ", '$args'" : '') . ')');
 }
 
 # Passes when the query gives the expected text before the deadline.

@@ -11,11 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('alert_runs');
 
-sub sql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 sql(q{
 	CREATE FUNCTION t.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 	BEGIN

@@ -29,8 +29,6 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.alter_job('ci_bulk_delete_expired_job_artifacts', '{"batch_size": 20, "paused": false}');
 });
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sub fill
 {
 	sql(qq{

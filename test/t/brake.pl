@@ -11,8 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('brake', conf => [ 'pg_sweep.max_share_per_role = 1' ]);
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sub fill
 {
 	sql('TRUNCATE t.todo; INSERT INTO t.todo SELECT i FROM generate_series(1, 30) AS i');

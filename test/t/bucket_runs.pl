@@ -44,8 +44,6 @@ $node->safe_psql('postgres', q{
 });
 
 # ---------------------------------------------------------------- helpers
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sub create
 {
 	my ($job, $store, $definition) = @_;
@@ -57,13 +55,6 @@ sub create
 sub refill
 {
 	sql("TRUNCATE t.artifact, t.deleted, t.overlap; INSERT INTO t.artifact SELECT generate_series(1, $rows)");
-}
-
-sub start
-{
-	my ($job, $args) = @_;
-
-	return sql("SELECT sweep.start('$job'" . ($args ? ", '$args'" : '') . ')');
 }
 
 # All runs of the job have ended, and none waits.

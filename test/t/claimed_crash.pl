@@ -14,25 +14,20 @@ my $batch = 10_000;
 my $messages = 4 * $batch;
 my $node = new_cluster('claimed_crash', conf => [ 'autovacuum = off', 'pg_sweep.max_in_flight = 131072' ]);
 
-sub psql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
-psql(qq{
+sql(qq{
 	SELECT sweep.create_queue('clients'), sweep.create_queue('consumed');
 	SELECT sweep.send_many(q, array_agg('1'::jsonb)) FROM unnest('{clients,consumed}'::text[]) AS q, generate_series(1, $messages) GROUP BY q;
 	CREATE FUNCTION t.handle_all(m sweep.message[]) RETURNS void LANGUAGE sql AS 'SELECT pg_advisory_xact_lock(1)';
 });
 
 my $gate = hold_gate($node, 1);
-psql(qq{SELECT sweep.create_consumer('consumed', 't.handle_all', batch => $batch, concurrency => 4)});
-is(psql(qq{SELECT count(*) FROM sweep.claim('clients', $messages, '1 hour')}), $messages, 'clients have claimed all of a queue');
+sql(qq{SELECT sweep.create_consumer('consumed', 't.handle_all', batch => $batch, concurrency => 4)});
+is(sql(qq{SELECT count(*) FROM sweep.claim('clients', $messages, '1 hour')}), $messages, 'clients have claimed all of a queue');
 soon($node, 'SELECT count(*) FROM pg_locks WHERE ' . SweepTest::gate_condition(1), 4, 'consumers have claimed all of another one');
-crash_of($node, psql('SELECT min(pid) FROM pg_locks WHERE ' . SweepTest::gate_condition(1)));
+crash_of($node, sql('SELECT min(pid) FROM pg_locks WHERE ' . SweepTest::gate_condition(1)));
 forget_session($gate);
 my $back = time;
-is(psql(qq{SELECT count(*) FROM sweep.claim('clients', $messages / 2, '1 hour')}), $messages / 2, 'every second message of clients can be claimed again at once');
+is(sql(qq{SELECT count(*) FROM sweep.claim('clients', $messages / 2, '1 hour')}), $messages / 2, 'every second message of clients can be claimed again at once');
 soon($node, qq{SELECT depth < $messages FROM sweep.queues WHERE queue = 'consumed'}, 't', 'those of consumers are handled, each alone');
 note sprintf '%.1f s after the server was back', time - $back;
 # It is a second, and was a minute when each was looked for among all of them.

@@ -54,20 +54,15 @@ $node->safe_psql('postgres', q{
 
 my $offset;
 
-sub psql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 # An empty queue with these messages and, once they are all there, its consumer.
 sub begin
 {
 	my ($queue, $messages, $consumer) = @_;
 
-	psql(q{SELECT sweep.drop_queue('work') FROM sweep.queues WHERE queue = 'work'});
+	sql(q{SELECT sweep.drop_queue('work') FROM sweep.queues WHERE queue = 'work'});
 	$node->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'pg_sweep consumer'});
 	$offset = -s $node->logfile;
-	psql("TRUNCATE t.called; ALTER SEQUENCE t.calls RESTART; SELECT sweep.create_queue('work', $queue); SELECT t.send($messages); " .
+	sql("TRUNCATE t.called; ALTER SEQUENCE t.calls RESTART; SELECT sweep.create_queue('work', $queue); SELECT t.send($messages); " .
 		"SELECT sweep.create_consumer('work', 't.handle', $consumer)");
 }
 
@@ -81,22 +76,22 @@ sub calls
 sub handled_once
 {
 	my ($last, $but, $name) = @_;
-	my $expected = psql("SELECT array_agg(i ORDER BY i) FROM generate_series(1, $last) AS i WHERE i <> ALL ('{$but}')");
+	my $expected = sql("SELECT array_agg(i ORDER BY i) FROM generate_series(1, $last) AS i WHERE i <> ALL ('{$but}')");
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(psql('SELECT array_agg(n ORDER BY n) FROM t.called, unnest(numbers) AS n'), $expected, $name);
+	is(sql('SELECT array_agg(n ORDER BY n) FROM t.called, unnest(numbers) AS n'), $expected, $name);
 }
 
 # ---------------------------------------------------------------- a batch is one call
 begin(q{backoff => '100 ms'}, 105, 'batch => 10');
 soon($node, q{SELECT depth, in_flight FROM sweep.queues WHERE queue = 'work'}, '0|0', 'what waited is handled');
 is(calls(), join(' ', (10) x 10, 5), 'ten messages in each call');
-is(psql('SELECT count(DISTINCT xid) FROM t.called'), 11, 'each is a transaction');
-is(psql('SELECT array_agg(n ORDER BY call, place) = array_agg(n ORDER BY n) FROM t.called, unnest(numbers) WITH ORDINALITY AS u (n, place)'), 't',
+is(sql('SELECT count(DISTINCT xid) FROM t.called'), 11, 'each is a transaction');
+is(sql('SELECT array_agg(n ORDER BY call, place) = array_agg(n ORDER BY n) FROM t.called, unnest(numbers) WITH ORDINALITY AS u (n, place)'), 't',
 	'in the order of the claim');
 handled_once(105, '', 'each once');
 soon($node, 'SELECT handler, batch, state, handled, failed FROM sweep.consumers', 't.handle|10|running|105|0', 'sweep.consumers counts messages');
-psql(q{SELECT sweep.send('work', '{"n": 106}')});
+sql(q{SELECT sweep.send('work', '{"n": 106}')});
 soon($node, q{SELECT count(*) FROM t.called WHERE numbers = '{106}'}, 1, 'one message is an array of one');
 
 begin(q{backoff => '100 ms'}, 3, 'batch => 1');
@@ -113,7 +108,7 @@ soon($node, q{SELECT handled, failed, substring(last_error FROM '^.*?(?=\n)') FR
 begin('max_attempts => 1', q{16, '{"1": {"bad": "P0001"}, "9": {"bad": "22012"}}'}, 'batch => 16');
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|2', 'two bad messages are moved to the dead-letter table');
 handled_once(16, '1,9', 'the others are done, once');
-is(psql(q{SELECT string_agg(concat_ws(' ', payload -> 'n', attempts, error ->> 'sqlstate', error ->> 'message'), ', ' ORDER BY message_id) FROM sweep.dead('work')}),
+is(sql(q{SELECT string_agg(concat_ws(' ', payload -> 'n', attempts, error ->> 'sqlstate', error ->> 'message'), ', ' ORDER BY message_id) FROM sweep.dead('work')}),
 	'1 1 P0001 message 1 is no good, 9 1 22012 message 9 is no good', 'each with its own error');
 
 begin('max_attempts => 1', q{8, (SELECT jsonb_object_agg(i, '{"bad": "P0001"}'::jsonb) FROM generate_series(1, 8) AS i)}, 'batch => 8');
@@ -132,35 +127,35 @@ for my $sqlstate ('40001', '40P01', '55P03')
 # ---------------------------------------------------------------- a handler that acknowledges by itself
 begin('max_attempts => 1', q{5, '{"4": {"ack": true}}'}, 'batch => 5');
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|1', 'a message that the handler acknowledges fails');
-is(psql(q{SELECT payload -> 'n', error ->> 'message' FROM sweep.dead('work')}), '4|lease of queue "work" holds 0 of 1 message', 'that one');
+is(sql(q{SELECT payload -> 'n', error ->> 'message' FROM sweep.dead('work')}), '4|lease of queue "work" holds 0 of 1 message', 'that one');
 handled_once(5, 4, 'the others are done, once');
 
 # ---------------------------------------------------------------- the statement timeout of the role is that of a call
-psql(q{ALTER ROLE jobber SET statement_timeout = '5s'; SELECT sweep.drop_queue('work')});
+sql(q{ALTER ROLE jobber SET statement_timeout = '5s'; SELECT sweep.drop_queue('work')});
 $offset = -s $node->logfile;
-psql(q{TRUNCATE t.called});
+sql(q{TRUNCATE t.called});
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('work', max_attempts => 1); SELECT t.send(3, '{"1": {"sleep": 3600}}');
 	SELECT sweep.create_consumer('work', 't.handle', batch => 3)}, extra_params => [ '-U', 'jobber' ]);
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|1', 'a call that takes longer than statement_timeout is halved');
 is(calls(), '3 1 2', 'until the slow message stands alone');
-like(psql(q{SELECT error ->> 'message' FROM sweep.dead('work')}), qr/canceling statement due to statement timeout/, 'which fails with it');
+like(sql(q{SELECT error ->> 'message' FROM sweep.dead('work')}), qr/canceling statement due to statement timeout/, 'which fails with it');
 handled_once(3, 1, 'the others are done, once');
-psql(q{ALTER ROLE jobber RESET statement_timeout});
+sql(q{ALTER ROLE jobber RESET statement_timeout});
 
 # ---------------------------------------------------------------- cancel and pause
 my $gate = hold_gate($node, 5);
 begin('max_attempts => 1', q{4, '{"2": {"gate": 5}}'}, 'batch => 4');
 at_gate($node, 5, 'a batch is being handled');
 my $pid = pid_of($node, 'consumer');
-like(psql("SELECT query FROM pg_stat_activity WHERE pid = $pid"), qr/^work: 4 messages from \d+$/, 'pg_stat_activity says of how many messages');
-is(psql(q{SELECT in_flight FROM sweep.queues WHERE queue = 'work'}), 4, 'they are in flight');
-psql("SELECT pg_cancel_backend($pid)");
+like(sql("SELECT query FROM pg_stat_activity WHERE pid = $pid"), qr/^work: 4 messages from \d+$/, 'pg_stat_activity says of how many messages');
+is(sql(q{SELECT in_flight FROM sweep.queues WHERE queue = 'work'}), 4, 'they are in flight');
+sql("SELECT pg_cancel_backend($pid)");
 soon($node, "SELECT query ~ '^work: 2 messages from' AND wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid", 't', 'pg_cancel_backend has it halved');
-psql(q{SELECT sweep.pause_consumer('work')});
+sql(q{SELECT sweep.pause_consumer('work')});
 soon($node, 'SELECT state, workers FROM sweep.consumers', 'paused|1', 'paused: what is in progress goes on');
 open_gate($gate);
 soon($node, 'SELECT state, workers FROM sweep.consumers', 'paused|0', 'to its end');
-is(psql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}), '0|0', 'with all of the batch');
+is(sql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}), '0|0', 'with all of the batch');
 handled_once(4, '', 'once');
 
 # ---------------------------------------------------------------- a process that is terminated
@@ -168,7 +163,7 @@ $gate = hold_gate($node, 5);
 begin('max_attempts => 2', q{4, '{"2": {"gate": 5}}'}, 'batch => 4');
 at_gate($node, 5, 'a batch is being handled');
 $pid = pid_of($node, 'consumer');
-is(psql("SELECT pg_terminate_backend($pid, 100000)"), 't', 'its process is terminated');
+is(sql("SELECT pg_terminate_backend($pid, 100000)"), 't', 'its process is terminated');
 at_gate($node, 5, 'the next process handles it at once');
 open_gate($gate);
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|0', 'and the batch is done');
@@ -177,7 +172,7 @@ handled_once(4, '', 'once');
 # ---------------------------------------------------------------- the handler is replaced by one with another argument
 # A call of what is gone is no failure of the message: that would wait for an hour. The messages follow in a transaction of their
 # own: a commit can be seen before others hear of what has been dropped with it.
-psql(q{
+sql(q{
 	CREATE TABLE t.turned (how text);
 	CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one')$$;
 	SELECT sweep.create_queue('turn', backoff => '1 h');
@@ -185,28 +180,28 @@ psql(q{
 	SELECT sweep.create_consumer('turn', 't.turn', batch => 10);
 });
 soon($node, q{SELECT string_agg(how, ' ') FROM t.turned}, 'one', 'a handler of one message');
-psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message[]) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned SELECT 'array of ' || cardinality(m)$$; COMMIT});
-psql(q{SELECT sweep.send_many('turn', '{2,3}')});
+sql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message[]) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned SELECT 'array of ' || cardinality(m)$$; COMMIT});
+sql(q{SELECT sweep.send_many('turn', '{2,3}')});
 soon($node, q{SELECT string_agg(how, ', ') FROM t.turned}, 'one, array of 2', 'is replaced by one of a batch');
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'turn'}, '0|0', 'and nothing failed');
-psql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one again')$$; COMMIT});
-psql(q{SELECT sweep.send('turn', '4')});
+sql(q{BEGIN; DROP FUNCTION t.turn; CREATE FUNCTION t.turn(m sweep.message) RETURNS void LANGUAGE sql AS $$INSERT INTO t.turned VALUES ('one again')$$; COMMIT});
+sql(q{SELECT sweep.send('turn', '4')});
 soon($node, q{SELECT string_agg(how, ', ') FROM t.turned}, 'one, array of 2, one again', 'and back');
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'turn'}, '0|0', 'and nothing failed');
-psql(q{SELECT sweep.drop_queue('turn')});
+sql(q{SELECT sweep.drop_queue('turn')});
 
 # ---------------------------------------------------------------- kill -9 in a batch: its messages are handled one by one
 $gate = hold_gate($node, 5);
 begin('max_attempts => 25', q{6, '{"2": {"gate": 5}}'}, 'batch => 6');
 at_gate($node, 5, 'killed: a batch is being handled');
 $offset = -s $node->logfile;
-crash_of($node, psql('SELECT pid FROM pg_locks WHERE ' . SweepTest::gate_condition(5)));
+crash_of($node, sql('SELECT pid FROM pg_locks WHERE ' . SweepTest::gate_condition(5)));
 forget_session($gate);
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|0', 'killed: it is handled after the restart');
 is(calls(), '1 1 1 1 1 1', 'killed: by calls with one message');
 handled_once(6, '', 'killed: each once');
 soon($node, 'SELECT count(*) FROM sweep.consumer_crash', 0, 'killed: none is a suspect any more');
-psql(q{SELECT t.send(6)});
+sql(q{SELECT t.send(6)});
 soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'work'}, 0, 'killed: what is sent since is handled');
 is(calls(), '1 1 1 1 1 1 6', 'killed: in one call');
 
@@ -216,10 +211,10 @@ $node->wait_for_log(qr/was moved to the dead-letter table: the server went down 
 wait_for_server($node);
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|1', 'poison: all but one are handled');
 handled_once(10, 7, 'poison: once');
-is(psql(q{SELECT payload -> 'n' FROM sweep.dead('work')}), 7, 'poison: the guilty one is among the dead');
+is(sql(q{SELECT payload -> 'n' FROM sweep.dead('work')}), 7, 'poison: the guilty one is among the dead');
 my $restarts = () = slurp_file($node->logfile, $offset) =~ /all server processes terminated; reinitializing/g;
 is($restarts, 3, 'poison: the server went down three times');
-is(psql('SELECT count(*) FROM sweep.consumer_crash'), 0, 'poison: no suspects are left');
+is(sql('SELECT count(*) FROM sweep.consumer_crash'), 0, 'poison: no suspects are left');
 
 $node->stop;
 done_testing();

@@ -11,8 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('endless_runs', conf => [ "pg_sweep.no_progress_after = '1 s'", 'autovacuum = off' ]);
 
-sub sql { return $node->safe_psql('postgres', $_[0]) }
-
 sql(q{
 	CREATE TABLE t.item (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, done boolean) WITH (fillfactor = 50);
 	CREATE INDEX ON t.item (id) WHERE done IS NULL;

@@ -11,13 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('hash_collisions');
 
-sub sql
-{
-	my ($query, $user) = @_;
-
-	return $node->safe_psql('postgres', $query, $user ? (extra_params => [ '-U', $user ]) : ());
-}
-
 # ---------------------------------------------------------------- hash_bytes_extended(), up to its last block of 12 bytes
 sub rot { return (($_[0] << $_[1]) | ($_[0] >> (32 - $_[1]))) & 0xffffffff; }
 
@@ -76,7 +69,7 @@ my ($alice, $mallory) = map { sql("SELECT '$_'::regrole::oid") } qw(alice mallor
 my $key = 'nightly clean-up of shop';
 my $same = collide($key, $alice, $mallory, '');
 is(sql("SELECT hashtextextended('$key', $alice) = hashtextextended(\$key\$$same\$key\$, $mallory)"), 't', 'two keys have the same hash');
-sql("SELECT sweep.create_job('clean-up', step => 't.note', lock_key => '$key', args => '{\"job\": \"clean-up\"}')", 'alice');
+sql("SELECT sweep.create_job('clean-up', step => 't.note', lock_key => '$key', args => '{\"job\": \"clean-up\"}')", user => 'alice');
 my $session = session($node, user => 'mallory');
 is($session->query_safe("SELECT sweep.try_lock(\$key\$$same\$key\$)"), 't', 'another role takes the one');
 is(ended_run($node, due_run($node, 'clean-up')), 'succeeded drained 1 0', 'and keeps no run away that has the other');

@@ -11,11 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('hook_runs', conf => [ 'pg_sweep.max_running_jobs = 6', 'pg_sweep.max_share_per_role = 1' ]);
 
-sub sql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 # Notes what it was told, and fails or waits when asked to.
 sql(q{
 	CREATE TABLE t.told (job text, parent jsonb);

@@ -21,8 +21,6 @@ my $node = new_cluster('import_pg_cron', preload => 'pg_cron, pg_sweep', conf =>
 		q{cron.database_name = 'postgres'}, 'cron.use_background_workers = on', 'cron.max_running_jobs = 15',
 		'max_worker_processes = 40', 'pg_sweep.max_running_jobs = 15', 'pg_sweep.max_share_per_role = 1' ]);
 
-sub query { return $node->safe_psql('postgres', @_) }
-
 # What somebody else than the superuser sees and gets.
 sub query_as
 {
@@ -37,14 +35,14 @@ sub import
 {
 	my ($arguments) = @_;
 
-	return query("SELECT jobid, job, note FROM sweep.import_pg_cron($arguments) ORDER BY jobid");
+	return sql("SELECT jobid, job, note FROM sweep.import_pg_cron($arguments) ORDER BY jobid");
 }
 
 # ---------------------------------------------------------------- without it
 my ($status, $output, $message) = $node->psql('postgres', 'SELECT * FROM sweep.import_pg_cron()');
 like($message, qr/ERROR:  extension pg_cron is not installed in database "postgres"\nHINT:  Call/, 'without pg_cron: refused, with a hint');
-query('CREATE DATABASE other');
-query('CREATE EXTENSION pg_cron');
+sql('CREATE DATABASE other');
+sql('CREATE EXTENSION pg_cron');
 $node->safe_psql('other', 'CREATE EXTENSION pg_sweep');
 ($status, $output, $message) = $node->psql('other', 'SELECT * FROM sweep.import_pg_cron()');
 like($message, qr/HINT:  The entries of all databases are in database "postgres": call sweep.import_pg_cron\(\) there\./,
@@ -81,7 +79,7 @@ my @line = (
 	[ broken => '0 4 * * *', 'SELECT FROM WHERE' ],
 	[ two => '0 5 * * *', 'SELECT 1', 'username', 'App Role' ]);
 
-query(q{CREATE PROCEDURE t.purge(text) LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
+sql(q{CREATE PROCEDURE t.purge(text) LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
 	CREATE ROLE "App Role" LOGIN IN ROLE sweep_user; GRANT ALL ON SCHEMA cron TO "App Role";
 	-- before pg_cron 1.5 the name of a job is a name
 	ALTER TABLE cron.job ALTER COLUMN jobname TYPE text});
@@ -91,7 +89,7 @@ foreach my $line (@line)
 	my ($name, $schedule, $command, $column, $value) = @$line;
 	my ($job, $text, $sql) = map { defined $_ ? "\$q\$$_\$q\$" : 'NULL' } $name, $schedule, $command;
 
-	query("INSERT INTO cron.job (jobname, schedule, command, nodeport" . ($column ? ", $column" : '')
+	sql("INSERT INTO cron.job (jobname, schedule, command, nodeport" . ($column ? ", $column" : '')
 		  . ") VALUES ($job, $text, $sql, current_setting('port')::int" . ($column ? ", '$value'" : '') . ')');
 }
 
@@ -115,40 +113,40 @@ my $wanted = join("\n", map { "$_->[0]|$_->[1]|$_->[2]" }
 	[ 27, 'two', 'not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)' ]);
 
 is(import(''), $wanted =~ s/%/to be created/gr, 'dry run: says what would come of each line');
-is(query('SELECT count(*) FROM sweep.job'), 0, 'dry run: and creates nothing');
-my $definitions = query('SELECT definition FROM sweep.import_pg_cron()');
+is(sql('SELECT count(*) FROM sweep.job'), 0, 'dry run: and creates nothing');
+my $definitions = sql('SELECT definition FROM sweep.import_pg_cron()');
 is(import('false'), $wanted =~ s/%/created, paused/gr, 'import: does that');
 is(import('dry_run => false'), $wanted =~ s/%/exists already/gr, 'again: notes what is there');
-is(query('SELECT count(*), count(*) FILTER (WHERE state = $$paused$$) FROM sweep.jobs'), '20|20', 'again: nothing is doubled, all are paused');
-is(query(q{SELECT string_agg(format('%s %s', name, timezone), ', ') FROM sweep.job WHERE timezone <> 'GMT'}), '', 'all are in the zone of pg_cron');
-is(query(q{SELECT string_agg(c.jobid::text, ', ') FROM cron.job c JOIN sweep.job j ON j.name = coalesce(c.jobname, 'pg_cron_' || c.jobid)
+is(sql('SELECT count(*), count(*) FILTER (WHERE state = $$paused$$) FROM sweep.jobs'), '20|20', 'again: nothing is doubled, all are paused');
+is(sql(q{SELECT string_agg(format('%s %s', name, timezone), ', ') FROM sweep.job WHERE timezone <> 'GMT'}), '', 'all are in the zone of pg_cron');
+is(sql(q{SELECT string_agg(c.jobid::text, ', ') FROM cron.job c JOIN sweep.job j ON j.name = coalesce(c.jobname, 'pg_cron_' || c.jobid)
 		WHERE c.jobname <> 'two' AND (j.sql, j.run_as) <> (c.command, c.username)}), '', 'each with its text and its role');
-is(query(q{SELECT run_as FROM sweep.job WHERE name = 'of_app'}), 'App Role', 'also one whose name has to be quoted');
+is(sql(q{SELECT run_as FROM sweep.job WHERE name = 'of_app'}), 'App Role', 'also one whose name has to be quoted');
 
 # ---------------------------------------------------------------- the definition is the call
 my $jobs = 'SELECT j::text FROM sweep.job j ORDER BY name';
-my $before = query($jobs);
-query(q{SELECT count(sweep.drop_job(name)) FROM sweep.job});
-like(query("\\set ON_ERROR_STOP off\n$definitions\n\\set ON_ERROR_STOP on\nSELECT 'done'"), qr/done$/, 'the definitions can be executed');
-query(q{SELECT sweep.drop_job('elsewhere')});
-is(query($jobs), $before, 'and create the same jobs');
-$node->safe_psql('other', query(q{SELECT definition FROM sweep.import_pg_cron() WHERE job = 'elsewhere'}));
+my $before = sql($jobs);
+sql(q{SELECT count(sweep.drop_job(name)) FROM sweep.job});
+like(sql("\\set ON_ERROR_STOP off\n$definitions\n\\set ON_ERROR_STOP on\nSELECT 'done'"), qr/done$/, 'the definitions can be executed');
+sql(q{SELECT sweep.drop_job('elsewhere')});
+is(sql($jobs), $before, 'and create the same jobs');
+$node->safe_psql('other', sql(q{SELECT definition FROM sweep.import_pg_cron() WHERE job = 'elsewhere'}));
 is($node->safe_psql('other', 'SELECT name, schedule, sql, timezone FROM sweep.job'), 'elsewhere|5 5 * * *|SELECT 1|GMT', 'in another database, too');
 
 # ---------------------------------------------------------------- rights
 is(query_as('App Role', q{SELECT job, note FROM sweep.import_pg_cron() ORDER BY jobid}),
 	'of_app|exists already' . "\n" . 'two|not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)',
 	'a role imports its own entries, and sees no others');
-query(q{SELECT sweep.drop_job('of_app'); ALTER ROLE "App Role" RENAME TO app; UPDATE cron.job SET username = 'app' WHERE username = 'App Role'});
+sql(q{SELECT sweep.drop_job('of_app'); ALTER ROLE "App Role" RENAME TO app; UPDATE cron.job SET username = 'app' WHERE username = 'App Role'});
 is(query_as('app', q{SELECT note FROM sweep.import_pg_cron(false) WHERE job = 'of_app'}), 'created, paused', 'and creates them');
-query('CREATE ROLE auditor LOGIN BYPASSRLS IN ROLE sweep_user; GRANT USAGE ON SCHEMA cron TO auditor; CREATE ROLE stranger LOGIN IN ROLE sweep_user');
-query(q{SELECT sweep.drop_job('of_app')});
+sql('CREATE ROLE auditor LOGIN BYPASSRLS IN ROLE sweep_user; GRANT USAGE ON SCHEMA cron TO auditor; CREATE ROLE stranger LOGIN IN ROLE sweep_user');
+sql(q{SELECT sweep.drop_job('of_app')});
 is(query_as('auditor', q{SELECT note FROM sweep.import_pg_cron(false) WHERE job = 'of_app'}),
 	'not created: permission denied to run job "of_app" as role app (run_as must be a role that you could SET ROLE to.)',
 	'one who sees those of others creates none of them');
 like(query_as('stranger', 'SELECT * FROM sweep.import_pg_cron()'), qr/^psql:<stdin>:1: ERROR:  permission denied for table cron.job\nHINT:  GRANT USAGE ON SCHEMA cron TO stranger shows it its own entries.$/,
 	'who may not read the table is told so, and no more');
-query('CREATE ROLE outsider LOGIN; GRANT USAGE ON SCHEMA cron TO outsider');
+sql('CREATE ROLE outsider LOGIN; GRANT USAGE ON SCHEMA cron TO outsider');
 like(query_as('outsider', 'SELECT * FROM sweep.import_pg_cron()'), qr/ERROR:  permission denied for (schema sweep|function import_pg_cron)/,
 	'and who may not create jobs has no function for it');
 
@@ -204,12 +202,12 @@ sub due_moments
 
 my $after = timegm(0, 0, 12, 29, 0, 2026);
 my $compared = 0;
-foreach my $job (map { [ split /\|/ ] } split /\n/, query(q{SELECT j.name, c.schedule FROM sweep.job j
+foreach my $job (map { [ split /\|/ ] } split /\n/, sql(q{SELECT j.name, c.schedule FROM sweep.job j
 		JOIN cron.job c ON j.name = coalesce(c.jobname, 'pg_cron_' || c.jobid) AND j.run_as = c.username WHERE c.schedule ~ '(\S+\s+){4}'}))
 {
 	my ($name, $schedule) = @$job;
 
-	is(query("SELECT string_agg(extract(epoch FROM r)::bigint::text, ' ') FROM sweep.job j,
+	is(sql("SELECT string_agg(extract(epoch FROM r)::bigint::text, ' ') FROM sweep.job j,
 			sweep.next_runs(j.schedule, j.timezone, to_timestamp($after), 40, j.name) AS r WHERE j.name = '$name'"),
 		due_moments($schedule, $after, 40), "moments: those of \"$schedule\"");
 	$compared++;
@@ -217,11 +215,11 @@ foreach my $job (map { [ split /\|/ ] } split /\n/, query(q{SELECT j.name, c.sch
 cmp_ok($compared, '>=', 11, 'moments: of all lines with fields');
 
 # ---------------------------------------------------------------- side by side
-query(q{SELECT count(sweep.drop_job(name)) FROM sweep.job; DELETE FROM cron.job; DELETE FROM cron.job_run_details});
-my $now = query(q{SELECT extract(epoch FROM now())::bigint});
+sql(q{SELECT count(sweep.drop_job(name)) FROM sweep.job; DELETE FROM cron.job; DELETE FROM cron.job_run_details});
+my $now = sql(q{SELECT extract(epoch FROM now())::bigint});
 # not so close to the end of a minute that a line of the next one could come too late for it
 soon($node, 'SELECT extract(second FROM now()) < 45', 't', 'side by side: at the beginning of a minute') if $now % 60 >= 45;
-$now = query(q{SELECT extract(epoch FROM now())::bigint});
+$now = sql(q{SELECT extract(epoch FROM now())::bigint});
 my ($minute, $hour, $day, $month, $weekday) = (gmtime($now + 60 - $now % 60))[ 1, 2, 3, 4, 6 ];
 my $month_name = (qw(jan feb mar apr may jun jul aug sep oct nov dec))[$month];
 my $weekday_name = (qw(sun mon tue wed thu fri sat))[$weekday];
@@ -235,11 +233,11 @@ my %beside = (
 	other_hour => ["* $other_hour * * *"], boot => ['@reboot'], fails => [ '* * * * *', 'SELECT 1/0' ]);
 foreach my $name (sort keys %beside)
 {
-	query("SELECT cron.schedule('$name', '$beside{$name}[0]', \$q\$" . ($beside{$name}[1] // 'SELECT 1') . '$q$)');
+	sql("SELECT cron.schedule('$name', '$beside{$name}[0]', \$q\$" . ($beside{$name}[1] // 'SELECT 1') . '$q$)');
 }
-is(query(q{SELECT count(*) FROM sweep.import_pg_cron(false) WHERE note ~ '^created, paused'}), scalar keys %beside, 'side by side: imported');
-query(q{SELECT count(sweep.resume(name)) FROM sweep.job});
-my $first = query(q{SELECT extract(epoch FROM date_trunc('minute', now() + interval '1 min'))::bigint});
+is(sql(q{SELECT count(*) FROM sweep.import_pg_cron(false) WHERE note ~ '^created, paused'}), scalar keys %beside, 'side by side: imported');
+sql(q{SELECT count(sweep.resume(name)) FROM sweep.job});
+my $first = sql(q{SELECT extract(epoch FROM date_trunc('minute', now() + interval '1 min'))::bigint});
 my $last = $first + ($seconds ? 60 * int(($seconds + 59) / 60) : 0);
 
 # Both, from the first minute up to the last one; what started in which.
@@ -247,10 +245,10 @@ sub starts
 {
 	my ($table, $job, $start) = @_;
 
-	return query("SELECT $job, to_char(date_trunc('minute', $start) AT TIME ZONE 'UTC', 'HH24:MI'), count(*) FROM $table
+	return sql("SELECT $job, to_char(date_trunc('minute', $start) AT TIME ZONE 'UTC', 'HH24:MI'), count(*) FROM $table
 		WHERE $start >= to_timestamp($first) AND $start < to_timestamp($last + 60) GROUP BY 1, 2 ORDER BY 1, 2");
 }
-my $due = query("SELECT count(*) FROM sweep.job j, sweep.next_runs(j.schedule, j.timezone, to_timestamp($first - 1), 1000, j.name) AS r
+my $due = sql("SELECT count(*) FROM sweep.job j, sweep.next_runs(j.schedule, j.timezone, to_timestamp($first - 1), 1000, j.name) AS r
 	WHERE r BETWEEN to_timestamp($first) AND to_timestamp($last)");
 my $history = 'cron.job_run_details JOIN cron.job USING (jobid)';
 soon($node, "SELECT count(*) FROM $history WHERE start_time >= to_timestamp($first) AND start_time < to_timestamp($last + 60)", $due,
@@ -263,34 +261,34 @@ my $theirs = starts($history, 'jobname', 'start_time');
 is(starts('sweep.runs', 'job', 'started_at'), $theirs, 'side by side: each in the same minutes');
 like($theirs, qr/^every\|/m, 'side by side: there were some');
 unlike($theirs, qr/other_hour/, 'side by side: but for those of another hour');
-is(query(q{SELECT string_agg(DISTINCT job, ' ') FROM sweep.runs WHERE finished_at IS NOT NULL AND status <> 'succeeded'}), 'fails', 'side by side: one has failed, as it does there');
-is(query("SELECT string_agg(DISTINCT jobname, ' ') FROM $history WHERE status = 'failed'"), 'fails', 'side by side: that one');
+is(sql(q{SELECT string_agg(DISTINCT job, ' ') FROM sweep.runs WHERE finished_at IS NOT NULL AND status <> 'succeeded'}), 'fails', 'side by side: one has failed, as it does there');
+is(sql("SELECT string_agg(DISTINCT jobname, ' ') FROM $history WHERE status = 'failed'"), 'fails', 'side by side: that one');
 
 # The server starts: @reboot, in both once.
-query('DELETE FROM cron.job_run_details');
+sql('DELETE FROM cron.job_run_details');
 $node->append_conf('postgresql.conf', 'cron.use_background_workers = off');
 $node->restart;
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'boot' AND status = 'succeeded'}, 1, '@reboot: started by pg_sweep');
 soon($node, "SELECT count(*) FROM $history WHERE jobname = 'boot'", 1, '@reboot: and by pg_cron');
 
 # ---------------------------------------------------------------- pg_cron connects to servers, if it uses no workers
-query(q{DELETE FROM cron.job; SELECT count(sweep.drop_job(name)) FROM sweep.job});
-query(q{INSERT INTO cron.job (jobname, schedule, command, nodename, nodeport) VALUES
+sql(q{DELETE FROM cron.job; SELECT count(sweep.drop_job(name)) FROM sweep.job});
+sql(q{INSERT INTO cron.job (jobname, schedule, command, nodename, nodeport) VALUES
 	('a host', '@daily', 'SELECT 1', 'db2', current_setting('port')::int), ('a port', '@daily', 'SELECT 1', 'localhost', 1),
 	('a socket', '@daily', 'SELECT 1', '/tmp', current_setting('port')::int), ('here', '@daily', 'SELECT 1', 'localhost', current_setting('port')::int)});
 my $port = $node->port;
-is(query(q{SELECT job, note FROM sweep.import_pg_cron() ORDER BY job}), join("\n",
+is(sql(q{SELECT job, note FROM sweep.import_pg_cron() ORDER BY job}), join("\n",
 		qq{a host|is for host "db2", port $port, database "postgres": execute the definition there},
 		'a port|is for host "localhost", port 1, database "postgres": execute the definition there',
 		'a socket|to be created', 'here|to be created'), 'entries of other servers are noted');
 
 # ---------------------------------------------------------------- the last step of doc/from-pg-cron.md
 like(import('false'), qr/here\|created, paused/, 'handed over: imported');
-query(q{BEGIN;
+sql(q{BEGIN;
 	SELECT cron.alter_job(e.jobid, active => false), sweep.resume(i.job) FROM cron.job AS e JOIN sweep.import_pg_cron() AS i USING (jobid)
 		WHERE e.active AND i.note LIKE 'exists already%';
 	COMMIT});
-is(query('SELECT e.jobname, e.active, j.state FROM cron.job e LEFT JOIN sweep.jobs j ON j.name = e.jobname ORDER BY 1'),
+is(sql('SELECT e.jobname, e.active, j.state FROM cron.job e LEFT JOIN sweep.jobs j ON j.name = e.jobname ORDER BY 1'),
 	"a host|t|\na port|t|\na socket|f|idle\nhere|f|idle", 'handed over: each entry is active in one of both');
 $node->stop;
 done_testing();

@@ -56,15 +56,6 @@ sub alter
 	$node->safe_psql('postgres', qq{SELECT sweep.alter_job('$job', '$changes')});
 }
 
-sub start
-{
-	my ($args, $job) = @_;
-
-	$args //= '{}';
-	$job //= 'items';
-	return $node->safe_psql('postgres', qq{SELECT sweep.start('$job', '$args')});
-}
-
 sub next_xid
 {
 	return $node->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())');
@@ -97,7 +88,7 @@ for my $case (['batch', 40, 40], ['row', 2000, 40])
 	quiet();
 	my $before = next_xid();
 	my $updates = $node->safe_psql('postgres', q{SELECT n_tup_upd FROM pg_stat_user_tables WHERE relid = 'sweep.run_live'::regclass});
-	my $run = start();
+	my $run = start('items');
 	is(ended_run($node, $run), 'succeeded drained ' . ($batches + 1) . ' 2000', "transaction $transaction: 2000 items");
 	quiet();
 	my $used = next_xid() - $before;
@@ -125,7 +116,7 @@ alter('{"transaction": "row", "batch_size": 500}');
 my $old = session($node);
 $old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t.item');
 my $size = $node->safe_psql('postgres', q{SELECT pg_relation_size('sweep.run_live')});
-is(ended_run($node, start()), 'succeeded drained 5 2000', 'with an old snapshot around: all items');
+is(ended_run($node, start('items')), 'succeeded drained 5 2000', 'with an old snapshot around: all items');
 cmp_ok($node->safe_psql('postgres', q{SELECT pg_relation_size('sweep.run_live')}) - $size, '<=', 4 * 8192, 'the row of the run has few versions');
 $old->query_safe('COMMIT');
 $old->quit;
@@ -144,7 +135,7 @@ for my $round (1 .. 12)
 
 	fill($items);
 	alter(qq({"transaction": "$transaction", "batch_size": $size, "rescue": $rescue}));
-	like(ended_run($node, start('{"bad": [' . join(',', @bad) . ']}')), qr/^succeeded drained/, "round $round: $items items, " . @bad . ' bad');
+	like(ended_run($node, start('items', '{"bad": [' . join(',', @bad) . ']}')), qr/^succeeded drained/, "round $round: $items items, " . @bad . ' bad');
 	is(handled(), join('', map { $is_bad{$_} ? 0 : 1 } 1 .. $items), "round $round: the others are handled once");
 	is($node->safe_psql('postgres', q{SELECT string_agg(rescued::text, '' ORDER BY id) FROM t.item}),
 		join('', map { $is_bad{$_} && $rescue ne 'null' ? 1 : 0 } 1 .. $items), "round $round: rescued");
@@ -176,14 +167,14 @@ for my $transaction ('batch', 'row')
 			alter(qq({"transaction": "$transaction", "batch_size": 8, "cursor": "drain", "flush": "batch", "rescue": null, "timeout": )
 				. ($how eq 'timeout' ? '"5 s"}' : 'null}'));
 			my $gate = hold_gate($node, 31);
-			my $run = start(qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
+			my $run = start('items', qq({"bad": [2, 10], "stop": $stop, "gate": 31}));
 			at_gate($node, 31, "$name: it is there");
 			$ends{$how}->($run);
 			if ($how eq 'kill -9') { forget_session($gate); }
 			unlike(ended_run($node, $run), qr/succeeded/, "$name: it has ended");
 			open_gate($gate) if $how ne 'kill -9';
 			alter('{"timeout": null}');
-			is(ended_run($node, start('{"bad": [2, 10]}')) =~ s/ \d+ \d+$//r, 'succeeded drained', "$name: the next run drains");
+			is(ended_run($node, start('items', '{"bad": [2, 10]}')) =~ s/ \d+ \d+$//r, 'succeeded drained', "$name: the next run drains");
 			my $expected = '10' . '1' x 7 . '0' . '1' x 10;
 			# The row of the run is written once a second, which may have been just then.
 			substr($expected, $stop - 5, 4) =~ s/1/[12]/g if $again;
@@ -199,7 +190,7 @@ fill(8);
 my $last_second = session($node);
 $last_second->query_safe('BEGIN; SELECT FROM t.item WHERE id = 6 FOR UPDATE');
 my $third = hold_gate($node, 31);
-my $terminated = start('{"stop": 3, "gate": 31}');
+my $terminated = start('items', '{"stop": 3, "gate": 31}');
 at_gate($node, 31, 'terminated: the third item takes more than a second');
 soon($node, "SELECT clock_timestamp() > started_at + interval '1500 ms' FROM sweep.runs WHERE run_id = $terminated", 't', 'terminated: it has');
 open_gate($third);
@@ -217,13 +208,13 @@ alter('{"transaction": "batch", "row_retries": 0}');
 $node->safe_psql('postgres', q{ALTER FUNCTION t.handle(sweep.batch) SET lock_timeout = '50 ms'});
 my $locker = session($node);
 $locker->query_safe('BEGIN; SELECT FROM t.item WHERE id = 3 FOR UPDATE');
-like(ended_run($node, start()), qr/^succeeded drained 2 7/, 'a row that somebody has locked holds up no other');
+like(ended_run($node, start('items')), qr/^succeeded drained 2 7/, 'a row that somebody has locked holds up no other');
 is(handled(), '11011111', 'all but that one');
 is($node->safe_psql('postgres', 'SELECT item, sqlstate FROM sweep.quarantine'), '3|55P03', 'it is tried later');
 $locker->query_safe('COMMIT');
 $locker->quit;
 $node->safe_psql('postgres', q{ALTER FUNCTION t.handle(sweep.batch) RESET lock_timeout; SELECT sweep.release_quarantine('items')});
-is(ended_run($node, start()), 'succeeded drained 2 8', 'released: it is handled');
+is(ended_run($node, start('items')), 'succeeded drained 2 8', 'released: it is handled');
 is(quarantined(), '', 'and out of quarantine');
 
 # ---------------------------------------------------------------- a slow item is a bad item
@@ -231,7 +222,7 @@ is(quarantined(), '', 'and out of quarantine');
 fill(8);
 $node->safe_psql('postgres', q{ALTER ROLE postgres SET statement_timeout = '2s'; SELECT sweep.alter_job('items', '{"row_retries": 3}')});
 my $slow = hold_gate($node, 34);
-like(ended_run($node, start('{"stop": 6, "gate": 34}')), qr/^succeeded drained 2 7/, 'an item that takes too long holds up no other');
+like(ended_run($node, start('items', '{"stop": 6, "gate": 34}')), qr/^succeeded drained 2 7/, 'an item that takes too long holds up no other');
 is(handled(), '11111011', 'all but that one');
 is($node->safe_psql('postgres', 'SELECT item, sqlstate FROM sweep.quarantine'), '6|57014', 'it is tried later');
 $node->safe_psql('postgres', 'ALTER ROLE postgres RESET statement_timeout');
@@ -248,11 +239,11 @@ for my $what (@broken)
 	my $undo = $what =~ /COLUMN (\w+)/ ? "ALTER TABLE t.item RENAME COLUMN other TO $1" : 'ALTER FUNCTION t.handle(sweep.batch) RESET transaction_read_only';
 
 	$node->safe_psql('postgres', $what);
-	is(ended_run($node, start()), 'failed error 0 0', "$what: the run fails");
+	is(ended_run($node, start('items')), 'failed error 0 0', "$what: the run fails");
 	is(quarantined(), '', "$what: no item is in quarantine");
 	$node->safe_psql('postgres', $undo);
 }
-is(ended_run($node, start()), 'succeeded drained 2 8', 'mended: all items are handled');
+is(ended_run($node, start('items')), 'succeeded drained 2 8', 'mended: all items are handled');
 
 # ---------------------------------------------------------------- the log
 fill(4);
@@ -262,10 +253,10 @@ $node->reload;
 soon($node, 'SHOW pg_sweep.log_batches', 'items', 'every item is logged');
 my $offset = -s $node->logfile;
 alter('{"rescue": "t.rescue"}');
-my $run = start('{"bad": [2]}');
+my $run = start('items', '{"bad": [2]}');
 is(ended_run($node, $run), 'succeeded drained 2 4', 'a run with a rescued item');
 alter('{"rescue": null}');
-my $other = start('{"bad": [2]}');
+my $other = start('items', '{"bad": [2]}');
 is(ended_run($node, $other), 'succeeded drained 2 3', 'a run with one for the quarantine');
 my $log = slurp_file($node->logfile, $offset);
 like($log, qr/job "items" run $run: item $_ handled\n/, "item $_ is logged") for 1, 3, 4;
@@ -278,7 +269,7 @@ $node->reload;
 soon($node, 'SHOW pg_sweep.log_batches', 'batches', 'only batches are logged');
 $offset = -s $node->logfile;
 alter('{"transaction": "row"}');
-$run = start('{"bad": [3]}');
+$run = start('items', '{"bad": [3]}');
 ended_run($node, $run);
 $log = slurp_file($node->logfile, $offset);
 is(scalar(() = $log =~ /run $run: batch /g), 2, 'a line for each batch, not for each piece');
@@ -328,7 +319,7 @@ for my $case (['200,000 items in batches', '{}', '{"transaction": "batch", "batc
 	soon($node, 'SHOW pg_sweep.log_batches', $args ne '{}' ? 'items' : 'off', "$name: log_batches is as it should be");
 	my $gate = hold_gate($node, 32);
 	my $last_gate = hold_gate($node, 35);
-	my $run = start($args, 'memory');
+	my $run = start('memory', $args);
 	at_gate($node, 32, "$name: it begins");
 	my $first = memory_at($run);
 	open_gate($gate);
@@ -346,7 +337,7 @@ $node->reload;
 # ---------------------------------------------------------------- a dump takes the quarantine along
 fill(4);
 alter('{"rescue": null, "transaction": "batch"}');
-ended_run($node, start('{"bad": [2]}'));
+ended_run($node, start('items', '{"bad": [2]}'));
 my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
 like($dump, qr/COPY sweep\.quarantined_item [^\n]*;\nitems\t2\tP0001\tbad/, 'a dump has the items in quarantine');
 
@@ -368,7 +359,7 @@ $holder->quit;
 $node->safe_psql('postgres', q{SELECT sweep.pause('child'); SELECT sweep.resume('child')});
 is(children(), 0, 'a pause cancels it');
 my $gate = hold_gate($node, 33);
-$run = start('{}', 'parent');
+$run = start('parent');
 at_gate($node, 33, 'a parent is in its step');
 is(children(), 1, 'its child waits already');
 $node->safe_psql('postgres', "SELECT sweep.cancel($run)");

@@ -53,13 +53,6 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('reluctant', step => 't.reluctant', timeout => '1 s');
 });
 
-sub start
-{
-	my ($job, $args) = @_;
-
-	return $node->safe_psql('postgres', "SELECT sweep.start('$job'" . ($args ? ", '$args'" : '') . ')');
-}
-
 # ---------------------------------------------------------------- a runner and two sessions
 my $gate = hold_gate($node, 20);
 my $run = start('one');

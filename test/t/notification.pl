@@ -11,11 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('notification', conf => [ 'pg_sweep.notify_interval = 10ms' ]);
 
-sub psql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 # psql shows a notification after the query that is in progress, or follows it.
 my $listener = session($node);
 
@@ -42,35 +37,35 @@ sub notified
 	return $count;
 }
 
-is(psql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep notifier'}), 0, 'no queue, no notifier');
-psql(q{SELECT sweep.create_queue('loud'); SELECT sweep.create_queue('quiet', notify => false)});
+is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep notifier'}), 0, 'no queue, no notifier');
+sql(q{SELECT sweep.create_queue('loud'); SELECT sweep.create_queue('quiet', notify => false)});
 my $pid = pid_of($node, 'notifier', 'postgres');
 $listener->query_safe('LISTEN "sweep.loud"; LISTEN "sweep.quiet"');
 
-psql(q{SELECT sweep.send('quiet', '1'); SELECT sweep.send('loud', '1')});
+sql(q{SELECT sweep.send('quiet', '1'); SELECT sweep.send('loud', '1')});
 is(notified('sweep.loud'), 1, 'a message is notified');
 is(notifications('sweep.quiet'), 0, 'not that of a queue that does not want it');
 soon($node, "SELECT state, backend_xmin IS NULL, xact_start IS NULL FROM pg_stat_activity WHERE pid = $pid", 'idle|t|t', 'the notifier waits without a transaction');
 
 $node->psql('postgres', q{BEGIN; SELECT sweep.send('loud', '2'); ROLLBACK; SELECT sweep.send('quiet', '2')});
-psql(q{SELECT sweep.create_queue('last')});
+sql(q{SELECT sweep.create_queue('last')});
 $listener->query_safe('LISTEN "sweep.last"');
-psql(q{SELECT sweep.send('last', '1')});
+sql(q{SELECT sweep.send('last', '1')});
 is(notified('sweep.last'), 1, 'a queue that came later is notified');
 is(notifications('sweep.loud'), 0, 'not what was rolled back');
 
 # The producer itself notifies nobody: its commit takes no lock for it.
-is(psql(q{BEGIN; SELECT sweep.send('loud', '3') IS NOT NULL; COMMIT; SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0 AND pid = pg_backend_pid()}),
+is(sql(q{BEGIN; SELECT sweep.send('loud', '3') IS NOT NULL; COMMIT; SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0 AND pid = pg_backend_pid()}),
 	"t\n0", 'a producer takes no lock of the notification queue');
 notified('sweep.loud');
 
-psql(q{SELECT sweep.create_queue('again', max_attempts => 1)});
+sql(q{SELECT sweep.create_queue('again', max_attempts => 1)});
 $listener->query_safe('LISTEN "sweep.again"');
-psql(q{SELECT sweep.send('again', '1')});
+sql(q{SELECT sweep.send('again', '1')});
 notified('sweep.again');
-psql(q{SELECT sweep.fail(lease, 'no') FROM sweep.claim('again')});
+sql(q{SELECT sweep.fail(lease, 'no') FROM sweep.claim('again')});
 is(notifications('sweep.again'), 0, 'a message that has died is no news');
-psql(q{SELECT sweep.redrive('again')});
+sql(q{SELECT sweep.redrive('again')});
 is(notified('sweep.again'), 1, 'one that is redriven is');
 
 # One per interval, however many messages.
@@ -88,33 +83,33 @@ is(notified('sweep.next'), 1, 'so is that of another queue');
 is(notifications('sweep.hourly'), 0, 'others of the same interval are not');
 
 # It comes back, and tells what was sent meanwhile.
-psql("SELECT pg_terminate_backend($pid, 100000)");
+sql("SELECT pg_terminate_backend($pid, 100000)");
 isnt(pid_of($node, 'notifier', 'postgres'), $pid, 'a notifier that was terminated comes back');
 is(notified('sweep.hourly'), 1, 'and notifies what was sent before');
 
 # A listener that stays in a transaction keeps the notification queue from being emptied.
 $node->append_conf('postgresql.conf', "pg_sweep.notify_interval = 10ms\npg_sweep.notify_queue_limit = 0");
 $node->reload;
-psql(q{SELECT sweep.create_queue('kept')});
+sql(q{SELECT sweep.create_queue('kept')});
 $listener->query_safe('LISTEN "sweep.kept"');
 my $stuck = session($node);
 $stuck->query_safe('LISTEN "something else"');
 $stuck->query_safe('BEGIN; SELECT 1');
-psql(q{SELECT pg_notify('something else', repeat('x', 7999)) FROM generate_series(1, 10) AS n});
-is(psql('SELECT pg_notification_queue_usage() > 0'), 't', 'the notification queue fills up');
+sql(q{SELECT pg_notify('something else', repeat('x', 7999)) FROM generate_series(1, 10) AS n});
+is(sql('SELECT pg_notification_queue_usage() > 0'), 't', 'the notification queue fills up');
 my $offset = -s $node->logfile;
-psql(q{SELECT sweep.send('kept', '7')});
+sql(q{SELECT sweep.send('kept', '7')});
 ok($node->wait_for_log(qr/pg_sweep sends no notifications: the notification queue of the server is filling up/, $offset), 'the log says that none are sent');
 is(notifications('sweep.kept'), 0, 'and none is');
 $offset = -s $node->logfile;
-psql('SELECT pg_terminate_backend(' . pid_of($node, 'notifier', 'postgres') . ', 100000)');
+sql('SELECT pg_terminate_backend(' . pid_of($node, 'notifier', 'postgres') . ', 100000)');
 ok($node->wait_for_log(qr/pg_sweep sends no notifications: the notification queue of the server is filling up/, $offset), 'another notifier knows what the one before has not sent');
 $stuck->query_safe('COMMIT');
 ok($node->wait_for_log(qr/pg_sweep sends notifications again/, $offset), 'the log says when there is room again');
 is(notified('sweep.kept'), 1, 'and what was kept is sent');
 $stuck->quit;
-psql(q{SELECT sweep.drop_queue(queue) FROM sweep.queues WHERE queue <> 'quiet'});
-psql(q{SELECT sweep.create_job('nothing', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0')});
+sql(q{SELECT sweep.drop_queue(queue) FROM sweep.queues WHERE queue <> 'quiet'});
+sql(q{SELECT sweep.create_job('nothing', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0')});
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep notifier'}, 0, 'without a queue that wants it, it leaves');
 unlike(slurp_file($node->logfile), qr/could not notify/, 'no notification failed');
 $node->stop;

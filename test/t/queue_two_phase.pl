@@ -14,21 +14,16 @@ my $node = new_cluster('queue_two_phase', conf => ['max_prepared_transactions = 
 
 $node->safe_psql('postgres', q{SELECT sweep.create_queue('q', visibility => '1 hour', backoff => 'none')});
 
-sub run
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 sub prepare_sending
 {
 	my ($gid, $payload) = @_;
 
-	run("BEGIN; SELECT sweep.send('q', '$payload'); PREPARE TRANSACTION '$gid'");
+	sql("BEGIN; SELECT sweep.send('q', '$payload'); PREPARE TRANSACTION '$gid'");
 }
 
 sub counts
 {
-	return run(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'});
+	return sql(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'});
 }
 
 my %interruption = (
@@ -41,68 +36,68 @@ for my $name ('no restart', 'restart', 'crash')
 {
 	# ------------------------------------------------------------ sending
 	prepare_sending('early', 1);
-	run(q{SELECT sweep.send('q', '2')});
+	sql(q{SELECT sweep.send('q', '2')});
 	is(claim_all($node), '2', "$name: a later message is delivered, the prepared one is not");
 	prepare_sending('never', 3);
-	run(q{BEGIN; SELECT sweep.send('q', '4'); SAVEPOINT s; SELECT sweep.send('q', '5'); ROLLBACK TO s; PREPARE TRANSACTION 'partly'});
-	run(q{BEGIN; SELECT sweep.send('q', '6', priority => 5); SELECT sweep.send('q', '7', priority => -5); PREPARE TRANSACTION 'lanes'});
+	sql(q{BEGIN; SELECT sweep.send('q', '4'); SAVEPOINT s; SELECT sweep.send('q', '5'); ROLLBACK TO s; PREPARE TRANSACTION 'partly'});
+	sql(q{BEGIN; SELECT sweep.send('q', '6', priority => 5); SELECT sweep.send('q', '7', priority => -5); PREPARE TRANSACTION 'lanes'});
 	$interruption{$name}->();
 	# a crash or restart ends the lease of 2
 	is(claim_all($node), $name eq 'no restart' ? 'nothing' : '2', "$name: nothing of the prepared ones");
-	run(q{COMMIT PREPARED 'early'});
+	sql(q{COMMIT PREPARED 'early'});
 	is(claim_all($node), '1', "$name: delivered as soon as it is committed");
-	run(q{COMMIT PREPARED 'partly'});
-	run(q{ROLLBACK PREPARED 'never'});
+	sql(q{COMMIT PREPARED 'partly'});
+	sql(q{ROLLBACK PREPARED 'never'});
 	is(claim_all($node), '4', "$name: only what was kept");
-	run(q{SELECT sweep.send('q', '8')});
-	run(q{COMMIT PREPARED 'lanes'});
+	sql(q{SELECT sweep.send('q', '8')});
+	sql(q{COMMIT PREPARED 'lanes'});
 	is(claim_all($node), '6 8 7', "$name: in the order of their priorities");
 	is(counts(), '0 0 6', "$name: the counters are right");
 	is(claim_all($node), 'nothing', "$name: none comes twice");
-	run(q{SELECT sweep.purge_queue('q')});
+	sql(q{SELECT sweep.purge_queue('q')});
 	is(counts(), '0 0 0', "$name: the queue is purged");
 
 	# ------------------------------------------------------------ delayed
-	run(q{BEGIN; SELECT sweep.send('q', '"later"', delay => '100 ms'); PREPARE TRANSACTION 'delayed'});
+	sql(q{BEGIN; SELECT sweep.send('q', '"later"', delay => '100 ms'); PREPARE TRANSACTION 'delayed'});
 	is(claim_all($node), 'nothing', "$name: a delayed message in a prepared transaction");
 	$interruption{$name}->();
-	run(q{COMMIT PREPARED 'delayed'});
+	sql(q{COMMIT PREPARED 'delayed'});
 	soon($node, q{SELECT count(*) FROM sweep.claim('q', 10, '1 hour')}, '1', "$name: it comes when it is due");
-	run(q{SELECT sweep.purge_queue('q')});
+	sql(q{SELECT sweep.purge_queue('q')});
 
 	# ------------------------------------------------------------ acknowledging
 	for my $commit (1, 0)
 	{
 		my $end = $commit ? 'COMMIT' : 'ROLLBACK';
 
-		run(q{SELECT sweep.send('q', '9')});
-		my $lease = run(q{SELECT lease FROM sweep.claim('q')});
-		run("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'ack'");
+		sql(q{SELECT sweep.send('q', '9')});
+		my $lease = sql(q{SELECT lease FROM sweep.claim('q')});
+		sql("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'ack'");
 		is(claim_all($node), 'nothing', "$name, $end: what is being acknowledged is not delivered");
 		$interruption{$name}->();
 		is(claim_all($node), 'nothing', "$name, $end: also not after it");
-		run("$end PREPARED 'ack'");
+		sql("$end PREPARED 'ack'");
 		if ($commit)
 		{
-			is(run(q{SELECT count(*) FROM sweep.queue_message}), 0, "$name, $end: it is gone");
+			is(sql(q{SELECT count(*) FROM sweep.queue_message}), 0, "$name, $end: it is gone");
 			is(claim_all($node), 'nothing', "$name, $end: it does not come again");
 			is(counts(), '0 0 0', "$name, $end: the counters are right");
 		}
 		elsif ($name eq 'no restart')
 		{
-			is(run("SELECT sweep.ack('$lease')"), 1, "$name, $end: the lease holds it still");
+			is(sql("SELECT sweep.ack('$lease')"), 1, "$name, $end: the lease holds it still");
 		}
 		else
 		{
 			is(claim_all($node), '9', "$name, $end: it comes again, for the restart has ended its lease");
 		}
-		run(q{SELECT sweep.purge_queue('q')});
+		sql(q{SELECT sweep.purge_queue('q')});
 	}
 
 	# ------------------------------------------------------------ giving back; a row that keeps its lane, and whose key is free
-	run(q{SELECT sweep.send('q', '10', 'key', delay => '1 ms')});
+	sql(q{SELECT sweep.send('q', '10', 'key', delay => '1 ms')});
 	soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message}, 't', "$name: a message with a key is due");
-	my $lease = run(q{SELECT lease FROM sweep.claim('q')});
+	my $lease = sql(q{SELECT lease FROM sweep.claim('q')});
 	my ($status, $output, $message) = $node->psql('postgres', "BEGIN; SELECT sweep.fail('$lease', 'broken'); PREPARE TRANSACTION 'fail'");
 	if ($status == 0)
 	{
@@ -110,15 +105,15 @@ for my $name ('no restart', 'restart', 'crash')
 		is(claim_all($node), 'nothing', "$name: what is failing in a prepared transaction is not delivered");
 		($status, $output, $message) = $node->psql('postgres', q{SET lock_timeout = '100 ms'; SELECT sweep.send('q', '11', 'key')});
 		like($message, qr/lock timeout/, "$name: whether it has its key nobody knows");
-		run(q{COMMIT PREPARED 'fail'});
-		is(run(q{SELECT sweep.send('q', '11', 'key')}), '', "$name: now it has");
+		sql(q{COMMIT PREPARED 'fail'});
+		is(sql(q{SELECT sweep.send('q', '11', 'key')}), '', "$name: now it has");
 		soon($node, q{SELECT payload FROM sweep.claim('q', 10, '1 hour')}, '10', "$name: what failed in a prepared transaction comes again");
 	}
 	else
 	{
 		like($message, qr/cannot PREPARE/, "$name: or is refused in a prepared transaction");
 	}
-	run(q{SELECT sweep.purge_queue('q')});
+	sql(q{SELECT sweep.purge_queue('q')});
 }
 
 # ---------------------------------------------------------------- claiming is refused, and undone
@@ -129,62 +124,62 @@ sub cannot_prepare
 
 	isnt($status, 0, "$name: cannot be prepared");
 	like($message, qr/ERROR:  cannot PREPARE a transaction that has claimed messages\nHINT:  Claim in a transaction of its own/, "$name: says why");
-	is(run(q{SELECT count(*) FROM pg_prepared_xacts}), 0, "$name: nothing is prepared");
+	is(sql(q{SELECT count(*) FROM pg_prepared_xacts}), 0, "$name: nothing is prepared");
 }
 
-run(q{SELECT sweep.send('q', '11')});
+sql(q{SELECT sweep.send('q', '11')});
 cannot_prepare(q{SELECT sweep.claim('q')}, 'a claim');
-is(run(q{SELECT payload, attempts FROM sweep.claim('q')}), '11|1', 'the message comes again, as if it had not been claimed');
-run(q{SELECT sweep.purge_queue('q')});
-run(q{SELECT sweep.send('q', '11')});
+is(sql(q{SELECT payload, attempts FROM sweep.claim('q')}), '11|1', 'the message comes again, as if it had not been claimed');
+sql(q{SELECT sweep.purge_queue('q')});
+sql(q{SELECT sweep.send('q', '11')});
 cannot_prepare(q{SELECT sum(sweep.ack(lease)) FROM sweep.claim('q')}, 'a claim that was acknowledged');
 cannot_prepare(q{SAVEPOINT s; SELECT sweep.claim('q'); RELEASE s}, 'a claim of a savepoint');
-run(q{BEGIN; SAVEPOINT s; SELECT sweep.claim('q'); ROLLBACK TO s; PREPARE TRANSACTION 'claim'});
+sql(q{BEGIN; SAVEPOINT s; SELECT sweep.claim('q'); ROLLBACK TO s; PREPARE TRANSACTION 'claim'});
 is(claim_all($node), '11', 'one that was rolled back does not matter');
-run(q{COMMIT PREPARED 'claim'});
-run(q{SELECT sweep.purge_queue('q')});
+sql(q{COMMIT PREPARED 'claim'});
+sql(q{SELECT sweep.purge_queue('q')});
 
 # One that is dead after a claim stays what it is, and nobody can acknowledge it.
-run(q{SELECT sweep.create_queue('once', visibility => '1 hour', max_attempts => 1)});
-run(q{SELECT sweep.send_many('once', ARRAY['1', '2']::jsonb[])});
-run(q{SELECT sweep.claim('once', 1, '1 microsecond')});
+sql(q{SELECT sweep.create_queue('once', visibility => '1 hour', max_attempts => 1)});
+sql(q{SELECT sweep.send_many('once', ARRAY['1', '2']::jsonb[])});
+sql(q{SELECT sweep.claim('once', 1, '1 microsecond')});
 cannot_prepare(q{SELECT sweep.claim('once', 5)}, 'a claim that buries');
-is(run(q{SELECT payload FROM sweep.claim('once', 5)}), '2', 'the other one is delivered');
-is(run(q{SELECT payload FROM sweep.dead('once')}), '1', 'and the first one is dead');
+is(sql(q{SELECT payload FROM sweep.claim('once', 5)}), '2', 'the other one is delivered');
+is(sql(q{SELECT payload FROM sweep.dead('once')}), '1', 'and the first one is dead');
 
 # ---------------------------------------------------------------- a purge: what came after it stays claimed
-run(q{SELECT sweep.send('q', '"before"')});
+sql(q{SELECT sweep.send('q', '"before"')});
 is(claim_all($node), '"before"', 'one is claimed');
-run(q{BEGIN; SELECT sweep.purge_queue('q'); PREPARE TRANSACTION 'purge'});
-run(q{SELECT sweep.send('q', '"after"')});
+sql(q{BEGIN; SELECT sweep.purge_queue('q'); PREPARE TRANSACTION 'purge'});
+sql(q{SELECT sweep.send('q', '"after"')});
 is(claim_all($node), '"after"', 'another one, after the purge was prepared');
-run(q{COMMIT PREPARED 'purge'});
+sql(q{COMMIT PREPARED 'purge'});
 is(claim_all($node), 'nothing', 'it is held when the purge is committed');
 is(counts(), '0 0 1', 'and only that');
-run(q{SELECT sweep.purge_queue('q')});
+sql(q{SELECT sweep.purge_queue('q')});
 
 # ---------------------------------------------------------------- ended while nobody looked
 prepare_sending('unseen', 12);
-run(q{SELECT sweep.send('q', '13')});
+sql(q{SELECT sweep.send('q', '13')});
 $node->restart;
 is(counts(), '1 0 0', 'after a restart one message is ready');
-run(q{COMMIT PREPARED 'unseen'});
+sql(q{COMMIT PREPARED 'unseen'});
 soon($node, q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'q'}, '2 0 0', 'two when the prepared one has been committed');
-is(run(q{SELECT sum(sweep.ack(lease)) FROM (SELECT DISTINCT lease FROM sweep.claim('q', 10)) AS l}), 2, 'both come');
+is(sql(q{SELECT sum(sweep.ack(lease)) FROM (SELECT DISTINCT lease FROM sweep.claim('q', 10)) AS l}), 2, 'both come');
 is(counts(), '0 0 0', 'the counters are right');
 
 # ---------------------------------------------------------------- a queue that goes before anybody has looked
-run(q{SELECT sweep.create_queue('gone')});
-run(q{SELECT sweep.send('gone', '14')});
-my $lease = run(q{SELECT lease FROM sweep.claim('gone')});
-run("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'gone'");
-run(q{COMMIT PREPARED 'gone'});
-run(q{SELECT sweep.drop_queue('gone')});
-run(q{SELECT sweep.create_queue('next')});
-run(q{SELECT sweep.send('next', '15')});
-run(q{SELECT sweep.claim('next', 1, '1 hour')});
-is(run(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'next'}), '0 0 1', 'the next queue counts what is its own');
-is(run(q{SELECT count(*) FROM sweep.claim('next')}), 0, 'and holds it');
+sql(q{SELECT sweep.create_queue('gone')});
+sql(q{SELECT sweep.send('gone', '14')});
+my $lease = sql(q{SELECT lease FROM sweep.claim('gone')});
+sql("BEGIN; SELECT sweep.ack('$lease'); PREPARE TRANSACTION 'gone'");
+sql(q{COMMIT PREPARED 'gone'});
+sql(q{SELECT sweep.drop_queue('gone')});
+sql(q{SELECT sweep.create_queue('next')});
+sql(q{SELECT sweep.send('next', '15')});
+sql(q{SELECT sweep.claim('next', 1, '1 hour')});
+is(sql(q{SELECT concat_ws(' ', ready, delayed, in_flight) FROM sweep.queues WHERE queue = 'next'}), '0 0 1', 'the next queue counts what is its own');
+is(sql(q{SELECT count(*) FROM sweep.claim('next')}), 0, 'and holds it');
 
 $node->stop;
 done_testing();

@@ -11,13 +11,8 @@ use SweepTest;
 
 my $node = new_cluster('roles');
 
-sub psql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 # ---------------------------------------------------------------- functions of somebody who has left
-psql(q{
+sql(q{
 	CREATE ROLE author LOGIN IN ROLE sweep_user;
 	GRANT jobber TO author;
 	CREATE SCHEMA lent;
@@ -44,10 +39,10 @@ psql(q{
 });
 soon($node, q{SELECT count(*) FROM lent.seen WHERE what = 'handle' AND as_whom = 'jobber'}, 1, 'the function of a member handles a message');
 my $gate = hold_gate($node, 77);
-my %run = map { ($_ => psql("SELECT sweep.start('$_')")) } qw(step pick);
+my %run = map { ($_ => sql("SELECT sweep.start('$_')")) } qw(step pick);
 soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND objsubid = 1 AND NOT granted}, 2, 'both runs are in their first batch');
-psql('REVOKE jobber FROM author');
-psql(q{
+sql('REVOKE jobber FROM author');
+sql(q{
 	SET SESSION AUTHORIZATION author;
 	CREATE OR REPLACE FUNCTION lent.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 		BEGIN INSERT INTO lent.seen VALUES ('replaced'); RETURN ROW(1, '1', NULL)::sweep.progress; END $$;
@@ -55,37 +50,37 @@ psql(q{
 		INSERT INTO lent.seen VALUES ('replaced'); SELECT to_jsonb(nextval('lent.items')) $$;
 	CREATE OR REPLACE FUNCTION lent.handle(m sweep.message) RETURNS void LANGUAGE sql AS $$ INSERT INTO lent.seen VALUES ('replaced') $$;
 });
-psql(q{SELECT sweep.send('lent', '2')});
+sql(q{SELECT sweep.send('lent', '2')});
 open_gate($gate);
 for my $job (sort keys %run)
 {
 	is(ended_run($node, $run{$job}), 'failed error 1 1', "$job: the run fails in the next batch");
-	like(psql("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run{$job}"),
+	like(sql("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run{$job}"),
 		qr/^42501 function lent\.$job belongs to role "author", which could not become role "jobber"/, "$job: and says why");
-	is(psql("SELECT state FROM sweep.jobs WHERE name = '$job'"),
+	is(sql("SELECT state FROM sweep.jobs WHERE name = '$job'"),
 		qq{broken: function lent.$job(sweep.batch) belongs to role "author", which could not become role "jobber"}, "$job: sweep.jobs says so");
 	isnt($node->psql('postgres', "SELECT sweep.start('$job')"), 0, "$job: cannot be started");
 }
 soon($node, q{SELECT state, workers FROM sweep.consumers},
 	'broken: function lent.handle(sweep.message) belongs to role "author", which could not become role "jobber"|0', 'the consumer is broken');
-is(psql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'lent'}), '1|0', 'the message waits');
-is(psql(q{SELECT attempts FROM sweep.queue_message}), 0, 'and has not failed');
-is(psql(q{SELECT count(*) FROM lent.seen WHERE what = 'replaced'}), 0, 'nothing that was replaced has run');
+is(sql(q{SELECT depth, dead FROM sweep.queues WHERE queue = 'lent'}), '1|0', 'the message waits');
+is(sql(q{SELECT attempts FROM sweep.queue_message}), 0, 'and has not failed');
+is(sql(q{SELECT count(*) FROM lent.seen WHERE what = 'replaced'}), 0, 'nothing that was replaced has run');
 
 # a run in progress, without any function being replaced
-psql(q{GRANT jobber TO author; DELETE FROM lent.seen; SELECT sweep._wake()});
+sql(q{GRANT jobber TO author; DELETE FROM lent.seen; SELECT sweep._wake()});
 soon($node, q{SELECT count(*) FROM lent.seen WHERE what = 'replaced' AND as_whom = 'jobber'}, 1, 'a member again: the consumer goes on');
-psql(q{SET SESSION AUTHORIZATION author; CREATE OR REPLACE FUNCTION lent.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+sql(q{SET SESSION AUTHORIZATION author; CREATE OR REPLACE FUNCTION lent.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 	BEGIN PERFORM pg_advisory_xact_lock(77); RETURN ROW(1, '1', NULL)::sweep.progress; END $$});
 $gate = hold_gate($node, 77);
-my $run = psql(q{SELECT sweep.start('step')});
+my $run = sql(q{SELECT sweep.start('step')});
 at_gate($node, 77);
-psql('REVOKE jobber FROM author');
+sql('REVOKE jobber FROM author');
 open_gate($gate);
 is(ended_run($node, $run), 'failed error 1 1', 'a membership that ends, ends the run after its batch');
 
 # ---------------------------------------------------------------- a role that does not exist
-psql(q{
+sql(q{
 	CREATE ROLE leaver LOGIN IN ROLE sweep_user;
 	SELECT sweep.create_job('left', step => 't.note', run_as => 'leaver');
 	SELECT sweep.start('left', delay => '1 day');
@@ -95,12 +90,12 @@ psql(q{
 });
 soon($node, q{SELECT concat_ws(' ', status, sqlstate, error) FROM sweep.runs WHERE job = 'left'}, 'failed 55000 role "leaver" does not exist',
 	'a run whose role is gone fails, and is nobody else');
-is(psql(q{SELECT count(*) FROM t.started}), 0, 'its step was not called');
-psql('ALTER ROLE returned RENAME TO leaver');
-is(ended_run($node, psql(q{SELECT sweep.start('left')})), 'succeeded drained 1 0', 'renamed back, it runs');
+is(sql(q{SELECT count(*) FROM t.started}), 0, 'its step was not called');
+sql('ALTER ROLE returned RENAME TO leaver');
+is(ended_run($node, sql(q{SELECT sweep.start('left')})), 'succeeded drained 1 0', 'renamed back, it runs');
 
 # ---------------------------------------------------------------- settings that would make us somebody else
-psql(q{
+sql(q{
 	CREATE ROLE boss SUPERUSER LOGIN;
 	CREATE ROLE other LOGIN;
 	CREATE DATABASE hostile;
@@ -124,7 +119,7 @@ $node->safe_psql('hostile', q{
 	GRANT SELECT ON t.who, t.scheduled TO PUBLIC;
 });
 soon($node, q{SELECT count(*) > 0 FROM t.who}, 't', 'a schedule', 'hostile');
-psql(q{
+sql(q{
 	ALTER DATABASE hostile SET role = other;
 	ALTER DATABASE hostile SET session_authorization = boss;
 	ALTER DATABASE hostile SET search_path = evil;
@@ -142,11 +137,11 @@ psql(q{
 	ALTER DATABASE hostile SET "IntervalStyle" = sql_standard;
 	ALTER DATABASE hostile SET check_function_bodies = off;
 });
-my $version = psql('SHOW server_version_num');
-psql(q{ALTER DATABASE hostile SET transaction_timeout = 1}) if $version >= 170000;
+my $version = sql('SHOW server_version_num');
+sql(q{ALTER DATABASE hostile SET transaction_timeout = 1}) if $version >= 170000;
 # 19 has no other literals
-psql(q{ALTER DATABASE hostile SET standard_conforming_strings = off}) if $version < 190000;
-psql(q{LOAD 'plpgsql'; ALTER DATABASE hostile SET plpgsql.extra_errors = 'all'; ALTER DATABASE hostile SET plpgsql.variable_conflict = use_variable});
+sql(q{ALTER DATABASE hostile SET standard_conforming_strings = off}) if $version < 190000;
+sql(q{LOAD 'plpgsql'; ALTER DATABASE hostile SET plpgsql.extra_errors = 'all'; ALTER DATABASE hostile SET plpgsql.variable_conflict = use_variable});
 
 # What a session there says once it is itself again.
 my $ourselves = 'SET ROLE NONE; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET exit_on_error = off;';
@@ -159,14 +154,14 @@ local $ENV{PGOPTIONS} = '-c transaction_timeout=0' if $version >= 170000;
 is($node->safe_psql('hostile', 'SELECT session_user, current_user'), 'postgres|other', 'a session is somebody else');
 hostile('TRUNCATE t.scheduled, t.who');
 my %old = map { ($_ => pid_of($node, $_, 'hostile')) } qw(scheduler notifier);
-psql("SELECT pg_terminate_backend($_)") for values %old;
+sql("SELECT pg_terminate_backend($_)") for values %old;
 $node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid IN ($old{scheduler}, $old{notifier})");
 isnt(pid_of($node, 'scheduler', 'hostile'), $old{scheduler}, 'a scheduler that begins under these settings');
 isnt(pid_of($node, 'notifier', 'hostile'), $old{notifier}, 'and a notifier');
 hostile('TRUNCATE t.scheduled');
 soon($node, q{SELECT count(*) > 2 FROM t.scheduled WHERE kind ~ 'scheduler'}, 't', 'whose transactions last longer than the database allows', 'hostile');
 # A run keeps to that limit, and nothing is done in a millisecond.
-psql('ALTER DATABASE hostile RESET transaction_timeout') if $version >= 170000;
+sql('ALTER DATABASE hostile RESET transaction_timeout') if $version >= 170000;
 soon($node, 'SELECT count(*) > 2 FROM t.who', 't', 'jobs run', 'hostile');
 is(hostile('SELECT DISTINCT session_role, role, path FROM t.scheduled WHERE kind ~ $$scheduler$$'), 'postgres|none|pg_catalog, pg_temp', 'the scheduler is who it is');
 is(hostile('SELECT DISTINCT session_role, current_role_name FROM t.who'), 'postgres|postgres', 'and so is the job');

@@ -11,11 +11,6 @@ use SweepTest;
 
 my $node = new_cluster('run_crashes');
 
-sub sql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
 # Like sql, while the server may be down.
 sub ask
 {

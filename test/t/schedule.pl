@@ -11,14 +11,12 @@ use SweepTest;
 
 my $node = new_cluster('schedule');
 
-sub query { return $node->safe_psql('postgres', $_[0]); }
-
 # The job was last looked at so long ago; "how" makes the scheduler look.
 sub missed
 {
 	my ($job, $hours) = @_;
 
-	query(qq{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '$hours hours',
+	sql(qq{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '$hours hours',
 		next_start = date_trunc('hour', now()) - interval '$hours hours' WHERE job = '$job'; SELECT sweep._wake()});
 }
 
@@ -32,7 +30,7 @@ sub next_is_ahead
 }
 
 not_before_the_hour($node);
-query(q{
+sql(q{
 	CREATE FUNCTION t.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql
 		AS $$ BEGIN RAISE EXCEPTION 'it does not work' USING DETAIL = 'Never.'; END $$;
 	SELECT sweep.create_job('second', step => 't.note', schedule => '* * * * * *', args => '{"job": "second"}');
@@ -50,82 +48,82 @@ query(q{
 soon($node, q{SELECT count(*) >= 5 FROM sweep.runs WHERE job = 'second' AND status = 'succeeded'}, 't', 'a job due every second starts');
 soon($node, q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.runs WHERE job = 'interval' AND status = 'succeeded') g
 		WHERE gap = interval '2 s'}, 't', 'so does one with an interval');
-is(query(q{SELECT count(*) - count(DISTINCT due_at), bool_and(due_at = date_trunc('second', due_at)), bool_and(started_at >= due_at),
+is(sql(q{SELECT count(*) - count(DISTINCT due_at), bool_and(due_at = date_trunc('second', due_at)), bool_and(started_at >= due_at),
 		bool_and(trigger = 'schedule') FROM sweep.runs WHERE job = 'second' AND status = 'succeeded'}), '0|t|t|t', 'each second once, not before its moment');
-is(query(q{SELECT count(DISTINCT r.run_id) - count(DISTINCT s.run_id) FROM sweep.runs r LEFT JOIN t.started s USING (run_id)
+is(sql(q{SELECT count(DISTINCT r.run_id) - count(DISTINCT s.run_id) FROM sweep.runs r LEFT JOIN t.started s USING (run_id)
 		WHERE r.job = 'second' AND r.status = 'succeeded'}), 0, 'and each has done its work');
-is(query(q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.runs WHERE job = 'second') g
+is(sql(q{SELECT count(*) > 0 FROM (SELECT due_at - lag(due_at) OVER (ORDER BY due_at) AS gap FROM sweep.runs WHERE job = 'second') g
 		WHERE gap = interval '1 s'}), 't', 'a second apart');
-is(query(q{SELECT min(due_at - lag) >= interval '2 s' FROM (SELECT due_at, lag(due_at) OVER (ORDER BY due_at) FROM sweep.runs WHERE job = 'interval') g}),
+is(sql(q{SELECT min(due_at - lag) >= interval '2 s' FROM (SELECT due_at, lag(due_at) OVER (ORDER BY due_at) FROM sweep.runs WHERE job = 'interval') g}),
 	't', 'and two seconds');
-query(q{SELECT sweep.drop_job('second'), sweep.drop_job('interval')});
+sql(q{SELECT sweep.drop_job('second'), sweep.drop_job('interval')});
 
 # ---------------------------------------------------------------- missed moments
 not_before_the_hour($node);
 missed('catch_once', 5);
 next_is_ahead('catch_once', 'once');
-is(query(q{SELECT count(*), min(trigger), min(due_at) = date_trunc('hour', now()) - interval '5 hours', min(status) FROM sweep.runs WHERE job = 'catch_once'}),
+is(sql(q{SELECT count(*), min(trigger), min(due_at) = date_trunc('hour', now()) - interval '5 hours', min(status) FROM sweep.runs WHERE job = 'catch_once'}),
 	'1|catch_up|t|succeeded', 'once: six missed moments make one run');
 missed('catch_skip', 5);
 next_is_ahead('catch_skip', 'skip');
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'skip: missed moments are left out');
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'skip: missed moments are left out');
 missed('catch_all', 5);
 next_is_ahead('catch_all', 'all');
-is(query(q{SELECT count(*), count(DISTINCT due_at), min(due_at) = date_trunc('hour', now()) - interval '5 hours', max(due_at) = date_trunc('hour', now()),
+is(sql(q{SELECT count(*), count(DISTINCT due_at), min(due_at) = date_trunc('hour', now()) - interval '5 hours', max(due_at) = date_trunc('hour', now()),
 		bool_and(status = 'succeeded') FROM sweep.runs WHERE job = 'catch_all'}), '6|6|t|t|t', 'all: each has its run');
-is(query(q{SELECT bool_and(later) FROM (SELECT started_at >= lag(finished_at) OVER (ORDER BY due_at) AS later FROM sweep.runs WHERE job = 'catch_all') o}),
+is(sql(q{SELECT bool_and(later) FROM (SELECT started_at >= lag(finished_at) OVER (ORDER BY due_at) AS later FROM sweep.runs WHERE job = 'catch_all') o}),
 	't', 'all: one after the other, oldest first');
 missed('catch_all', 300);
 next_is_ahead('catch_all', 'all, very many');
-cmp_ok(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_all'}), '<=', 106, 'all: up to a cap');
+cmp_ok(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_all'}), '<=', 106, 'all: up to a cap');
 
 # The same after a restart, without anybody who wakes the scheduler.
-query(q{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '3 hours', next_start = date_trunc('hour', now()) - interval '3 hours'
+sql(q{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '3 hours', next_start = date_trunc('hour', now()) - interval '3 hours'
 	WHERE job IN ('catch_once', 'catch_skip')});
 $node->restart;
 next_is_ahead($_, "restart, $_") for ('catch_once', 'catch_skip');
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_once'}), 2, 'restart, once: one run');
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'restart, skip: none');
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_once'}), 2, 'restart, once: one run');
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'restart, skip: none');
 
 # ---------------------------------------------------------------- @reboot: the server has just been restarted once
 soon($node, q{SELECT count(*) FROM t.started WHERE job = 'boot'}, 1, '@reboot: once after a start of the server');
-query('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler') . ', 100000)');
+sql('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler') . ', 100000)');
 pid_of($node, 'scheduler');
-is(ended_run($node, query(q{SELECT sweep.start('once')})), 'succeeded drained 1 0', '@reboot: the new scheduler works');
-is(query(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not again when the scheduler starts');
+is(ended_run($node, sql(q{SELECT sweep.start('once')})), 'succeeded drained 1 0', '@reboot: the new scheduler works');
+is(sql(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not again when the scheduler starts');
 
 # ---------------------------------------------------------------- overlap
 my $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": false}')});
+sql(q{SELECT sweep.alter_job('overlap_skip', '{"paused": false}')});
 at_gate($node, 50, 'skip: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_skip' AND status = 'skipped'}, 't', 'skip: due moments meanwhile are skipped and counted');
-is(query(q{SELECT bool_and(detail ->> 'reason' = 'overlap' AND (detail ->> 'run_id')::bigint = (SELECT run_id FROM sweep.running WHERE job = 'overlap_skip'))
+is(sql(q{SELECT bool_and(detail ->> 'reason' = 'overlap' AND (detail ->> 'run_id')::bigint = (SELECT run_id FROM sweep.running WHERE job = 'overlap_skip'))
 		FROM sweep.runs WHERE job = 'overlap_skip' AND status = 'skipped'}), 't', 'skip: they name the run in the way');
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'overlap_skip' AND status IN ('running', 'waiting')}), 1, 'skip: nothing waits');
-query(q{SELECT sweep.alter_job('overlap_skip', '{"paused": true}')});
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'overlap_skip' AND status IN ('running', 'waiting')}), 1, 'skip: nothing waits');
+sql(q{SELECT sweep.alter_job('overlap_skip', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_skip');
 
 $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": false}')});
+sql(q{SELECT sweep.alter_job('overlap_queue_one', '{"paused": false}')});
 at_gate($node, 50, 'queue_one: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_queue_one' AND status = 'skipped'}, 't', 'queue_one: moments are skipped');
-is(query(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
+is(sql(q{SELECT string_agg(status, ' ' ORDER BY status) FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL}),
 	'running waiting', 'queue_one: but one waits');
 # no further moments; a pause would take back the one that waits
-query(q{SELECT sweep.alter_job('overlap_queue_one', '{"schedule": "@yearly"}')});
-my ($running, $waiting) = split /\n/, query(q{SELECT run_id FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
+sql(q{SELECT sweep.alter_job('overlap_queue_one', '{"schedule": "@yearly"}')});
+my ($running, $waiting) = split /\n/, sql(q{SELECT run_id FROM sweep.runs WHERE job = 'overlap_queue_one' AND finished_at IS NULL ORDER BY status});
 open_gate($gate);
 is(ended_run($node, $_), 'succeeded drained 1 0', 'queue_one: both have their turn') for ($running, $waiting);
 
 $gate = hold_gate($node, 50);
-query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": false}')});
+sql(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": false}')});
 at_gate($node, 50, 'cancel_previous: a run is in progress');
 soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'overlap_cancel_previous' AND status = 'cancelled'}, 't', 'cancel_previous: each run ends for the next');
-query(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": true}')});
+sql(q{SELECT sweep.alter_job('overlap_cancel_previous', '{"paused": true}')});
 open_gate($gate);
 next_is_done('overlap_cancel_previous');
-is(query('SELECT count(*) FROM t.overlap'), 0, 'no job has run twice at a time');
+is(sql('SELECT count(*) FROM t.overlap'), 0, 'no job has run twice at a time');
 
 sub next_is_done
 {
@@ -135,32 +133,32 @@ sub next_is_done
 }
 
 # ---------------------------------------------------------------- attempts
-my $run = query(q{SELECT sweep.start('failing')});
+my $run = sql(q{SELECT sweep.start('failing')});
 is(ended_run($node, $run), 'failed error 0 0', 'attempts: the first fails');
-like(query("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run"), qr/^P0001 it does not work\nDETAIL: Never\.\nCONTEXT: PL\/pgSQL function t.fail/,
+like(sql("SELECT sqlstate || ' ' || error FROM sweep.runs WHERE run_id = $run"), qr/^P0001 it does not work\nDETAIL: Never\.\nCONTEXT: PL\/pgSQL function t.fail/,
 	'attempts: with its error');
 for my $attempt (2, 3)
 {
-	my $next = query(qq{SELECT run_id FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'});
+	my $next = sql(qq{SELECT run_id FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'});
 	my $backoff = 15 + ($attempt - 1) ** 4;
-	is(query("SELECT trigger, attempt, due_at - now() BETWEEN interval '1 s' * ($backoff - 10) AND interval '1 s' * ($backoff + 10 * $attempt) FROM sweep.runs WHERE run_id = $next"),
+	is(sql("SELECT trigger, attempt, due_at - now() BETWEEN interval '1 s' * ($backoff - 10) AND interval '1 s' * ($backoff + 10 * $attempt) FROM sweep.runs WHERE run_id = $next"),
 		"retry|$attempt|t", "attempts: number $attempt waits");
-	query("UPDATE sweep.run_live SET due_at = now() WHERE run_id = $next; SELECT sweep._wake()");
+	sql("UPDATE sweep.run_live SET due_at = now() WHERE run_id = $next; SELECT sweep._wake()");
 	is(ended_run($node, $next), 'failed error 0 0', "attempts: number $attempt fails, too");
 }
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: there is no fourth');
-query(q{SELECT sweep.start('failing')});
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: there is no fourth');
+sql(q{SELECT sweep.start('failing')});
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND trigger = 'retry' AND status = 'waiting'}, 1, 'attempts: one waits again');
-query(q{CREATE OR REPLACE FUNCTION t.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT (0, NULL, NULL)::sweep.progress';
+sql(q{CREATE OR REPLACE FUNCTION t.fail(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT (0, NULL, NULL)::sweep.progress';
 	UPDATE sweep.run_live SET due_at = now() WHERE job = 'failing' AND status = 'waiting'; SELECT sweep._wake()});
 soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND attempt = 2 AND status = 'succeeded'}, 1, 'attempts: one that succeeds');
-is(query(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: is the last');
+is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'failing' AND status = 'waiting'}), 0, 'attempts: is the last');
 
 # ---------------------------------------------------------------- wait
 my ($status, $output, $message) = $node->psql('postgres', q{CALL sweep.wait(sweep.start('once'))});
 like("$status $message", qr/^0 .*NOTICE:  job "once" run \d+: 0 rows in 1 batch, drained/, 'wait: returns when the run has ended');
 $gate = hold_gate($node, 50);
-$run = query(q{SELECT sweep.start('overlap_skip')});
+$run = sql(q{SELECT sweep.start('overlap_skip')});
 at_gate($node, 50, 'wait: the run is in progress');
 my $waiter = session($node);
 my $pid = $waiter->query_safe('SELECT pg_backend_pid()');
@@ -185,24 +183,24 @@ for my $schedule ('every 9 seconds', '*/5 * * * * *', '0,1 0 * * * *')
 	like($message, qr/ERROR:  schedule "\Q$schedule\E" is due every 00:00:0[159], more often than pg_sweep.min_interval allows/,
 		"min_interval: $schedule is refused");
 }
-is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 0, 'min_interval: no job is left behind');
-query(q{SELECT sweep.create_job('often', step => 't.note', schedule => 'every 10 seconds', paused => true)});
-is(query(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 1, 'min_interval: what is not more often is accepted');
+is(sql(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 0, 'min_interval: no job is left behind');
+sql(q{SELECT sweep.create_job('often', step => 't.note', schedule => 'every 10 seconds', paused => true)});
+is(sql(q{SELECT count(*) FROM sweep.job WHERE name = 'often'}), 1, 'min_interval: what is not more often is accepted');
 
 # ---------------------------------------------------------------- once, later
-$run = query(q{SELECT sweep.start('once', delay => '2 s')});
+$run = sql(q{SELECT sweep.start('once', delay => '2 s')});
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: it runs');
-is(query("SELECT started_at >= due_at FROM sweep.runs WHERE run_id = $run"), 't', 'delay: not before its time');
-$run = query(q{SELECT sweep.start('once', '{"word": "kept"}', delay => '1 hour')});
+is(sql("SELECT started_at >= due_at FROM sweep.runs WHERE run_id = $run"), 't', 'delay: not before its time');
+$run = sql(q{SELECT sweep.start('once', '{"word": "kept"}', delay => '1 hour')});
 $node->restart;
 pid_of($node, 'scheduler');
-is(query("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM sweep.runs WHERE run_id = $run"), 'waiting|kept|t', 'delay: it survives a restart');
+is(sql("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM sweep.runs WHERE run_id = $run"), 'waiting|kept|t', 'delay: it survives a restart');
 $node->stop('immediate');
 $node->start;
-is(query("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'delay: and a crash');
-query("UPDATE sweep.run_live SET due_at = now() - interval '1 day' WHERE run_id = $run");
+is(sql("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'delay: and a crash');
+sql("UPDATE sweep.run_live SET due_at = now() - interval '1 day' WHERE run_id = $run");
 $node->restart;
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: its time came while the server was down, it runs late');
-is(query("SELECT count(*) FROM t.started WHERE run_id = $run"), 1, 'delay: once');
+is(sql("SELECT count(*) FROM t.started WHERE run_id = $run"), 1, 'delay: once');
 $node->stop;
 done_testing();

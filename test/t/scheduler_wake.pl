@@ -22,14 +22,7 @@ system('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', "-I$include", '-o', $li
   or die 'hold_scheduler.c does not compile';
 
 my $node = new_cluster('scheduler_wake', preload => "pg_sweep, $library");
-my $postgres = psql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
-
-sub psql
-{
-	my ($statement, $database) = @_;
-
-	return $node->safe_psql($database // 'postgres', $statement);
-}
+my $postgres = sql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
 
 sub soon_enough
 {
@@ -57,9 +50,9 @@ sub let_go
 }
 
 # ---------------------------------------------------------------- 37: it falls due between the list and the question when to wake
-psql(q{SELECT sweep.create_job('work', step => 't.note')});
+sql(q{SELECT sweep.create_job('work', step => 't.note')});
 hold_scheduler($postgres);
-my $run_id = psql(q{SELECT sweep.start('work', delay => '5 s')});
+my $run_id = sql(q{SELECT sweep.start('work', delay => '5 s')});
 is_held($postgres, '37: the scheduler has listed what may start');
 soon($node, "SELECT status, due_at < clock_timestamp() FROM sweep.runs WHERE run_id = $run_id", 'waiting|t', '37: a run falls due that was not in its list');
 let_go($postgres);
@@ -67,7 +60,7 @@ soon_enough("SELECT status FROM sweep.runs WHERE run_id = $run_id AND finished_a
 
 # ---------------------------------------------------------------- listed, but not begun
 # One that is small is handed over as it was listed; what is large is read by the process of the run.
-psql(q{
+sql(q{
 	CREATE ROLE before LOGIN IN ROLE sweep_user;
 	CREATE ROLE after LOGIN IN ROLE sweep_user;
 	CREATE TABLE t.ran (job text, who text DEFAULT current_user, pid int DEFAULT pg_backend_pid());
@@ -83,16 +76,16 @@ psql(q{
 	SELECT sweep.create_job('large', step => 't.tell', args => t.large('large'), run_as => 'before');
 });
 hold_scheduler($postgres);
-psql(q{SELECT sweep.start('small'), sweep.start('large')});
+sql(q{SELECT sweep.start('small'), sweep.start('large')});
 is_held($postgres, 'the scheduler has listed two runs');
-psql(q{SELECT sweep.alter_job(name, '{"run_as": "after"}') FROM sweep.jobs WHERE name IN ('small', 'large')});
+sql(q{SELECT sweep.alter_job(name, '{"run_as": "after"}') FROM sweep.jobs WHERE name IN ('small', 'large')});
 let_go($postgres);
 soon_enough(q{SELECT string_agg(concat_ws(' ', job, status, run_as), ', ' ORDER BY job) FROM sweep.runs WHERE job IN ('small', 'large')},
 	'large succeeded after, small succeeded after', 'they run, although their jobs were given to another role');
-is(psql(q{SELECT string_agg(concat_ws(' ', job, who), ', ' ORDER BY job) FROM t.ran}), 'large after, small after', 'each once, in a process of that role');
+is(sql(q{SELECT string_agg(concat_ws(' ', job, who), ', ' ORDER BY job) FROM t.ran}), 'large after, small after', 'each once, in a process of that role');
 
 # A process that has performed another run before. It waits for 100 ms, so one of several tries will do.
-psql(q{
+sql(q{
 	ALTER SYSTEM SET pg_sweep.max_running_jobs = 1;
 	SELECT pg_reload_conf();
 	SELECT sweep.create_job('gated', step => 't.note', args => '{"gate": 5}', run_as => 'before');
@@ -103,46 +96,46 @@ for my $try (1 .. 3)
 {
 	my $gate = hold_gate($node, 5);
 
-	psql(q{SELECT sweep.create_job('gone', step => 't.tell', args => t.large('gone'), run_as => 'before'); SELECT sweep.start('gated')});
+	sql(q{SELECT sweep.create_job('gone', step => 't.tell', args => t.large('gone'), run_as => 'before'); SELECT sweep.start('gated')});
 	at_gate($node, 5);
-	psql(q{SELECT sweep.start('gone'), sweep.start('crowd')});
+	sql(q{SELECT sweep.start('gone'), sweep.start('crowd')});
 	tick($node);
 	hold_scheduler($postgres);
-	psql('SELECT sweep._wake()');
+	sql('SELECT sweep._wake()');
 	is_held($postgres, 'the scheduler has listed a run that waits for the process');
-	psql(q{SELECT sweep.drop_job('gone')});
+	sql(q{SELECT sweep.drop_job('gone')});
 	$gate->query_safe('SELECT pg_advisory_unlock_all()');
 	$gate->query_safe(q{DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.running) LOOP NULL; END LOOP; END $$});
 	let_go($postgres);
 	soon_enough(q{SELECT count(*) FROM sweep.runs WHERE finished_at IS NULL}, 0, 'its job is dropped: the process takes none');
 	$gate->quit;
 }
-is(psql(q{SELECT count(*) FROM t.ran WHERE job = 'gone'}), 0, 'nothing of it is executed');
+is(sql(q{SELECT count(*) FROM t.ran WHERE job = 'gone'}), 0, 'nothing of it is executed');
 unlike(slurp_file($node->logfile), qr/terminated by signal/, 'no process has crashed');
-psql('ALTER SYSTEM RESET pg_sweep.max_running_jobs');
+sql('ALTER SYSTEM RESET pg_sweep.max_running_jobs');
 
 # ---------------------------------------------------------------- 38: the extension is created while the scheduler leaves that has not found it
 hold_scheduler(77777);
-psql('CREATE DATABASE other OID = 77777');
-psql('SELECT pg_reload_conf()');
+sql('CREATE DATABASE other OID = 77777');
+sql('SELECT pg_reload_conf()');
 is_held(77777, '38: a scheduler has found no extension');
 my $leaving = pid_of($node, 'scheduler', 'other');
-psql('CREATE EXTENSION pg_sweep', 'other');
+sql('CREATE EXTENSION pg_sweep', database => 'other');
 let_go(77777);
 soon($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $leaving", 0, '38: it leaves');
 soon_enough(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 1,
 	'38: another one comes, which finds it');
 
 # without an extension it goes, and nobody comes until there is one
-psql('DROP EXTENSION pg_sweep', 'other');
+sql('DROP EXTENSION pg_sweep', database => 'other');
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 0, '38: no extension, no scheduler');
-psql('CREATE EXTENSION pg_sweep', 'other');
+sql('CREATE EXTENSION pg_sweep', database => 'other');
 soon_enough(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 1, '38: one that is created has one');
 
 # ---------------------------------------------------------------- 22: many databases after a restart
 my $databases = 11;
-psql("CREATE DATABASE d$_") for 3 .. $databases;
-psql('CREATE EXTENSION pg_sweep', "d$_") for 3 .. $databases;
+sql("CREATE DATABASE d$_") for 3 .. $databases;
+sql('CREATE EXTENSION pg_sweep', database => "d$_") for 3 .. $databases;
 $node->restart;
 soon_enough(q{SELECT count(DISTINCT datname) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, $databases,
 	"22: $databases databases have their schedulers soon after a restart");

@@ -11,7 +11,7 @@ use SweepTest;
 
 my $node = new_cluster('sql_job_ends', conf => ['deadlock_timeout = 100ms']);
 
-query(q{
+sql(q{
 	CREATE ROLE app LOGIN IN ROLE sweep_user;
 	CREATE ROLE another LOGIN;
 	GRANT another TO app;
@@ -23,23 +23,13 @@ query(q{
 	GRANT USAGE ON SCHEMA app TO PUBLIC;
 });
 
-sub query
-{
-	return $node->safe_psql('postgres', @_);
-}
-
 sub create_job
 {
 	my ($name, $sql, %option) = @_;
 
-	query("TRUNCATE app.seen");
+	sql("TRUNCATE app.seen");
 	return $node->safe_psql('postgres', "SELECT sweep.create_job('$name', NULL, \$job\$$sql\$job\$" . ($option{settings} // '') . ')',
 		extra_params => [ '-U', $option{user} // 'app' ]);
-}
-
-sub start
-{
-	return query("SELECT sweep.start('$_[0]')");
 }
 
 # Creates and starts a job, waits for its end, and returns status, stop_reason, batches and rows.
@@ -53,12 +43,12 @@ sub run_sql
 
 sub last_error
 {
-	return query(q{SELECT sqlstate || ' ' || error FROM sweep.runs ORDER BY run_id DESC LIMIT 1});
+	return sql(q{SELECT sqlstate || ' ' || error FROM sweep.runs ORDER BY run_id DESC LIMIT 1});
 }
 
 sub seen
 {
-	return query(q{SELECT coalesce(string_agg(n::text, ',' ORDER BY n), 'nothing') FROM app.seen});
+	return sql(q{SELECT coalesce(string_agg(n::text, ',' ORDER BY n), 'nothing') FROM app.seen});
 }
 
 sub locks_are_free
@@ -74,20 +64,20 @@ subtest 'what is shown of it' => sub {
 	create_job('shown', "INSERT INTO seen VALUES (1);\n\n  SELECT pg_advisory_xact_lock(50) -- waits\n;");
 	my $run = start('shown');
 	at_gate($node, 50, 'its second statement is in progress');
-	is(query("SELECT job, phase, batches, rows, batch_size IS NULL, estimated_rows IS NULL FROM sweep.running WHERE run_id = $run"), 'shown|step|1|1|t|t', 'sweep.running');
-	is(query("SELECT backend_type, application_name, query FROM pg_stat_activity WHERE pid = (SELECT pid FROM sweep.running)"),
+	is(sql("SELECT job, phase, batches, rows, batch_size IS NULL, estimated_rows IS NULL FROM sweep.running WHERE run_id = $run"), 'shown|step|1|1|t|t', 'sweep.running');
+	is(sql("SELECT backend_type, application_name, query FROM pg_stat_activity WHERE pid = (SELECT pid FROM sweep.running)"),
 		"pg_sweep runner|pg_sweep: shown #$run|SELECT pg_advisory_xact_lock(50) -- waits\n", 'pg_stat_activity');
-	is(query("SELECT status, batches, started_at IS NOT NULL FROM sweep.runs WHERE run_id = $run"), 'running|0|t', 'sweep.runs: that it runs is committed');
-	is(query(q{SELECT state, sql LIKE 'INSERT%' FROM sweep.jobs WHERE name = 'shown'}), 'running|t', 'sweep.jobs');
-	is(query('SELECT count(*) FROM app.seen'), 1, 'what it has done is committed');
-	query(q{SELECT sweep.create_job('same lock', NULL, 'SELECT 1', lock_key => 'shown', run_as => 'app')});
+	is(sql("SELECT status, batches, started_at IS NOT NULL FROM sweep.runs WHERE run_id = $run"), 'running|0|t', 'sweep.runs: that it runs is committed');
+	is(sql(q{SELECT state, sql LIKE 'INSERT%' FROM sweep.jobs WHERE name = 'shown'}), 'running|t', 'sweep.jobs');
+	is(sql('SELECT count(*) FROM app.seen'), 1, 'what it has done is committed');
+	sql(q{SELECT sweep.create_job('same lock', NULL, 'SELECT 1', lock_key => 'shown', run_as => 'app')});
 	is(ended_run($node, due_run($node, 'same lock')), 'skipped skipped 0 0', 'a due run of a job with the same lock is skipped: it is held');
 	my $second = start('shown');
 	tick($node);
-	is(query("SELECT status FROM sweep.runs WHERE run_id = $second"), 'waiting', 'a started one waits');
+	is(sql("SELECT status FROM sweep.runs WHERE run_id = $second"), 'waiting', 'a started one waits');
 	my ($status, $output, $message) = $node->psql('template1', q{CREATE DATABASE copy TEMPLATE postgres});
 	like($message, qr/being used by pg_sweep.*1 run in progress/s, 'nobody gets its database');
-	query("SELECT sweep.cancel($second)");
+	sql("SELECT sweep.cancel($second)");
 	open_gate($gate);
 	is(ended_run($node, $run), 'succeeded done 2 2', 'it ends');
 	locks_are_free();
@@ -98,14 +88,14 @@ subtest 'an error in the middle' => sub {
 	is(run_sql('middle', 'INSERT INTO seen VALUES (1); INSERT INTO seen VALUES (1); INSERT INTO seen VALUES (2)'), 'failed error 1 1', 'ends it');
 	is(seen(), '1', 'what was before stays, nothing comes after');
 	like(last_error(), qr/^23505 duplicate key .*\nCONTEXT: statement 2 of the sql of the job: INSERT INTO seen VALUES \(1\)$/s, 'it says where');
-	is(query(q{SELECT state, last_stop_reason FROM sweep.jobs WHERE name = 'middle'}), 'failing|error', 'sweep.jobs');
+	is(sql(q{SELECT state, last_stop_reason FROM sweep.jobs WHERE name = 'middle'}), 'failing|error', 'sweep.jobs');
 	like(slurp_file($node->logfile), qr/WARNING:  run \d+ of job "middle" failed: duplicate key/, 'the log');
 	is(run_sql('names', 'SELECT nothing()'), 'failed error 0 0', 'a name that does not exist');
-	like(query(q{SELECT state FROM sweep.jobs WHERE name = 'names'}), qr/^broken: function nothing\(\) does not exist/, 'makes it broken');
+	like(sql(q{SELECT state FROM sweep.jobs WHERE name = 'names'}), qr/^broken: function nothing\(\) does not exist/, 'makes it broken');
 };
 
 subtest 'an error in a procedure that has committed' => sub {
-	query(q{CREATE PROCEDURE app.commits() LANGUAGE plpgsql AS $$ BEGIN
+	sql(q{CREATE PROCEDURE app.commits() LANGUAGE plpgsql AS $$ BEGIN
 		FOR i IN 1..3 LOOP INSERT INTO app.seen VALUES (i); COMMIT; END LOOP; INSERT INTO app.seen VALUES (4); PERFORM 1 / 0; END $$});
 	is(run_sql('procedure', 'CALL commits()'), 'failed error 0 0', 'the run fails');
 	is(seen(), '1,2,3', 'what the procedure has committed stays');
@@ -113,8 +103,8 @@ subtest 'an error in a procedure that has committed' => sub {
 
 subtest 'tried again' => sub {
 	is(run_sql('again', 'INSERT INTO seen VALUES (1); SELECT 1 / 0', settings => ', max_attempts => 2'), 'failed error 1 1', 'the first attempt');
-	is(query(q{SELECT attempt, trigger FROM sweep.runs WHERE job = 'again' AND status = 'waiting'}), '2|retry', 'another one is queued');
-	query(q{UPDATE sweep.run_live SET due_at = now() WHERE job = 'again' AND status = 'waiting'; SELECT sweep._wake()});
+	is(sql(q{SELECT attempt, trigger FROM sweep.runs WHERE job = 'again' AND status = 'waiting'}), '2|retry', 'another one is queued');
+	sql(q{UPDATE sweep.run_live SET due_at = now() WHERE job = 'again' AND status = 'waiting'; SELECT sweep._wake()});
 	soon($node, q{SELECT status || ' ' || batches FROM sweep.runs WHERE job = 'again' AND attempt = 2}, 'failed 0', 'it begins with the first statement again');
 };
 
@@ -133,13 +123,13 @@ subtest 'sweep.cancel' => sub {
 	create_job('cancelled', 'INSERT INTO seen VALUES (1); BEGIN; INSERT INTO seen VALUES (2); SELECT pg_advisory_xact_lock(51); COMMIT');
 	my $run = start('cancelled');
 	at_gate($node, 51, 'a statement is in progress');
-	is(query("SELECT sweep.cancel($run)"), 't', 'cancelled');
+	is(sql("SELECT sweep.cancel($run)"), 't', 'cancelled');
 	is(ended_run($node, $run), 'cancelled cancelled 1 1', 'it has ended');
 	is(seen(), '1', 'the block in flight is undone');
-	query('TRUNCATE app.seen');
+	sql('TRUNCATE app.seen');
 	$run = start('cancelled');
 	at_gate($node, 51, 'again');
-	query("SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $run");
+	sql("SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $run");
 	is(ended_run($node, $run), 'cancelled cancelled 1 1', 'pg_cancel_backend does the same');
 	open_gate($gate);
 	locks_are_free();
@@ -147,14 +137,14 @@ subtest 'sweep.cancel' => sub {
 	create_job('between', 'SELECT pg_sleep(0.01);' x 20000);  # the sleep is the work
 	$run = start('between');
 	soon($node, "SELECT batches > 3 FROM sweep.running WHERE run_id = $run", 't', 'statement follows statement');
-	query("SELECT sweep.cancel($run)");
+	sql("SELECT sweep.cancel($run)");
 	like(ended_run($node, $run), qr/^cancelled cancelled /, 'it has ended');
 };
 
 subtest 'timeout' => sub {
 	is(run_sql('late', 'INSERT INTO seen VALUES (1); SELECT pg_sleep(1000)', settings => q{, timeout => '5 s'}), 'failed timeout 1 1', 'the run');  # the sleep is the work
 	is(last_error(), "57014 timeout of 5000 ms has passed\nDETAIL: 1 of its statements was done, the one in flight was cancelled.\nHINT: Raise timeout, or see what the statement waits for.", 'it says so');
-	query('CREATE TABLE app.large AS SELECT i FROM generate_series(1, 10) AS i; ALTER TABLE app.large OWNER TO app');
+	sql('CREATE TABLE app.large AS SELECT i FROM generate_series(1, 10) AS i; ALTER TABLE app.large OWNER TO app');
 	my $locker = session($node);
 	$locker->query_safe('BEGIN; LOCK TABLE app.large');
 	is(run_sql('late vacuum', 'VACUUM large', settings => q{, timeout => '500 ms'}), 'failed timeout 0 0', 'VACUUM that waits for a lock');
@@ -168,9 +158,9 @@ subtest 'statement_timeout and lock_timeout of the text' => sub {
 	like(last_error(), qr/^57014 canceling statement due to statement timeout\nCONTEXT: statement 4 /, 'it says so');
 	is(run_sql('local', q{BEGIN; SET LOCAL statement_timeout = '100ms'; SELECT pg_sleep(1000); COMMIT}), 'failed error 0 0', 'SET LOCAL');  # the sleep is the work
 	create_job('of the role', 'SELECT pg_sleep(1000)');  # the sleep is the work
-	query(q{ALTER ROLE app SET statement_timeout = '300ms'});
+	sql(q{ALTER ROLE app SET statement_timeout = '300ms'});
 	is(ended_run($node, start('of the role')), 'failed error 0 0', 'that of the role');
-	query('ALTER ROLE app RESET ALL');
+	sql('ALTER ROLE app RESET ALL');
 	my $locker = session($node);
 	$locker->query_safe('BEGIN; LOCK TABLE app.large');
 	is(run_sql('lock_timeout', q{SET lock_timeout = '100ms'; SELECT * FROM large}), 'failed error 1 0', 'lock_timeout');
@@ -181,7 +171,7 @@ subtest 'statement_timeout and lock_timeout of the text' => sub {
 
 # ---------------------------------------------------------------- what it leaves behind
 # From PostgreSQL 19 on it is always on.
-my $conforming = query('SHOW server_version_num') < 190000 ? 'off' : 'on';
+my $conforming = sql('SHOW server_version_num') < 190000 ? 'off' : 'on';
 my $left = qq{
 	SET search_path = app, pg_catalog;
 	SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; SET default_transaction_deferrable = on;
@@ -201,7 +191,7 @@ subtest 'settings, a role and a cursor' => sub {
 	create_job('left and cancelled', "$left; SET statement_timeout = 0; SET lock_timeout = 0; SELECT pg_advisory_xact_lock(52)");
 	my $run = start('left and cancelled');
 	at_gate($node, 52, 'in the middle of it');
-	query("SELECT sweep.cancel($run)");
+	sql("SELECT sweep.cancel($run)");
 	is(ended_run($node, $run), 'cancelled cancelled 22 0', 'nor when it is cancelled');
 	# With that setting the first try to record the end, which fails here, would end the process.
 	create_job('left to wait', 'SELECT pg_advisory_xact_lock(52); SET exit_on_error = on');
@@ -218,15 +208,15 @@ subtest 'settings, a role and a cursor' => sub {
 
 subtest 'SET ROLE and SET SESSION AUTHORIZATION' => sub {
 	is(run_sql('roles', 'SET ROLE another; INSERT INTO app.seen VALUES (1); RESET ROLE; INSERT INTO app.seen VALUES (2); SET ROLE another'), 'succeeded done 5 2', 'the run');
-	is(query(q{SELECT string_agg(who, ',' ORDER BY n) FROM app.seen}), 'another,app', 'it is who it says it is');
+	is(sql(q{SELECT string_agg(who, ',' ORDER BY n) FROM app.seen}), 'another,app', 'it is who it says it is');
 	is(run_sql('session', 'SET SESSION AUTHORIZATION app; INSERT INTO app.seen VALUES (1)', user => 'postgres'), 'succeeded done 2 1', 'of a superuser');
-	is(query('SELECT who FROM app.seen'), 'app', 'the same');
+	is(sql('SELECT who FROM app.seen'), 'app', 'the same');
 	is(run_sql('not allowed', 'SET SESSION AUTHORIZATION postgres'), 'failed error 0 0', 'a role that it could not become');
 	like(last_error(), qr/^42501 permission denied to set session authorization/, 'is refused');
 };
 
 subtest 'its lock' => sub {
-	query('CREATE PROCEDURE app.careless() LANGUAGE plpgsql AS $$ BEGIN ROLLBACK; PERFORM pg_advisory_unlock_all(); COMMIT; PERFORM pg_advisory_unlock_all(); END $$');
+	sql('CREATE PROCEDURE app.careless() LANGUAGE plpgsql AS $$ BEGIN ROLLBACK; PERFORM pg_advisory_unlock_all(); COMMIT; PERFORM pg_advisory_unlock_all(); END $$');
 	for my $text ('SELECT pg_advisory_unlock_all()', 'DISCARD ALL', 'CALL app.careless()', 'SELECT sweep.try_lock($$DISCARD$$); DISCARD ALL')
 	{
 		my $gate = hold_gate($node, 55);
@@ -234,10 +224,10 @@ subtest 'its lock' => sub {
 		create_job('careless', "$text; INSERT INTO app.seen VALUES (1); SELECT pg_advisory_xact_lock(55)");
 		my $run = start('careless');
 		at_gate($node, 55, "after $text");
-		is(query(qq{SELECT sweep.try_lock('careless'), sweep._run_is_alive($run), sweep.try_lock('DISCARD')}), 'f|t|t', 'the run has its lock, and no other');
+		is(sql(qq{SELECT sweep.try_lock('careless'), sweep._run_is_alive($run), sweep.try_lock('DISCARD')}), 'f|t|t', 'the run has its lock, and no other');
 		open_gate($gate);
 		like(ended_run($node, $run), qr/^succeeded done/, 'and goes on');
-		query(q{SELECT sweep.drop_job('careless')});
+		sql(q{SELECT sweep.drop_job('careless')});
 	}
 	is(run_sql('own locks', 'SELECT pg_advisory_lock(77); SELECT pg_advisory_lock(77)'), 'succeeded done 2 2', 'locks of its own are');
 	soon($node, 'SELECT count(*) FROM pg_locks WHERE objid = 77', 0, 'gone with its process');
@@ -250,11 +240,11 @@ subtest 'terminated, crashed' => sub {
 	create_job('lost', 'INSERT INTO seen VALUES (1) ON CONFLICT DO NOTHING; SELECT pg_advisory_xact_lock(53)', settings => ', max_attempts => 2');
 	my $run = start('lost');
 	at_gate($node, 53, 'a statement is in progress');
-	query("SELECT pg_terminate_backend(pid) FROM sweep.runs WHERE run_id = $run");
+	sql("SELECT pg_terminate_backend(pid) FROM sweep.runs WHERE run_id = $run");
 	is(ended_run($node, $run), 'lost lost 0 0', 'pg_terminate_backend: lost');
 	is(seen(), '1', 'what it has done stays');
-	is(query(q{SELECT attempt, trigger FROM sweep.runs WHERE job = 'lost' AND status = 'waiting'}), '2|retry', 'it is tried again');
-	query('SELECT sweep.drop_job($$lost$$)');
+	is(sql(q{SELECT attempt, trigger FROM sweep.runs WHERE job = 'lost' AND status = 'waiting'}), '2|retry', 'it is tried again');
+	sql('SELECT sweep.drop_job($$lost$$)');
 	create_job('crashed', 'INSERT INTO seen VALUES (1); SELECT pg_advisory_xact_lock(53)');
 	$run = start('crashed');
 	at_gate($node, 53, 'a statement is in progress');
@@ -271,15 +261,15 @@ subtest 'ALTER and DROP EXTENSION' => sub {
 	create_job('altered', 'SELECT pg_advisory_xact_lock(54); INSERT INTO seen VALUES (1)');
 	my $run = start('altered');
 	at_gate($node, 54, 'ALTER: a statement is in progress');
-	query(q{SET statement_timeout = '20 s'; ALTER EXTENSION pg_sweep UPDATE});
+	sql(q{SET statement_timeout = '20 s'; ALTER EXTENSION pg_sweep UPDATE});
 	open_gate($gate);
 	is(ended_run($node, $run), 'succeeded done 2 2', 'ALTER waits for nobody, and the run goes on');
 
 	$gate = hold_gate($node, 54);
-	query('TRUNCATE app.seen');
+	sql('TRUNCATE app.seen');
 	$run = start('altered');
 	at_gate($node, 54, 'DROP: a statement is in progress');
-	query(q{SET statement_timeout = '20 s'; DROP EXTENSION pg_sweep CASCADE});
+	sql(q{SET statement_timeout = '20 s'; DROP EXTENSION pg_sweep CASCADE});
 	open_gate($gate);
 	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type IN ('pg_sweep runner', 'pg_sweep scheduler')}, 0, 'DROP waits for nobody, and the runner ends');
 	is(seen(), 'nothing', 'before the next statement');

@@ -19,13 +19,6 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('divided', step => 't.note', args => '{"job": "divided"}', buckets => 2, lock_key => 'shared');
 });
 
-sub start
-{
-	my ($job) = @_;
-
-	return $node->safe_psql('postgres', "SELECT sweep.start('$job')");
-}
-
 sub status
 {
 	return $node->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $_[0]");

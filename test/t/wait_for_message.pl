@@ -11,12 +11,7 @@ use SweepTest;
 
 my $node = new_cluster('wait_for_message');
 
-sub psql
-{
-	return $node->safe_psql('postgres', $_[0]);
-}
-
-psql(q{SELECT sweep.create_queue('mail', visibility => '1 h'); SELECT sweep.create_queue('other')});
+sql(q{SELECT sweep.create_queue('mail', visibility => '1 h'); SELECT sweep.create_queue('other')});
 my $waiter = session($node);
 my $pid = $waiter->query_safe('SELECT pg_backend_pid()');
 my $waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND wait_event_type = 'Extension' AND backend_xmin IS NULL AND query LIKE 'CALL%'";
@@ -40,21 +35,21 @@ sub wakes
 
 # ---------------------------------------------------------------- what wakes it
 begin_wait('send', '1 h');
-psql(q{SELECT sweep.send('other', '1')});
+sql(q{SELECT sweep.send('other', '1')});
 my $sender = session($node);
 $sender->query_safe(q{BEGIN; SELECT sweep.send('mail', '1')});
-is(psql($waits), 1, 'neither a message of another queue nor one that is not committed wakes it');
+is(sql($waits), 1, 'neither a message of another queue nor one that is not committed wakes it');
 $sender->query_safe('COMMIT');
 wakes('send');
 is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '1', 'send: it can be claimed');
 
 begin_wait('send_many', '1 h');
-psql(q{SELECT sweep.send_many('mail', '{2,3}')});
+sql(q{SELECT sweep.send_many('mail', '{2,3}')});
 wakes('send_many');
 my $lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10)});
 
 begin_wait('release', '1 h');
-psql("SELECT sweep.release('$lease')");
+sql("SELECT sweep.release('$lease')");
 wakes('release');
 $lease = $waiter->query_safe(q{SELECT DISTINCT lease FROM sweep.claim('mail', 10, '6 s')});
 
@@ -62,29 +57,29 @@ begin_wait('expired', '1 h');
 wakes('expired');
 
 begin_wait('delayed', '1 h');
-psql(q{SELECT sweep.send('mail', '4', delay => '300 ms')});
+sql(q{SELECT sweep.send('mail', '4', delay => '300 ms')});
 wakes('delayed');
 is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '4', 'delayed: it can be claimed');
 
-psql(q{SELECT sweep.create_queue('retry', backoff => 'none', max_attempts => 2); SELECT sweep.send('retry', '1')});
-$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+sql(q{SELECT sweep.create_queue('retry', backoff => 'none', max_attempts => 2); SELECT sweep.send('retry', '1')});
+$lease = sql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
 begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
 soon($node, $waits, 1, 'failed: it waits');
-psql("SELECT sweep.fail('$lease', 'no')");
+sql("SELECT sweep.fail('$lease', 'no')");
 wakes('failed');
-$lease = psql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
+$lease = sql(q{SELECT lease FROM sweep.claim('retry', visibility => '1 h')});
 begin_query($waiter, q{CALL sweep.wait_for_message('retry', '1 h')});
 soon($node, $waits, 1, 'dead: it waits');
-psql("SELECT sweep.fail('$lease', 'no')");
-is(psql(q{SELECT dead FROM sweep.queues WHERE queue = 'retry'}), 1, 'dead: a message is dead');
-is(psql($waits), 1, 'dead: that wakes nobody');
-my $since = psql('SELECT extract(epoch FROM clock_timestamp())');
-psql(q{SELECT sweep.redrive('retry')});
+sql("SELECT sweep.fail('$lease', 'no')");
+is(sql(q{SELECT dead FROM sweep.queues WHERE queue = 'retry'}), 1, 'dead: a message is dead');
+is(sql($waits), 1, 'dead: that wakes nobody');
+my $since = sql('SELECT extract(epoch FROM clock_timestamp())');
+sql(q{SELECT sweep.redrive('retry')});
 wakes('redriven');
-cmp_ok(psql("SELECT extract(epoch FROM clock_timestamp()) - $since"), '<', 9, 'redriven: at once');
+cmp_ok(sql("SELECT extract(epoch FROM clock_timestamp()) - $since"), '<', 9, 'redriven: at once');
 
 begin_wait('rollback', '1 h');
-psql(q{SELECT sweep.send('mail', '5')});
+sql(q{SELECT sweep.send('mail', '5')});
 wakes('rollback');
 $waiter->query_safe('BEGIN');
 is($waiter->query_safe(q{SELECT payload FROM sweep.claim('mail', 10)}), '5', 'rollback: it is claimed');
@@ -101,25 +96,25 @@ begin_query($_, q{CALL sweep.wait_for_message('mail', '1 h'); SELECT count(*) AS
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'}, 5, 'five wait');
 for my $n (1 .. 3)
 {
-	psql("SELECT sweep.send('mail', '$n')");
+	sql("SELECT sweep.send('mail', '$n')");
 	soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'}, 5 - $n, "one message wakes one of them ($n)");
 }
-psql(q{SELECT sweep.send_many('mail', '{4,5}')});
+sql(q{SELECT sweep.send_many('mail', '{4,5}')});
 is(join(' ', map { end_query($_) =~ s/\s//gr } @crowd), '1 1 1 1 1', 'two messages wake the other two, and each of all five gets one');
 # All of them know when something falls due; one looks, and wakes as many as there is more.
 my $crowd_waits = q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension'};
-psql(q{SELECT sweep.send('mail', '1', delay => '6 s')});
+sql(q{SELECT sweep.send('mail', '1', delay => '6 s')});
 begin_query($_, q{CALL sweep.wait_for_message('mail', '1 h'); SELECT count(*) AS claimed FROM sweep.claim('mail')}) for @crowd;
 soon($node, $crowd_waits, 5, 'five wait for a delayed message');
 soon($node, q{SELECT ready + delayed FROM sweep.queues WHERE queue = 'mail'}, 0, 'one of them claims it');
 # who is slow to claim it has been taken for somebody who does not, and one more was told
 soon($node, "SELECT ($crowd_waits) >= 3", 't', 'the others go on waiting');
-psql(q{SELECT sweep.send_many('mail', '{1,2,3,4}', delay => '300 ms')});
+sql(q{SELECT sweep.send_many('mail', '{1,2,3,4}', delay => '300 ms')});
 like(join(' ', sort map { end_query($_) =~ s/\s//gr } @crowd), qr/^[01] 1 1 1 1$/, 'four delayed messages wake them all, and each gets one');
 $_->quit for @crowd;
 
 # ---------------------------------------------------------------- number 40: all who wait know when a lease ends
-psql(q{SELECT sweep.create_queue('leased', visibility => '1 h')});
+sql(q{SELECT sweep.create_queue('leased', visibility => '1 h')});
 sub wait_and_claim
 {
 	my ($session, $visibility) = @_;
@@ -132,29 +127,29 @@ soon($node, $crowd_waits, 1, '40: one waits');
 wait_and_claim($second, '1 h');
 soon($node, $crowd_waits, 2, '40: two wait');
 $since = time();
-psql(q{SELECT sweep.send('leased', '1')});
+sql(q{SELECT sweep.send('leased', '1')});
 like(end_query($first), qr/1\|1/, '40: the first claims the message for 2 s, and is not heard of again');
 like(end_query($second), qr/1\|2/, '40: the other one gets it');
 cmp_ok(time() - $since, '<', 8, '40: when the lease has ended, not when it looks anyhow');
-psql(q{SELECT sweep.purge_queue('leased')});
+sql(q{SELECT sweep.purge_queue('leased')});
 
 # and when something falls due, whoever of them goes away meanwhile
 wait_and_claim($_, '1 h') for $first, $second, $third;
 soon($node, $crowd_waits, 3, '40: three wait');
 $since = time();
-psql(q{SELECT sweep.send('leased', '2', delay => '5 s')});
-my $goner = psql(q{SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension' ORDER BY query_start LIMIT 1});
-psql("SELECT pg_cancel_backend($goner)");
+sql(q{SELECT sweep.send('leased', '2', delay => '5 s')});
+my $goner = sql(q{SELECT pid FROM pg_stat_activity WHERE query LIKE 'CALL%' AND wait_event_type = 'Extension' ORDER BY query_start LIMIT 1});
+sql("SELECT pg_cancel_backend($goner)");
 soon($node, $crowd_waits, 2, '40: the one that was told first goes away');
 soon($node, q{SELECT ready + delayed FROM sweep.queues WHERE queue = 'leased'}, 0, '40: another one looks');
 cmp_ok(time() - $since, '<', 9, '40: when it has fallen due');
-psql(q{SELECT sweep.send('leased', '3')});
+sql(q{SELECT sweep.send('leased', '3')});
 # who was slow to claim it has been taken for somebody who does not: then the last one was told, too, and has found nothing
 like(join(' ', sort map { end_query($_) =~ s/.*ERROR.*/gone/sr =~ s/\s//gr } $first, $second, $third), qr/^(2\|1 3\|1| 2\|1) gone$/, '40: and the last one gets the next');
 $_->quit for $first, $second, $third;
 
 # ---------------------------------------------------------------- number 18: who has lost his client takes no message from others
-psql(q{SELECT sweep.purge_queue('leased')});
+sql(q{SELECT sweep.purge_queue('leased')});
 my ($killed, $alive) = map { session($node) } 1 .. 2;
 my $killed_pid = $killed->query_safe('SELECT pg_backend_pid()');
 wait_and_claim($killed, '1 h');
@@ -167,7 +162,7 @@ kill_process('KILL', $killed->{run}->{KIDS}[0]{PID});
 	soon($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $killed_pid", 0, '18: the client of the first is killed, and the session ends');
 }
 $since = time();
-psql(q{SELECT sweep.send('leased', '1')});
+sql(q{SELECT sweep.send('leased', '1')});
 like(end_query($alive), qr/1\|1/, '18: the other one gets the message');
 cmp_ok(time() - $since, '<', 8, '18: at once');
 forget_session($killed);
@@ -175,11 +170,11 @@ $alive->quit;
 
 # ---------------------------------------------------------------- and what does not
 # number 18: of a queue that nobody has claimed from since the start of the server it is not known whether it is empty
-psql(q{SELECT sweep.create_queue('fresh')});
+sql(q{SELECT sweep.create_queue('fresh')});
 my $fresh = session($node);
 begin_query($fresh, q{CALL sweep.wait_for_message('fresh', '1 h')});
 soon($node, $crowd_waits, 1, '18: nor does a queue of which nothing is known');
-psql(q{SELECT sweep.send('fresh', '1')});
+sql(q{SELECT sweep.send('fresh', '1')});
 is(end_query($fresh), "\n", '18: a message does');
 # the lease is gone, but not yet the note of when it was to end
 $fresh->query_safe(q{SELECT sweep.ack(lease) FROM sweep.claim('fresh', 1, '1 s')});
@@ -193,10 +188,10 @@ wakes('timeout');
 is($waiter->query_safe(q{SELECT count(*) FROM sweep.claim('mail', 10)}), 0, 'timeout: there is nothing');
 
 begin_wait('cancel', '1 h');
-psql("SELECT pg_cancel_backend($pid)");
+sql("SELECT pg_cancel_backend($pid)");
 like(end_query($waiter), qr/canceling statement due to user request/, 'cancel: an error');
 begin_wait('dropped', '1 h');
-psql(q{SELECT sweep.drop_queue('mail')});
+sql(q{SELECT sweep.drop_queue('mail')});
 like(end_query($waiter), qr/queue "mail" does not exist/, 'dropped: an error');
 my $err;
 $node->psql('postgres', q{BEGIN; CALL sweep.wait_for_message('other')}, stderr => \$err);
