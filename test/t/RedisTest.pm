@@ -15,7 +15,7 @@
 #	redis_cluster('name');
 #	for_each_server { subtest ... }  for redis-server and valkey-server, as far as there are any, with $redis
 #	configure("pg_sweep.redis_user = 'x'", ...)  all settings of Redis that processes have from now on
-#	outcome(start_run())             a run of job j, and how it ended
+#	outcome(start('j'))                        a run of job j, and how it ended
 package RedisTest;
 
 use strict;
@@ -25,13 +25,13 @@ use Exporter 'import';
 use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use SweepTest;
+use SweepTest qw(new_cluster sql soon ended_run);
 use Test::More;
 use Time::HiRes ();
 
 our ($node, $redis);
-our %EXPORT_TAGS = (work => [ qw($node $redis redis_cluster for_each_server configure psql prepare at_rest all_deleted_once work_off
-	  outcome start_run five_in_a_batch outcomes cancelled_after) ]);
+our %EXPORT_TAGS = (work => [ qw($node $redis redis_cluster for_each_server configure prepare at_rest all_deleted_once work_off
+	  outcome five_in_a_batch outcomes cancelled_after) ]);
 our @EXPORT_OK = @{ $EXPORT_TAGS{work} };
 
 my @started;
@@ -271,14 +271,12 @@ sub configure
 	$node->poll_query_until('postgres', "SELECT current_setting('test.configured') = '$configured'") or die 'no reload';
 }
 
-sub psql { return $node->safe_psql('postgres', $_[0]); }
-
 # Rows to work on, none of them touched; empty buckets.
 sub prepare
 {
 	my ($count) = @_;
 
-	psql("TRUNCATE t.artifact, t.deleted, t.overlap; INSERT INTO t.artifact SELECT generate_series(0, $count - 1)");
+	sql("TRUNCATE t.artifact, t.deleted, t.overlap; INSERT INTO t.artifact SELECT generate_series(0, $count - 1)");
 	$redis->cli('FLUSHALL');
 }
 
@@ -294,9 +292,9 @@ sub all_deleted_once
 	my ($count, $name) = @_;
 
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is(psql('SELECT count(*) FROM t.artifact'), 0, "$name: nothing is left");
-	is(psql('SELECT count(*), count(DISTINCT id) FROM t.deleted'), "$count|$count", "$name: each was deleted once");
-	is(psql('SELECT count(*) FROM t.overlap'), 0, "$name: never two in one bucket");
+	is(sql('SELECT count(*) FROM t.artifact'), 0, "$name: nothing is left");
+	is(sql('SELECT count(*), count(DISTINCT id) FROM t.deleted'), "$count|$count", "$name: each was deleted once");
+	is(sql('SELECT count(*) FROM t.overlap'), 0, "$name: never two in one bucket");
 }
 
 # Runs until no more than so many rows are left: a share takes any bucket, also one that is done.
@@ -306,9 +304,9 @@ sub work_off
 
 	for my $round (1 .. 50)
 	{
-		outcome(start_run());
+		outcome(SweepTest::start('j'));
 		at_rest();
-		return if psql('SELECT count(*) FROM t.artifact') <= ($left // 0);
+		return if sql('SELECT count(*) FROM t.artifact') <= ($left // 0);
 	}
 }
 
@@ -318,16 +316,14 @@ sub outcome
 	my ($run) = @_;
 
 	ended_run($node, $run);
-	return psql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.runs WHERE run_id = $run");
+	return sql("SELECT concat_ws(' ', status, stop_reason, sqlstate, error) FROM sweep.runs WHERE run_id = $run");
 }
-
-sub start_run { return psql("SELECT sweep.start('" . ($_[0] // 'j') . "'" . ($_[1] ? ", '$_[1]'" : '') . ')'); }
 
 # Five shares in a batch, waiting at the gate; the run that dispatched them.
 sub five_in_a_batch
 {
 	my ($gate) = @_;
-	my $run = start_run('j', qq({"gate": $gate}));
+	my $run = SweepTest::start('j', qq({"gate": $gate}));
 
 	soon($node, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = $gate", '5', 'five shares are in a batch');
 	return $run;
@@ -339,7 +335,7 @@ sub outcomes
 	my ($run) = @_;
 
 	at_rest();
-	return psql("SELECT DISTINCT concat_ws(' ', status, stop_reason, sqlstate, regexp_replace(split_part(error, E'\\n', 1), '\\d+', 'N', 'g'))
+	return sql("SELECT DISTINCT concat_ws(' ', status, stop_reason, sqlstate, regexp_replace(split_part(error, E'\\n', 1), '\\d+', 'N', 'g'))
 		FROM sweep.runs WHERE run_id >= $run ORDER BY 1");
 }
 
@@ -352,7 +348,7 @@ sub cancelled_after
 
 	# ends with an error: the run was cancelled
 	$node->psql('postgres', "SELECT sweep.cancel($run); CALL sweep.wait($run)");
-	return psql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.runs WHERE run_id = $run");
+	return sql("SELECT extract(epoch FROM finished_at) - $start FROM sweep.runs WHERE run_id = $run");
 }
 
 END

@@ -54,12 +54,12 @@ sub test_keys
 
 	prepare(50);
 	$gate = hold_gate($node, 31);
-	my $before = int(psql('SELECT extract(epoch FROM now())'));
+	my $before = int(sql('SELECT extract(epoch FROM now())'));
 	$run = five_in_a_batch(31);
-	my $after = int(psql('SELECT extract(epoch FROM now())'));
+	my $after = int(sql('SELECT extract(epoch FROM now())'));
 	is($redis->members($available), '', 'no bucket is available');
 	is($redis->scored($occupied), '0 1 2 3 4', 'all are occupied');
-	is(psql(q{SELECT string_agg(bucket || ' ' || state, ', ' ORDER BY bucket) FROM sweep.buckets WHERE job = 'j'}),
+	is(sql(q{SELECT string_agg(bucket || ' ' || state, ', ' ORDER BY bucket) FROM sweep.buckets WHERE job = 'j'}),
 		'0 occupied, 1 occupied, 2 occupied, 3 occupied, 4 occupied', 'sweep.buckets has them');
 	for my $bucket (0 .. 4)
 	{
@@ -78,16 +78,16 @@ sub test_keys
 	is($redis->cli('EXISTS', $occupied), '0', 'none is occupied');
 	is($redis->cli('TTL', $available), '-1', 'the key does not expire');
 	is($redis->cli('DBSIZE'), '1', 'there is no other key');
-	is(psql("SELECT detail - 'x' FROM sweep.runs WHERE run_id = $run"),
+	is(sql("SELECT detail - 'x' FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 5, "stale_count": 0, "missing_count": 5, "occupied_count": 0, "available_count": 0}', 'what the dispatcher found');
 
 	# another name, another prefix
 	configure("pg_sweep.redis_url = '" . $redis->url . "?db=3'", "pg_sweep.redis_key_prefix = 'resque:gitlab:'");
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_key": "bulk_delete_expired_job_artifacts"}')});
-	outcome(start_run());
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_key": "bulk_delete_expired_job_artifacts"}')});
+	outcome(start('j'));
 	at_rest();
 	is($redis->cli('-n', 3, 'KEYS', '*'), 'resque:gitlab:{bulk_delete_expired_job_artifacts}:available_buckets', 'bucket_key, prefix and number of the database');
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_key": null}')});
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_key": null}')});
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
@@ -147,13 +147,13 @@ sub test_gitlab
 	prepare(500);
 	gitlab_add_missing(5);
 	@claimed = (gitlab_claim(), gitlab_claim());
-	my $run = start_run();
+	my $run = start('j');
 	like(outcome($run), qr/^succeeded drained/, 'our run takes what GitLab has left');
-	like(psql("SELECT detail FROM sweep.runs WHERE run_id = $run"), qr/"missing_count": 0, "occupied_count": 2, "available_count": 3/, 'and counts as GitLab does');
+	like(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"), qr/"missing_count": 0, "occupied_count": 2, "available_count": 3/, 'and counts as GitLab does');
 	at_rest();
 	work_off(200);
 	is($redis->scored($occupied), join(' ', sort @claimed), 'what GitLab has claimed stays its own');
-	is(psql('SELECT count(*) FROM t.artifact'), 200, 'and nobody has touched its rows');
+	is(sql('SELECT count(*) FROM t.artifact'), 200, 'and nobody has touched its rows');
 	gitlab_work($session, $_, 1000) for @claimed;
 	gitlab_release($_, 5) for @claimed;
 	is($redis->members($available), '0 1 2 3 4', 'all are given back, by either');
@@ -162,18 +162,18 @@ sub test_gitlab
 	# both at once, taking what they get
 	prepare(4000);
 	gitlab_add_missing(5);
-	while (psql('SELECT count(*) FROM t.artifact') > 0 && $rounds++ < 500)
+	while (sql('SELECT count(*) FROM t.artifact') > 0 && $rounds++ < 500)
 	{
 		my $bucket = gitlab_claim();
 
-		start_run() if psql(q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) eq 't';
+		start('j') if sql(q{SELECT count(*) = 0 FROM sweep.runs WHERE finished_at IS NULL}) eq 't';
 		next unless defined $bucket && $bucket ne '';
 		gitlab_work($session, $bucket, 3);
 		gitlab_release($bucket, 5);
 	}
 	at_rest();
 	all_deleted_once(4000, 'against GitLab');
-	is(psql(q{SELECT count(DISTINCT left(by, 3)) FROM t.deleted}), 2, 'both have worked');
+	is(sql(q{SELECT count(DISTINCT left(by, 3)) FROM t.deleted}), 2, 'both have worked');
 	is($redis->members($available), '0 1 2 3 4', 'all buckets are available in the end');
 	$session->quit;
 }
@@ -188,65 +188,65 @@ sub test_recovery
 	my $now = time;
 	$redis->cli('SADD', $available, 2, 3);
 	$redis->cli('ZADD', $occupied, $now - 600, 0, $now - 570, 1, $now - 700, 7);
-	$run = start_run();
+	$run = start('j');
 	like(outcome($run), qr/^succeeded drained/, 'a run among remains');
-	is(psql("SELECT detail FROM sweep.runs WHERE run_id = $run"),
+	is(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"),
 		'{"max_buckets": 5, "stale_count": 2, "missing_count": 1, "occupied_count": 1, "available_count": 4}', 'it counts them');
 	at_rest();
 	work_off(10);
 	is($redis->members($available), '0 2 3 4', 'what was stale is available, what is beyond is gone');
 	is($redis->scored($occupied), '1', 'what is not stale is not touched');
-	is(psql('SELECT count(*), count(*) FILTER (WHERE mod(id, 5) = 1) FROM t.artifact'), '10|10', 'nor are its rows');
+	is(sql('SELECT count(*), count(*) FILTER (WHERE mod(id, 5) = 1) FROM t.artifact'), '10|10', 'nor are its rows');
 
 	# strange members do no harm
 	$redis->cli('SADD', $available, 'x', '-1', '1e1', '07', '9999999999');
-	outcome(start_run());
+	outcome(start('j'));
 	at_rest();
 	is($redis->members($available), '0 2 3 4', 'members that are no buckets are dropped');
 
 	# kill -9; the recovery is long until a run has been seen to find nothing, however slow the machine is
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min"}')});
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min"}')});
 	prepare(50);
 	$gate = hold_gate($node, 32);
-	$run = start_run('j', '{"gate": 32}');
+	$run = start('j', '{"gate": 32}');
 	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 32}, '5', 'five shares are in a batch');
 	$claimed = (sort map { $redis->cli('ZSCORE', $occupied, $_) } 0 .. 4)[0];
-	crash_of($node, psql("SELECT pid FROM sweep.runs WHERE run_id = $run"));
+	crash_of($node, sql("SELECT pid FROM sweep.runs WHERE run_id = $run"));
 	forget_session($gate);
 	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');
-	my $early = start_run();
+	my $early = start('j');
 	like(outcome($early), qr/^skipped/, 'a run before their time is skipped');
-	is(psql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $early"), 'no_bucket', 'it finds no bucket');
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
+	is(sql("SELECT detail ->> 'reason' FROM sweep.runs WHERE run_id = $early"), 'no_bucket', 'it finds no bucket');
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "4 s"}')});
 	while ($redis->members($available) eq '')
 	{
-		last unless outcome(start_run()) =~ /^skipped/;
+		last unless outcome(start('j')) =~ /^skipped/;
 	}
-	cmp_ok(psql("SELECT min(extract(epoch FROM started_at)) FROM sweep.runs WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
+	cmp_ok(sql("SELECT min(extract(epoch FROM started_at)) FROM sweep.runs WHERE detail ->> 'stale_count' > '0' AND run_id > $run"), '>=', $claimed + 4 - 1,
 		'the buckets are not back before their time');
 	at_rest();
 	work_off();
 	all_deleted_once(50, 'killed');
 
 	# stopped beyond the recovery, and continued
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "2 s", "buckets": 1}')});
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "2 s", "buckets": 1}')});
 	prepare(50);
 	$gate = hold_gate($node, 33);
 	my $gate2 = hold_gate($node, 34);
-	$run = start_run('j', '{"gate": 33}');
+	$run = start('j', '{"gate": 33}');
 	at_gate($node, 33, 'a share is in its batch');
-	$pid = psql("SELECT pid FROM sweep.runs WHERE run_id = $run");
+	$pid = sql("SELECT pid FROM sweep.runs WHERE run_id = $run");
 	kill_process('STOP', $pid);
 	$claimed = $redis->cli('ZSCORE', $occupied, 0);
 	open_gate($gate);
 	my $second;
-	do { $second = start_run('j', '{"gate": 34}') }
+	do { $second = start('j', '{"gate": 34}') }
 	  until $node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.runs WHERE run_id = $second")
-	  && psql("SELECT status FROM sweep.runs WHERE run_id = $second") eq 'running'
+	  && sql("SELECT status FROM sweep.runs WHERE run_id = $second") eq 'running'
 	  && $redis->cli('ZSCORE', $occupied, 0) != $claimed;
 	kill_process('CONT', $pid);
 	like(outcome($run), qr/^failed error 55000 run $run of job "j" has lost bucket 0/, 'the share that was stopped commits nothing more');
-	is(psql("SELECT batches, rows FROM sweep.runs WHERE run_id = $run"), '0|0', 'not one batch');
+	is(sql("SELECT batches, rows FROM sweep.runs WHERE run_id = $run"), '0|0', 'not one batch');
 	at_gate($node, 34, 'the second one is in its batch');
 	is($redis->scored($occupied), '0', 'its bucket was not given back by the first one');
 	is($redis->members($available), '', 'nor can anybody take it');
@@ -254,11 +254,11 @@ sub test_recovery
 	# its gate may have taken it beyond its timeout (half of the recovery time), or beyond the recovery time as well
 	like(outcome($second), qr/^(succeeded (drained|stop_after)|failed error 55000 .* has lost bucket)/, 'the second one ends');
 	at_rest();
-	psql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min", "buckets": 5}')});
+	sql(q{SELECT sweep.alter_job('j', '{"bucket_recovery": "10 min", "buckets": 5}')});
 	$redis->cli('FLUSHALL');
 	work_off();
 	# the second one was in the bucket while the first one stood still in it
-	psql('TRUNCATE t.overlap');
+	sql('TRUNCATE t.overlap');
 	all_deleted_once(50, 'stopped');
 }
 
@@ -272,8 +272,8 @@ sub test_killed
 	# before anything
 	prepare(50);
 	$redis->kill;
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "\Q$socket\E": No such file or directory/, 'down: the run says so');
-	is(psql('SELECT count(*) FROM t.artifact'), 50, 'and has deleted nothing');
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "\Q$socket\E": No such file or directory/, 'down: the run says so');
+	is(sql('SELECT count(*) FROM t.artifact'), 50, 'and has deleted nothing');
 	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \my $message);
 	like($message, qr/ERROR: .*could not connect to Redis/, 'a session is told the same');
 
@@ -293,13 +293,13 @@ sub test_killed
 	$redis->kill;
 	open_gate($gate);
 	like(outcomes($run), qr/\A(failed error 08000 (could not connect to|no reply from) Redis at [^\n]*\n?)+\z/, 'killed during a batch: the shares fail');
-	is(psql("SELECT count(*) FROM sweep.runs WHERE run_id >= $run AND batches = 1 AND rows = 10"), 5, 'after the batch that they were in');
+	is(sql("SELECT count(*) FROM sweep.runs WHERE run_id >= $run AND batches = 1 AND rows = 10"), 5, 'after the batch that they were in');
 	like(slurp_file($node->logfile, $log), qr/WARNING:  bucket \d of job "j" could not be given back: could not connect to Redis/,
 		'that a bucket is not given back is in the log');
-	is(psql('SELECT count(*) FROM t.deleted'), 50, 'what they have deleted is deleted');
+	is(sql('SELECT count(*) FROM t.deleted'), 50, 'what they have deleted is deleted');
 
 	# it comes back empty
-	psql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 99)');
+	sql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 99)');
 	$redis->start;
 	$gate = hold_gate($node, 42);
 	$run = five_in_a_batch(42);
@@ -308,7 +308,7 @@ sub test_killed
 	open_gate($gate);
 	is(outcomes($run), 'failed error 55000 run N of job "j" has lost bucket N', 'restarted empty during a batch: the buckets are lost');
 	is($redis->cli('DBSIZE'), '0', 'and nothing is given back that nobody has');
-	is(psql('SELECT count(*) FROM t.artifact'), 50, 'half of the rows are left');
+	is(sql('SELECT count(*) FROM t.artifact'), 50, 'half of the rows are left');
 	work_off();
 	all_deleted_once(100, 'restarted empty');
 	is($redis->members($available), '0 1 2 3 4', 'all buckets are there again');
@@ -317,7 +317,7 @@ sub test_killed
 	prepare(2000);
 	for my $round (1 .. 8)
 	{
-		$run = start_run();
+		$run = start('j');
 		$node->poll_query_until('postgres', "SELECT status <> 'waiting' FROM sweep.runs WHERE run_id = $run");
 		$redis->kill;
 		$redis->start;
@@ -335,25 +335,25 @@ sub test_hanging
 	# at the first word
 	prepare(50);
 	work_off();
-	psql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 49)');
+	sql('TRUNCATE t.deleted; INSERT INTO t.artifact SELECT generate_series(0, 49)');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_timeout = '30 s'");
 	$redis->suspend;
-	$run = start_run();
+	$run = start('j');
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
-	psql('CREATE DATABASE other');
-	psql('DROP DATABASE other');
-	is(psql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 1, 'meanwhile databases can be created and dropped');
+	sql('CREATE DATABASE other');
+	sql('DROP DATABASE other');
+	is(sql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 1, 'meanwhile databases can be created and dropped');
 	cmp_ok(cancelled_after($run), '<', 25, 'it can be cancelled, long before that');
 	like(outcome($run), qr/^cancelled cancelled$/, 'and is cancelled');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis|^failed error 08000 no reply from Redis at "[^"]+": no answer within pg_sweep.redis_timeout/,
 		'without that, it gives up in time');
 
 	# shares that only claim
-	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
+	sql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at)
 		SELECT 'j', 'postgres', '{}', 'parent', 0, now() FROM generate_series(1, 3); SELECT sweep._wake()});
 	at_rest();
-	is(psql(q{SELECT count(*) FROM (SELECT * FROM sweep.runs ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
+	is(sql(q{SELECT count(*) FROM (SELECT * FROM sweep.runs ORDER BY run_id DESC LIMIT 3) AS r WHERE r.sqlstate = '08000'}), 3, 'three shares give up');
 	$redis->resume;
 	is($redis->cli('PING'), 'PONG', 'Redis goes on');
 	is($redis->scored($occupied), '', 'and gives no bucket to those who have left');
@@ -367,7 +367,7 @@ sub test_hanging
 	open_gate($gate);
 	soon($node, "SELECT batches FROM sweep.running WHERE run_id = $run", '1', 'the batch is committed');
 	cmp_ok(cancelled_after($run), '<', 3, 'a share can be cancelled while it looks at its bucket');
-	is(psql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 0, 'sweep.wait returns only when it has given that back, or up');
+	is(sql("SELECT count(*) FROM sweep.running WHERE run_id = $run"), 0, 'sweep.wait returns only when it has given that back, or up');
 	at_rest();
 	$redis->resume;
 	$redis->cli('FLUSHALL');
@@ -382,11 +382,11 @@ sub test_hanging
 	begin_query($session, q{CALL sweep.run('j')});
 	soon($node, "SELECT count(*) FROM sweep.running WHERE pid = $pid", '1', 'a session runs the job');
 	my $start = Time::HiRes::time();
-	psql("SELECT pg_cancel_backend($pid)");
+	sql("SELECT pg_cancel_backend($pid)");
 	like(end_query($session), qr/cancel/, 'it can be cancelled');
 	cmp_ok(Time::HiRes::time() - $start, '<', 25, 'long before Redis is given up');
 	$session->quit;
-	$run = start_run();
+	$run = start('j');
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins');
 	$start = Time::HiRes::time();
 	$node->restart;
@@ -426,10 +426,10 @@ sub claim_too_late
 
 	$process->pump until $output =~ /ready/;
 	configure("pg_sweep.redis_url = 'unix:$path'", "pg_sweep.redis_timeout = '3 s'");
-	psql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 'postgres', '{}', 'parent', 0, now(); SELECT sweep._wake()});
+	sql(q{INSERT INTO sweep.run_live (job, run_as, args, trigger, shares_left, due_at) SELECT 'j', 'postgres', '{}', 'parent', 0, now(); SELECT sweep._wake()});
 	$process->pump until $output =~ /held/;
 	at_rest();
-	like(psql('SELECT error FROM sweep.runs ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
+	like(sql('SELECT error FROM sweep.runs ORDER BY run_id DESC LIMIT 1'), qr/no answer within pg_sweep.redis_timeout/, 'a share gives up when its claim is on the way');
 	$input = "go on\n";
 	$process->pump until $output =~ /reply: (.*)/;
 	like($output, qr/reply: -TRYAGAIN /, 'the claim arrives too late');

@@ -99,11 +99,11 @@ sub test_addresses
 	all_deleted_once(50, 'the first address refuses');
 	my $full = listen_full('127.0.0.2', $port);
 	configure("pg_sweep.redis_url = 'redis://several.test:$port'", "pg_sweep.redis_timeout = '1 s'");
-	like(outcome(start_run()), qr/^succeeded drained/, 'the first address does not answer');
+	like(outcome(start('j')), qr/^succeeded drained/, 'the first address does not answer');
 	at_rest();
 	undef $full;
 	$redis->kill;
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "several.test", port $port: Connection refused/, 'both refuse');
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "several.test", port $port: Connection refused/, 'both refuse');
 	$redis = $plain;
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
@@ -119,10 +119,10 @@ sub fastest_cancel
 	for (1 .. 5)
 	{
 		my $run = $begin->();
-		my ($at) = split /\|/, psql("SELECT clock_timestamp(), sweep.cancel($run)");
+		my ($at) = split /\|/, sql("SELECT clock_timestamp(), sweep.cancel($run)");
 
 		ended_run($node, $run);
-		push @seconds, psql("SELECT extract(epoch FROM finished_at - '$at') FROM sweep.runs WHERE run_id = $run AND status = 'cancelled'");
+		push @seconds, sql("SELECT extract(epoch FROM finished_at - '$at') FROM sweep.runs WHERE run_id = $run AND status = 'cancelled'");
 	}
 	return (sort { $a <=> $b } @seconds)[0];
 }
@@ -135,12 +135,12 @@ sub test_hanging
 	# when it is connected
 	my $full = listen_full('127.0.0.1', $port);
 	configure($url, 'pg_sweep.redis_timeout = 300');
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "127.0.0.1", port $port: no answer within pg_sweep.redis_timeout/,
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "127.0.0.1", port $port: no answer within pg_sweep.redis_timeout/,
 		'no answer to a connection');
 	configure($url, "pg_sweep.redis_timeout = '10 min'");
 	my $fastest = fastest_cancel(
 		sub {
-			my $run = start_run();
+			my $run = start('j');
 			$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM sweep.running WHERE run_id = $run");
 			return $run;
 		});
@@ -152,7 +152,7 @@ sub test_hanging
 	my $path = PostgreSQL::Test::Utils::tempdir_short() . '/s';
 	my $queue = listen_full_unix($path);
 	configure("pg_sweep.redis_url = 'unix:$path'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "$path": (Resource temporarily unavailable|no answer within)/,
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "$path": (Resource temporarily unavailable|no answer within)/,
 		'a unix socket with a full queue');
 	configure($url, "pg_sweep.redis_timeout = '10 min'");
 
@@ -161,7 +161,7 @@ sub test_hanging
 	my @clients;
 	$fastest = fastest_cancel(
 		sub {
-			my $run = start_run();
+			my $run = start('j');
 			accept(my $client, $listener) or die $!;
 			sysread($client, my $command, 65536) or die $!;
 			push @clients, $client;
@@ -169,7 +169,7 @@ sub test_hanging
 		});
 	note("cancelled after $fastest s");
 	cmp_ok($fastest, '<', 0.15, 'cancelled while it waits for a reply');
-	is(psql('SELECT count(*) FROM sweep.running'), 0, 'nothing runs on');
+	is(sql('SELECT count(*) FROM sweep.running'), 0, 'nothing runs on');
 }
 
 # ---------------------------------------------------------------- broken off
@@ -181,7 +181,7 @@ sub test_broken_off
 	configure("pg_sweep.redis_url = 'redis://127.0.0.1:$port'");
 	for my $reply ('', "*2\r\n\$10\r\n17000")
 	{
-		my $run = start_run();
+		my $run = start('j');
 
 		accept(my $client, $listener) or die $!;
 		sysread($client, my $command, 65536);
@@ -208,17 +208,17 @@ sub test_descriptors
 	my $listener = listen_at('127.0.0.1', $port);
 
 	prepare(50);
-	like(outcome(start_run('j', '{"programs": true}')), qr/^succeeded drained/, 'a job that starts programs');
+	like(outcome(start('j', '{"programs": true}')), qr/^succeeded drained/, 'a job that starts programs');
 	at_rest();
-	cmp_ok(psql(q{SELECT count(*) FROM t.descriptor WHERE of = 'process' AND line ~ 'socket:'}), '>', 0, 'its process has a socket to Redis');
-	is(psql(q{SELECT string_agg(line, E'\n') FROM t.descriptor WHERE of = 'program' AND line ~ 'socket:'}), '', 'its programs have none');
+	cmp_ok(sql(q{SELECT count(*) FROM t.descriptor WHERE of = 'process' AND line ~ 'socket:'}), '>', 0, 'its process has a socket to Redis');
+	is(sql(q{SELECT string_agg(line, E'\n') FROM t.descriptor WHERE of = 'program' AND line ~ 'socket:'}), '', 'its programs have none');
 
 	for my $url ("redis://127.0.0.1:$port", "redis://several.test:$port", 'redis://no-such-host.invalid', "rediss://127.0.0.1:$port", 'unix:/none')
 	{
 		configure("pg_sweep.redis_url = '$url'", 'pg_sweep.redis_timeout = 20');
-		psql('TRUNCATE t.descriptor');
+		sql('TRUNCATE t.descriptor');
 		$node->psql('postgres', join(";\n", sockets('before'), (q{CALL sweep.run('j')}) x 10, sockets('after')), on_error_stop => 0);
-		is(psql(q{SELECT count(*) FILTER (WHERE of = 'after') - count(*) FILTER (WHERE of = 'before') FROM t.descriptor}), 0,
+		is(sql(q{SELECT count(*) FILTER (WHERE of = 'after') - count(*) FILTER (WHERE of = 'before') FROM t.descriptor}), 0,
 			"$url: ten failures leave no socket");
 	}
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
@@ -233,48 +233,48 @@ sub test_refusing
 	prepare(50);
 	# passes by itself
 	$redis->cli('CONFIG', 'SET', 'maxmemory', 1);
-	like(outcome(start_run()), qr/^failed error 08000 Redis at "[^"]+" refused a command: OOM [^\n]*\n.*HINT: Redis has reached its maxmemory/s, 'OOM');
+	like(outcome(start('j')), qr/^failed error 08000 Redis at "[^"]+" refused a command: OOM [^\n]*\n.*HINT: Redis has reached its maxmemory/s, 'OOM');
 	$redis->cli('CONFIG', 'SET', 'maxmemory', 0);
 	$redis->cli('REPLICAOF', '127.0.0.1', $port);
-	like(outcome(start_run()), qr/^failed error 08000 Redis at "[^"]+" refused a command: (READONLY|MASTERDOWN) /, 'a replica');
+	like(outcome(start('j')), qr/^failed error 08000 Redis at "[^"]+" refused a command: (READONLY|MASTERDOWN) /, 'a replica');
 	$redis->cli('REPLICAOF', 'NO', 'ONE');
 
 	# must be mended
 	$redis->cli('SET', $available, 'x');
-	like(outcome(start_run()), qr/^failed error 55000 Redis at "[^"]+" refused a command: WRONGTYPE [^\n]*\n.*HINT: Something else uses the key/s, 'a key of another kind');
+	like(outcome(start('j')), qr/^failed error 55000 Redis at "[^"]+" refused a command: WRONGTYPE [^\n]*\n.*HINT: Something else uses the key/s, 'a key of another kind');
 	$redis->cli('DEL', $available);
 	configure("pg_sweep.redis_url = '" . $redis->url . "?db=99'");
-	like(outcome(start_run()), qr/^failed error 55000 Redis at "[^"]+" refused to select the database: ERR /, 'no such database');
+	like(outcome(start('j')), qr/^failed error 55000 Redis at "[^"]+" refused to select the database: ERR /, 'no such database');
 	configure();
 	my $error;
 	$node->psql('postgres', q{SELECT sweep.start('j')}, stderr => \$error);
 	like($error, qr/ERROR:  job "j" is broken: pg_sweep.redis_url is not set/, 'no URL: not started');
-	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'broken: pg_sweep.redis_url is not set', 'no URL: shown as broken');
+	is(sql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'broken: pg_sweep.redis_url is not set', 'no URL: shown as broken');
 	$node->psql('postgres', q{CALL sweep.run('j')}, stderr => \$error);
 	like($error, qr/ERROR:  run \d+ of job "j" failed: pg_sweep.redis_url is not set\n.*HINT:  Set it/s, 'no URL: a call fails');
 	# the history has the runs with another server
 	my $scheduled = "scheduled, $redis->{server}";
-	psql(qq{SELECT sweep.create_job('$scheduled', step => 't.share', buckets => 5, bucket_store => 'redis', schedule => '* * * * * *')});
+	sql(qq{SELECT sweep.create_job('$scheduled', step => 't.share', buckets => 5, bucket_store => 'redis', schedule => '* * * * * *')});
 	$node->poll_query_until('postgres', qq{SELECT broken = 'pg_sweep.redis_url is not set' FROM sweep.job_state WHERE job = '$scheduled'});
-	is(psql(qq{SELECT count(*) FROM sweep.runs WHERE job = '$scheduled'}), 0, 'no URL: a job can be created, and is not started by its schedule');
+	is(sql(qq{SELECT count(*) FROM sweep.runs WHERE job = '$scheduled'}), 0, 'no URL: a job can be created, and is not started by its schedule');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
-	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'with a URL it is no longer broken');
+	is(sql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'with a URL it is no longer broken');
 	soon($node, qq{SELECT count(*) > 0 FROM sweep.runs WHERE job = '$scheduled' AND status IN ('succeeded', 'skipped')}, 't', 'and the schedule applies');
-	psql(qq{SELECT sweep.drop_job('$scheduled')});
+	sql(qq{SELECT sweep.drop_job('$scheduled')});
 	at_rest();
 	configure("pg_sweep.redis_url = 'unix:" . $node->host . '/.s.PGSQL.' . $node->port . "'");
-	like(outcome(start_run()), qr/^failed error 08000 no reply from Redis at /, 'something that is not Redis');
+	like(outcome(start('j')), qr/^failed error 08000 no reply from Redis at /, 'something that is not Redis');
 	configure("pg_sweep.redis_url = 'redis://localhost:$port'");
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "localhost", port $port: Connection refused/, 'nobody there');
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "localhost", port $port: Connection refused/, 'nobody there');
 	configure("pg_sweep.redis_url = 'redis://no-such-host.invalid'");
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "no-such-host.invalid", port 6379: /, 'a host that does not exist');
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "no-such-host.invalid", port 6379: /, 'a host that does not exist');
 
 	# one who listens and never says anything, with and without TLS
 	my $listener = listen_at('127.0.0.1', $port);
 	configure("pg_sweep.redis_url = 'redis://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start_run()), qr/^failed error 08000 (could not connect to|no reply from) Redis at "127.0.0.1", port $port: no answer within/, 'silence');
+	like(outcome(start('j')), qr/^failed error 08000 (could not connect to|no reply from) Redis at "127.0.0.1", port $port: no answer within/, 'silence');
 	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start_run()), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 .* built without TLS)/, 'silence instead of TLS');
+	like(outcome(start('j')), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 .* built without TLS)/, 'silence instead of TLS');
 	close($listener);
 
 	# the least that a user needs
@@ -284,7 +284,7 @@ sub test_refusing
 	work_off();
 	all_deleted_once(50, 'with few rights');
 	$redis->cli('ACL', 'SETUSER', 'kim', '-eval');
-	like(outcome(start_run()), qr/^failed error 55000 Redis at "[^"]+" refused a command: NOPERM [^\n]*\n.*HINT: Grant the user/s, 'without the right to it');
+	like(outcome(start('j')), qr/^failed error 55000 Redis at "[^"]+" refused a command: NOPERM [^\n]*\n.*HINT: Grant the user/s, 'without the right to it');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
@@ -367,7 +367,7 @@ sub test_strange
 
 		$process->pump until $output =~ /ready/;
 		configure("pg_sweep.redis_url = 'unix:$path'");
-		like(outcome(start_run()), $expected, $name);
+		like(outcome(start('j')), $expected, $name);
 		# Else a share of this run would ask the next server, and that one answers one connection.
 		at_rest();
 		$process->kill_kill;
@@ -376,10 +376,10 @@ sub test_strange
 
 	# other texts that come from outside
 	configure("pg_sweep.redis_url = 'redis://%ff%c3.invalid'");
-	like(outcome(start_run()), qr/^failed error 08000 could not connect to Redis at "\?\?.invalid", port 6379: /, 'a host that is no text');
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "\?\?.invalid", port 6379: /, 'a host that is no text');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'", "pg_sweep.redis_password_file = '/none/\xff\xc3'");
-	like(outcome(start_run()), qr{^failed error 55000 could not use pg_sweep.redis_password_file "/none/\?\?": No such file or directory\n}, 'a file that is no text');
-	is(psql(q{SELECT count(*) FROM sweep.runs WHERE error IS DISTINCT FROM convert_from(convert_to(error, 'UTF8'), 'UTF8')}), 0, 'what is stored is text');
+	like(outcome(start('j')), qr{^failed error 55000 could not use pg_sweep.redis_password_file "/none/\?\?": No such file or directory\n}, 'a file that is no text');
+	is(sql(q{SELECT count(*) FROM sweep.runs WHERE error IS DISTINCT FROM convert_from(convert_to(error, 'UTF8'), 'UTF8')}), 0, 'what is stored is text');
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
 
@@ -395,10 +395,10 @@ sub test_password
 	$redis->cli('CONFIG', 'SET', 'requirepass', 'geh#eim');
 	$redis->{password} = 'geh#eim';
 	configure($url);
-	like(outcome(start_run()), qr/^failed error 55000 Redis at "\Q$socket\E" refused to tell its time: NOAUTH [^\n]*\n.*HINT: Set pg_sweep.redis_password_file/s, 'no password');
+	like(outcome(start('j')), qr/^failed error 55000 Redis at "\Q$socket\E" refused to tell its time: NOAUTH [^\n]*\n.*HINT: Set pg_sweep.redis_password_file/s, 'no password');
 	$file = $redis->password_file("falsch\n");
 	configure($url, "pg_sweep.redis_password_file = '$file'");
-	like(outcome(start_run()), qr/^failed error 55000 Redis at "\Q$socket\E" refused user or password: WRONGPASS\n.*HINT: Check pg_sweep.redis_user/s, 'wrong password');
+	like(outcome(start('j')), qr/^failed error 55000 Redis at "\Q$socket\E" refused user or password: WRONGPASS\n.*HINT: Check pg_sweep.redis_user/s, 'wrong password');
 	$redis->password_file;
 	work_off();
 	all_deleted_once(50, 'with a password');
@@ -406,33 +406,33 @@ sub test_password
 	# the file is read for each connection
 	$redis->cli('CONFIG', 'SET', 'requirepass', 'gehneu');
 	$redis->{password} = 'gehneu';
-	like(outcome(start_run()), qr/^failed error 55000 .*WRONGPASS/, 'a password that was changed in Redis');
+	like(outcome(start('j')), qr/^failed error 55000 .*WRONGPASS/, 'a password that was changed in Redis');
 	$redis->password_file;
-	like(outcome(start_run()), qr/^succeeded drained/, 'and in the file, which needs no reload');
+	like(outcome(start('j')), qr/^succeeded drained/, 'and in the file, which needs no reload');
 	for my $end ('', "\n", "\r\n")
 	{
 		$redis->password_file("gehneu$end");
-		like(outcome(start_run()), qr/^succeeded drained/, 'the end of the line is no part of it, nor is it needed');
+		like(outcome(start('j')), qr/^succeeded drained/, 'the end of the line is no part of it, nor is it needed');
 	}
 	$redis->password_file('gehneu ');
-	like(outcome(start_run()), qr/WRONGPASS/, 'a space is part of it');
+	like(outcome(start('j')), qr/WRONGPASS/, 'a space is part of it');
 	at_rest();
 
 	# relative to the data directory, as other files of the server
 	append_to_file($node->data_dir . '/redis.password', 'gehneu');
 	chmod 0600, $node->data_dir . '/redis.password';
 	configure($url, "pg_sweep.redis_password_file = 'redis.password'");
-	like(outcome(start_run()), qr/^succeeded drained/, 'a name without a directory');
+	like(outcome(start('j')), qr/^succeeded drained/, 'a name without a directory');
 	unlink $node->data_dir . '/redis.password';
 
 	configure($url, "pg_sweep.redis_user = 'default'");
-	like(outcome(start_run()), qr/^failed error 55000 pg_sweep.redis_user is set, but pg_sweep.redis_password_file is not\n.*HINT: Set/s, 'a user without a password');
+	like(outcome(start('j')), qr/^failed error 55000 pg_sweep.redis_user is set, but pg_sweep.redis_password_file is not\n.*HINT: Set/s, 'a user without a password');
 	$redis->password_file;
 	configure($url, "pg_sweep.redis_user = 'default'", "pg_sweep.redis_password_file = '$file'");
-	like(outcome(start_run()), qr/^succeeded drained/, 'user and password');
+	like(outcome(start('j')), qr/^succeeded drained/, 'user and password');
 	at_rest();
 	unlike(slurp_file($node->logfile, $log), qr/geh(#eim|neu)|falsch/, 'the log has no password');
-	is(psql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geh(#eim|neu)|falsch'}), 0, 'nor has any run');
+	is(sql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geh(#eim|neu)|falsch'}), 0, 'nor has any run');
 	$redis->cli('CONFIG', 'SET', 'requirepass', '');
 	$redis->{password} = undef;
 	configure($url);
@@ -483,16 +483,16 @@ sub test_password_file
 		my ($path, $reason, $hint) = @$case;
 
 		configure($url, "pg_sweep.redis_password_file = '$path'");
-		like(outcome(start_run()), qr/^failed error 55000 could not use pg_sweep.redis_password_file "\Q$path\E": $reason\n(.*\n)*HINT: $hint/, "$path: $reason");
+		like(outcome(start('j')), qr/^failed error 55000 could not use pg_sweep.redis_password_file "\Q$path\E": $reason\n(.*\n)*HINT: $hint/, "$path: $reason");
 	}
 	for my $accepted ($file, "$directory/longest")
 	{
 		configure($url, "pg_sweep.redis_password_file = '$accepted'");
-		like(outcome(start_run()), qr/^failed error 55000 Redis at [^\n]* refused user or password: ERR\n.*HINT: Redis has no password/s, "$accepted: read, and sent to Redis");
+		like(outcome(start('j')), qr/^failed error 55000 Redis at [^\n]* refused user or password: ERR\n.*HINT: Redis has no password/s, "$accepted: read, and sent to Redis");
 	}
 	at_rest();
 	unlike(slurp_file($node->logfile, $log), qr/geheim|geh\\?.eim/, 'the log has nothing of what is in a file');
-	is(psql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geheim'}), 0, 'nor has any run');
+	is(sql(q{SELECT count(*) FROM sweep.runs r WHERE r::text ~ 'geheim'}), 0, 'nor has any run');
 	configure($url);
 }
 
@@ -506,10 +506,10 @@ sub test_url_with_password
 	my ($offset, $log, $error, $output);
 
 	configure("pg_sweep.redis_url = '$good'");
-	is(psql('SHOW pg_sweep.redis_url'), $good, 'without a password it is shown as it is');
-	is(psql(q{SELECT setting FROM pg_settings WHERE name = 'pg_sweep.redis_url'}), $good, 'also in pg_settings');
-	is(psql(q{SET ROLE jobber; SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 0, 'not to everybody');
-	is(psql(q{SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 6, 'all of them to a superuser');
+	is(sql('SHOW pg_sweep.redis_url'), $good, 'without a password it is shown as it is');
+	is(sql(q{SELECT setting FROM pg_settings WHERE name = 'pg_sweep.redis_url'}), $good, 'also in pg_settings');
+	is(sql(q{SET ROLE jobber; SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 0, 'not to everybody');
+	is(sql(q{SELECT count(*) FROM pg_settings WHERE name ~ '^pg_sweep.redis_(url|user|password|tls)'}), 6, 'all of them to a superuser');
 	for my $name (qw(url user password_file tls_ca_file tls_cert_file tls_key_file))
 	{
 		$node->psql('postgres', "SET ROLE jobber; SHOW pg_sweep.redis_$name", stderr => \$error);
@@ -526,9 +526,9 @@ sub test_url_with_password
 		$log = slurp_file($node->logfile, $offset);
 		like($log, $refused, 'reload: refused, and the log says what to do');
 		unlike($log, qr/geheim/, 'and not what it was');
-		is(psql('SHOW pg_sweep.redis_url'), $good, 'what was set stays');
-		is(psql(q{SELECT count(*) FROM pg_settings s WHERE s::text ~ 'geheim'}), 0, 'pg_settings does not have it');
-		is(psql(q{SELECT applied, error FROM pg_file_settings WHERE name = 'pg_sweep.redis_url'}), 'f|setting could not be applied',
+		is(sql('SHOW pg_sweep.redis_url'), $good, 'what was set stays');
+		is(sql(q{SELECT count(*) FROM pg_settings s WHERE s::text ~ 'geheim'}), 0, 'pg_settings does not have it');
+		is(sql(q{SELECT applied, error FROM pg_file_settings WHERE name = 'pg_sweep.redis_url'}), 'f|setting could not be applied',
 			'pg_file_settings says that it is not applied');
 		$node->psql('postgres', 'SET ROLE jobber; SELECT * FROM pg_file_settings', stderr => \$error, stdout => \$output);
 		like($error, qr/permission denied/, 'and is not for everybody');
@@ -559,7 +559,7 @@ sub test_url_with_password
 	# the log is as it is without pg_sweep: nobody can take anything out of it
 	configure("pg_sweep.redis_url = '$good'", 'log_statement = all');
 	$offset = -s $node->logfile;
-	psql(q{/* redis_url */ SELECT 'as typed@here'});
+	sql(q{/* redis_url */ SELECT 'as typed@here'});
 	$node->psql('postgres', q{/* redis_url */ SELECT 1/0, 'failed@here'});
 	$log = slurp_file($node->logfile, $offset);
 	like($log, qr{statement: /\* redis_url \*/ SELECT 'as typed\@here'}, 'a statement that names the setting is logged as it is');
@@ -572,10 +572,10 @@ sub test_url_with_password
 	$log = slurp_file($node->logfile, $offset);
 	like($log, $refused, 'start: refused, and the log says what to do');
 	unlike($log, qr/geheim/, 'and not what it was');
-	is(psql('SHOW pg_sweep.redis_url'), '', 'it is not set');
-	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'broken: pg_sweep.redis_url is not set', 'and the job says so');
+	is(sql('SHOW pg_sweep.redis_url'), '', 'it is not set');
+	is(sql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'broken: pg_sweep.redis_url is not set', 'and the job says so');
 	configure("pg_sweep.redis_url = '$good'");
-	is(psql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'a reload is enough afterwards');
+	is(sql(q{SELECT state FROM sweep.jobs WHERE name = 'j'}), 'failing', 'a reload is enough afterwards');
 }
 
 # ---------------------------------------------------------------- TLS
@@ -592,7 +592,7 @@ sub test_tls
 	@tls = ("pg_sweep.redis_url = 'rediss://localhost:$port'", $password);
 	prepare(50);
 	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
-	my $run = start_run();
+	my $run = start('j');
 	if (outcome($run) =~ /built without TLS/)
 	{
 		like(outcome($run), qr/^failed error 55000 [^\n]*HINT: Build pg_sweep with hiredis 1\.0 or later/s, 'what is missing is said');
@@ -611,22 +611,22 @@ sub test_tls
 	is(outcomes($run), 'succeeded drained', 'the shares go on with others');
 	prepare(500);
 	$redis->suspend;
-	$run = start_run();
+	$run = start('j');
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins while Redis hangs');
 	cmp_ok(cancelled_after($run), '<', 3, 'it can be cancelled');
 	$redis->resume;
 	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/other.crt'");
-	like(outcome(start_run()), qr/^failed error 55000 could not connect to Redis at "localhost", port $port: its certificate is not accepted: /, 'a certificate by somebody else');
+	like(outcome(start('j')), qr/^failed error 55000 could not connect to Redis at "localhost", port $port: its certificate is not accepted: /, 'a certificate by somebody else');
 	configure(@tls);
-	like(outcome(start_run()), qr/: its certificate is not accepted: /, 'one that nobody vouches for');
+	like(outcome(start('j')), qr/: its certificate is not accepted: /, 'one that nobody vouches for');
 	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", $password, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
-	like(outcome(start_run()), qr/: its certificate is not accepted: .*mismatch/, 'one for another host');
+	like(outcome(start('j')), qr/: its certificate is not accepted: .*mismatch/, 'one for another host');
 	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/none.crt'");
-	like(outcome(start_run()), qr/^failed error 55000 could not use pg_sweep.redis_tls_ca_file "\Q$directory\E\/none.crt": No such file or directory\n/, 'no such file');
+	like(outcome(start('j')), qr/^failed error 55000 could not use pg_sweep.redis_tls_ca_file "\Q$directory\E\/none.crt": No such file or directory\n/, 'no such file');
 	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/names'");
-	like(outcome(start_run()), qr/^failed error 55000 .*: the certificates of pg_sweep.redis_tls_ca_file could not be loaded/, 'a file without certificates');
+	like(outcome(start('j')), qr/^failed error 55000 .*: the certificates of pg_sweep.redis_tls_ca_file could not be loaded/, 'a file without certificates');
 	configure("pg_sweep.redis_url = 'redis://localhost:$port'", $password);
-	like(outcome(start_run()), qr/^failed error 08000 no reply from Redis/, 'without TLS, where it is spoken');
+	like(outcome(start('j')), qr/^failed error 08000 no reply from Redis/, 'without TLS, where it is spoken');
 	test_client_certificate($directory, @tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
 	configure(@tls, "pg_sweep.redis_tls_ca_file = '$directory/ca.crt'");
 	work_off();
@@ -645,22 +645,22 @@ sub test_client_certificate
 	chmod 0600, "$directory/server.key", "$directory/other.key" or die $!;
 	$redis->cli('CONFIG', 'SET', 'tls-auth-clients', 'yes');
 	configure(@tls);
-	like(outcome(start_run()), qr/^failed error 08000 (no reply from|could not connect to) Redis at /, 'no certificate');
+	like(outcome(start('j')), qr/^failed error 08000 (no reply from|could not connect to) Redis at /, 'no certificate');
 	configure(@tls, @own);
-	like(outcome(start_run()), qr/^succeeded drained/, 'a certificate');
+	like(outcome(start('j')), qr/^succeeded drained/, 'a certificate');
 	at_rest();
 	configure(@tls, $own[0]);
-	like(outcome(start_run()), qr/^failed error 55000 only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set\n/, 'no key');
+	like(outcome(start('j')), qr/^failed error 55000 only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set\n/, 'no key');
 	configure(@tls, $own[0], "pg_sweep.redis_tls_key_file = '$directory/other.key'");
-	like(outcome(start_run()), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded/, 'the key of another one');
+	like(outcome(start('j')), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded/, 'the key of another one');
 	RedisTest::openssl('pkey', '-in', "$directory/server.key", '-aes256', '-passout', 'pass:geheim', '-out', "$directory/locked.key");
 	configure(@tls, $own[0], "pg_sweep.redis_tls_key_file = '$directory/locked.key'");
-	like(outcome(start_run()), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded, has a passphrase/, 'a key with a passphrase');
+	like(outcome(start('j')), qr/^failed error 55000 .*: the key of pg_sweep.redis_tls_key_file could not be loaded, has a passphrase/, 'a key with a passphrase');
 	chmod 0644, "$directory/server.key" or die $!;
 	configure(@tls, @own);
-	like(outcome(start_run()), qr/^failed error 55000 could not use pg_sweep.redis_tls_key_file "\Q$directory\E\/server.key": others have access to it\n/, 'a key that others can read');
+	like(outcome(start('j')), qr/^failed error 55000 could not use pg_sweep.redis_tls_key_file "\Q$directory\E\/server.key": others have access to it\n/, 'a key that others can read');
 	chmod 0600, "$directory/server.key" or die $!;
 	configure(@tls, "pg_sweep.redis_tls_cert_file = '$directory/names'", $own[1]);
-	like(outcome(start_run()), qr/^failed error 55000 .*: the certificate of pg_sweep.redis_tls_cert_file could not be loaded/, 'a file without a certificate');
+	like(outcome(start('j')), qr/^failed error 55000 .*: the certificate of pg_sweep.redis_tls_cert_file could not be loaded/, 'a file without a certificate');
 	$redis->cli('CONFIG', 'SET', 'tls-auth-clients', 'no');
 }
