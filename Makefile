@@ -56,6 +56,7 @@ INSTALL_PARTS = \
 	src/makers/retention.sql \
 	src/makers/backfill.sql \
 	src/makers/copy.sql \
+	src/api/wait.sql \
 	src/api/pg_cron.sql \
 	src/api/monitor.sql \
 	src/api/privileges.sql

@@ -1,10 +1,9 @@
 /*
  * call.c
- *		CALL sweep.run and CALL sweep.wait: what a session does itself.
+ *		CALL sweep.run and CALL sweep.wait, which a session executes itself.
  *
- * A run in a session is the same as one in a worker, with the same row in sweep.runs; only the
- * transactions are ended through SPI. It shows its progress in a slot of shared memory when there is
- * shared memory and a free slot; else the slot is a variable of this process.
+ * A run in a session equals a run in a worker, with the same row in sweep.runs; its transactions end through SPI.
+ * Its progress is in a slot of shared memory when a slot is free; otherwise the slot is a variable of this process.
  */
 #include "postgres.h"
 
@@ -31,11 +30,9 @@
 #include "engine/run.h"
 #include "engine/run_row.h"
 
-static SweepStatement run_outcome_sql = {
-	.text = "SELECT job, status, stop_reason, batches, rows, error, ended, decisive, reason FROM sweep._wait_outcome($1, $2)",
-	.types = {OIDOID, INT8OID}};
+static SweepStatement wait_sql = {.text = "SELECT sweep._wait($1, $2, $3)", .types = {OIDOID, INT8OID, BOOLOID}};
 
-/* A wait looks at the run at least this often, whoever wakes it or not. */
+/* Interval at which a wait looks at the run when nothing wakes it. */
 #define WAIT_STEP_MS 1000
 
 typedef struct CallRequest
@@ -44,22 +41,14 @@ typedef struct CallRequest
 	text	   *name;
 	Jsonb	   *args;
 	int64		expected_rows;
-	bool		unlimited;		/* the role has no share of the slots of sessions */
+	bool		unlimited;		/* the share of the role does not limit it */
 } CallRequest;
 
 typedef struct WaitRequest
 {
 	int64		run_id;
-	bool		ended;
-	char	   *job;
-	char	   *status;
-	char	   *stop_reason;
-	char	   *error;
-	int64		batches;
-	int64		rows;
-	int64		decisive;		/* the run that says so: a share of it, or itself */
-	char	   *reason;			/* for which it was skipped */
-	MemoryContext context;
+	bool		is_late;
+	char	   *outcome;		/* NULL = the run has not ended */
 } WaitRequest;
 
 static void transact(SweepWork work, void *arg);
@@ -71,8 +60,6 @@ static void report_outcome(SweepRun *run);
 static void look_work(void *arg);
 static void outcome_work(void *arg);
 static void wait_for_change(long timeout_ms);
-static void report_wait(const WaitRequest *request);
-static void raise_outcome(const WaitRequest *request);
 
 /* The shared slot of the run in progress in this session. */
 static SweepSlot *session_slot = NULL;
@@ -95,7 +82,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("name and args of sweep.run must not be null")));
-	/* What outlives the commits of the batches must live in the portal's context. */
+	/* The arguments must outlive the commits of the batches. */
 	old = MemoryContextSwitchTo(PortalContext);
 	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
 	request.args = PG_GETARG_JSONB_P_COPY(1);
@@ -125,7 +112,7 @@ sweep_run_call(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Whoever alters or drops the extension is not waited for: the caller is told. */
+/* Raises when another session alters or drops the extension, instead of waiting for it. */
 static void
 transact(SweepWork work, void *arg)
 {
@@ -135,7 +122,7 @@ transact(SweepWork work, void *arg)
 		ReThrowError(error);
 }
 
-/* The row of the run, which no scheduler may start: it carries our pid and its lock is ours. */
+/* Inserts the row of the run. No scheduler starts it: this process has its pid in the row and holds its lock. */
 static void
 prepare_work(void *arg)
 {
@@ -143,7 +130,7 @@ prepare_work(void *arg)
 	SweepRun   *run = request->run;
 
 	sweep_environment_pin_local();
-	/* As in the transactions that follow: the last one waits. */
+	/* As in the transactions of the batches: the last one of the run waits for the disk. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	sweep_definition_read_job(run, request->name, request->args);
 	sweep_run_check_role(run);
@@ -168,7 +155,7 @@ claim_slot(const CallRequest *request)
 
 	if (!sweep_shared_exists())
 		return &local_slot;
-	/* After the locks are gone, so that whoever is woken sees that the run is lost. */
+	/* After the locks are released, so that a process that is woken sees the run as lost. */
 	if (!registered)
 		on_shmem_exit(release_slot, 0);
 	registered = true;
@@ -245,24 +232,23 @@ sweep_run_wait(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("run_id and timeout of sweep.wait must not be null")));
 	request.run_id = PG_GETARG_INT64(0);
-	request.context = PortalContext;
 	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
 
 	sweep_sql_enter_call();
 	sweep_sql_end_transaction();
 	for (;;)
 	{
-		int64		left_us;
+		int64		left_us = deadline_us - sweep_monotonic_us();
 
+		request.is_late = left_us <= 0;
 		transact(look_work, &request);
-		left_us = deadline_us - sweep_monotonic_us();
-		if (request.ended || left_us <= 0)
+		if (request.outcome != NULL)
 			break;
 		wait_for_change((long) Min(left_us / 1000 + 1, WAIT_STEP_MS));
 	}
 	ConditionVariableCancelSleep();
 	sweep_sql_leave_call();
-	report_wait(&request);
+	ereport(NOTICE, (errmsg_internal("%s", request.outcome)));
 	PG_RETURN_VOID();
 }
 
@@ -270,24 +256,18 @@ static void
 look_work(void *arg)
 {
 	WaitRequest *request = arg;
-	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id)};
 
-	sweep_sql_hide_context(outcome_work, values);
-	request->ended = sweep_sql_bool(7);
-	request->job = sweep_sql_text(1, request->context);
-	request->status = sweep_sql_text(2, request->context);
-	request->stop_reason = sweep_sql_text(3, request->context);
-	request->batches = sweep_sql_int64(4);
-	request->rows = sweep_sql_int64(5);
-	request->error = sweep_sql_text(6, request->context);
-	request->decisive = sweep_sql_int64(8);
-	request->reason = sweep_sql_text(9, request->context);
+	sweep_sql_hide_context(outcome_work, request);
+	request->outcome = sweep_sql_text(1, PortalContext);
 }
 
 static void
 outcome_work(void *arg)
 {
-	(void) sweep_sql_execute(&run_outcome_sql, arg, NULL);
+	const WaitRequest *request = arg;
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), Int64GetDatum(request->run_id), BoolGetDatum(request->is_late)};
+
+	(void) sweep_sql_execute(&wait_sql, values, NULL);
 }
 
 static void
@@ -301,53 +281,4 @@ wait_for_change(long timeout_ms)
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-}
-
-static void
-report_wait(const WaitRequest *request)
-{
-	if (!request->ended)
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("run %lld of job \"%s\" has not ended in time", (long long) request->run_id, request->job),
-				 errdetail("It is %s: %s, %s so far.", request->status, sweep_report_batches(request->batches),
-						   sweep_report_rows(request->rows)),
-				 errhint("It goes on; wait again, or stop it with sweep.cancel().")));
-	if (strcmp(request->status, "succeeded") != 0)
-		raise_outcome(request);
-	ereport(NOTICE,
-			(errmsg("job \"%s\" run %lld: %s in %s, %s", request->job, (long long) request->run_id,
-					sweep_report_rows(request->rows), sweep_report_batches(request->batches), request->stop_reason)));
-}
-
-/* Whoever waits for a run wants what it does: anything but that is an error. */
-static void
-raise_outcome(const WaitRequest *request)
-{
-	bool		share = request->decisive != request->run_id;
-
-	if (strcmp(request->status, "skipped") == 0)
-	{
-		bool		lock = request->reason != NULL && strcmp(request->reason, "lock_held") == 0;
-		bool		bucket = request->reason != NULL && strcmp(request->reason, "no_bucket") == 0;
-
-		ereport(ERROR,
-				(errcode(lock ? ERRCODE_LOCK_NOT_AVAILABLE : ERRCODE_OBJECT_IN_USE),
-				 errmsg("run %lld of job \"%s\" was skipped: %s", (long long) request->run_id, request->job,
-						lock ? "its lock was held" : bucket ? "none of its buckets was free" : "another run was in progress"),
-				 errhint("The detail of its row in sweep.runs says by whom; sweep.start() runs the job when its turn has come.")));
-	}
-	if (strcmp(request->status, "cancelled") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_QUERY_CANCELED),
-				 errmsg("run %lld of job \"%s\" was cancelled", (long long) request->decisive, request->job),
-				 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-				 errhint("What was committed before stays: see sweep.runs.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-			 errmsg("run %lld of job \"%s\" %s: %s", (long long) request->decisive, request->job,
-					strcmp(request->status, "lost") == 0 ? "was lost" : "failed",
-					request->error ? request->error : "its process ended"),
-			 share ? errdetail("It is a share of run %lld.", (long long) request->run_id) : 0,
-			 errhint("What was committed before stays: see sweep.runs. With max_attempts a job is tried again by itself.")));
 }

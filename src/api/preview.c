@@ -2,12 +2,12 @@
  * preview.c
  *		sweep.preview: one batch of a job, rolled back, with the plans of its statements.
  *
- * The call of a step has no plan, so the statements inside of it are caught as they end, by executor hooks
- * that are installed by the first preview of a process and idle otherwise.
+ * The call of a step has no plan, so executor hooks catch the statements inside it as they end. The first preview of a
+ * process installs the hooks; they are idle otherwise.
  *
- * A statement is known by its text. Those of the job have their whole plan, in the order in which they were
- * first executed; of one that was executed more than once it is the plan of the slowest. What triggers and
- * foreign keys execute is told in one line for each: of a batch of 1000 rows there may be thousands.
+ * A statement is identified by its text. A statement of the job has its plan, in the order of the first execution, and the
+ * plan of the slowest execution. A statement of a trigger or a foreign key has one line: a batch of 1000 rows may execute
+ * thousands of them.
  */
 #include "postgres.h"
 
@@ -35,20 +35,20 @@
 #include "engine/run_state.h"
 #include "pure/loop.h"
 
-/* Statements with different texts; more are counted only. */
-#define MOST_OF_EACH 50			/* statements of the job, and of others */
+/* Maximum number of texts, of the job's statements and of nested ones; further executions are counted. */
+#define MAX_STATEMENTS 50
 
-/* Of the text of a statement that has one line. */
-#define MOST_LINE_BYTES 240
+/* Maximum length of a nested statement's text. */
+#define MAX_LINE_BYTES 240
 
 typedef struct Statement
 {
 	char	   *text;
-	bool		nested;			/* of a trigger, a foreign key or a function with the rights of another role */
-	int64		calls;			/* that came to their end */
+	bool		nested;			/* in a trigger, a foreign key or a function with the rights of another role */
+	int64		calls;			/* executions that ended */
 	double		total_ms;
 	double		slowest_ms;
-	char	   *plan;			/* of the slowest; NULL when nested */
+	char	   *plan;			/* of the slowest execution; NULL when nested */
 } Statement;
 
 typedef struct Preview
@@ -60,13 +60,13 @@ typedef struct Preview
 	int64		rows;
 	bool		drained;
 	MemoryContext context;
-	int			trigger_depth;	/* where sweep.preview was called */
+	int			trigger_depth;	/* at the call of sweep.preview */
 	List	   *statements;
-	int			count[2];		/* of the statements that are not nested, and of those that are */
-	int			left_out;		/* executions of further ones */
+	int			count[2];		/* number of statements: of the job, nested */
+	int			left_out;		/* number of executions without an entry */
 } Preview;
 
-/* The preview whose statements are being caught; NULL = none. */
+/* The preview whose statements the hooks catch; NULL = none. */
 static Preview *catching = NULL;
 static ExecutorStart_hook_type previous_start_hook = NULL;
 static ExecutorEnd_hook_type previous_end_hook = NULL;
@@ -173,7 +173,7 @@ step_work(void *arg)
 		if (preview->drained)
 			return;
 		preview->cursor = batch.items[batch.item_count - 1];
-		run->has_quarantine = true;	/* not known here: look */
+		run->has_quarantine = true;	/* not known here: the table is read */
 		catching = NULL;			/* a statement of the engine */
 		batch.item_count = sweep_items_leave_out_quarantined(run, batch.items, batch.item_count, &due);
 		catching = preview;
@@ -187,39 +187,33 @@ step_work(void *arg)
 	}
 }
 
-/* The statements of the job with their plans, then a line for each of the others. */
+/* The statements of the job with their plans, then a line for each nested one. */
 static char *
 preview_plan(const Preview *preview)
 {
+	const char *heading = "Within triggers, foreign keys and functions with the rights of others:\n";
 	StringInfoData text;
-	bool		headed = false;
+	StringInfoData lines;
+	ListCell   *cell;
 
 	initStringInfo(&text);
-	for (int nested = 0; nested <= 1; nested++)
+	initStringInfo(&lines);
+	foreach(cell, preview->statements)
 	{
-		ListCell   *cell;
+		const Statement *statement = lfirst(cell);
 
-		foreach(cell, preview->statements)
-		{
-			const Statement *statement = lfirst(cell);
-
-			if (statement->nested != (nested == 1) || statement->calls == 0)
-				continue;
-			if (nested == 0)
-			{
-				appendStringInfo(&text, "%s%s\n", text.len > 0 ? "\n" : "", statement->text);
-				if (statement->calls > 1)
-					appendStringInfo(&text, "(executed " INT64_FORMAT " times in %.3f ms; the slowest:)\n", statement->calls, statement->total_ms);
-				appendStringInfoString(&text, statement->plan != NULL ? statement->plan : "");
-				continue;
-			}
-			if (!headed)
-				appendStringInfo(&text, "%sWithin triggers, foreign keys and functions with the rights of others:\n", text.len > 0 ? "\n" : "");
-			headed = true;
-			appendStringInfo(&text, INT64_FORMAT " %s, %.3f ms: %s\n", statement->calls,
-							 statement->calls == 1 ? "call" : "calls", statement->total_ms, statement->text);
-		}
+		if (statement->calls > 0 && statement->nested)
+			appendStringInfo(&lines, INT64_FORMAT " %s, %.3f ms: %s\n", statement->calls, statement->calls == 1 ? "call" : "calls",
+							 statement->total_ms, statement->text);
+		if (statement->calls == 0 || statement->nested)
+			continue;
+		appendStringInfo(&text, "%s%s\n", text.len > 0 ? "\n" : "", statement->text);
+		if (statement->calls > 1)
+			appendStringInfo(&text, "(executed " INT64_FORMAT " times in %.3f ms; the slowest:)\n", statement->calls, statement->total_ms);
+		appendStringInfoString(&text, statement->plan != NULL ? statement->plan : "");
 	}
+	if (lines.len > 0)
+		appendStringInfo(&text, "%s%s%s", text.len > 0 ? "\n" : "", heading, lines.data);
 	return text.data;
 }
 
@@ -281,7 +275,7 @@ catch_start(QueryDesc *query, int flags)
 static void
 catch_end(QueryDesc *query)
 {
-	/* What began before the preview has no time of ours. */
+	/* A query that began before the preview is not timed. */
 	if (catching != NULL && !sweep_range_preparing && sweep_query_is_timed(query))
 	{
 		Statement  *statement = find_statement(catching, query);
@@ -306,14 +300,14 @@ catch_end(QueryDesc *query)
 		standard_ExecutorEnd(query);
 }
 
-/* The checks of foreign keys are triggers. */
+/* The check of a foreign key is a trigger. */
 static int
 trigger_depth(void)
 {
 	return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0));
 }
 
-/* The entry of the statement, made if need be; NULL when there are too many. */
+/* The entry of the statement, added if it is new; NULL when there are too many. */
 static Statement *
 find_statement(Preview *preview, QueryDesc *query)
 {
@@ -333,7 +327,7 @@ find_statement(Preview *preview, QueryDesc *query)
 			return statement;
 		}
 	}
-	if (preview->count[nested] >= MOST_OF_EACH)
+	if (preview->count[nested] >= MAX_STATEMENTS)
 		return NULL;
 	preview->count[nested]++;
 	old = MemoryContextSwitchTo(preview->context);
@@ -345,7 +339,7 @@ find_statement(Preview *preview, QueryDesc *query)
 	return statement;
 }
 
-/* What a function of somebody else executes with that one's rights is not shown, only how long it took. */
+/* The statements of a function that runs as another role are hidden: only their time is shown. */
 static char *
 role_text(void)
 {
@@ -354,7 +348,7 @@ role_text(void)
 	return psprintf("(statements with the rights of role \"%s\")", name != NULL ? name : "");
 }
 
-/* The source may have several statements, as that of an SQL function has. */
+/* The source may have several statements, as the body of an SQL function has. A nested statement is put into one line. */
 static char *
 statement_text(QueryDesc *query, bool nested)
 {
@@ -363,6 +357,7 @@ statement_text(QueryDesc *query, bool nested)
 	int			used = 0;
 	char	   *text;
 
+	/* The place of a statement in a BEGIN ATOMIC body is not one in the source. */
 	if (query->plannedstmt->stmt_location > 0 && query->plannedstmt->stmt_location < length)
 	{
 		source += query->plannedstmt->stmt_location;
@@ -374,20 +369,19 @@ statement_text(QueryDesc *query, bool nested)
 		source++;
 	while (length > 0 && scanner_isspace(source[length - 1]))
 		length--;
+	text = pnstrdup(source, length);
 	if (!nested)
-		return pnstrdup(source, length);
-	/* In one line. */
-	text = palloc(length + 1);
-	for (int i = 0; i < length; i++)
+		return text;
+	for (const char *from = text; *from != '\0'; from++)
 	{
-		if (!scanner_isspace(source[i]))
-			text[used++] = source[i];
+		if (!scanner_isspace(*from))
+			text[used++] = *from;
 		else if (text[used - 1] != ' ')
 			text[used++] = ' ';
 	}
 	text[used] = '\0';
-	if (used > MOST_LINE_BYTES)
-		memcpy(text + pg_mbcliplen(text, used, MOST_LINE_BYTES - 3), "...", sizeof("..."));
+	if (used > MAX_LINE_BYTES)
+		memcpy(text + pg_mbcliplen(text, used, MAX_LINE_BYTES - 3), "...", sizeof("..."));
 	return text;
 }
 
