@@ -4,7 +4,7 @@
 CREATE FUNCTION sweep._count_of(number bigint, noun text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT pg_catalog.format('%s %s%s', number, noun, CASE WHEN number = 1 THEN '' WHEN noun = 'batch' THEN 'es' ELSE 's' END)
+	SELECT pg_catalog.format('%s %s%s', coalesce(number, 0), noun, CASE WHEN number = 1 THEN '' WHEN noun = 'batch' THEN 'es' ELSE 's' END)
 $$;
 COMMENT ON FUNCTION sweep._count_of(bigint, text) IS 'a number with its noun, for a message: batch or row';
 
@@ -14,7 +14,7 @@ AS $$
 DECLARE
 	found constant pg_catalog.record := sweep._wait_outcome(caller, run_id);
 	done constant pg_catalog.text := pg_catalog.concat_ws(', ', sweep._count_of(found.batches, 'batch'), sweep._count_of(found.rows, 'row'));
-	part constant pg_catalog.text := CASE WHEN found.decisive <> run_id THEN pg_catalog.format('It is a share of run %s.', run_id) ELSE '' END;
+	decisive constant pg_catalog.text := CASE WHEN found.decisive = run_id THEN run_id::pg_catalog.text ELSE pg_catalog.format('%s, a share of run %s,', found.decisive, run_id) END;
 BEGIN
 	IF NOT found.ended AND is_late THEN
 		RAISE EXCEPTION 'run % of job "%" has not ended in time', run_id, found.job USING ERRCODE = 'query_canceled',
@@ -27,12 +27,12 @@ BEGIN
 			USING ERRCODE = CASE WHEN found.reason = 'lock_held' THEN 'lock_not_available' ELSE 'object_in_use' END,
 				HINT = 'The detail of its row in sweep.runs says by whom; sweep.start() runs the job when its turn has come.';
 	ELSIF found.status = 'cancelled' THEN
-		RAISE EXCEPTION 'run % of job "%" was cancelled', found.decisive, found.job USING ERRCODE = 'query_canceled', DETAIL = part,
+		RAISE EXCEPTION 'run % of job "%" was cancelled', decisive, found.job USING ERRCODE = 'query_canceled',
 			HINT = 'What was committed before stays: see sweep.runs.';
 	ELSIF found.status <> 'succeeded' THEN
-		RAISE EXCEPTION 'run % of job "%" %: %', found.decisive, found.job, CASE found.status WHEN 'lost' THEN 'was lost' ELSE 'failed' END,
+		RAISE EXCEPTION 'run % of job "%" %: %', decisive, found.job, CASE found.status WHEN 'lost' THEN 'was lost' ELSE 'failed' END,
 				coalesce(found.error, 'its process ended')
-			USING ERRCODE = 'external_routine_exception', DETAIL = part,
+			USING ERRCODE = 'external_routine_exception',
 				HINT = 'What was committed before stays: see sweep.runs. With max_attempts a job is tried again by itself.';
 	END IF;
 	RETURN pg_catalog.format('job "%s" run %s: %s in %s, %s', found.job, run_id, sweep._count_of(found.rows, 'row'), sweep._count_of(found.batches, 'batch'), found.stop_reason);

@@ -1,11 +1,11 @@
 /*
  * range_statements.c
- *		The statements of a batch that is a range of keys: made by SQL, prepared once, planned to go by an index.
+ *		The statements of a batch that is a range of keys: made by SQL, prepared once, planned to use an index.
  *
- * Called by ranges.c. sweep._range_statements makes the texts from the args of the job: once per run and not once per job,
- * so that a column, a partition or a foreign key that has come since is in them. They and their plans are kept in the
- * context of the call's FmgrInfo, which is that of the run. A partitioned table may be gone through one partition after the
- * other; then they are those of one of them.
+ * Called by ranges.c. sweep._range_statements makes the texts from the args of the job once per run, so that they include
+ * a column, a partition or a foreign key that was added since the job was created. Texts and plans are kept in the context
+ * of the call's FmgrInfo, which lives as long as the run. A job may work on the partitions of a table one after the other;
+ * the statements are then those of one partition.
  */
 #include "postgres.h"
 
@@ -25,30 +25,18 @@ static SweepStatement range_statements_sql = {
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
-/* Of the statement that makes the others. */
+/* The parameters of the statement that makes the others. */
 typedef struct Request
 {
 	Datum	   *values;
 	const char *nulls;
 } Request;
 
-struct SweepRangeKept
-{
-	MemoryContextCallback callback;
-	Oid			function;
-	TupleDesc	progress;
-	MemoryContext context;		/* of the texts */
-	Jsonb	   *args;
-	char	   *parts;			/* the partitions, as an array in SQL; NULL = not known yet, or there are none */
-	SweepRangeStatements statements[RANGE_KINDS];
-};
-
 bool		sweep_range_preparing = false;
 
 static void forget(SweepRangeKept *kept);
 static void free_plans(void *kept);
-static bool is_kept(const SweepRangeStatements *statements, const char *part);
-static void make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of);
+static void make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of);
 static void make_work(void *arg);
 
 SweepRangeKept *
@@ -83,17 +71,12 @@ sweep_range_keep(FmgrInfo *function, Jsonb *args)
 	return kept;
 }
 
-TupleDesc
-sweep_range_progress(const SweepRangeKept *kept)
-{
-	return kept->progress;
-}
-
 static void
 forget(SweepRangeKept *kept)
 {
 	free_plans(kept);
 	memset(kept->statements, 0, sizeof(kept->statements));
+	kept->made = false;
 	MemoryContextReset(kept->context);
 }
 
@@ -102,47 +85,40 @@ free_plans(void *arg)
 {
 	SweepRangeKept *kept = arg;
 
-	for (int kind = 0; kind < RANGE_KINDS; kind++)
+	for (int i = 0; i < 2 * RANGE_STATEMENT_COUNT; i++)
 	{
-		for (int i = 0; i < RANGE_STATEMENT_COUNT; i++)
-		{
-			if (kept->statements[kind].plans[i] != NULL)
-				sweep_sql_free_plan(kept->statements[kind].plans[i]);
-			kept->statements[kind].plans[i] = NULL;
-		}
+		SweepPlan  *plan = kept->statements[i % 2].plans[i / 2];
+
+		if (plan != NULL)
+			sweep_sql_free_plan(plan);
 	}
 }
 
 SweepRangeStatements *
-sweep_range_find_statements(SweepRangeKept *kept, int kind, const char *part, TimestampTz as_of)
+sweep_range_find_statements(SweepRangeKept *kept, bool after, bool again, const char *part, TimestampTz as_of)
 {
-	SweepRangeStatements *found = &kept->statements[kind];
-
-	/* Of one partition at a time: there may be thousands. */
-	for (int i = 0; i < RANGE_KINDS; i++)
-	{
-		if (kept->statements[i].made && !is_kept(&kept->statements[i], part))
-			forget(kept);
-	}
-	if (!found->made)
-		make(kept, kind & RANGE_AGAIN, part, as_of);
-	return found;
+	/* There may be thousands of partitions: the statements of one are kept. */
+	if (kept->made && (kept->again != again || !sweep_range_has_part(kept->statements, part)))
+		forget(kept);
+	if (!kept->made)
+		make(kept, again, part, as_of);
+	return &kept->statements[after];
 }
 
-static bool
-is_kept(const SweepRangeStatements *statements, const char *part)
+bool
+sweep_range_has_part(const SweepRangeStatements *statements, const char *part)
 {
 	return part == NULL || statements->part == NULL ? part == statements->part : strcmp(part, statements->part) == 0;
 }
 
-/* As the owner of the extension, of names that are looked up and quoted, and of texts that are checked: first and next ones at once. */
+/* Executed as the owner of the extension, from names that are looked up and quoted, and from texts that are checked. */
 static void
-make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
+make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 {
 	Datum		values[] = {
 		CStringGetTextDatum(get_func_name(kept->function)),
 		JsonbPGetDatum(kept->args),
-		BoolGetDatum(again != 0),
+		BoolGetDatum(again),
 		ObjectIdGetDatum(GetUserId()),
 		TimestampTzGetDatum(as_of),
 		part != NULL ? CStringGetTextDatum(part) : (Datum) 0,
@@ -153,12 +129,12 @@ make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 	sweep_range_preparing = true;
 	sweep_sql_hide_context(make_work, &(Request) {values, nulls});
 	sweep_range_preparing = false;
-	for (int next = 0; next <= RANGE_NEXT; next++)
+	for (int after = 0; after <= 1; after++)
 	{
-		SweepRangeStatements *statements = &kept->statements[next + again];
+		SweepRangeStatements *statements = &kept->statements[after];
 		int			column = 1;
 
-		sweep_sql_row(next);
+		sweep_sql_row(after);
 		for (int i = 0; i < RANGE_STATEMENT_COUNT; i++)
 			statements->texts[i] = sweep_sql_text(column++, kept->context);
 		statements->key = sweep_sql_text(column++, kept->context);
@@ -168,11 +144,12 @@ make(SweepRangeKept *kept, int again, const char *part, TimestampTz as_of)
 		statements->rest_counter = sweep_sql_text(column++, kept->context);
 		statements->checked = sweep_sql_bool(column++);
 		statements->restarts = sweep_sql_bool(column++);
-		statements->made = true;
-		/* Looking for them takes longer the more there are, so it is done once. */
+		/* Looking for many partitions takes long. */
 		if (kept->parts == NULL)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));
 	}
+	kept->again = again;
+	kept->made = true;
 }
 
 static void
@@ -183,7 +160,7 @@ make_work(void *arg)
 	(void) sweep_sql_execute(&range_statements_sql, request->values, request->nulls);
 }
 
-/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run. */
+/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id. */
 SweepPlan *
 sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 {
@@ -195,18 +172,18 @@ sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 }
 
 /*
- * A generic plan knows nothing of the keys it is for, takes the range for a large part of the table, and would read all of it.
- * So the planner is told to go by the index, and, but for picked rows, by those of foreign keys as well. Only while it
- * plans: triggers of the table are not to be planned like that, hence not by settings of the function.
+ * A generic plan does not know the keys, estimates the range as a large part of the table, and would read all of it. These
+ * settings make the planner use the index and, except for picked rows, the indexes of foreign keys. They hold during planning
+ * only, and are no settings of the function: queries of the table's triggers are planned as ever.
  */
 void
 sweep_range_plan_by_key(SweepRangeStatements *statements, const SweepRangeStatement *which, int count)
 {
 	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_hashjoin", "enable_mergejoin"};
-	int			most = which[0] == RANGE_PICK ? 3 : lengthof(off);
+	int			settings = which[0] == RANGE_PICK ? 3 : lengthof(off);
 	int			nest_level = NewGUCNestLevel();
 
-	for (int i = 0; i < most; i++)
+	for (int i = 0; i < settings; i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	for (int i = 0; i < count; i++)
 		sweep_sql_make_plan(sweep_range_plan(statements, which[i]));

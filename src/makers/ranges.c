@@ -2,19 +2,18 @@
  * ranges.c
  *		The step of the jobs that sweep.create_retention, create_backfill and create_copy make: a range of keys per batch.
  *
- * Called by step.c as any other step, as the role of the job. What is particular about each of these jobs is the text
- * of its statements. It is C that executes them because in PL/pgSQL a statement about a table that is named in the args is
- * planned each time, which takes as long as a small batch.
+ * Called by step.c as any other step, as the role of the job. These jobs differ in the text of their statements. The step is
+ * C because PL/pgSQL plans a statement on a table that is named in the args each time: a batch of 1000 rows took more than
+ * half as long again.
  *
- * A batch, with the cursor {"after": key}: "edge" finds the last key of the next batch, "work" does what is behind the
- * cursor up to there. Deleting a range is cheaper than picking keys and deleting by them. When fewer rows are left than a
- * batch may have, "rest" finds the last of them. Rows of the same key cannot be told apart: where an edge falls between
- * two of them the batch ends "before" that key, or, when it begins with it, "pick" does as many of them as it may, and the
- * cursor stays.
+ * A batch with the cursor {"after": key}: "edge" finds the last key of the next batch, "work" does the rows after the cursor
+ * up to that key. A deletion of a range is cheaper than one by picked keys. When fewer rows are left than a batch may have,
+ * "rest" finds the last of them. Rows of one key cannot be told apart: an edge between two of them ends the batch "before"
+ * that key. A batch that begins with the key does as many of these rows as it may ("pick"), and the cursor stays.
  *
- * A cursor with "part" is one within a partition; when nothing is left there the next one follows. A cursor with "again" is
- * that of a further pass: the "epilogue" has found rows that came behind the cursor, or could not be done yet. How many
- * passes have done nothing since is its value, so that the last of them can say so.
+ * A cursor with "part" is within a partition; the next partition follows when nothing is left. A cursor with "again" is that
+ * of a further pass: the "epilogue" has found rows that were inserted before the cursor, or could not be done. Its value is
+ * the number of passes that have done nothing since, so that the last one can report that.
  */
 #include "postgres.h"
 
@@ -28,10 +27,10 @@
 #include "base/detail.h"
 #include "makers/range_statements.h"
 
-/* How many passes may do nothing of what the epilogue says is left. */
-#define MOST_VAIN_PASSES 3
+/* Maximum number of passes that do nothing although the epilogue finds rows. */
+#define MAX_VAIN_PASSES 3
 
-/* Of a batch, of sweep.batch in this order. */
+/* Columns of sweep.batch. */
 enum
 {
 	BATCH_SIZE = 1,
@@ -44,7 +43,7 @@ enum
 typedef struct RangeBatch
 {
 	SweepRangeKept *kept;
-	SweepRangeStatements *statements;	/* for the cursor */
+	SweepRangeStatements *statements;	/* those that fit the cursor */
 	MemoryContext context;
 	int32		size;
 	Jsonb	   *cursor;			/* NULL = none */
@@ -52,14 +51,13 @@ typedef struct RangeBatch
 	TimestampTz as_of;
 	int64		run_id;
 	Jsonb	   *upto;			/* the last key of the batch, as a cursor */
-	int64		rows;			/* that were looked at */
+	int64		rows;			/* read */
 	int64		done;
 	Jsonb	   *detail;			/* NULL = none */
 } RangeBatch;
 
 static void read_batch(RangeBatch *batch, HeapTupleHeader header);
 static void choose_statements(RangeBatch *batch);
-static bool fits(const RangeBatch *batch);
 static bool do_prologue(RangeBatch *batch);
 static bool do_range(RangeBatch *batch);
 static bool go_on_in_next_part(RangeBatch *batch);
@@ -106,7 +104,7 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	nulls[1] = batch.cursor == NULL;
 	nulls[2] = batch.detail == NULL;
 	(void) MemoryContextSwitchTo(context);
-	progress = heap_form_tuple(sweep_range_progress(batch.kept), values, nulls);
+	progress = heap_form_tuple(batch.kept->progress, values, nulls);
 	sweep_sql_end_call();
 	return HeapTupleGetDatum(progress);
 }
@@ -127,21 +125,23 @@ read_batch(RangeBatch *batch, HeapTupleHeader header)
 				 errmsg("this is the step of a job and was not called by one"),
 				 errhint("A batch has a size, args, as_of and a run_id.")));
 	batch->args = DatumGetJsonbP(args);
-	/* What is no object is no cursor of ours. */
+	/* A cursor that is no object is not from this step. */
 	if (!nulls[BATCH_CURSOR] && JB_ROOT_IS_OBJECT(DatumGetJsonbP(cursor)))
 		batch->cursor = DatumGetJsonbP(cursor);
 }
 
-/* A cursor of other columns than those that the rows are in the order of, or of a partition that is gone, is forgotten. */
+/* A cursor of other columns than the key's, or of a partition that was dropped, is dropped. */
 static void
 choose_statements(RangeBatch *batch)
 {
 	JsonbValue	buffer;
-	int			again = cursor_value(batch, "again", &buffer) != NULL ? RANGE_AGAIN : 0;
-	int			next = cursor_value(batch, "after", &buffer) != NULL ? RANGE_NEXT : 0;
+	bool		again = cursor_value(batch, "again", &buffer) != NULL;
+	bool		after = cursor_value(batch, "after", &buffer) != NULL;
+	const char *by = cursor_text(batch, "by");
+	const char *part = cursor_text(batch, "part");
 
-	batch->statements = sweep_range_find_statements(batch->kept, next + again, cursor_text(batch, "part"), batch->as_of);
-	if (next == 0 || fits(batch))
+	batch->statements = sweep_range_find_statements(batch->kept, after, again, part, batch->as_of);
+	if (!after || (by != NULL && strcmp(by, batch->statements->key) == 0 && sweep_range_has_part(batch->statements, part)))
 		return;
 	if (!batch->statements->restarts)
 		ereport(ERROR,
@@ -149,22 +149,10 @@ choose_statements(RangeBatch *batch)
 				 errmsg("the cursor is not one of \"%s\"", batch->statements->key),
 				 errhint("Drop the job and create it anew: it cannot be known what was copied.")));
 	batch->cursor = without(without(batch->cursor, "after"), "part");
-	batch->statements = sweep_range_find_statements(batch->kept, again, batch->statements->part, batch->as_of);
+	batch->statements = sweep_range_find_statements(batch->kept, false, again, batch->statements->part, batch->as_of);
 }
 
-/* Whether the cursor is one of the statements. */
-static bool
-fits(const RangeBatch *batch)
-{
-	const char *by = cursor_text(batch, "by");
-	const char *part = cursor_text(batch, "part");
-	const char *made_for = batch->statements->part;
-
-	return by != NULL && strcmp(by, batch->statements->key) == 0 &&
-		(part == NULL || made_for == NULL ? part == made_for : strcmp(part, made_for) == 0);
-}
-
-/* True when it has done the batch by itself. */
+/* True when the prologue has done the batch itself. */
 static bool
 do_prologue(RangeBatch *batch)
 {
@@ -180,7 +168,7 @@ do_prologue(RangeBatch *batch)
 	return done;
 }
 
-/* False when nothing is behind the cursor. */
+/* False when there is no row after the cursor. */
 static bool
 do_range(RangeBatch *batch)
 {
@@ -193,7 +181,7 @@ do_range(RangeBatch *batch)
 	do_work(batch, tied ? RANGE_PICK : RANGE_WORK);
 	if (!tied || batch->done < batch->size)
 		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
-	/* A pass that has done something is followed by as many vain ones as the first. */
+	/* A pass that has done rows sets the number of vain passes to zero. */
 	if (batch->done > 0 && cursor_value(batch, "again", &buffer) != NULL)
 		batch->cursor = merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
@@ -212,7 +200,7 @@ go_on_in_next_part(RangeBatch *batch)
 	return true;
 }
 
-/* Finds the last key of the batch. Tied: the batch begins with it, and it is not that of the last row. */
+/* Finds the last key of the batch. Tied: the batch begins with that key, and more rows of it follow. */
 static bool
 find_edge(RangeBatch *batch, bool *tied)
 {
@@ -240,7 +228,7 @@ find_edge(RangeBatch *batch, bool *tied)
 		next = sweep_sql_jsonb(1, batch->context);
 		if (VARSIZE(next) != VARSIZE(batch->upto) || memcmp(next, batch->upto, VARSIZE(next)) != 0)
 			return true;
-		/* How many rows there are is known when they are done. */
+		/* The number of rows is known when they are done. */
 		batch->rows = 0;
 		*tied = execute_by_key(batch, RANGE_BEFORE) == 0;
 		if (!*tied)
@@ -275,7 +263,7 @@ do_work(RangeBatch *batch, SweepRangeStatement which)
 						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", statements->counter, batch->done)));
 }
 
-/* Whether there must be another pass, which begins with the next batch. */
+/* Whether another pass is needed, which begins with the next batch. */
 static bool
 is_left(RangeBatch *batch)
 {
@@ -285,10 +273,10 @@ is_left(RangeBatch *batch)
 
 	if (batch->statements->texts[RANGE_EPILOGUE] == NULL)
 		return false;
-	/* Of a backfill no index need serve the condition; of what is deleted it is that of the age. */
+	/* The condition of a backfill may have no index; that of a retention has the index of the age. */
 	if ((batch->statements->checked ? execute(batch, RANGE_EPILOGUE) : execute_by_key(batch, RANGE_EPILOGUE)) == 0 || !sweep_sql_bool(1))
 		return false;
-	if (vain >= MOST_VAIN_PASSES)
+	if (vain >= MAX_VAIN_PASSES)
 	{
 		if (!batch->statements->checked)
 			return false;
@@ -301,7 +289,7 @@ is_left(RangeBatch *batch)
 	return true;
 }
 
-/* Returns how many rows it has done or found; the first of the latter is the current one. */
+/* Returns the number of rows done or found; the first row found is the current one. */
 static uint64
 execute(RangeBatch *batch, SweepRangeStatement which)
 {
@@ -317,7 +305,7 @@ execute(RangeBatch *batch, SweepRangeStatement which)
 	return sweep_sql_execute_plan(sweep_range_plan(batch->statements, which), values, nulls);
 }
 
-/* One that is not needed in each batch. */
+/* The same for a statement that not every batch needs. */
 static uint64
 execute_by_key(RangeBatch *batch, SweepRangeStatement which)
 {
@@ -341,7 +329,7 @@ cursor_text(const RangeBatch *batch, const char *key)
 	return value != NULL && value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : NULL;
 }
 
-/* Of two objects; either may be NULL. */
+/* Merges two objects; either may be NULL. */
 static Jsonb *
 merge(Jsonb *a, Jsonb *b)
 {
