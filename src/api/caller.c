@@ -2,19 +2,17 @@
  * caller.c
  *		The dispatcher behind the public functions that write.
  *
- * Tables belong to the owner of the extension, and who may do what depends on who asks. SECURITY
- * DEFINER would run the implementation as the owner but hide the asker: inside it, current_user is the
- * owner, and session-level identities can be those of somebody whom a view, a trigger or an index
- * expression of the real caller happens to act for. So the public function is this one. It finds its
- * namesake with a leading underscore in the same schema, switches to the owner of that, and passes the
- * role that called, truly known only here, as the first argument. The others follow as they are. When the
- * implementation takes a row next, those that are columns of it, by name and type, arrive in the row: so the
- * settings of a job are named in the table and in the public function only.
+ * Tables belong to the owner of the extension, and the calling role decides which rights apply. SECURITY DEFINER would run
+ * the implementation as the owner but hide the caller: current_user is then the owner, and the identities of the session can
+ * be those of another role, for which a view, a trigger or an index expression of the real caller acts. Therefore the public
+ * function is this one. It finds its namesake with a leading underscore in the same schema, switches to the owner of that
+ * function, and passes the calling role as the first argument. The other arguments follow unchanged. When the implementation
+ * takes a row as its second argument, the arguments that are columns of the row, by name and type, arrive in it: only the
+ * table and the public function name the settings of a job.
  *
- * The search_path of the caller is kept as well, for the names in what he writes: the implementation has a path of its own.
+ * The search_path of the caller is kept for the names in its texts; the implementation has a path of its own.
  *
- * What goes wrong is told in the words of the implementation, without the lines of CONTEXT that would say
- * where in it: they are of use to nobody who has not written it.
+ * An error of the implementation is raised without its lines of CONTEXT, which are of use to its author only.
  */
 #include "postgres.h"
 
@@ -44,11 +42,11 @@ typedef struct Implementation
 {
 	FmgrInfo	function;
 	Oid			owner;
-	TupleDesc	row;			/* that it takes; NULL = it takes none */
-	int		   *columns;		/* of the row: which argument each is; -1 = none */
+	TupleDesc	row;			/* of its second argument; NULL = none */
+	int		   *columns;		/* the argument for each column of the row; -1 = none */
 } Implementation;
 
-/* A call, while an error of it is without context. */
+/* A call whose errors are raised without context. */
 typedef struct Call
 {
 	FunctionCallInfo fcinfo;
@@ -57,7 +55,7 @@ typedef struct Call
 	Datum		result;
 } Call;
 
-/* Of the call in progress; of the last one when there is none. */
+/* The search_path of the call in progress, or of the last one. */
 static char *caller_path = NULL;
 
 static void keep_path(const char *path);
@@ -89,7 +87,7 @@ sweep_caller_dispatch(PG_FUNCTION_ARGS)
 	return call.result;
 }
 
-/* In a place of its own, which an error leaves as it is: nothing would free it then. */
+/* The text is reallocated in place, because nothing frees it after an error. */
 static void
 keep_path(const char *path)
 {
@@ -99,7 +97,7 @@ keep_path(const char *path)
 	memcpy(caller_path, path, size);
 }
 
-/* SQL: sweep._caller_search_path() RETURNS text[]: its names as they are written, "$user" for one */
+/* SQL: sweep._caller_search_path() RETURNS text[]: the names as they are written, for example "$user" */
 Datum
 sweep_caller_search_path(PG_FUNCTION_ARGS)
 {
@@ -130,7 +128,7 @@ find_implementation(void *arg)
 	if (schema == NULL)
 		sweep_extension_require(false);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
-	/* What only reads is declared as stable, or is called by a view. */
+	/* A function that reads only is stable, or is called by a view. */
 	if (form->provolatile == PROVOLATILE_VOLATILE && NameStr(form->proname)[0] != '_')
 		sweep_require_usable(psprintf("%s.%s()", schema, NameStr(form->proname)));
 	if (form->pronargs >= FUNC_MAX_ARGS)

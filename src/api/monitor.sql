@@ -1,5 +1,5 @@
 --
--- What an operator reads.
+-- Views for an operator.
 --
 -- No condition of the reader gets below OFFSET 0: neither what EXPLAIN counts nor what it estimates tells of a row that a view hides.
 CREATE VIEW sweep.job WITH (security_barrier) AS
@@ -20,9 +20,9 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 		pg_catalog.round(r.rows_per_second::numeric, 1) AS rows_per_second,
 		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, nullif(r.batch_size, 0) AS batch_size, r.estimated_rows,
 		CASE WHEN r.estimated_rows IS NOT NULL THEN pg_catalog.round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) END AS fraction,
-		-- A batch may take longer than all before it have let expect.
+		-- A batch may take longer than the batches before it.
 		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms
-	-- Which the reader may see is asked there, by the role of the run: its job may be gone, or another role's by now.
+	-- The function filters by the role of the run: its job may have been dropped, or may have another role.
 	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
@@ -48,7 +48,7 @@ BEGIN
 		EXIT WHEN NOT EXISTS (SELECT FROM sweep._run r WHERE r.run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as);
 		first := parent;
 	END LOOP;
-	-- What has divided it is a run of it, or the run of a parent.
+	-- The run that divided the job is a run of the job, or of its parent.
 	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep._run r WHERE r.parent_run_id = parent AND r.job = _last_dispatch.job AND r.run_as = _last_dispatch.run_as AND r.run_id <> first);
 	added := shares;
 	WHILE pg_catalog.cardinality(added) > 0 LOOP
@@ -60,7 +60,7 @@ BEGIN
 			(pg_catalog.array_agg(a.stop_reason ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], pg_catalog.min(a.started_at), pg_catalog.max(a.finished_at),
 			least(pg_catalog.sum(a.rows), 9223372036854775807)::bigint,
 			(pg_catalog.array_agg(a.sqlstate ORDER BY a.rank, a.finished_at DESC, a.run_id))[1], (pg_catalog.array_agg(a.error ORDER BY a.rank, a.finished_at DESC, a.run_id))[1]
-		-- What was skipped, has not ended or was tried again does not count; its rows do.
+		-- A run that was skipped, has not ended or was tried again does not count; its rows do.
 		FROM (SELECT r.*, CASE WHEN r.finished_at IS NOT NULL AND r.run_id <> ALL (tried_again)
 				THEN pg_catalog.array_position('{failed,lost,cancelled,succeeded}'::pg_catalog.text[], r.status::pg_catalog.text) END AS rank
 			FROM sweep._run r WHERE r.run_id = ANY (shares)) AS a;

@@ -1,9 +1,9 @@
 /*
  * pg_cron.c
- *		What sweep.import_pg_cron reads as the role that has called it.
+ *		Reads of sweep.import_pg_cron that need the rights of its caller.
  *
- * Called by the SQL functions of pg_cron.sql, which are the owner's. The table of pg_cron shows everybody their
- * own entries only: that is asked of the caller, behind the door (see door.c), and not decided here once more.
+ * Called by the SQL functions of pg_cron.sql, which run as the owner of the extension. The table of pg_cron shows a role its
+ * own entries only: this file reads the table as the caller (door.c), and does not repeat that rule.
  */
 #include "postgres.h"
 
@@ -14,7 +14,7 @@
 #include "base/door.h"
 #include "base/sql.h"
 
-/* Kept, so that an error leaves nothing behind. */
+/* Kept for the life of the process, so that an error leaks no plan. */
 static SweepPlan *read_entries = NULL;
 
 static void entries_work(void *arg);

@@ -1,8 +1,8 @@
 --
 -- sweep.import_pg_cron: the entries of pg_cron's table as jobs.
 --
--- What is asked with the rights of the caller, and in C for that: which entries there are. Everything else, the
--- settings of pg_cron among it, is read as the owner; a job is created as the functions that make jobs do it.
+-- The entries are read with the rights of the caller, hence in C. Everything else, for example the settings of pg_cron, is
+-- read as the owner; a job is created in the same way as by the makers.
 --
 CREATE FUNCTION sweep._pg_cron_entries(caller oid) RETURNS jsonb
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_entries';
@@ -12,7 +12,7 @@ CREATE FUNCTION sweep._count_statements(sql text) RETURNS int
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_pg_cron_statements';
 COMMENT ON FUNCTION sweep._count_statements(text) IS 'how many statements a text has; raises where it is not SQL';
 
--- A field as pg_cron reads it: elements as far as they go; what follows is passed over. What pg_cron refuses is left as it is.
+-- A field as pg_cron reads it: its elements, without any text after them. A field that pg_cron refuses is left as it is.
 CREATE FUNCTION sweep._read_pg_cron_field(field text, number int) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -119,7 +119,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the table of the extension pg_cron, and the caller may read it';
 
--- Creates the job of one entry and says what became of it. What is wrong with one keeps no other from being created.
+-- Creates the job of one entry and returns the result. An entry that is wrong does not prevent the others.
 CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, OUT definition text, OUT note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

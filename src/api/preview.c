@@ -191,7 +191,6 @@ step_work(void *arg)
 static char *
 preview_plan(const Preview *preview)
 {
-	const char *heading = "Within triggers, foreign keys and functions with the rights of others:\n";
 	StringInfoData text;
 	StringInfoData lines;
 	ListCell   *cell;
@@ -213,7 +212,7 @@ preview_plan(const Preview *preview)
 		appendStringInfoString(&text, statement->plan != NULL ? statement->plan : "");
 	}
 	if (lines.len > 0)
-		appendStringInfo(&text, "%s%s%s", text.len > 0 ? "\n" : "", heading, lines.data);
+		appendStringInfo(&text, "%sWithin triggers, foreign keys and functions with the rights of others:\n%s", text.len > 0 ? "\n" : "", lines.data);
 	return text.data;
 }
 

@@ -1,5 +1,5 @@
 --
--- Who may do what. Every grant of the extension is here.
+-- Roles of the extension, and all of its grants.
 --
 DO $$
 DECLARE
@@ -14,7 +14,7 @@ END
 $$;
 
 -- A new object has privileges that its extension did not grant: PUBLIC may execute a function and use a type, and ALTER DEFAULT
--- PRIVILEGES of the database adds what it likes. What the extension did grant is in pg_init_privs, once its script has
+-- PRIVILEGES of the database adds others. pg_init_privs has the grants of the extension, once its script has
 -- granted or revoked anything on the object. An administrator may add rights to read a view, to call a public function, and to use
 -- a public type or the schema.
 CREATE FUNCTION sweep._foreign_grants(extension name) RETURNS SETOF text
@@ -87,7 +87,7 @@ GRANT USAGE ON SCHEMA sweep TO sweep_admin, sweep_operator, sweep_user, sweep_mo
 GRANT USAGE ON TYPE sweep.batch, sweep.progress TO sweep_admin, sweep_user;
 GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 
--- Views, and the functions that they call with the rights of whoever reads them.
+-- Views, and the functions that they call with the rights of their reader.
 GRANT SELECT ON sweep.job, sweep.quarantine, sweep.jobs, sweep.runs, sweep.running, sweep.buckets, sweep.queues TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._seen_jobs(), sweep._seen_queues(), sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer),
 	sweep._find_handlers(text), sweep._handler_problem(text), sweep._role_problem(text, boolean), sweep._role_oid(text), sweep._acts_for(oid, text), sweep._execute_problem(text, regprocedure),
@@ -114,7 +114,7 @@ GRANT EXECUTE ON FUNCTION sweep.release_quarantine(text, jsonb) TO sweep_admin, 
 -- Queues.
 GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean), sweep.drop_queue(text), sweep.purge_queue(text),
 	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]) TO sweep_admin, sweep_user;
--- What sweep.grant_queue lets an application do, by making its role a member of sweep_client.
+-- The rights of an application: sweep.grant_queue makes its role a member of sweep_client.
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
 	sweep.extend(uuid, interval) TO sweep_admin, sweep_user, sweep_client;

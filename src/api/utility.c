@@ -1,12 +1,11 @@
 /*
  * utility.c
- *		Getting out of the way of commands that need a database, or the extension, for themselves.
+ *		Makes way for commands that need a database, or the extension, for themselves.
  *
  * DROP DATABASE, ALTER DATABASE ... RENAME and SET TABLESPACE, and CREATE DATABASE with a template wait
- * five seconds for other sessions to leave the database and then give up. A scheduler would keep them
- * waiting for ever. So the session that executes such a command first keeps the launcher from starting
- * a scheduler there, by a lock that its transaction holds, then asks the scheduler to leave and waits
- * until it has. Runs in progress are not stopped: the command fails at once and says so.
+ * five seconds for other sessions to leave the database and then give up. A scheduler would never leave. The session that
+ * executes such a command therefore keeps the launcher from starting a scheduler there, by a lock of its transaction, then
+ * asks the scheduler to leave and waits for that. Runs in progress are not stopped: the command fails at once and says so.
  *
  * ALTER EXTENSION pg_sweep UPDATE first locks the extension like DROP EXTENSION does, so that no process
  * of ours is in the middle of its statements while the tables change, see txn.c. The same for
@@ -79,7 +78,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
 	Oid			messages = InvalidOid;
 
-	/* Whoever may not do it is told so by the command, and must not be able to disturb us. */
+	/* A role without the right gets the error of the command, and disturbs no scheduler. */
 	if (OidIsValid(database) && database != MyDatabaseId &&
 		sweep_database_is_owned(database, GetUserId()))
 		clear_database(database, name, force);
@@ -111,7 +110,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 		sweep_worker_wake_at_commit();
 }
 
-/* Locks pg_sweep when it is the one that changes, or one that requires it. */
+/* Locks pg_sweep when the extension is pg_sweep or requires it. */
 static void
 lock_extension(const char *name)
 {
@@ -145,7 +144,7 @@ is_required(Oid by, Oid extension)
 	return found;
 }
 
-/* The database that nobody else may be connected to, or NULL. */
+/* The database that the command needs without other sessions, or NULL. */
 static const char *
 wanted_database(Node *statement, bool *force)
 {

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * cron.c
- *	  Parses schedules.
+ *		Parses schedules.
  *
  * Called by schedule.c; cron.h describes the language and the rules. There is
  * one parser: macros expand to text and go through it. Fields are read by
  * field.c, due moments are found by next.c.
- *
- *-------------------------------------------------------------------------
  */
 #include "cron/field.h"
 
@@ -16,7 +13,7 @@
 /* Longest interval: a leap year. */
 #define MAX_INTERVAL ((int64_t) 366 * 86400)
 
-/* What the hints name as examples. */
+/* Examples in hints. */
 #define FORMS "\"0 4 * * *\", @daily or \"every 30 seconds\""
 
 #define lengthof(array) ((int) (sizeof(array) / sizeof((array)[0])))
@@ -75,7 +72,7 @@ sweep_cron_parse(const char *text, uint32_t seed, SweepCron *cron, SweepCronErro
 	return parse_fields(text, seed, cron, error);
 }
 
-/* @daily and its kin: text for the one parser. */
+/* Macros such as @daily: text for the parser. */
 static bool
 parse_macro(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *error)
 {

@@ -1,7 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * cron.h
- *	  Schedules: what their text means, and when they are due next.
+ *		Schedules: what their text means, and when they are due next.
  *
  * Used by schedule.c. Pure C: no backend call, no allocation, nothing raises.
  *
@@ -29,13 +28,11 @@
  *
  * Clock changes: a schedule whose second, minute and hour are fixed (numbers,
  * ranges, lists, H) is due when the local clock reaches or jumps over its time
- * for the first time. So a time that does not exist is due right after the gap,
- * once, even if several times fell into it, and one that comes twice is due at
+ * for the first time. A time that does not exist is due right after the gap,
+ * once, even if several times fell into the gap; a time that comes twice is due at
  * the first. A schedule with a repeating second, minute or hour (*, * /n, n/m,
  * H/n) follows the wall clock: nothing in the gap, everything again in the
  * repeated hour.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef SWEEP_CRON_H
 #define SWEEP_CRON_H
@@ -72,7 +69,7 @@ typedef struct SweepCron
 	bool		repeats;		/* second, minute or hour repeats: follows the wall clock */
 } SweepCron;
 
-/* What is wrong with a text, in the style of PostgreSQL's messages. */
+/* The error of a text, in the style of PostgreSQL's messages. */
 typedef struct SweepCronError
 {
 	char		message[640];	/* the text twice and some words always fit */

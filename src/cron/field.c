@@ -1,12 +1,9 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * field.c
- *	  Parses one field of a schedule, and its words.
+ *		Parses one field of a schedule, and its words.
  *
- * Called by cron.c. A word that is wrong is named in the message together with
- * its field, as the user wrote it. What H stands for is decided here, too.
- *
- *-------------------------------------------------------------------------
+ * Called by cron.c. The message of a wrong word names it and its field, as
+ * the user wrote them. This file also computes the value of H.
  */
 #include "cron/field.h"
 
@@ -237,7 +234,7 @@ parse_sign(SweepCronWord word, const Field *field, SweepCronSelection *selection
 	return true;
 }
 
-/* What follows a slash. */
+/* The number after a slash. */
 static bool
 parse_step(SweepCronWord word, const Field *field, int *step, SweepCronError *error)
 {
@@ -304,7 +301,7 @@ parse_range(SweepCronWord word, const Field *field, Range *range, SweepCronError
 	if (!parse_value(to, field, &range->high, error))
 		return false;
 
-	/* a week that ends with the name of Sunday is meant as written */
+	/* a range of weekdays may end with the name of Sunday */
 	if (field == &fields[SWEEP_CRON_WEEKDAY] && range->low > 0 && sweep_cron_word_is(to, "sun"))
 		range->high = field->high;
 	if (range->high < range->low)

@@ -1,11 +1,8 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * field.h
- *	  Reads one field of a schedule, and its words.
+ *		Reads one field of a schedule, and its words.
  *
  * Only cron.c includes it; cron.h is the contract for everybody else.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef SWEEP_CRON_FIELD_H
 #define SWEEP_CRON_FIELD_H
@@ -34,7 +31,7 @@ typedef enum SweepCronField
 
 #define SWEEP_CRON_FIELD_COUNT (SWEEP_CRON_WEEKDAY + 1)
 
-/* What a field selects. Bit n stands for its value n. */
+/* The values that a field selects. Bit n stands for value n. */
 typedef struct SweepCronSelection
 {
 	uint64_t	values;

@@ -1,7 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * next.c
- *	  Finds the moment at which a schedule is due next.
+ *		Finds the moment at which a schedule is due next.
  *
  * Called by schedule.c. The search goes by fields, never by minutes: the
  * calendar gives the next matching local time, the zone's offset turns it into
@@ -10,8 +9,6 @@
  * arithmetic is in seconds since 1970-01-01, with "local" meaning moment +
  * offset. The zone is known through its offsets only, so that the same code
  * runs on PostgreSQL's zones and, in the tests, on those of libc.
- *
- *-------------------------------------------------------------------------
  */
 #include "cron/cron.h"
 
@@ -67,8 +64,8 @@ sweep_cron_has_date(const SweepCron *cron)
 }
 
 /*
- * Fixed times: due when the local clock first reaches or passes one. What it
- * has shown before is done, so the search begins above its highest reading.
+ * Fixed times: due when the local clock first reaches or passes one. The search
+ * begins above the highest reading of the clock, because earlier times are done.
  */
 static bool
 next_fixed(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *arg,

@@ -1,5 +1,5 @@
 --
--- What should run, when, within which limits, and as whom.
+-- Jobs: their text, schedule, limits and role.
 --
 -- sweep.job_definition is what users see as sweep.job, written only by the functions below; sweep.job_state is what time
 -- made of it, a small row that the scheduler updates. A public function is a C dispatcher that calls
@@ -101,8 +101,8 @@ COMMENT ON COLUMN sweep.job_definition.bucket_key IS 'name of its buckets in the
 COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
 COMMENT ON COLUMN sweep.job_definition.description IS 'a word to the reader';
 
--- No foreign key: its checks would lock the job, and whoever changes a job must never wait for the
--- scheduler while the scheduler waits for them.
+-- No foreign key: its checks would lock the job, and a session that changes a job must never wait for a
+-- scheduler that waits for that session.
 CREATE TABLE sweep.job_state (
 	job          text PRIMARY KEY,
 	next_due     timestamptz,
@@ -119,8 +119,8 @@ CREATE TABLE sweep.job_state (
 	hook_roles   jsonb,
 	crashes      int NOT NULL DEFAULT 0,
 	crashed_at   timestamptz,
-	-- Where the job is at home. It is in the row that says when the job is due, so that whoever reads one reads
-	-- both, whatever else of a dump has arrived. What was never said is nowhere at home.
+	-- The home of the job. It is in the same row as the due time, so that a reader sees both, whatever part of a
+	-- dump is restored. A job without these values has no home.
 	system_identifier bigint NOT NULL DEFAULT 0,
 	database          oid NOT NULL DEFAULT 0,
 	all_paused_at     timestamptz
@@ -147,8 +147,8 @@ COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
 COMMENT ON COLUMN sweep.job_state.all_paused_at IS 'since when it is paused together with all others; NULL: it is not, or was created since';
 
--- A row while all jobs are paused. It holds for jobs that are created meanwhile too, and for those whose rows somebody
--- had locked: sweep.pause_all() waits for nobody. A row that is missing never makes a job start that is not at home.
+-- Has a row while all jobs are paused. The row also holds for jobs that are created meanwhile, and for jobs whose rows were
+-- locked: sweep.pause_all() does not wait. A missing row never starts a job outside its home.
 CREATE TABLE sweep.control (
 	only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	paused_at timestamptz NOT NULL
@@ -239,8 +239,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_job_right(oid, text, sweep.job_definition, boolean) IS 'raises unless there is the job and the caller may act on it';
 
--- Rights are those on the job as it is once it is locked: whoever held it may have given it to another role,
--- or dropped it and somebody else has taken its name. Who has no right to begin with waits for nobody.
+-- The rights are checked again on the locked job: the session that held the lock may have given the job to another role, or
+-- dropped it, and another role may have taken the name. A caller without a right is refused before it waits.
 CREATE FUNCTION sweep._lock_job(caller oid, name text, operators boolean, shared boolean) RETURNS sweep.job_definition
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

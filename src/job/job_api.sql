@@ -135,7 +135,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._roles_of_jobs(jsonb[]) IS 'the roles that the jobs of hooks have: {"name": "role"}';
 
--- Those whom the changes are not for are refused here; that the caller may change the job at all is known.
+-- Refuses changes that need more rights than to change the job, which the caller has.
 CREATE FUNCTION sweep._change_job(caller oid, old sweep.job_definition, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -144,10 +144,10 @@ DECLARE
 	queue_owner pg_catalog.text;
 BEGIN
 	PERFORM sweep._check_limits(job);
-	-- What the job's role executes may be changed only by those who could be that role.
+	-- A change of the code that the role of the job executes needs the right to become that role.
 	IF (job.step, job.sql, job.batch_sql, job.pick, job.rescue, job.estimate, job.args, job.on_start, job.on_success, job.on_failure, job.buckets_function, job.settings, job.run_as)
 			IS DISTINCT FROM (old.step, old.sql, old.batch_sql, old.pick, old.rescue, old.estimate, old.args, old.on_start, old.on_success, old.on_failure, old.buckets_function, old.settings, old.run_as) THEN
-		-- What belonged to a role that is gone is for sweep_admin to give to another one; nobody else has come this far.
+		-- A job of a dropped role can be given to another role by sweep_admin, which alone gets here.
 		PERFORM sweep._check_role(caller, old) WHERE sweep._role_oid(old.run_as) IS NOT NULL;
 		PERFORM sweep._check_role(caller, job);
 	END IF;
@@ -183,7 +183,7 @@ BEGIN
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL);
 	END IF;
-	-- What the scheduler has listed, and is about to start, is as it was.
+	-- The scheduler may have listed the job as it was before.
 	PERFORM sweep._wake();
 END
 $$;
@@ -224,7 +224,7 @@ BEGIN
 		END;
 	END LOOP;
 	job := sweep._complete_job(job, old);
-	-- To name a queue or a job once more means the one that has the name now.
+	-- A name of a queue or a job in the changes stands for its present owner.
 	old.alert_queue := CASE WHEN changes ->> 'alert_queue' IS NULL THEN old.alert_queue END;
 	old.on_start := CASE WHEN changes ->> 'on_start' IS NULL THEN old.on_start END;
 	old.on_success := CASE WHEN changes ->> 'on_success' IS NULL THEN old.on_success END;
@@ -246,7 +246,7 @@ CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, false, false);
-	-- Whoever was told of it is told that it has an end.
+	-- An alert that the job is broken is followed by one that it is not.
 	PERFORM sweep._set_broken(name, NULL);
 	DELETE FROM sweep.job_definition j WHERE j.name = _drop_job.name;
 	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
@@ -311,8 +311,8 @@ AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
 	INSERT INTO sweep.control (paused_at) VALUES (pg_catalog.now()) ON CONFLICT DO NOTHING;
-	-- In each row as well, so that it arrives with the row where a dump is restored. Nobody who has a row locked
-	-- keeps all others from being paused; for that one sweep.control has to do.
+	-- In each row as well, so that it is restored with the row from a dump. A locked row does not keep the others from
+	-- being paused; sweep.control covers its job.
 	UPDATE sweep.job_state AS s SET all_paused_at = pg_catalog.now() FROM (SELECT o.job FROM sweep.job_state o
 		WHERE o.all_paused_at IS NULL FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
 	UPDATE sweep.consumer AS c SET all_paused_at = pg_catalog.now() FROM (SELECT o.consumer_id FROM sweep.consumer o
@@ -331,7 +331,7 @@ CREATE FUNCTION sweep._adopt_cursors() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Whoever has locked the history keeps nobody from this but in a copy.
+	-- Reads the history only in a copy of a database, so that a lock on the history delays nothing elsewhere.
 	IF EXISTS (SELECT FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job WHERE j.cursor <> 'run' AND NOT sweep._is_home(s.system_identifier, s.database)) THEN
 		UPDATE sweep.job_state AS s SET last_begun = last.begun, kept_cursor = CASE WHEN last.stop_reason IS DISTINCT FROM 'drained' OR j.cursor = 'always' THEN last.cursor END
 			FROM sweep.job_definition j CROSS JOIN LATERAL (SELECT h.cursor, h.stop_reason, h.begun FROM sweep.run_history h

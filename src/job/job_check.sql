@@ -1,6 +1,6 @@
 --
--- Whether the definition of a job is right. What can be known beforehand is refused when the job is
--- created or changed; what turns out later makes the job broken, with a reason, until it heals.
+-- Checks of the definition of a job. An error that is known beforehand is refused when the job is created or
+-- changed; an error that appears later makes the job broken, with a reason, until its cause is gone.
 --
 CREATE FUNCTION sweep._resolve(kind text, name text) RETURNS regprocedure
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -31,8 +31,8 @@ CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
 COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path of whoever has called the public function that is being executed';
 
--- Without a schema it is the first one in the search_path of the caller, as the role of the job would look: never a temporary
--- one, which is gone when the job runs. What is not found stays as it is, for others to say so.
+-- A name without a schema stands for the first function in the search_path of the caller that the role of the job can see,
+-- except temporary ones, which do not exist when the job runs. A name that is not found stays; another check refuses it.
 CREATE FUNCTION sweep._find_function(role text, kind text, name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -239,7 +239,7 @@ BEGIN
 			DETAIL = 'Its owner decides what is executed as that role.',
 			HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the job.', untrusted, job.run_as);
 	END IF;
-	-- The server may be told of its Redis later; until then the job is broken.
+	-- The settings of Redis may follow later; until then the job is broken.
 	job.bucket_store := 'table';
 	problem := sweep._job_problem(job, false);
 	IF problem IS NOT NULL THEN
@@ -275,7 +275,7 @@ CREATE FUNCTION sweep._check_args_size(name text, args jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_run_check_args_size';
 COMMENT ON FUNCTION sweep._check_args_size(text, jsonb) IS 'raises when the args are larger than pg_sweep.max_args_size';
 
--- Only of what is new: a limit that was lowered keeps nobody from changing something else.
+-- Checks changed values only: a lowered limit does not prevent a change of another setting.
 CREATE FUNCTION sweep._check_sizes(job sweep.job_definition, old sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -455,7 +455,7 @@ CREATE FUNCTION sweep._check_priority(caller oid, job sweep.job_definition) RETU
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Whoever may go before others could take every worker from them.
+	-- A job with priority over others could take all their workers.
 	IF job.priority > 0 AND NOT (sweep._acts_for(caller, 'sweep_operator') OR sweep._acts_for(caller, 'sweep_admin')) THEN
 		RAISE EXCEPTION 'permission denied to give job "%" priority %', job.name, job.priority USING ERRCODE = 'insufficient_privilege',
 			HINT = 'Members of sweep_operator and sweep_admin may go before the jobs of others; anybody may choose 0 or less.';
@@ -468,7 +468,7 @@ CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job_definition) 
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- The keys in Redis are shared with others, and the connection is that of the superuser who set it up.
+	-- The keys in Redis are shared by all roles, and the login is the superuser's who configured it.
 	IF job.bucket_store = 'redis' AND NOT sweep._acts_for(caller, 'sweep_admin') THEN
 		RAISE EXCEPTION 'permission denied to keep the buckets of job "%" in Redis', job.name
 			USING ERRCODE = 'insufficient_privilege', HINT = 'Members of sweep_admin may do this; the store "table" is open to all.';

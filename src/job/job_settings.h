@@ -1,6 +1,6 @@
 /*
  * job_settings.h
- *		What a run needs to know of its job: one line each.
+ *		The settings of a job that a run reads, one line each.
  *
  * From a line follow the member of SweepRun (engine/run_state.h), the column of the statements that read a
  * job (engine/definition.h), and how it is read and handed over (engine/definition.c). A setting that only SQL
@@ -19,7 +19,7 @@
 #ifndef SWEEP_JOB_SETTINGS_H
 #define SWEEP_JOB_SETTINGS_H
 
-/* Of j, the row of sweep.job. */
+/* Columns of j, the row of sweep.job. */
 #define SWEEP_JOB_SETTINGS(X) \
 	X(TEXT, step_name, "j.step") \
 	X(TEXT, sql, "j.sql")	/* executed once; NULL = there are batches */ \

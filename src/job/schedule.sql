@@ -30,7 +30,7 @@ AS 'MODULE_PATHNAME', 'sweep_schedule_kind';
 COMMENT ON FUNCTION sweep._schedule_kind(text) IS
 'What a schedule goes by: interval (every N ...), repeating (second, minute or hour is * or has a step), fixed (any other). Raises for a bad schedule.';
 
--- Asked of all jobs at once: one that cannot be read must not keep the others from being found. Words and cases as in cron.c.
+-- Called for all jobs at once, hence without an error for a bad schedule. Words and cases as in cron.c.
 CREATE FUNCTION sweep._is_reboot(schedule text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -39,7 +39,7 @@ RETURN schedule COLLATE pg_catalog."C" ~* E'^[ \\t\\n\\v\\f\\r]*@reboot[ \\t\\n\
 COMMENT ON FUNCTION sweep._is_reboot(text) IS
 'Is the schedule @reboot, due when the scheduler starts and at no other moment? No when it cannot be read.';
 
--- A process keeps each zone that it has ever looked up, and takes any text like "x5" for one. So there are no more than the server has files.
+-- A process keeps each zone that it has looked up, and accepts any text like "x5". The zones are limited to the server's files.
 CREATE FUNCTION sweep._find_zone(name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

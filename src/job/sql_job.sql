@@ -1,5 +1,5 @@
 --
--- What a job with sql, whose text is executed once, needs beside the checks of all jobs.
+-- Checks of a job with sql, whose text is executed once per run.
 --
 CREATE FUNCTION sweep._check_sql(sql text) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_sql';

@@ -25,9 +25,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
 
--- A transaction in progress may still commit rows with smaller keys than some that can be seen: a cursor behind those would pass them
--- over for ever. It holds a lock on the table since before it drew its keys. So what is the newest key now is the last one to be copied only
--- when all these transactions have ended: "settled" is such a key, "newest" the one that is to become so next.
+-- A transaction in progress may still commit rows with smaller keys than visible ones, and a cursor after those would skip them for
+-- ever. The transaction took its lock on the table before it drew its keys. A key is therefore "settled", and rows are copied up to it,
+-- when all transactions that held such a lock have ended; "newest" is the key that is settled next.
 CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -82,7 +82,7 @@ BEGIN
 				(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;
-		-- What was copied already cannot be told by another key.
+		-- Another key does not tell which rows were copied.
 		made.restarts := NOT is_settled;
 		RETURN NEXT made;
 	END LOOP;

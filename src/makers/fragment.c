@@ -1,11 +1,11 @@
 /*
  * fragment.c
- *		Whether a text of a user is the part of a statement that it is to become: a condition, or what is set.
+ *		Checks that a text of a user is a whole part of a statement: a condition, or assignments.
  *
- * Called by the functions that make jobs, and whenever the statements of such a job are made. A text that is put
- * between two parentheses need not be what stands there afterwards: "a) OR (b" or "a; DROP TABLE b". So it is parsed on its own.
- * What is a whole expression by itself is one between parentheses, too, if the second one is in a line of its own.
- * Only the parser looks at it: no name is looked up and nothing of a user's is executed.
+ * Called by the makers, and each time the statements of their jobs are made. A text between two parentheses is not always
+ * what it seems: "a) OR (b" or "a; DROP TABLE b". The text is therefore parsed alone. A text that is a whole expression alone
+ * is one between parentheses, too, if the closing one is on a line of its own.
+ * Only the parser reads the text: no name is looked up, and no code of a user is executed.
  */
 #include "postgres.h"
 
@@ -19,11 +19,11 @@
 
 #include "base/door.h"
 
-/* Before and after what is set. A WHERE, FROM or RETURNING of its own is a syntax error then. */
+/* Text before and after assignments, which makes a WHERE, FROM or RETURNING in them a syntax error. */
 #define SET_BEFORE "UPDATE t SET "
 #define SET_AFTER "\nFROM f WHERE true RETURNING 1"
 
-/* Where a text is in the one that is parsed. */
+/* The place of a text within the parsed text. */
 typedef struct Place
 {
 	const char *text;
@@ -54,7 +54,7 @@ sweep_fragment_check_condition(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* SQL: sweep._set_columns(assignments text) RETURNS text[]: the columns that are set; raises unless it is nothing but what stands behind SET */
+/* SQL: sweep._set_columns(assignments text) RETURNS text[]: the columns that are set; raises unless the text can stand after SET */
 Datum
 sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 {
@@ -89,7 +89,7 @@ parse(const char *text, RawParseMode mode, const char *fragment, int offset)
 	return parsed;
 }
 
-/* The position of a syntax error is one in the text of the user. */
+/* Reports the position of a syntax error within the text of the user. */
 static void
 place_error(void *arg)
 {
@@ -103,7 +103,7 @@ place_error(void *arg)
 	internalerrquery(place->text);
 }
 
-/* As in PL/pgSQL, an expression is parsed as a SELECT without that word. */
+/* The parser reads an expression of PL/pgSQL as a SELECT without that word. */
 static bool
 is_expression(const SelectStmt *statement)
 {

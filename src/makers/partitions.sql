@@ -11,9 +11,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partitioned by ranges of the column, alone or before others';
 
--- A statement about a table of many partitions has to begin with all of them and to merge what they give, which takes as long as the
--- batch. So they are gone through one after the other where that makes no other difference: no policies, no rules, no triggers of the statement,
--- all rights on each of them. Those that are empty, or in which nothing can be too old, are left out.
+-- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
+-- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
+-- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out.
 CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -68,8 +68,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
 
--- DETACH CONCURRENTLY cannot be in a transaction. So the lock on the table is waited for half a second at a time, and whoever waits behind us
--- has his turn in between.
+-- DETACH CONCURRENTLY cannot be in a transaction. The step therefore waits for the lock on the table half a second at a time, and
+-- sessions that wait behind it get their turn in between.
 CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
@@ -78,7 +78,7 @@ DECLARE
 	tries constant int := coalesce((cursor ->> 'tries')::int, 0);
 	found pg_catalog.regclass;
 BEGIN
-	-- Of a bound of several columns there may be rows that have the first of them. A bound as it is shown has no quotes within.
+	-- With a bound of several columns, rows may equal its first value. The text of a bound has no quotes inside.
 	EXECUTE pg_catalog.format($find$
 		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
 				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound

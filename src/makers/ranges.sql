@@ -1,6 +1,6 @@
 --
--- What the makers of retention, backfill and copy have in common: which table is meant, by which index its rows are
--- gone through in ranges, and the statements of a batch. ranges.c executes these, and says in which order.
+-- Common parts of the makers of retention, backfill and copy: the table, the index whose ranges are the batches, and the
+-- statements of a batch. ranges.c executes these, and documents their order.
 --
 -- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
 -- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.
@@ -63,7 +63,7 @@ BEGIN
 	END IF;
 	BEGIN
 		parts := pg_catalog.parse_ident(name);
-		-- A number is no name, and what is in pg_temp or pg_catalog is not what is meant.
+		-- A number is no name, and tables of pg_temp and pg_catalog are excluded.
 		IF pg_catalog.cardinality(parts) = 2 THEN
 			found := pg_catalog.to_regclass(name);
 		ELSIF pg_catalog.cardinality(parts) = 1 AND role IS NOT NULL THEN
@@ -117,7 +117,7 @@ BEGIN
 	END IF;
 	SELECT pg_catalog.string_agg(p, ', ') INTO missing FROM pg_catalog.unnest(privileges) AS p
 		WHERE NOT pg_catalog.has_table_privilege(sweep._role_oid(role), relation, p)
-			-- Of these a column may be enough; the statement itself will say which.
+			-- A right on some columns may be enough; the statement itself raises if it is not.
 			AND (p = 'DELETE' OR NOT pg_catalog.has_any_column_privilege(sweep._role_oid(role), relation, p));
 	IF missing IS NOT NULL THEN
 		RAISE EXCEPTION 'role "%" lacks privileges on %: %', role, relation, missing USING ERRCODE = 'insufficient_privilege',
@@ -220,7 +220,7 @@ AS $$
 BEGIN
 	RETURN (SELECT CASE pg_catalog.cardinality(columns) WHEN 1 THEN pg_catalog.min(k.name) || o.compare || pg_catalog.min(k.value)
 			ELSE pg_catalog.format('ROW(%s)%sROW(%s)', pg_catalog.string_agg(k.name, ', ' ORDER BY k.n), o.compare, pg_catalog.string_agg(k.value, ', ' ORDER BY k.n))
-			-- Says the same of the first one alone, which is what partitions are left out by.
+			-- Repeats the condition for the first column alone, by which the planner leaves out partitions.
 			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
 				pg_catalog.left(operator, 1), pg_catalog.min(k.value) FILTER (WHERE k.n = 1)) END END
 		FROM (SELECT u.n, pg_catalog.format('%I.%I', c.relname, u.name) AS name, sweep._key_value(relation, u.name, u.n, source) AS value
@@ -262,8 +262,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._range(regclass, text[], boolean) IS 'a condition: the row is of the batch, behind the cursor, if any, and not behind its last key';
 
--- What is found is the edge of a batch of those rows for which the filter holds. JSON is made outside of the subquery: of one row, and not
--- of each that is passed over.
+-- These statements find the edge of a batch of the rows that match the filter. JSON is made outside of the subquery: for one row,
+-- and not for each row that is skipped.
 CREATE FUNCTION sweep._edge_statements(relation regclass, part regclass, columns text[], nulls text[], filter text, first boolean) RETURNS sweep._statements
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

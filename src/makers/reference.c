@@ -1,15 +1,15 @@
 /*
  * reference.c
- *		Whether a row is referred to by a table of another owner.
+ *		Whether a row of another owner's table refers to a row.
  *
  * Called from the statements of a retention (retention.sql). To read or plan a table of another owner as the role of the job
- * would execute what its owner has put there as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
- * asks such a table as its owner when it checks a foreign key, by the columns and operators of the key alone, with row security
- * off; so does this file, and it throws away what is set meanwhile.
+ * would execute code of its owner as that role: policies, expressions of indexes, casts of the owner's types. PostgreSQL
+ * checks a foreign key as the owner of such a table, by the columns and operators of the key alone, with row security off.
+ * This file does the same, and discards settings that are changed meanwhile.
  *
- * sweep._reference_queries makes the statements from the catalogue; of the caller there are only values of the types of the
- * key. Where the foreign key is ON DELETE CASCADE, each row that would go is asked for what refers to that, table by table, each as
- * its owner. The statements are kept while the statement is executed that calls.
+ * sweep._reference_queries makes the statements from the catalogue; the caller provides values of the types of the key only.
+ * With ON DELETE CASCADE, each row that would be deleted is checked for rows that refer to it, table by table, each as its
+ * owner. The statements are kept during the calling statement.
  */
 #include "postgres.h"
 
@@ -27,17 +27,17 @@ static SweepStatement reference_queries_sql = {
 	.text = "SELECT depth, relation, types, first_column, statement FROM sweep._reference_queries($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
-/* Rows of a table that would go, read at a time. */
+/* Number of rows that are fetched at a time. */
 #define ROWS_AT_ONCE 1000
 
-/* A foreign key that is asked, and by what. Those below it in the tree follow it, with a greater depth. */
+/* A foreign key and its query. The keys below it in the tree follow it, with a greater depth. */
 typedef struct Reference
 {
 	int			depth;
-	Oid			relation;		/* that refers */
+	Oid			relation;		/* the referring table */
 	Oid		   *types;			/* of the key */
 	int			count;
-	int			first_column;	/* of the key, in the rows of the reference above it */
+	int			first_column;	/* of the key, in the rows of the key above it */
 	char	   *text;
 	SweepPlan  *plan;			/* NULL = not prepared yet */
 } Reference;
@@ -147,13 +147,13 @@ ask(References *references, int index, Datum *values)
 	Question	question = {references, index, values, false};
 	Oid			owner = sweep_role_owning(RelationRelationId, references->tree[index].relation);
 
-	/* A table that was dropped refers to nothing. */
+	/* A dropped table refers to nothing. */
 	if (OidIsValid(owner))
 		sweep_door_visit_owner(owner, ask_work, &question);
 	return question.found;
 }
 
-/* By the index that the retention asks for, however small the table is. */
+/* Uses the index that the retention requires, even in a small table. */
 static void
 ask_work(void *arg)
 {
@@ -174,7 +174,7 @@ ask_work(void *arg)
 	sweep_sql_end_call();
 }
 
-/* The rows that would go with the one that is asked about: whether something refers to one of them. */
+/* Whether a row refers to one of the rows that would be deleted together with this one. */
 static bool
 ask_below(Question *question)
 {

@@ -242,7 +242,7 @@ CREATE FUNCTION sweep._age_key(relation regclass, age_column text, OUT columns t
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Best is one that tells all rows apart, with no more columns than that takes, else the one that tells most apart.
+	-- An index with unique keys is best, with as few columns as possible; otherwise the one with the most columns.
 	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attname = age_column
 			CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
@@ -278,7 +278,7 @@ BEGIN
 		RAISE EXCEPTION 'column "%" of % is not in %', wrong.attname, archive, relation USING ERRCODE = 'datatype_mismatch',
 			HINT = 'It is NOT NULL, so it needs a default.';
 	END IF;
-	-- What is generated there is generated anew.
+	-- Generated columns are generated again.
 	RETURN (SELECT pg_catalog.array_agg(b.attname::pg_catalog.text ORDER BY b.attnum) FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped
 		AND b.attgenerated = '' AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped));
 END

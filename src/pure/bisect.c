@@ -1,6 +1,6 @@
 /*
  * bisect.c
- *	  Finds the items of a batch that fail by halving.
+ *		Finds the items of a batch that fail by halving.
  *
  * A stack of pieces, always worked off from the left: whatever order the pieces come in, the items do in
  * their own, so the cursor of the run only moves forward. With f bad items among n at most

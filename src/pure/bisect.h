@@ -1,6 +1,6 @@
 /*
  * bisect.h
- *	  Which pieces of a failed batch of items are tried next.
+ *		Which pieces of a failed batch of items are tried next.
  *
  * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, nothing raises.
  */
@@ -37,8 +37,8 @@ extern void sweep_bisect_begin(SweepBisect *bisect, int items, bool one_by_one);
 extern bool sweep_bisect_next(SweepBisect *bisect, SweepPiece *piece);
 
 /*
- * The piece has failed: its halves are to be tried next, in its place. False when it has but one item,
- * which is then the one that fails.
+ * Replaces a piece that has failed by its halves, which are tried next. False when the piece has a single item,
+ * whose failure it is.
  */
 extern bool sweep_bisect_split(SweepBisect *bisect, SweepPiece piece);
 

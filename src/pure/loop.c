@@ -1,7 +1,6 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * loop.c
- *	  When a run stops: the limits of its batch loop and its stop reasons.
+ *		When a run stops: the limits of its batch loop and its stop reasons.
  *
  * Called by run.c around every batch. All checks come after a batch: a run
  * always does at least one, stop_after 0 means exactly one, and max_rows 1000 with
@@ -11,8 +10,6 @@
  *
  * The order of the checks decides what an operator reads when several limits
  * are met by the same batch: "drained" first, since nothing was left undone.
- *
- *-------------------------------------------------------------------------
  */
 #include "pure/loop.h"
 
@@ -90,7 +87,7 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 		return SWEEP_STOP_MAX_BATCHES;
 	if (limits->max_rows > 0 && loop->rows >= limits->max_rows)
 		return SWEEP_STOP_MAX_ROWS;
-	/* at 0 a clock must not matter: not even one that ran backwards */
+	/* 0 does not depend on the clock, even if it was set back */
 	if (limits->stop_after_us == 0 ||
 		(limits->stop_after_us > 0 && elapsed_us(loop, now_us) >= limits->stop_after_us - limits->pause_us))
 		return SWEEP_STOP_STOP_AFTER;

@@ -1,13 +1,10 @@
-/*-------------------------------------------------------------------------
- *
+/*
  * loop.h
- *	  When a run stops: the limits of its batch loop and its stop reasons.
+ *		When a run stops: the limits of its batch loop and its stop reasons.
  *
  * Used by run.c, which does the batches and asks here after each one. Pure C:
  * no backend call, nothing raises, no clock of its own (the caller passes a
  * monotonic one), so every rule is tested without a server.
- *
- *-------------------------------------------------------------------------
  */
 #ifndef SWEEP_LOOP_H
 #define SWEEP_LOOP_H
@@ -17,8 +14,8 @@
 
 /*
  * Why a run ended. The words are those of sweep.runs.stop_reason, see
- * sweep_loop_stop_name(). The loop itself answers NONE to STOP_AFTER; the others
- * are found out by whoever executes the run.
+ * sweep_loop_stop_name(). The loop itself returns NONE to STOP_AFTER; the engine
+ * finds the others.
  */
 typedef enum SweepStopReason
 {
@@ -49,7 +46,7 @@ typedef struct SweepLimits
 	int64_t		pause_us;		/* between two batches; 0: none */
 } SweepLimits;
 
-/* What a loop has done so far. Callers may read it, only loop.c writes it. */
+/* The counters of a loop. Callers may read them, only loop.c writes them. */
 typedef struct SweepLoop
 {
 	SweepLimits limits;

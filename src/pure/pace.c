@@ -1,6 +1,6 @@
 /*
  * pace.c
- *	  How fast a run goes, and how long it takes still.
+ *		How fast a run goes, and how long it takes still.
  *
  * Both by the average over the whole run until its last commit. A rate of the last batches alone would follow a change
  * sooner, but batches differ (what is cached, who else works, who holds a lock), and an end that moves back and forth with

@@ -1,6 +1,6 @@
 /*
  * pace.h
- *	  How fast a run goes, and how long it takes still.
+ *		How fast a run goes, and how long it takes still.
  *
  * Used by report.c after each batch. Pure C: no backend call, nothing raises, no clock of its own.
  */

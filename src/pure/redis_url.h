@@ -28,7 +28,7 @@ typedef struct SweepRedisUrl
  */
 extern const char *sweep_redis_url_parse(const char *text, SweepRedisUrl *url);
 
-/* Whether somebody has written a user or a password into it, also where it cannot be read. */
+/* Whether the text has a user or a password, even if it is no valid URL. */
 extern bool sweep_redis_url_has_login(const char *text);
 
 #endif							/* SWEEP_REDIS_URL_H */

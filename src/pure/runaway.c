@@ -1,6 +1,6 @@
 /*
  * runaway.c
- *	  Whether the batches of a run bring it nearer to an end.
+ *		Whether the batches of a run bring it nearer to an end.
  *
  * Called by watch.c for each batch that was not empty. A run gets on when its cursor moves to where it has not
  * been, or when a batch leaves less behind than it found. What does neither, an UPDATE for example, may still be
@@ -74,7 +74,7 @@ set_mark(SweepRunaway *run, SweepPlace place)
 	run->stuck = false;
 }
 
-/* The cursor has been here before. What was done since then has not moved it. */
+/* The cursor is back at a saved place: the batches since then have not moved it. */
 static void
 meet(SweepRunaway *run)
 {

@@ -1,6 +1,6 @@
 /*
  * runaway.h
- *	  Whether the batches of a run bring it nearer to an end.
+ *		Whether the batches of a run bring it nearer to an end.
  *
  * Used by watch.c. Pure C: no backend call, no clock of its own, nothing raises.
  */
@@ -19,7 +19,7 @@ typedef struct SweepPlace
 	int64_t		at_us;			/* monotonic clock */
 } SweepPlace;
 
-/* What a run has done. Callers may read it, only runaway.c writes it. */
+/* The work of a run. Callers may read it, only runaway.c writes it. */
 typedef struct SweepRunaway
 {
 	SweepPlace	now;
