@@ -4,7 +4,7 @@
  *
  * Shared memory knows the messages of a lease: a late call finds nothing to end, since its lease is gone. Ending a
  * message is part of the caller's transaction. Until that ends no other process can claim or end the message, whatever
- * the clock says; then the message is gone, or of its lease again.
+ * the clock says; then the message is gone, or LEASED again.
  *
  * The rows are deleted without SQL, by their place in the table, which is verified: an old snapshot of the transaction
  * is no obstacle. Release and extend change shared memory alone, at once.
@@ -251,6 +251,6 @@ sweep_queue_release_lease(const pg_uuid_t *id, int64 *untried, int count)
 {
 	qsort(untried, count, sizeof(int64), sweep_in_flight_compare_ids);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	sweep_in_flight_return_lease(id, true, untried, count);
+	sweep_in_flight_return_lease(id, count > 0, untried, count);
 	sweep_queue_unlock();
 }

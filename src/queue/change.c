@@ -70,7 +70,7 @@ drop_slot(SweepQueueSlot *slot)
 		sweep_queue_free_slot(slot);
 }
 
-/* Applies it to all queues of a database: another statement than ours has written to the table, or the table was dropped. */
+/* Applies it to all queues of a database: a statement that is not the extension's own has written to the table, or the table was dropped. */
 static void
 apply_to_all(Oid database, const SweepQueueChange *change)
 {

@@ -139,9 +139,10 @@ get_slot(Claim *claim)
 	SweepQueueSlot *slot = sweep_queue_find_settled(relation, claim->queue.queue_id);
 
 	claim->lacks = HELD_SLOTS;
+	claim->refusal = REFUSED_NOT;
 	if (slot == NULL)
 		slot = sweep_queue_allot_slot(relation, claim->queue.queue_id, GetUserId(), &claim->refusal);
-	else
+	else if (!OidIsValid(sweep_queue_memory.shared->holders[slot->holder].role))
 		claim->refusal = sweep_queue_adopt_slot(slot);
 	if (claim->refusal != REFUSED_NOT)
 		return NULL;
@@ -436,7 +437,8 @@ deliver(Claim *claim)
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
-	sweep_key_free_end(&freeing);
+	if (freeing.row != NULL)
+		sweep_key_free_end(&freeing);
 	if (freed_count > 0)
 		note_places(claim, freed, places, freed_count);
 	if (busy_count > 0)

@@ -2,13 +2,13 @@
  * done.c
  *		Acknowledged messages that are kept for a while: queues with keep_done.
  *
- * Acknowledgements call it: they add to sweep.queue_done, and delete from it what was kept long enough, so
- * that the table does not grow while the queue is used.
+ * An acknowledgement adds to sweep.queue_done, and deletes what was kept long enough: the table does not grow while the
+ * queue is used.
  *
- * While an old snapshot is held, what was deleted cannot be removed, and whoever reads the index from its
- * front walks over all of it. So it is pruned once a second, more often only while there is much, and from
- * where the last time found something. What that steps over, because a transaction that acknowledged or
- * pruned was open for long, is found by a look from the front, which is rare enough to cost next to nothing.
+ * While an old snapshot is held, deleted rows stay, and a read of the index from its front walks over all of them. So
+ * the table is pruned once a second, more often only while there is much, and from where the last pruning found
+ * something. A row behind that place, of a transaction that was open for long, is found by a look from the front, which
+ * is rare enough to cost next to nothing.
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@ static SweepStatement prune_done_sql = {
 #define PRUNE_AT_ONCE 1000		/* the limit in the statement, too */
 #define PRUNE_EVERY_US USECS_PER_SEC
 
-/* From the front: after a minute, and after this many times of what the last one took. */
+/* Pause between two looks from the front: a minute, and this many times of what the last one took. */
 #define FROM_FRONT_EVERY_US USECS_PER_MINUTE
 #define FROM_FRONT_SHARE 1000
 
@@ -59,73 +59,53 @@ sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot)
 	sweep_sql_end_call();
 }
 
-/* False when it was done a moment ago. */
-static bool
-begin_pruning(Relation messages, const SweepQueue *queue, int64 now_us, TimestampTz *from)
-{
-	SweepQueueSlot *slot;
-	bool		begun = false;
-
-	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
-	if (slot != NULL && slot->prune_us <= now_us)
-	{
-		begun = true;
-		*from = slot->prune_from;
-		if (slot->prune_front_us <= now_us)
-		{
-			*from = DT_NOBEGIN;
-			slot->prune_front_us = now_us + FROM_FRONT_EVERY_US;
-		}
-		slot->prune_us = now_us + PRUNE_EVERY_US;
-	}
-	sweep_queue_unlock();
-	return begun;
-}
-
-/*
- * The next one begins with what this one found, and not behind it: it costs little to walk over that again,
- * and should this transaction be rolled back, it is there.
- */
-static void
-end_pruning(Relation messages, const SweepQueue *queue, int64 begin_us, TimestampTz from, int64 count, TimestampTz oldest)
-{
-	SweepQueueSlot *slot;
-	int64		now_us = sweep_monotonic_us();
-
-	sweep_queue_lock(LW_EXCLUSIVE);
-	slot = sweep_queue_find_slot(RelationGetRelid(messages), queue->queue_id);
-	if (slot != NULL)
-	{
-		if (count > 0)
-			slot->prune_from = oldest;
-		if (count >= PRUNE_AT_ONCE)
-			slot->prune_us = now_us;
-		if (from == DT_NOBEGIN)
-			slot->prune_front_us = now_us + Max(FROM_FRONT_EVERY_US, (now_us - begin_us) * FROM_FRONT_SHARE);
-	}
-	sweep_queue_unlock();
-}
-
 void
 sweep_queue_prune_done(Relation messages, const SweepQueue *queue)
 {
+	Oid			relation = RelationGetRelid(messages);
 	int64		begin_us = sweep_monotonic_us();
-	TimestampTz from;
+	SweepQueueSlot *slot;
+	bool		from_front = false;
 	Datum		values[3];
 	int64		count;
 	TimestampTz oldest;
 
-	if (!begin_pruning(messages, queue, begin_us, &from))
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, queue->queue_id);
+	if (slot == NULL || slot->prune_us > begin_us)
+	{
+		sweep_queue_unlock();
 		return;
+	}
+	from_front = slot->prune_front_us <= begin_us;
 	values[0] = Int32GetDatum(queue->queue_id);
 	values[1] = TimestampTzGetDatum(GetCurrentTimestamp() - queue->keep_done_us);
-	values[2] = TimestampTzGetDatum(from);
+	values[2] = TimestampTzGetDatum(from_front ? DT_NOBEGIN : slot->prune_from);
+	if (from_front)
+		slot->prune_front_us = begin_us + FROM_FRONT_EVERY_US;
+	slot->prune_us = begin_us + PRUNE_EVERY_US;
+	sweep_queue_unlock();
+
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
 	sweep_sql_row(0);
 	count = sweep_sql_int64(1);
 	oldest = sweep_sql_int64(2);
 	sweep_sql_end_call();
-	end_pruning(messages, queue, begin_us, from, count, oldest);
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	slot = sweep_queue_find_slot(relation, queue->queue_id);
+	if (slot != NULL)
+	{
+		int64		now_us = sweep_monotonic_us();
+
+		/* The next pruning begins with what this one found: should this transaction be rolled back, it is still there. */
+		if (count > 0)
+			slot->prune_from = oldest;
+		if (count >= PRUNE_AT_ONCE)
+			slot->prune_us = now_us;
+		if (from_front)
+			slot->prune_front_us = now_us + Max(FROM_FRONT_EVERY_US, (now_us - begin_us) * FROM_FRONT_SHARE);
+	}
+	sweep_queue_unlock();
 }

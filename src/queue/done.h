@@ -7,10 +7,10 @@
 
 #include "queue/table.h"
 
-/* Keeps a message whose row was deleted and is in the slot. */
+/* Keeps a message whose row was deleted; the slot has the row. */
 extern void sweep_queue_keep_done(const SweepInFlight *entry, TupleTableSlot *slot);
 
-/* Deletes some of those that were kept long enough; most of the time it does nothing. */
+/* Deletes messages that were kept long enough, at most once a second. */
 extern void sweep_queue_prune_done(Relation messages, const SweepQueue *queue);
 
 #endif							/* SWEEP_QUEUE_DONE_H */

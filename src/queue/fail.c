@@ -1,10 +1,10 @@
 /*
  * fail.c
- *		sweep.fail: a message comes again after a pause, or is dead.
+ *		sweep.fail: a message comes again after a pause, or is moved to the dead-letter table.
  *
- * Called by consumers, and by claims for what was delivered too often. Like an acknowledgement it is part of the
- * caller's transaction. The row is updated with SQL, unless its claim gave its key free: then it is written anew, so
- * that it takes the key back (key.c).
+ * Called by consumers, and by claims for messages that were delivered too often. Like an acknowledgement it is part of
+ * the caller's transaction. The row is updated with SQL, unless its claim gave its key free: then it is deleted and
+ * inserted again, so that it takes the key back (key.c).
  */
 #include "postgres.h"
 
@@ -39,7 +39,7 @@ static SweepStatement bury_message_sql = {
 
 PG_FUNCTION_INFO_V1(sweep_queue_fail);
 
-/* Sidekiq's: the fourth power of the retries before this one, 15 s, and some seconds at random. */
+/* The pauses of Sidekiq: the fourth power of the number of retries, 15 s, and some seconds at random. */
 static int64
 backoff_us(const SweepQueue *queue, int attempts)
 {
@@ -51,7 +51,7 @@ backoff_us(const SweepQueue *queue, int attempts)
 	return (int64) (Min(seconds, SWEEP_LONGEST_DAYS * SECS_PER_DAY) * USECS_PER_SEC);
 }
 
-/* The same for a message whose claim gave its key free: it takes the key back. */
+/* Puts off a message whose claim gave its key free: it takes the key back. */
 static bool
 put_back(const SweepEnding *ending, const SweepInFlight *entry, int16 lane, TimestampTz due_at, Jsonb *error)
 {
@@ -102,7 +102,7 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	return updated;
 }
 
-/* The arguments are those of sweep.fail, but for the error; for good: see queue.h. */
+/* The arguments are those of sweep.fail, but for the error. For good: the messages are dead, whatever their attempts. */
 static Datum
 fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
 {

@@ -1,16 +1,16 @@
 /*
  * fail.h
- *		Moving messages to the dead ones.
+ *		Moving messages to the dead-letter table.
  */
 #ifndef SWEEP_QUEUE_FAIL_H
 #define SWEEP_QUEUE_FAIL_H
 
 #include "queue/table.h"
 
-/* An error that is only a message, in the form that those of handlers have. */
+/* An error that is only a message, in the form of the errors of handlers. */
 extern Jsonb *sweep_queue_error(char *message);
 
-/* Moves the message, whose ending was begun, to the dead ones; false when its row is gone. */
+/* Moves a message that is being ended to the dead-letter table; false when its row is gone. */
 extern bool sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const SweepMessageRef *message, int attempts,
 									 Jsonb *error);
 

@@ -2,10 +2,10 @@
  * free_key.c
  *		Gives the keys of claimed messages free.
  *
- * Called by claim.c, for the messages of queues in which a key is taken only while its message waits. The key is free
- * when the index of waiting keys no longer has the row, so the row gets a new version that says it is claimed: the
- * only thing that a claim writes. That is done without SQL, at the place where the claim has just read the row: a statement
- * that was planned while the table was small would read all of the queue for each claim once it is large.
+ * Called by claim.c, for queues in which a key is taken only while its message waits. The key is free when the index of
+ * waiting keys has no entry of the row: the row gets a new version that says it is claimed, the only thing that a claim
+ * writes. The update is done without SQL, at the place where the claim has read the row: a statement that was planned
+ * while the table was small would read all of the queue for each claim once the table is large.
  */
 #include "postgres.h"
 
@@ -53,8 +53,6 @@ sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot
 void
 sweep_key_free_end(SweepKeyFreeing *freeing)
 {
-	if (freeing->row == NULL)
-		return;
 	ExecDropSingleTupleTableSlot(freeing->row);
 	sweep_indexes_close(&freeing->indexes);
 	CommandCounterIncrement();

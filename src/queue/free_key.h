@@ -7,21 +7,21 @@
 
 #include "queue/table.h"
 
-/* Of the messages of a claim; all but the first zero to begin with. */
+/* State for the messages of one claim; all but "messages" begins with zero. */
 typedef struct SweepKeyFreeing
 {
 	Relation	messages;
 	SweepIndexes indexes;
-	TupleTableSlot *row;		/* its new version; NULL until the first one */
+	TupleTableSlot *row;		/* the new version of a row; NULL until the first one */
 } SweepKeyFreeing;
 
 /*
- * From the commit on another message with the same key may be sent. The slot has the row, which is at *place, and is then at
- * another one. False when another transaction has written or locked it; waits for none.
+ * Another message with the key can be sent from the commit on. The slot has the row, which is at *place; that becomes the
+ * place of its new version. False when another transaction has written or locked the row; waits for none.
  */
 extern bool sweep_key_free(SweepKeyFreeing *freeing, TupleTableSlot *slot, Snapshot snapshot, ItemPointer place);
 
-/* After the last one: what was written can be read. */
+/* To be called after the last row, if there was one: the new versions can be read. */
 extern void sweep_key_free_end(SweepKeyFreeing *freeing);
 
 #endif							/* SWEEP_QUEUE_FREE_KEY_H */

@@ -31,10 +31,10 @@ sweep_holder_count(int holder, SweepHeld what, int by)
 	shared->holders[entry->of_database].held[what] += by;
 }
 
-/* What its role and its database have; a shared lock is enough. */
+/* The numbers of its role and its database; a shared lock is enough. */
 extern SweepUse sweep_holder_use(int holder, SweepHeld what);
 
-/* Raises the error that says who has what: of messages, or of slots for the queue of that name. Takes the lock itself. */
+/* Raises the error that tells which role has how many messages, or slots, one of which the queue lacks. Takes the lock itself. */
 pg_noreturn extern void sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue);
 
 #endif							/* SWEEP_QUEUE_HOLDER_H */

@@ -3,8 +3,8 @@
  *		The messages in flight, in shared memory.
  *
  * A claim writes nothing to the table: that a message is claimed is an entry here, found by its queue, lane and id. An
- * entry is in a hash chain, and by its state in one list: that of its lease, of the messages returned to the queue, or
- * of those blocked by their keys. A message that a transaction is ending is in no list: that transaction has its number.
+ * entry is in a hash chain, and by its state in one list: of its lease, of the messages returned to the queue, or of those
+ * blocked by their keys. A message that a transaction is ending is in no list: that transaction has its number.
  * change_state() is the only function that moves an entry, and keeps the counters.
  *
  * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed. So no
@@ -381,7 +381,7 @@ sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 		sweep_in_flight_remove(number);
 }
 
-/* It is of its lease again, which may have run out meanwhile. */
+/* After a rollback the message is LEASED again; its lease may have run out meanwhile. */
 static void
 settle(int number, bool committed)
 {

@@ -60,13 +60,13 @@ extern bool sweep_in_flight_remove_all(SweepQueueSlot *slot);
 /* If the entry is of a message that the transaction xid has purged: forgets the message, or that it was purged. */
 extern void sweep_in_flight_settle_purged(int entry, TransactionId xid, bool committed);
 
-/* A transaction of this process was ending it: forgets it, or it is of its lease again. */
+/* A transaction of this process was ending it: forgets it, or makes it LEASED again. */
 extern void sweep_in_flight_settle_ending(int entry, bool committed);
 
 /* That transaction was prepared: adds the message to those that it is ending, see SweepPreparedChange. */
 extern void sweep_in_flight_prepare(int entry, int *first);
 
-/* Forgets the first of them, or it is of its lease again. */
+/* Forgets the first of them, or makes it LEASED again. */
 extern void sweep_in_flight_settle_prepared(int *first, bool committed);
 
 #endif							/* SWEEP_QUEUE_IN_FLIGHT_H */

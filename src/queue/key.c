@@ -1,31 +1,26 @@
 /*
  * key.c
- *		Inserts messages with keys: at most one with a key waits, which the unique index
- *		queue_message_waiting_key decides.
+ *		Inserts messages with keys: at most one with a key waits, which the unique index queue_message_waiting_key decides.
  *
- * Called by whoever sends or fails (send.c, fail.c). Two senders at once, or one that rolls back, can neither double
- * nor lose a message. A key for which a transaction that is still open has a row, or frees it, is undecided:
- * only the end of that transaction tells, so the sender waits for it.
+ * Two senders at once, or one that rolls back, can neither double nor lose a message. A key is undecided while an open
+ * transaction has a row with it, or frees it: the sender waits for the end of that transaction.
  *
- * Messages are inserted in the order of their keys, so that of two senders with the same keys one waits
- * for the other, never both. In turns: keys are looked up until there are rows enough, or one is undecided;
- * the rows are inserted, and their index entries one by one. One sender to a queue takes a turn at a time, and
- * within it waits for no transaction, so what was looked up is still so when the row is inserted.
+ * A sender inserts its messages in the order of their keys, so that of two senders with the same keys one waits for the
+ * other, never both. It works in turns: it looks up keys until it has rows enough, or a key is undecided; then it
+ * inserts the rows, and their index entries one by one. One sender to a queue has a turn at a time, and waits for no
+ * transaction within it: what it has looked up is still so when it inserts.
  *
- * But for an INSERT by hand, which knows nothing of turns. So index entries are made without waiting, and
- * say whether the index had another entry with the key. If so, it is looked up again, now that whoever comes
- * later sees ours: with nothing there the row stays; else the row and those behind it are withdrawn, and the
- * next turn begins with this key. Of any two rows one has the later entry and sees the other, so never both
- * stay. Until its transaction ends, a row that was withdrawn looks to others like one that is being inserted.
- * Senders do not wait for that: they know it by being deleted by the very (sub)transaction that has inserted
- * it, whose end makes no difference.
+ * An INSERT by hand knows nothing of turns. So index entries are made without waiting, and say whether the index had
+ * another entry with the key. If so, the key is looked up again, when all later senders see the new row: with no other
+ * row it stays; else it is withdrawn with those behind it, and the next turn begins with this key. Of any two rows one
+ * has the later entry and sees the other, so never both stay. Until its transaction ends, a row that was withdrawn looks
+ * like one that is being inserted. Senders do not wait for it: it was deleted by the (sub)transaction that inserted it.
  *
- * A message that fails takes back the key that its first claim gave free, in such a turn and without waiting:
- * where another one has the key, or may have, it waits again without. One that was released, or whose lease ran
- * out, is not written for that; senders find it in shared memory.
+ * A message that fails takes back the key that its first claim gave free, in such a turn and without waiting: if another
+ * message has the key, or may have it, the failed one waits again without. A message that was released, or whose lease
+ * ran out, is not written for that; senders find it in shared memory.
  *
- * An INSERT with ON CONFLICT needs none of this, and twice the time: it inserts rows one by one, each with
- * a lock and a record of the WAL for the others to know that it is undecided.
+ * An INSERT with ON CONFLICT takes twice the time: it inserts rows one by one, each with a lock and a record of the WAL.
  */
 #include "postgres.h"
 
@@ -67,7 +62,7 @@ typedef struct KeyedInsert
 	SweepInserter inserter;
 	SweepKeyedMessage *messages;
 	int			count;
-	int			position;		/* the first that is neither inserted nor left out */
+	int			position;		/* the first message that is neither inserted nor left out */
 	int			inserted;
 	int			rows[SWEEP_INSERT_ROWS];	/* the messages of the inserter's rows */
 	Relation	index;
@@ -75,7 +70,7 @@ typedef struct KeyedInsert
 	SnapshotData dirty;
 	TupleTableSlot *slot;
 	Snapshot	begun;			/* in a transaction that must not miss what others commit meanwhile */
-	/* whose end decides on an undecided key */
+	/* The transaction whose end decides on an undecided key, and its row. */
 	TransactionId xid;
 	uint32		token;
 	ItemPointerData tid;
@@ -101,7 +96,7 @@ open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMess
 	InitDirtySnapshot(insert->dirty);
 }
 
-/* Byte by byte, as the index; NULL comes last. */
+/* Compares byte by byte, as the index does; NULL comes last. */
 static int
 compare_keys(const text *a, const text *b)
 {
@@ -127,7 +122,7 @@ compare_messages(const void *left, const void *right)
 	return result != 0 ? result : a->number - b->number;
 }
 
-/* By key; of those with the same only the first stays. Returns how many do. */
+/* Sorts by key; of messages with the same key only the first stays. Returns how many stay. */
 static int
 sort_messages(SweepKeyedMessage *messages, int count)
 {
@@ -147,7 +142,7 @@ lock_keys(const SweepSendRequest *request, LOCKTAG *tag)
 	(void) LockAcquire(tag, ExclusiveLock, false, false);
 }
 
-/* Whether messages of the queue were claimed and wait again, for their consumer gave them back or their lease ran out. */
+/* Whether messages of the queue were claimed and wait again: given back, or their lease has run out. */
 static bool
 are_given_back(const SweepSendRequest *request)
 {
@@ -186,7 +181,7 @@ is_withdrawn(TupleTableSlot *slot)
 	return withdrawn;
 }
 
-/* What a row that has the key says of it. */
+/* The state of a key of which the slot has a row. */
 static KeyState
 judge(KeyedInsert *insert)
 {
@@ -203,7 +198,7 @@ judge(KeyedInsert *insert)
 	}
 	if (insert->begun == InvalidSnapshot)
 		return KEY_TAKEN;
-	/* As with every statement that would skip a row that such a transaction must not know of. */
+	/* A statement of SQL would fail as well, instead of skipping a row that its snapshot does not see. */
 	xmin = DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null));
 	if (!TransactionIdIsCurrentTransactionId(xmin) &&
 		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
@@ -247,7 +242,7 @@ find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, Sweep
 	return found;
 }
 
-/* Whether one of those has the key. Its row does not say so: nobody has written it when it was given back. */
+/* Whether such a message has the key. Its row does not say so: it was not written when the message was given back. */
 static KeyState
 look_up_given_back(KeyedInsert *insert, text *key)
 {
@@ -312,7 +307,7 @@ look_up_alone(KeyedInsert *insert, text *key, ItemPointer own)
 	return state;
 }
 
-/* Inserts the rows of a turn. False when somebody was faster with a key: the next turn begins there. */
+/* Inserts the rows of a turn. False when another sender was faster with a key: the next turn begins there. */
 static bool
 insert_rows(KeyedInsert *insert)
 {

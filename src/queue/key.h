@@ -7,7 +7,7 @@
 
 #include "queue/table.h"
 
-/* A message of a request, with what it has of its own. */
+/* A message of a request. */
 typedef struct SweepKeyedMessage
 {
 	text	   *key;			/* or NULL */
@@ -15,18 +15,18 @@ typedef struct SweepKeyedMessage
 	int64		message_id;
 } SweepKeyedMessage;
 
-/* Of a key; never 0. */
+/* The hash of a key; never 0. */
 extern uint32 sweep_key_hash(const text *key);
 
 /*
- * Inserts the messages whose keys are not waiting, and returns how many. Waits for transactions in which
- * this is undecided. The array is sorted.
+ * Inserts the messages whose keys are not waiting, and returns how many. Waits for transactions that decide on a key.
+ * Sorts the array.
  */
 extern int	sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, int count);
 
 /*
- * Inserts a message again that waits once more, with the key that its first claim gave free; without it when another
- * one has it, or an open transaction may. `old` is its row, which the caller has deleted. Waits for no transaction.
+ * Inserts a message that waits once more, with the key that its first claim gave free; without it if another message has
+ * the key, or one of an open transaction may. "old" is its row, which the caller has deleted. Waits for no transaction.
  */
 extern void sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error);
 

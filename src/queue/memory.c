@@ -97,13 +97,12 @@ sweep_queue_initialize_memory(void)
 }
 
 void
-sweep_queue_require_memory(const char *what)
+sweep_queue_refuse_without_memory(const char *what)
 {
-	if (!sweep_queue_memory_exists())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("%s needs pg_sweep to be loaded at server start", what),
-				 errhint("Add pg_sweep to shared_preload_libraries and restart the server. Sending works without.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%s needs pg_sweep to be loaded at server start", what),
+			 errhint("Add pg_sweep to shared_preload_libraries and restart the server. Sending works without.")));
 }
 
 /* A lightweight lock is not fair: without a pause, a process that is woken for it finds it taken again. */

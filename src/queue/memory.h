@@ -118,7 +118,7 @@ typedef struct SweepQueueSlot
 typedef enum SweepInFlightState
 {
 	IN_FLIGHT_FREE,
-	IN_FLIGHT_LEASED,			/* of its lease; next: ENDING, RETURNED, BLOCKED, FREE */
+	IN_FLIGHT_LEASED,			/* claimed; next: ENDING, RETURNED, BLOCKED, FREE */
 	IN_FLIGHT_ENDING,			/* a transaction removes the message; next: FREE (commit), LEASED (rollback), PREPARED */
 	IN_FLIGHT_PREPARED,			/* that transaction is prepared; next: FREE, LEASED */
 	IN_FLIGHT_RETURNED,			/* to be claimed again, before all others; next: LEASED, FREE */
@@ -157,7 +157,7 @@ typedef struct SweepQueueLease
 	int			ending;			/* messages that are ENDING or PREPARED */
 } SweepQueueLease;
 
-/* What a transaction did to a queue, to be applied when it has committed. */
+/* The changes of a transaction to a queue, to be applied when it has committed. */
 typedef struct SweepQueueChange
 {
 	Oid			relation;
@@ -179,7 +179,7 @@ typedef struct SweepQueueChange
 /* Databases whose messages can be counted at a time; in others sweep.queues counts the rows each time. */
 #define SWEEP_COUNTED_DATABASES 128
 
-/* What is known of a database. */
+/* A database, and the counters of its queues. */
 typedef struct SweepQueueDatabase
 {
 	Oid			database;		/* InvalidOid = free */
@@ -201,7 +201,7 @@ typedef struct SweepPreparedChange
 	SweepQueueChange change;
 } SweepPreparedChange;
 
-/* What is counted for each role, see holder.h. */
+/* Things that are counted for each role, see holder.h. */
 typedef enum SweepHeld
 {
 	HELD_LEASES,
@@ -267,13 +267,20 @@ typedef struct SweepQueueMemory
 
 extern SweepQueueMemory sweep_queue_memory;
 
-/* Raises an error that says what to set when there is none. */
-extern void sweep_queue_require_memory(const char *what);
-
 static inline bool
 sweep_queue_memory_exists(void)
 {
 	return sweep_queue_memory.lock != NULL;
+}
+
+/* Raises an error that says what to set when there is none. */
+pg_noreturn extern void sweep_queue_refuse_without_memory(const char *what);
+
+static inline void
+sweep_queue_require_memory(const char *what)
+{
+	if (!sweep_queue_memory_exists())
+		sweep_queue_refuse_without_memory(what);
 }
 
 static inline void

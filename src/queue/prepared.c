@@ -129,7 +129,7 @@ settle(SweepPreparedChange *prepared, TransactionId xid, bool committed)
 	FullTransactionId full_xid = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - xid));
 	int			settled = 0;
 
-	/* What was in flight is settled before the queue is searched anew. */
+	/* Messages in flight are settled before the queue is searched anew. */
 	if (prepared->change.purged)
 		settle_purged(xid, committed);
 	sweep_queue_lock(LW_EXCLUSIVE);

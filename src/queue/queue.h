@@ -2,7 +2,7 @@
  * queue.h
  *		The queues, for other rooms: the only header of this room that they include.
  *
- * Each part is implemented by the file that it names.
+ * Each comment names the file that implements the function.
  */
 #ifndef SWEEP_QUEUE_H
 #define SWEEP_QUEUE_H
@@ -16,31 +16,30 @@ extern void sweep_queue_request_memory(void);
 extern void sweep_queue_initialize_memory(void);
 
 /*
- * table.c: the id of the queue of that name, which is not dropped until the transaction has ended; raises an error
- * when there is none or the current user may not claim from it.
+ * table.c: the id of the queue of that name, which no other transaction can drop before this one has ended; raises an
+ * error when there is none or the current user may not claim from it.
  */
 extern int32 sweep_queue_lock_to_consume(const char *name);
 
 /*
- * wait.c: waits, without a transaction, until the queue may have something to claim, or for so many milliseconds, or
- * until there is an interrupt to be served: in a session also the end of its client. "relation" is sweep.queue_message.
- * In a worker, also until "stop_requested" is set or the configuration is to be read; else it is NULL.
+ * wait.c: waits, without a transaction, until the queue may have something to claim, the time is over, or an interrupt
+ * is to be served: in a session also the end of its client. A worker also waits until "stop_requested" is set, or the
+ * configuration is to be read; for a session that is NULL. "relation" is sweep.queue_message.
  */
 extern void sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32 *stop_requested);
 
-/* For whoever was woken and does not look: wakes another one if there is something to claim. */
+/* wait.c: to be called by a process that was woken and does not look; wakes another one if there is something to claim. */
 extern void sweep_queue_pass_on(Oid relation, int32 queue_id);
 
 /*
  * fail.c: sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. For good:
- * they are dead, whatever their attempts. Returns how many messages.
+ * the messages are dead, whatever their attempts. Returns how many messages.
  */
 extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids, bool for_good);
 
 /*
- * ack.c: gives back all that the lease holds and nobody is just ending, at once and whatever becomes of the transaction, if
- * there is one: for the exit of a process. What is listed in "untried", which this sorts,
- * was not tried.
+ * ack.c: gives back the messages of a lease that no transaction is ending, at once and whatever becomes of the transaction
+ * in progress: for the exit of a process. For those in "untried", which is sorted, this was no attempt.
  */
 extern void sweep_queue_release_lease(const pg_uuid_t *lease, int64 *untried, int count);
 

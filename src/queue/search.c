@@ -2,25 +2,21 @@
  * search.c
  *		Finds the messages that the next claims take.
  *
- * A search reads a stretch of the primary key of sweep.queue_message, from the position of each lane on,
- * and of the index by due time; what it finds is prefetched, in a list in shared memory from which claims take
- * messages without reading anything. So the cost of a search is shared by hundreds of claims, and the
- * searches of a queue need not run side by side: a lock of the lock manager, which is given back with the
- * transaction at the latest, lets one process search at a time. A claim that leaves the list low searches
- * then, while others go on, so that hardly anybody finds it empty and waits.
+ * A search reads the primary key of sweep.queue_message from the position of each lane on, and the index by due time.
+ * The messages that it finds are prefetched: they are in a list in shared memory, from which claims take them without
+ * reading anything. One process searches a queue at a time, under a lock of the lock manager that ends with its
+ * transaction at the latest. A claim that leaves few prefetched messages searches ahead, while other claims go on.
  *
- * Who waits does not queue for that lock: it would be handed from one to the next, only for each to see
- * that there are messages now. Those who wait sleep on a condition variable, and the search wakes as many as
- * it has found messages for. Those who run meanwhile take what they find, and search when they find nothing;
- * so it does not matter who of them was woken in vain. After a search that has failed nobody is woken: then
- * the first whose sleep ends takes the lock.
+ * A process that waits for a search does not wait for that lock, which would be handed from one to the next only for
+ * each to see that there are messages now. It sleeps on a condition variable, and the search wakes as many processes as
+ * it has found messages for. A process that runs meanwhile takes what it finds, and searches if it finds nothing. After
+ * a search that has failed none is woken: the first whose sleep ends takes the lock.
  *
- * Every search uses a snapshot of its own, never that of the transaction: what counts is what has been
- * sent, not what a transaction with an old snapshot may see. Rows that the transaction itself has
- * inserted are left alone: nobody else could read them. They are found when it has committed.
+ * Each search uses the latest snapshot, never that of the transaction. Rows that the transaction itself has inserted are
+ * left out: no other process could read them. They are found when it has committed.
  *
- * A position only moves forward over what was read. Dead rows behind it are never read again, so it does
- * not matter how many there are, nor whether an old snapshot keeps VACUUM from removing them.
+ * A position moves forward over the rows that were read. Dead rows behind it are never read again, however many there
+ * are, and whether or not an old snapshot keeps VACUUM from removing them.
  */
 #include "postgres.h"
 
@@ -47,10 +43,10 @@
 #include "queue/search.h"
 #include "queue/slot_pool.h"
 
-/* A search takes less, unless it has to read from the disk. */
+/* Longest sleep of a process that waits for a search, in ms: a search takes less, unless it reads from the disk. */
 #define LOOK_AGAIN_MS 100
 
-/* To wake more of them one by one is not worth while. */
+/* Number of waiting processes from which on all are woken at once. */
 #define WAKE_AT_MOST 16
 
 typedef struct Search
@@ -60,20 +56,20 @@ typedef struct Search
 	Snapshot	snapshot;
 	TimestampTz now;
 	uint32		generation;
-	/* From where, and what came out. */
+	/* The beginning, and then the end, of what is searched. */
 	uint32		lanes;			/* to be looked at */
-	uint32		exhausted;		/* nothing is left in these */
+	uint32		exhausted;		/* lanes in which nothing is left */
 	int64		position[SWEEP_LANES];
 	bool		with_due;
 	TimestampTz due_from;
 	TimestampTz next_due;
-	int			wanted;			/* by whoever searches */
+	int			wanted;			/* by the claim that searches */
 	int			room;			/* what the list can take */
 	int			count;
 	SweepMessageRef found[SWEEP_QUEUE_PREFETCH];
 } Search;
 
-/* False when another process searches, or did until a moment ago: waits for it, unless ahead. */
+/* False when another process searches, or did until a moment ago: this one waits for it, unless ahead. */
 static bool
 become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, bool ahead)
 {
@@ -91,7 +87,7 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	if (searched == NULL)
 		return false;
 	ConditionVariablePrepareToSleep(searched);
-	/* Whoever gives the lock back from now on wakes us. */
+	/* A process that gives the lock back from now on wakes this one. */
 	acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	if (!acquired)
 		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event());
@@ -99,7 +95,7 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	return acquired;
 }
 
-/* False when there is nothing to search; worth: somebody else has found something. */
+/* False when there is nothing to search; worth: whether the caller finds something all the same. */
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
 {
@@ -134,7 +130,7 @@ begin_search(Search *search, bool ahead, bool *worth)
 	search->due_from = slot->due_from;
 	if (needed)
 	{
-		/* From here on commits tell us. */
+		/* From here on commits lower these. */
 		slot->due_low = SWEEP_NOTHING_DUE;
 		if (search->with_due)
 			slot->due_searched_us = sweep_monotonic_us();
@@ -156,7 +152,7 @@ column_int64(Relation messages, HeapTuple tuple, int column)
 	return DatumGetInt64(heap_getattr(tuple, column, RelationGetDescr(messages), &is_null));
 }
 
-/* Not what is in flight already. All at once, not when each is read: that would take the lock for each. */
+/* Drops what is in flight already, of all that was found: looking for each row would take the lock for each. */
 static void
 drop_in_flight(Search *search, const SweepQueueSlot *slot)
 {
@@ -169,9 +165,9 @@ drop_in_flight(Search *search, const SweepQueueSlot *slot)
 }
 
 /*
- * Half of the room, so that delayed messages cannot hold up those of a higher priority. The next search goes on
- * at the due time that this one came to. If that is where it began, all that it has found are due at the same
- * moment, and the next search would find the same: so what is in flight already does not count then.
+ * Half of the room is enough: delayed messages do not hold up those of a higher priority. The next search goes on at the
+ * due time that this one came to. If this one began there, all that it has found are due at the same moment, and the next
+ * search would find the same: what is in flight already does not count then.
  */
 static bool
 has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
@@ -191,14 +187,14 @@ has_enough_due(Search *search, TimestampTz due_at, TimestampTz first_due)
 }
 
 /*
- * Not what this very transaction has inserted or put off, nor what an open one is removing or putting off.
- * When that does not commit, it is of its lease again, and a statement that is not ours has the queue looked
- * at from its start.
+ * False for a row that this very transaction has inserted or put off, or that an open one is removing or putting off. If
+ * that one does not commit, the message is LEASED again, or, after a statement that is not the extension's own, the
+ * queue is searched from its start.
  *
- * A row that an open transaction has only updated to give its key free is not left out, neither the old
- * version (frees_key) nor, in that very transaction, the new one (freed): when that claim is forgotten,
- * nobody else comes back to it. Whoever claims the old one must lock it first, so it waits. A row that is put
- * off with its key is deleted and inserted again, so it is neither.
+ * A row that an open transaction has only updated to give its key free is not left out, neither the old version
+ * (frees_key) nor, in that transaction, the new one (freed): if that claim was forgotten to make room, no other search
+ * would find it. A claim must lock the old version first, which it cannot. A row that is put off with its key is deleted
+ * and inserted again.
  */
 static bool
 can_be_claimed(HeapTuple tuple, bool frees_key, bool freed)
@@ -240,7 +236,7 @@ add_found(Search *search, HeapTuple tuple)
 	search->found[search->count++] = message;
 }
 
-/* Delayed messages whose time has come, the first of them first. */
+/* Finds delayed messages that are due, by their due times. */
 static void
 search_due(Search *search)
 {
@@ -303,7 +299,7 @@ search_lane(Search *search, int lane)
 	index_close(index, AccessShareLock);
 }
 
-/* By priority; those that are due come before those that have just been sent. */
+/* By priority; messages that have fallen due come before those that were sent without a delay. */
 static int
 compare_found(const void *left, const void *right)
 {
@@ -322,8 +318,8 @@ compare_found(const void *left, const void *right)
 }
 
 /*
- * Behind what is left of the earlier ones, and in order with them. A position that was set back meanwhile
- * may have had the same message found twice.
+ * Adds what was found to the prefetched messages, in order. A message may have been found twice if a position was set
+ * back meanwhile.
  */
 static void
 append_prefetched(SweepQueueSlot *slot, const Search *search)
@@ -368,14 +364,14 @@ end_search(Search *search)
 		}
 		drop_in_flight(search, slot);
 		append_prefetched(slot, search);
-		/* Nobody else is told of what has fallen due. */
+		/* No commit wakes a process for messages that have fallen due. */
 		if (search->with_due && slot->prefetched_count > search->wanted)
 			sweep_queue_wake(slot, (slot->prefetched_count - 1) / search->wanted);
 	}
 	sweep_queue_unlock();
 }
 
-/* As many as find messages, judging by what we take ourselves, and one to search; everybody when nothing is left to be found. */
+/* Wakes as many processes as find messages, if each wants as many as this one, and one to search; all if nothing is left to be found. */
 static void
 wake_waiting(Relation messages, const SweepQueue *queue, int wanted)
 {

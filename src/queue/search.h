@@ -8,9 +8,9 @@
 #include "queue/table.h"
 
 /*
- * Fills the list of prefetched messages of a queue when it is empty, or, ahead, when it is low. False when
- * there is nothing to be found; true when it is worth looking at the list, found by this process or by
- * another one. Waits for a search of another process, unless ahead. wanted is what the caller takes.
+ * Prefetches messages of a queue if there are none, or, ahead, if there are few. False when there is nothing to be
+ * found; true when a claim may find messages that this process or another one has found. Waits for a search of another
+ * process, unless ahead. wanted: the number of messages that the caller takes.
  */
 extern bool sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool ahead);
 

@@ -2,9 +2,8 @@
  * send.c
  *		sweep.send and sweep.send_many.
  *
- * A message is a row that is inserted in the sender's transaction; what that has done (transaction.c) tells the
- * consumers when that has committed. It is done without SQL (table.c). A message with a key is
- * inserted unless one with this key is waiting already (key.c).
+ * A message is a row that is inserted in the sender's transaction, without SQL (table.c); consumers are woken when that
+ * has committed (transaction.c). A message with a key is inserted unless one with this key waits already (key.c).
  */
 #include "postgres.h"
 
@@ -29,7 +28,7 @@ PG_FUNCTION_INFO_V1(sweep_queue_send);
 PG_FUNCTION_INFO_V1(sweep_queue_send_many);
 PG_FUNCTION_INFO_V1(sweep_queue_try_send);
 
-/* What both functions have in common: the queue is the first argument, delay and priority are the fourth and the fifth. */
+/* Reads the arguments that both functions have: the queue is the first, delay and priority are the fourth and the fifth. */
 static void
 open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *name)
 {
@@ -122,7 +121,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(message_id);
 }
 
-/* Returns how many were sent. They are delivered in the order of the arguments, so this is that of the ids. */
+/* Returns how many were sent. Messages are delivered in the order of their ids, which is that of the arguments. */
 static int64
 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
 {
@@ -185,7 +184,7 @@ try_send_work(void *arg)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("queue is being dropped")));
-	/* It may have been dropped just before. */
+	/* The queue may have been dropped just before. */
 	AcceptInvalidationMessages();
 	InitFunctionCallInfoData(*send, NULL, 6, InvalidOid, NULL, NULL);
 	send->args[0] = fcinfo->args[1];
@@ -198,9 +197,9 @@ try_send_work(void *arg)
 }
 
 /*
- * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for anybody who drops
- * the queue; NULL, or what has kept it from being sent. The transaction goes on, and what it is in the middle of cannot
- * be cancelled afterwards either, if it could not before.
+ * SQL: sweep._try_send(queue_id int, queue text, payload jsonb) RETURNS text: sends without waiting for a transaction that
+ * drops the queue; NULL, or the error that has kept the message from being sent. The transaction goes on, and if it
+ * could not be cancelled before, it cannot be afterwards.
  */
 Datum
 sweep_queue_try_send(PG_FUNCTION_ARGS)

@@ -131,7 +131,7 @@ sweep_queue_rate(const SweepRate *rate, int64 now_us)
 	double		periods = (double) (now_us - rate->since_us) / RATE_PERIOD_US;
 	double		count = 0;
 
-	/* What remains of a period within the last ten seconds, as if it had been spread evenly. */
+	/* The part of a period within the last ten seconds, as if its messages had been spread evenly. */
 	if (periods < 1)
 		count = (double) rate->count + (double) rate->count_before * (1 - Max(periods, 0));
 	else if (periods < 2)

@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "base/clock.h"
 #include "queue/holder.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
@@ -125,8 +124,6 @@ sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *ref
 SweepRefusal
 sweep_queue_adopt_slot(SweepQueueSlot *slot)
 {
-	if (OidIsValid(sweep_queue_memory.shared->holders[slot->holder].role))
-		return REFUSED_NOT;
 	if (check_share(GetUserId()) == REFUSED_ROLE)
 	{
 		SweepQueueSlot *victim = find_victim(GetUserId(), REFUSED_ROLE);
@@ -141,7 +138,7 @@ sweep_queue_adopt_slot(SweepQueueSlot *slot)
 }
 
 SweepQueueSlot *
-sweep_queue_find_settled(Oid relation, int32 queue_id)
+sweep_queue_settle_leases(Oid relation, int32 queue_id)
 {
 	SweepQueueSlot *slot;
 
@@ -172,7 +169,7 @@ make_room_in(SweepQueueSlot *slot, bool forget)
 		if (sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &forgotten) && slot->generation != generation)
 			return;
 	}
-	/* What a search has stepped over meanwhile, since it was in flight, is found again. */
+	/* A search that has stepped over messages in flight meanwhile finds them again. */
 	sweep_queue_reset_slot(slot);
 }
 

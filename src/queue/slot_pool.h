@@ -9,6 +9,7 @@
 
 #include "miscadmin.h"
 
+#include "base/clock.h"
 #include "base/quota.h"
 #include "queue/slot.h"
 
@@ -19,14 +20,14 @@
  */
 extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *refusal);
 
-/* Makes a slot of no role that of the current user, or says why not. */
+/* Makes a slot of no role that of the current user; says why not. */
 extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
 
 /* Forgets the queue, whose messages in flight are gone. */
 extern void sweep_queue_free_slot(SweepQueueSlot *slot);
 
-/* As sweep_queue_find_slot, with the leases settled that have run out: may lend the lock before it finds the slot. */
-extern SweepQueueSlot *sweep_queue_find_settled(Oid relation, int32 queue_id);
+/* Finds the slot of a queue, and gives back what leases held that have run out: lends the lock before it finds the slot. */
+extern SweepQueueSlot *sweep_queue_settle_leases(Oid relation, int32 queue_id);
 
 /*
  * Makes room when the current user was refused a message or a slot: settles the leases that have run out, of all queues.
@@ -43,6 +44,15 @@ sweep_queue_get_slot(Oid relation, int32 queue_id)
 	SweepRefusal refusal;
 
 	return slot != NULL ? slot : sweep_queue_allot_slot(relation, queue_id, GetUserId(), &refusal);
+}
+
+/* As sweep_queue_find_slot, with the leases settled that have run out: may lend the lock before it finds the slot. */
+static inline SweepQueueSlot *
+sweep_queue_find_settled(Oid relation, int32 queue_id)
+{
+	SweepQueueSlot *slot = sweep_queue_find_slot(relation, queue_id);
+
+	return slot == NULL || slot->next_expiry_us > sweep_monotonic_us() ? slot : sweep_queue_settle_leases(relation, queue_id);
 }
 
 #endif							/* SWEEP_QUEUE_SLOT_POOL_H */

@@ -2,9 +2,9 @@
  * statement.c
  *		Statements on the table of messages: those of the extension that are SQL, and those of others.
  *
- * Functions in SQL that write to the table say what they have done, between a begin and an end, and a purge names each
- * row that it deletes. Any other statement, of a superuser or of a restore, is noted by a trigger; then nothing is
- * known of any queue of the database, as when the table or the database is dropped.
+ * A function in SQL that writes to the table calls a begin and an end, which says what it did; a purge names each row
+ * that it deletes. A trigger notes any other statement, of a superuser or of a restore: then all queues of the database
+ * are searched from their start. When the table or the database is dropped, they are forgotten.
  */
 #include "postgres.h"
 
@@ -31,7 +31,7 @@ PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
 Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
-	/* What is written to a queue that is being dropped meanwhile would stay for ever. */
+	/* Rows of a queue that is dropped meanwhile would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
 	sweep_transaction_begin_statement();
@@ -71,7 +71,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 	SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
 
 	sweep_transaction_end_statement();
-	/* Nobody else works with a queue that is dropped: it was begun alone. */
+	/* No other transaction works with a queue that is dropped, but prepared ones may have, and have ended. */
 	sweep_prepared_settle();
 	change->rows[0] += PG_GETARG_INT64(1);
 	change->rows[1] += PG_GETARG_INT64(2);
@@ -93,7 +93,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("sweep._note_foreign_statement must be called as a trigger")));
-	/* A prepared transaction that has worked with the table has ended: it was locked until then. */
+	/* Prepared transactions that have worked with the table have ended: they kept a lock of it. */
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		sweep_prepared_settle();
 	if (!sweep_transaction_in_statement())

@@ -246,7 +246,7 @@ add_message(State *state, const SweepMessageRef *message)
 }
 
 static bool
-is_ours(const SweepQueueSlot *slot, Oid relation)
+belongs_to(const SweepQueueSlot *slot, Oid relation)
 {
 	return slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation;
 }
@@ -256,13 +256,13 @@ static bool
 copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 {
 	int64		now_us = sweep_monotonic_us();
-	bool		ours;
+	bool		found;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	while (is_ours(slot, relation) && !sweep_in_flight_expire(slot, now_us))
+	while (belongs_to(slot, relation) && !sweep_in_flight_expire(slot, now_us))
 		sweep_queue_lend_lock();
-	ours = is_ours(slot, relation);
-	if (ours)
+	found = belongs_to(slot, relation);
+	if (found)
 	{
 		const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
 
@@ -281,7 +281,7 @@ copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 			add_message(state, &slot->prefetched[slot->prefetched_first + i]);
 	}
 	sweep_queue_unlock();
-	return ours;
+	return found;
 }
 
 /* Adds the messages in flight of all queues to their states, which are in the order of the slots. */

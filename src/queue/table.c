@@ -1,18 +1,17 @@
 /*
  * table.c
- *		The queues that this process has worked with, and who may; the rows of their messages.
+ *		The queues that this process has worked with, and the roles that may use them; the rows of their messages.
  *
- * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is
- * kept until a statement changes that table: its trigger sends an invalidation of the relation. Whoever
- * works with a queue shares a lock of that queue until his transaction ends, and who drops it has that lock
- * alone: the invalidation arrives with the lock, so no message is sent to a queue that is gone. It is not the
- * lock of a table: who drops a queue and does not commit keeps nobody from another one.
+ * Sending and claiming are too frequent to look up the queue with SQL each time. A row of sweep.queue is kept until a
+ * statement changes that table: its trigger sends an invalidation of the relation. A transaction that works with a queue
+ * shares a lock of that queue until it ends; one that drops the queue has the lock alone. The invalidation arrives with
+ * the lock, so no message is sent to a queue that is gone. It is not the lock of a table: a transaction that drops a queue
+ * and stays open keeps no other one from other queues.
  *
- * The table of messages is read and written without SQL (search.c, ack.c, and below): a plan costs several
- * times what it does here, and is bound to the snapshot of the transaction. That also means that rights are
- * those checked here, and no others. Rows are inserted many at a time: those of a page are one record of the
- * WAL. Triggers and defaults do not take part: all columns are filled here. Which indexes there are is asked,
- * so that one that somebody has added is kept up to date.
+ * The table of messages is read and written without SQL (search.c, ack.c, and below): a plan costs several times as
+ * much, and is bound to the snapshot of the transaction. So the rights that count are those checked here. Rows are
+ * inserted many at a time: those of a page are one record of the WAL. Triggers and defaults do not take part: all
+ * columns are filled here. Indexes that a user has added are kept up to date.
  */
 #include "postgres.h"
 
@@ -61,7 +60,7 @@ static SweepStatement find_queue_sql = {
 	.types = {OIDOID, TEXTOID, TEXTOID},
 	.reads_latest = true};
 
-/* Looks at a queue that is changed again and again, before we give up. */
+/* Number of looks at a queue that is changed again and again. */
 #define MAX_REFUSALS 10
 
 static HTAB *queues = NULL;
@@ -152,7 +151,7 @@ may(const SweepQueue *queue, SweepQueueRight right)
 	int			count = right == RIGHT_SEND ? queue->sender_count : queue->consumer_count;
 	const Oid  *roles = right == RIGHT_SEND ? queue->senders : queue->consumers;
 
-	if (sweep_role_acts_for(user, queue->owner))
+	if (user == queue->owner || sweep_role_acts_for(user, queue->owner))
 		return true;
 	for (int i = 0; i < count; i++)
 		if (sweep_role_acts_for(user, roles[i]))
@@ -172,7 +171,7 @@ load_queue(text *name)
 	uint64		count;
 
 	sweep_sql_begin_call();
-	/* Executing it may have read invalidations, and what was read may be from before them. */
+	/* The statement may have read invalidations after the row. */
 	do
 	{
 		prepare_cache();
@@ -205,9 +204,8 @@ refuse_work(void *arg)
 }
 
 /*
- * Asks the SQL function that everything but sending and claiming asks; the
- * error is its own. When it finds nothing wrong, the queue, the grant or the
- * role has come since we looked, and what is known of it is read again.
+ * Calls the SQL function that checks the right for all other functions; it raises the error. If it finds nothing wrong,
+ * the queue, the grant or the role has come meanwhile, and the queue is read again.
  */
 static void
 ask_again(text *name, SweepQueueRight right, int refusals)
@@ -226,7 +224,7 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 	queues_valid = false;
 }
 
-/* Keeps the queue from being dropped until the transaction ends. False when what is known of it is no longer true. */
+/* Keeps the queue from being dropped until the transaction ends. False when it has changed since it was read. */
 static bool
 keep_queue(int32 queue_id)
 {
@@ -241,7 +239,7 @@ sweep_queue_find(text *name, SweepQueueRight right)
 	SweepQueue *queue;
 	int			refusals = 0;
 
-	/* The commit may have to know, and cannot ask. */
+	/* The commit may need it, and cannot look it up. */
 	(void) sweep_quota_is_unlimited(GetUserId());
 	do
 	{
@@ -275,7 +273,7 @@ sweep_queue_lock_to_consume(const char *name)
 	return queue_id;
 }
 
-/* There are few, and a consumer that acknowledges has just claimed: it is mostly the first. */
+/* Walks over the queues that the process knows: there are few. */
 const SweepQueue *
 sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 {
@@ -327,14 +325,14 @@ sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue
 	HeapTuple	tuple;
 	bool		found = false;
 
-	/* A table that was truncated since may end before the place where the row was. */
+	/* A table that was truncated may end before the place where the row was. */
 	if (ItemPointerGetBlockNumber(&message->tid) < blocks &&
 		table_tuple_fetch_row_version(messages, &message->tid, snapshot, slot) &&
 		DatumGetInt64(slot_getattr(slot, MESSAGE_ID, &is_null)) == message->message_id &&
 		DatumGetInt32(slot_getattr(slot, MESSAGE_QUEUE_ID, &is_null)) == queue->queue_id &&
 		DatumGetInt16(slot_getattr(slot, MESSAGE_LANE, &is_null)) == message->lane)
 		return true;
-	/* It was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
+	/* The row was moved, as by VACUUM FULL or by the update that gave its key free, or it is gone. */
 	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(queue->queue_id));
 	ScanKeyInit(&keys[1], MESSAGE_LANE, BTEqualStrategyNumber, F_INT2EQ, Int16GetDatum(message->lane));
 	ScanKeyInit(&keys[2], MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(message->message_id));
@@ -384,7 +382,7 @@ sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int
 	memset(slot->tts_isnull, false, MESSAGE_COLUMNS * sizeof(bool));
 	slot->tts_values[MESSAGE_ID - 1] = Int64GetDatum(message_id);
 	slot->tts_values[MESSAGE_SENT_AT - 1] = TimestampTzGetDatum(inserter->sent_at);
-	/* A microsecond apart, so that a search goes on from where it stopped. */
+	/* A microsecond apart: a search goes on at the due time where it stopped. */
 	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(request->due_at + number);
 	slot->tts_isnull[MESSAGE_DUE_AT - 1] = !SWEEP_LANE_IS_DELAYED(request->lane);
 	slot->tts_values[MESSAGE_QUEUE_ID - 1] = Int32GetDatum(request->queue_id);
@@ -428,7 +426,7 @@ sweep_inserter_write_rows(SweepInserter *inserter)
 bool
 sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
 {
-	/* Not before there is something to insert: most keys of some senders wait already. */
+	/* Opened when there is something to insert: some senders send mostly keys that wait already. */
 	if (inserter->indexes.estate == NULL)
 		sweep_indexes_open(&inserter->indexes, inserter->request->messages);
 	return sweep_indexes_insert(&inserter->indexes, inserter->slots[row], index);
@@ -437,7 +435,7 @@ sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index)
 void
 sweep_inserter_withdraw(SweepInserter *inserter, int row)
 {
-	/* A row of the command that is under way cannot be deleted by it. */
+	/* A command cannot delete rows that it has inserted itself. */
 	CommandCounterIncrement();
 	for (int i = row; i < inserter->filled; i++)
 		simple_table_tuple_delete(inserter->request->messages, &inserter->slots[i]->tts_tid, SnapshotAny);

@@ -1,6 +1,6 @@
 /*
  * table.h
- *		The queues, and the rows of their messages, for those who read and write them without SQL.
+ *		The queues, and the rows of their messages, read and written without SQL.
  */
 #ifndef SWEEP_QUEUE_TABLE_H
 #define SWEEP_QUEUE_TABLE_H
@@ -37,7 +37,7 @@ typedef enum SweepKeyPolicy
 
 #define SWEEP_BACKOFF_SIDEKIQ (-1)
 
-/* A row of sweep.queue, kept by the process until any of them changes. */
+/* A row of sweep.queue, kept by the process until any row of that table changes. */
 typedef struct SweepQueue
 {
 	char		name[NAMEDATALEN];	/* key of the hash table */
@@ -69,15 +69,15 @@ extern Oid	sweep_queue_relation(void);
 extern Oid	sweep_queue_sequence(void);
 
 /*
- * The queue of that name; raises an error when there is none or the current user lacks the right. It is not
- * dropped until the transaction has ended. Valid until the next call.
+ * The queue of that name, valid until the next call; raises an error when there is none or the current user lacks the
+ * right. No other transaction can drop it before this one has ended.
  */
 extern const SweepQueue *sweep_queue_find(text *name, SweepQueueRight right);
 extern const SweepQueue *sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right);
 
 /*
- * Puts the row of a message into the slot; false when there is none any more. May change tid. blocks is
- * the size of the table, which cannot shrink while it is open.
+ * Puts the row of a message into the slot; false when it is gone. May change tid. blocks: the size of the table, which
+ * cannot shrink while it is open.
  */
 extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const SweepQueue *queue, Snapshot snapshot,
 							  SweepMessageRef *message, TupleTableSlot *slot);
@@ -85,7 +85,7 @@ extern bool sweep_queue_fetch(Relation messages, BlockNumber blocks, const Sweep
 /* Rows that are inserted at a time. */
 #define SWEEP_INSERT_ROWS 100
 
-/* What a call sends, all of it to one lane of one queue. */
+/* The messages that a call sends, all to one lane of one queue. */
 typedef struct SweepSendRequest
 {
 	Relation	messages;
@@ -110,29 +110,29 @@ typedef struct SweepInserter
 	TupleTableSlot **slots;		/* of the rows that are inserted next, or were last */
 } SweepInserter;
 
-/* Until it is closed, or the transaction ends with an error. */
+/* Inserts rows of a request: open, for each turn add rows, write them and their index entries, close. */
 extern void sweep_inserter_open(SweepInserter *inserter, const SweepSendRequest *request);
 extern void sweep_inserter_close(SweepInserter *inserter);
 
-/* Adds the row of a payload; the caller looks that there is room. Without a key, key is NULL. */
+/* Adds the row of a payload, if the caller has seen that there is room; key may be NULL. */
 extern void sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number);
 
 /*
- * Adds the row of a message that waits again, in the lane and at the due time of the request. `old`, the row that
- * it had, must stay until this one is written. `claimed`: without its key.
+ * Adds the row of a message that waits again, in the lane and at the due time of the request. "old", the row that it had,
+ * must stay until this one is written. "claimed": without its key.
  */
 extern void sweep_inserter_add_again(SweepInserter *inserter, TupleTableSlot *old, bool claimed, int attempts, Jsonb *error);
 
-/* Inserts the rows that were added, into the table alone. */
+/* Inserts the rows that were added, without index entries. */
 extern void sweep_inserter_write_rows(SweepInserter *inserter);
 
 /*
- * Inserts the index entries of one of these rows. In the index that is given, if any, an entry that may be
- * a duplicate is no error, nor is anybody waited for: then the result is false, and the entry is there.
+ * Inserts the index entries of one of these rows. In the given index, if any, an entry that may be a duplicate is made
+ * without an error and without waiting; then the result is false.
  */
 extern bool sweep_inserter_write_entries(SweepInserter *inserter, int row, Oid index);
 
-/* Deletes the rows from this one on. */
+/* Deletes the rows again, from this one on. */
 extern void sweep_inserter_withdraw(SweepInserter *inserter, int row);
 
 #endif							/* SWEEP_QUEUE_TABLE_H */

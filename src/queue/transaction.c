@@ -73,6 +73,7 @@ apply_changes(void)
 	FullTransactionId xid = GetTopFullTransactionIdIfAny();
 	TimestampTz now;
 	int			settled = 0;
+	int			applied = 0;
 
 	if (!sweep_queue_memory_exists())
 		return;
@@ -82,7 +83,10 @@ apply_changes(void)
 	for (int i = 0; i < pending_count; i++)
 		settle(&pending[i], true, &settled);
 	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
+	{
 		sweep_change_apply(&entry->change, xid, now);
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &applied);
+	}
 	sweep_queue_unlock();
 }
 
@@ -114,7 +118,7 @@ hand_over(int level)
 		pending[i].level = level - 1;
 }
 
-/* A transaction, or a subtransaction, is rolled back: its claims are, and the messages that it was ending are of their leases again. */
+/* A transaction, or a subtransaction, is rolled back: its claims are, and the messages that it was ending are LEASED again. */
 static void
 undo(int level)
 {

@@ -9,7 +9,7 @@
 
 #include "queue/change.h"
 
-/* What was done to a queue at the present level of subtransactions, to be added to. queue_id 0: all queues. */
+/* The changes to a queue at the present level of subtransactions, to be added to. queue_id 0: all queues. */
 extern SweepQueueChange *sweep_transaction_change(Oid relation, int32 queue_id);
 
 /* Reserves room for so many of the notes below, which then cannot fail. */
@@ -18,7 +18,7 @@ extern void sweep_transaction_reserve(int count);
 /* A claim: a rollback gives its messages back. */
 extern void sweep_transaction_note_claim(const pg_uuid_t *lease);
 
-/* A message in state IN_FLIGHT_ENDING: gone at commit, of its lease again at rollback. */
+/* A message in state IN_FLIGHT_ENDING: gone at commit, LEASED again at rollback. */
 extern void sweep_transaction_note_ending(int number);
 
 /* A message in flight that this transaction has purged: gone at commit. */

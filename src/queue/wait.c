@@ -2,17 +2,15 @@
  * wait.c
  *		Waiting for messages: of a consumer in the database, and CALL sweep.wait_for_message.
  *
- * A waiter puts itself into the list of the queue and sleeps on its latch. Whoever brings messages takes as
- * many waiters out of the list as there are messages, and wakes them: a crowd is not woken for one message,
- * as a condition variable would do, because a process that leaves one passes its signal on. Somebody who
- * was woken and cannot look any more wakes the next. All who wait know when something falls due or a lease
- * ends, and are told when that becomes earlier; when the time has come one of them looks, and its search wakes
- * others when there is more. Nothing is polled, and no snapshot is held meanwhile, so a waiter holds back no
- * vacuum.
+ * A waiting process is in the list of its queue and sleeps on its latch. A commit that brings messages takes as many
+ * processes out of the list as there are messages, and wakes them: a condition variable would wake all for one message,
+ * because a process that leaves it passes its signal on. A process that was woken and cannot look any more wakes the
+ * next one. All of them know when the next message falls due or the next lease ends, and are woken when that becomes
+ * earlier; at that time one of them looks, and its search wakes others if it finds more. Nothing is polled, and no
+ * snapshot is held meanwhile.
  *
- * While a process is in the list it does not check for interrupts, so one that is cancelled or terminated
- * leaves nothing behind. A session watches the connection to its client, too: else a message would go on
- * waiting for somebody who is gone.
+ * While a process is in the list it checks for no interrupts: when it is cancelled or terminated it leaves nothing
+ * behind. A session watches the connection to its client, too: no message waits for a client that is gone.
  */
 #include "postgres.h"
 
@@ -44,16 +42,16 @@
 extern PGDLLIMPORT WaitEventSet *FeBeWaitSet;
 extern bool pq_check_connection(void);
 
-/* Who was woken may not claim, being a session of somebody: the others look again after this. */
+/* Longest sleep of a session, in ms: the session that was woken may not claim. */
 #define LOOK_AGAIN_MS 10000
 
-/* Who went to look for what is due has claimed it by then; else the next one looks. */
+/* Time in which a process that went to look has claimed what is there, in us; else the next one looks. */
 #define LOOK_US (100 * INT64CONST(1000))
 
-/* When the table of queues is full, or the list of those who wait, it is looked at this often. */
+/* Sleep of a process for which there is no slot, or no place in the list, in ms. */
 #define NO_PLACE_MS 200
 
-/* While transactions are prepared that have sent something. */
+/* Longest sleep while prepared transactions have sent something, in ms. */
 #define PREPARED_MS 1000
 
 typedef struct QueueRequest
@@ -76,10 +74,10 @@ enter_list(SweepQueueSlot *slot)
 }
 
 /*
- * A claim would find something, or has to look. A process that looks again without having been woken
- * leaves what there is to those that were, and to another one that looked, unless they take long. The event is the end of a
- * lease or a due time that has come, by the clock of each. *wait_us becomes shorter when there is something to look for
- * earlier; a due time is not relied on for longer than callers wait, for the wall clock may be set.
+ * Whether a claim would find something, or has to look. A process that looks again without having been woken leaves the
+ * messages to the processes that were woken, and to one that went to look, unless they take long. The event is the end of
+ * a lease or a due time that has come, each by its clock. *wait_us becomes shorter if there is a reason to look earlier;
+ * a due time counts for no longer than callers wait, for the wall clock may be set.
  */
 static bool
 is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int64 *wait_us)
@@ -98,7 +96,7 @@ is_ready(const SweepQueueSlot *slot, int64 now_us, bool again, int64 *event, int
 	return false;
 }
 
-/* -1 when whoever has woken us has taken us out. */
+/* -1 when the process that has woken this one has taken it out of the list. */
 static int
 place_in_list(const SweepQueueSlot *slot)
 {
@@ -125,7 +123,7 @@ leave_list(SweepQueueSlot *slot)
 	memmove(slot->waiting + place, slot->waiting + place + 1, sizeof(ProcNumber) * (slot->waiters - place));
 }
 
-/* A session also looks whether it has a client still; if not, that is served as an interrupt. */
+/* A session also looks whether its client is still there; if not, that is served as an interrupt. */
 static void
 sleep_on_latch(long timeout_ms)
 {
@@ -137,7 +135,7 @@ sleep_on_latch(long timeout_ms)
 		ResetLatch(MyLatch);
 		return;
 	}
-	/* Whoever reads from the client sets what it waits for, so it need not be set back. */
+	/* A reader of the socket sets what it waits for: there is no need to set it back. */
 	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
 	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
 		return;
@@ -157,13 +155,13 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		listed;
 	bool		again = false;
 
-	/* Nobody tells when a prepared transaction ends. */
+	/* The end of a prepared transaction wakes no process. */
 	if (sweep_prepared_exist())
 	{
 		sweep_prepared_settle();
 		timeout_ms = Min(timeout_ms, PREPARED_MS);
 	}
-	/* The look comes after, so that no message can slip in between. */
+	/* The process looks when it is in the list, so that no message can come in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
 	listed = slot != NULL && enter_list(slot);
@@ -194,7 +192,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 		sweep_queue_unlock();
 		sleep_on_latch((long) (wait_us / 1000) + 1);
 		sweep_queue_lock(LW_EXCLUSIVE);
-		/* It may have been dropped, and given to another queue. */
+		/* The slot may have been given to another queue. */
 		slot = sweep_queue_find_slot(relation, queue_id);
 		again = true;
 	}
@@ -223,20 +221,21 @@ find_message(Relation messages, const SweepQueue *queue)
 
 	do
 	{
+		SweepRefusal refusal;
 		SweepQueueSlot *slot;
 
 		CHECK_FOR_INTERRUPTS();
 		sweep_queue_lock(LW_EXCLUSIVE);
 		slot = sweep_queue_find_settled(relation, queue->queue_id);
 		if (slot == NULL)
-			slot = sweep_queue_get_slot(relation, queue->queue_id);
+			slot = sweep_queue_allot_slot(relation, queue->queue_id, GetUserId(), &refusal);
 		if (slot != NULL)
 			found = slot->prefetched_count > 0 || slot->returned.first >= 0;
 		sweep_queue_unlock();
 		if (slot == NULL)
 		{
 			/* Nothing can be found without a slot; the next look may get one. */
-			sweep_queue_make_room(HELD_SLOTS, REFUSED_ALL);
+			sweep_queue_make_room(HELD_SLOTS, refusal);
 			return false;
 		}
 	} while (!found && sweep_queue_search(messages, queue, 1, false));
@@ -244,9 +243,8 @@ find_message(Relation messages, const SweepQueue *queue)
 }
 
 /*
- * The queue, if the caller may take from it; it may have been dropped while we waited. Whether there is anything
- * is looked for here, as a claim would: that nothing is known of the queue, or that a lease was to end that was
- * acknowledged since, is no message.
+ * Finds the queue, which may have been dropped meanwhile, and whether it has messages. It looks for them as a claim would:
+ * that the queue is not known, or that a lease was to end, does not mean that there is a message.
  */
 static void
 find_work(void *arg)
@@ -277,7 +275,7 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 				 errmsg("queue and timeout of sweep.wait_for_message must not be null")));
 	sweep_require_usable("sweep.wait_for_message()");
 	sweep_queue_require_memory("sweep.wait_for_message");
-	/* What outlives the end of the transaction must live in the portal's context. */
+	/* The portal's context outlives the end of the transaction. */
 	old = MemoryContextSwitchTo(PortalContext);
 	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
 	MemoryContextSwitchTo(old);
