@@ -114,22 +114,11 @@ CALL sweep.run('estimate', '{"n": 6}');
 CALL estimate.look('{"estimate": "SELECT 1 WHERE false", "args": {}}');
 CALL sweep.run('estimate');
 :look;
-CALL estimate.look('{"estimate": "SELECT NULL::bigint"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT -1"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT ''NaN''::numeric"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT ''Infinity''::real"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT 1e300::numeric"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT 9223372036854775807"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT id FROM estimate.item"}');
-CALL sweep.run('estimate');
-CALL estimate.look('{"estimate": "SELECT 1 / (count(*) - 20) FROM estimate.item"}');
-CALL sweep.run('estimate');
+\set ECHO none
+SELECT format('CALL estimate.look(%L)', jsonb_build_object('estimate', estimate)), 'CALL sweep.run(''estimate'')'
+	FROM unnest(ARRAY['SELECT NULL::bigint', 'SELECT -1', 'SELECT ''NaN''::numeric', 'SELECT ''Infinity''::real', 'SELECT 1e300::numeric', 'SELECT 9223372036854775807',
+		'SELECT id FROM estimate.item', 'SELECT 1 / (count(*) - 20) FROM estimate.item']) WITH ORDINALITY AS e (estimate, nth) ORDER BY nth \gexec
+\set ECHO all
 :look;
 -- limits still say something
 CALL estimate.look('{"max_rows": 15}');
@@ -156,22 +145,12 @@ BEGIN
 	CALL estimate.look(jsonb_build_object('estimate', format('SELECT estimate.execute(%L)', what)));
 END
 $$;
-CALL estimate.say('DELETE FROM estimate.item');
-CALL sweep.run('estimate');
-CALL estimate.say('CREATE TEMP TABLE estimate_temp (id int)');
-CALL sweep.run('estimate');
-CALL estimate.say('SELECT nextval(''estimate.counter'')');
-CALL sweep.run('estimate');
-CALL estimate.say('SELECT sweep.send(''estimate'', ''{}'')');
-CALL sweep.run('estimate');
-CALL estimate.say('SELECT sweep.start(''estimate'')');
-CALL sweep.run('estimate');
-CALL estimate.say('SET TRANSACTION READ WRITE');
-CALL sweep.run('estimate');
-CALL estimate.say('SELECT set_config(''transaction_read_only'', ''off'', false)');
-CALL sweep.run('estimate');
-CALL estimate.say('SELECT FROM estimate.item FOR UPDATE');
-CALL sweep.run('estimate');
+\set ECHO none
+SELECT format('CALL estimate.say(%L)', what), 'CALL sweep.run(''estimate'')'
+	FROM unnest(ARRAY['DELETE FROM estimate.item', 'CREATE TEMP TABLE estimate_temp (id int)', 'SELECT nextval(''estimate.counter'')', 'SELECT sweep.send(''estimate'', ''{}'')',
+		'SELECT sweep.start(''estimate'')', 'SET TRANSACTION READ WRITE', 'SELECT set_config(''transaction_read_only'', ''off'', false)',
+		'SELECT FROM estimate.item FOR UPDATE']) WITH ORDINALITY AS e (what, nth) ORDER BY nth \gexec
+\set ECHO all
 SELECT (SELECT count(*) FROM estimate.item) AS items, (SELECT is_called FROM estimate.counter) AS counted, to_regclass('pg_temp.estimate_temp') AS temporary,
 	(SELECT count(*) FROM sweep.run_live WHERE job = 'estimate' AND status = 'waiting') AS started;
 

@@ -18,9 +18,11 @@ CREATE PROCEDURE runaway.fill(n int) LANGUAGE sql AS $$
 	TRUNCATE runaway.item, runaway.other, runaway.log;
 	INSERT INTO runaway.item SELECT i, i % 3, NULL, 'v' FROM generate_series(1, n) AS i;
 $$;
--- What became of the last run; "bounded": within twice the rows of the table, a page of it and ten batches.
+-- What became of the runs; "bounded": within twice the rows of the table, a page of it and ten batches.
+CREATE VIEW runaway.ended AS
+	SELECT job, status, stop_reason, rows <= 2 * 300 + 400 AS bounded, rows, sqlstate FROM sweep.runs WHERE job LIKE 'runaway%' ORDER BY run_id;
 CREATE VIEW runaway.last_run AS
-	SELECT job, status, stop_reason, rows <= 2 * 300 + 400 AS bounded, rows, sqlstate FROM sweep.runs WHERE job LIKE 'runaway%' ORDER BY run_id DESC LIMIT 1;
+	SELECT job, status, stop_reason, bounded, rows, sqlstate FROM runaway.ended OFFSET (SELECT count(*) - 1 FROM runaway.ended);
 
 -- A step that does what its args say, and returns a number of rows and a cursor that they say.
 CREATE FUNCTION runaway.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
@@ -64,60 +66,16 @@ SELECT sweep.create_job('runaway ' || name, batch_size => 10, step => 'runaway.s
 	('start', '{"sql": "SELECT FROM runaway.item WHERE id > coalesce(($1).cursor::int, 0) ORDER BY id LIMIT ($1).size", "cursor": "nullif(coalesce(($1).cursor::int, 0) + 10, 300)::text::jsonb"}')
 ) AS r (name, args) \g /dev/null
 SELECT sweep.create_job('runaway pick', batch_size => 10, pick => 'runaway.pick', step => 'runaway.step', args => '{"rows": "1"}', max_attempts => 2);
--- (how many rows there are is known exactly, and by everybody, when it is counted and told)
 CALL runaway.fill(300);
 INSERT INTO runaway.other SELECT * FROM runaway.item;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway again');
-SELECT * FROM runaway.last_run;
-TRUNCATE runaway.other;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway update');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway upsert');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway insert');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway merge');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway toast');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway one');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway log');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway circle');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway constant');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway start');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-CALL sweep.run('runaway pick');
-SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.last_run;
-SELECT pg_stat_force_next_flush() \g /dev/null
-VACUUM ANALYZE runaway.item, runaway.other, runaway.log;
-CALL sweep.run('runaway count');
-SELECT job, status, stop_reason, bounded, sqlstate, (SELECT count(*) FROM runaway.item) AS left FROM runaway.last_run;
+-- each in turn, when the number of rows is known exactly
+\set ECHO none
+SELECT CASE WHEN name = 'update' THEN 'TRUNCATE runaway.other' END, 'DO $$ BEGIN PERFORM pg_stat_force_next_flush(); END $$',
+		'VACUUM ANALYZE runaway.item, runaway.other, runaway.log', format('CALL sweep.run(%L)', 'runaway ' || name)
+	FROM unnest('{again,update,upsert,insert,merge,toast,one,log,circle,constant,start,pick,count}'::text[]) WITH ORDINALITY AS r (name, nth) ORDER BY nth \gexec
+\set ECHO all
+SELECT job, status, stop_reason, bounded, sqlstate FROM runaway.ended;
+SELECT count(*) AS left FROM runaway.item;
 -- the error says why, and what to change
 SELECT job, regexp_replace(error, '\d+', 'N', 'g') AS error FROM sweep.runs WHERE job IN ('runaway one', 'runaway circle', 'runaway update', 'runaway pick') ORDER BY job \gx
 -- it is not tried again: it would run away again
@@ -197,39 +155,13 @@ BEGIN
 	INSERT INTO runaway.item SELECT i, i % 3, NULL, 'v' FROM generate_series(11, n) AS i;
 END
 $$;
-CALL runaway.outgrow(3000);
-CALL sweep.run('runaway not purge');
-SELECT * FROM runaway.last_run;
-CALL runaway.outgrow(3000);
-CALL sweep.run('runaway not update');
-SELECT * FROM runaway.last_run;
-CALL runaway.outgrow(3000);
-CALL sweep.run('runaway not archive');
-SELECT * FROM runaway.last_run;
-CALL runaway.fill(3000);
-CALL sweep.run('runaway not copy');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not read');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not one');
-SELECT * FROM runaway.last_run;
-CALL runaway.fill(300);
-CALL sweep.run('runaway not round update');
-SELECT * FROM runaway.last_run;
-CALL runaway.fill(300);
-CALL sweep.run('runaway not bytes');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not round delete');
-SELECT * FROM runaway.last_run;
-CALL runaway.fill(300);
-CALL sweep.run('runaway not constant');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not partitions');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not drop');
-SELECT * FROM runaway.last_run;
-CALL sweep.run('runaway not cascade');
-SELECT * FROM runaway.last_run;
+\set ECHO none
+SELECT 'CALL runaway.' || rows, format('CALL sweep.run(%L)', 'runaway not ' || name) FROM (VALUES
+	(1, 'outgrow(3000)', 'purge'), (2, 'outgrow(3000)', 'update'), (3, 'outgrow(3000)', 'archive'), (4, 'fill(3000)', 'copy'), (5, NULL, 'read'), (6, NULL, 'one'),
+	(7, 'fill(300)', 'round update'), (8, 'fill(300)', 'bytes'), (9, NULL, 'round delete'), (10, 'fill(300)', 'constant'), (11, NULL, 'partitions'), (12, NULL, 'drop'),
+	(13, NULL, 'cascade')) AS r (nth, rows, name) ORDER BY nth \gexec
+\set ECHO all
+SELECT job, status, stop_reason, rows, sqlstate FROM runaway.ended WHERE job LIKE 'runaway not%';
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'runaway%';
 DELETE FROM sweep.run_live WHERE job LIKE 'runaway%';

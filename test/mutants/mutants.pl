@@ -54,7 +54,7 @@ foreach my $mutant (grep { !defined $_->{reason} } @mutants)
 	printf "%s - %s:%d: %s%s (%.1f s)\n", defined $by ? 'ok' : 'not ok', $mutant->{list}, $mutant->{line}, "- $mutant->{from} + $mutant->{to}",
 		defined $by ? ", $by" : ': SURVIVES', time - $start;
 }
-printf "\n%d died, %d survived, %d are equivalent\n", $killed, $survived, scalar grep { defined $_->{reason} } @mutants;
+printf "\n%d mutants: %d killed, %d equivalent, %d survived\n", scalar @mutants, $killed, scalar(grep { defined $_->{reason} } @mutants), $survived;
 exit($survived > 0);
 
 sub slurp
