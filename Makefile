@@ -81,10 +81,10 @@ DATA = $(wildcard upgrade/$(EXTENSION)*--*--*.sql)
 PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
 # WERROR=yes (make check sets it) turns warnings into errors, and traps where a
-# function is given NULL that must not be, as memcpy even for nothing.
+# function is given NULL that must not be, as memcpy even for nothing; check-memory has that reported.
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
 	-Wno-declaration-after-statement -MMD -MP $(if $(WERROR),-Werror \
-	-fsanitize=nonnull-attribute -fsanitize-undefined-trap-on-error)
+	$(if $(findstring -fsanitize,$(COPT)),,-fsanitize=nonnull-attribute -fsanitize-undefined-trap-on-error))
 
 # For packagers: make install, preload the library, make installcheck.
 REGRESS = $(shell test/bin/list-tests regress)

@@ -32,6 +32,9 @@
 #include "base/extension.h"
 #include "base/sql.h"
 
+/* Memory that is enough for the copy of any error, in bytes. */
+#define ERROR_ROOM (16 * 1024 * 1024)
+
 /* The work of one transaction. */
 typedef struct Transaction
 {
@@ -108,8 +111,9 @@ transaction_work(void *arg)
 }
 
 /*
- * The memory of the transaction, which may be all that the process can have, is freed before the error is copied. Until then
- * the error is in ErrorContext, which outlives the transaction.
+ * The error is copied before the abort: one that was raised again from a copy, as by RAISE in a handler of exceptions, points into
+ * memory of the transaction. A process that has no memory left frees that of the transaction first; until then the error is in
+ * ErrorContext, which outlives the transaction.
  */
 bool
 sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
@@ -124,10 +128,19 @@ sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorD
 	}
 	PG_CATCH();
 	{
+		void	   *room = MemoryContextAllocExtended(error_context, ERROR_ROOM, MCXT_ALLOC_NO_OOM);
+
 		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(error_context);
+		if (room != NULL)
+		{
+			pfree(room);
+			*error = CopyErrorData();
+		}
 		AbortOutOfAnyTransaction();
 		MemoryContextSwitchTo(error_context);
-		*error = CopyErrorData();
+		if (room == NULL)
+			*error = CopyErrorData();
 		FlushErrorState();
 		QueryCancelPending = false;
 		RESUME_INTERRUPTS();

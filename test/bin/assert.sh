@@ -5,7 +5,7 @@
 #
 #	assert_server VERSION     a Debian with that server in /opt/postgresql; fails with a word why
 #	assert_inside VERSION COMMAND  in it, as debian_inside, with that server's pg_config as PG_CONFIG
-#	assert_check VERSION      the checkout, built there, and its tests
+#	assert_caches VERSION keeps|forgets  what the caches of that server do with an entry that is not referenced any more
 
 : "${debian_root:?the directory of the servers}"
 assert_packages='gcc libc6-dev make bison flex perl bzip2 libipc-run-perl valgrind libhiredis-dev libssl-dev redis-server'
@@ -28,10 +28,13 @@ assert_build()
 		cd postgresql-$1*/
 		no_icu=\$(./configure --help | sed -n 's/^ *\(--without-icu\) .*/\1/p')
 		./configure --quiet --prefix=/opt/postgresql --enable-cassert --enable-debug --enable-tap-tests \
-			--without-readline --without-zlib \$no_icu CFLAGS='-O1 -fno-omit-frame-pointer' \
-			CPPFLAGS='-DUSE_VALGRIND -DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE'
+			--without-readline --without-zlib \$no_icu CFLAGS='-O1 -fno-omit-frame-pointer' CPPFLAGS=-DUSE_VALGRIND
 		make -s -j \"\$(nproc)\" world-bin
 		make -s install-world-bin
+		cp /opt/postgresql/bin/postgres /opt/postgresql/bin/postgres.keeps
+		grep -rl --include='*.c' CACHE_FORCE_RELEASE src/backend | xargs touch
+		make -s -C src/backend COPT='-DRELCACHE_FORCE_RELEASE -DCATCACHE_FORCE_RELEASE'
+		cp src/backend/postgres /opt/postgresql/bin/postgres.forgets
 		cp src/tools/valgrind.supp /opt/postgresql/
 		rm -rf /tmp/source" >>"$debian_root/$1.log" 2>&1 ||
 		{ tail "$debian_root/$1.log" >&2; sweep_say "PostgreSQL $1 cannot be built"; return 1; }
@@ -55,13 +58,8 @@ assert_inside()
 	debian_inside "$1" "export PG_CONFIG=/opt/postgresql/bin/pg_config; $2"
 }
 
-# Tests that count pages, or show plans that statistics decide on: caches that forget read more, and take longer.
-assert_counting='due history'
-
-# Called as a condition, where "set -e" does not hold.
-assert_check()
+# Which of the two servers the next check copies, see test/bin/server-root.
+assert_caches()
 {
-	debian_copy_sources "$1"
-	assert_inside "$1" "cd /build; test/bin/prerequisites; \$PG_CONFIG --version
-		SKIP_TESTS='$assert_counting' TESTS='${TESTS-}' test/bin/check ${PARTS:-regress isolation tap}"
+	ln -f "$debian_root/$1/opt/postgresql/bin/postgres.$2" "$debian_root/$1/opt/postgresql/bin/postgres"
 }

@@ -26,7 +26,8 @@ my $cluster;
 
 # A started cluster with these lines of configuration; the extension and the
 # work are in database postgres, with gitlab => 1 the jobs of GitLab too; with
-# clock => 1 its wall clock can be set (set_clock).
+# clock => 1 its wall clock can be set (set_clock). With SWEEP_PREPARES_UNWATCHED
+# they are made by a server that check-memory does not watch.
 sub new_cluster
 {
 	my ($name, %option) = @_;
@@ -42,9 +43,17 @@ sub new_cluster
 			'max_worker_processes = 20',
 			'timezone = UTC',
 			@{ $option{conf} || [] }));
-	$option{clock} ? start_with_clock($node) : $node->start;
-	prepare_database($node, 'postgres') unless $option{bare};
-	$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
+	{
+		local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
+		$option{clock} ? start_with_clock($node) : $node->start;
+		prepare_database($node, 'postgres') unless $option{bare};
+		$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
+	}
+	if ($ENV{SWEEP_PREPARES_UNWATCHED})
+	{
+		$node->stop;
+		$node->start;
+	}
 	return $node;
 }
 
