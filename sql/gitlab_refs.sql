@@ -89,9 +89,10 @@ SELECT sweep.send('batched_git_ref_updates_project_cleanup', '{"project_id": 22}
 SELECT * FROM pg_temp.run(20, 100);
 
 -- ids at the ends of their range
-TRUNCATE gitlab.p_batched_git_ref_updates_deletions;
+TRUNCATE gitlab.p_batched_git_ref_updates_deletions, plain.batched_git_ref_updates_deletions;
 CALL pg_temp.deletion('{9223372036854775807, 0, -9223372036854775807}');
 SELECT batch, rows, sent FROM pg_temp.run(21, 2);
+SELECT batch, rows, sent FROM pg_temp.run(22, 2, schema => 'plain');
 
 SELECT sweep.drop_queue('batched_git_ref_updates_project_cleanup');
 DROP SCHEMA gitlab, gitlab_partitions_dynamic, plain CASCADE;
