@@ -2,8 +2,8 @@
 -- GitLab: lists of expired artifacts, one per share, by which one share reads for all.
 --
 -- Used by ci_bulk_delete_job_artifacts.sql, whose header says why. Lists belong to a role, a
--- table and a number of shares. How far reading has come is a row whose lock says who reads;
--- it is held until the end of a batch. A batch that was taken from a list is a row deleted in
+-- table and a number of shares. How far reading has come is a row; the share that reads holds
+-- its lock until the end of its batch. A batch that was taken from a list is a row deleted in
 -- the transaction of the batch that handles it, so it is back when that one is rolled back.
 --
 -- Nothing in here has to last: after a crash both tables are empty, and reading begins anew.
@@ -78,14 +78,14 @@ CREATE FUNCTION sweep_gitlab.take_artifacts(table_id oid, buckets int, bucket in
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
 
--- From where to read, for whom: {"for": "all" | "self" | "nobody", "from": …}. Nobody: somebody else has
--- just read for this bucket. Who reads for all holds the lock until the end of the transaction.
+-- From where to read, and for which shares: {"for": "all" | "self" | "nobody", "from": …}; with the last, another share has
+-- just read for this bucket. A share that reads for all holds the lock until the end of its transaction.
 CREATE FUNCTION sweep_gitlab._start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
 #variable_conflict use_column
 DECLARE
-	-- so many batches may wait in lists; when nobody takes those of the other buckets, reading for all only makes them longer
+	-- Batches that may wait in lists; while no share takes those of the other buckets, reading for all only makes them longer.
 	longest constant int := 2000;
 	position sweep_gitlab.artifact_position;
 	of_table constant pg_catalog.oid := _start_reading.table_id;
@@ -119,7 +119,7 @@ BEGIN
 		RETURN '{"for": "nobody"}';
 	END IF;
 	IF position.drained AND first THEN
-		-- What was read for another number of shares is forgotten, lists and position.
+		-- Lists and position for other numbers of shares are removed.
 		WITH other AS (
 			DELETE FROM sweep_gitlab.artifact_position WHERE ctid = ANY (ARRAY(
 				SELECT o.ctid FROM sweep_gitlab.artifact_position o

@@ -24,14 +24,14 @@
 -- walks the index on expire_at from where the last one stopped, some batches
 -- for each bucket at a time, and notes where the rows are (partition and ctid) in the
 -- list of their bucket. A share takes a batch from the list of its bucket; it reads on
--- when that is its last one, or when there was none. So N shares read as much as one.
+-- when that is its last one, or when there was none. N shares read as much as one.
 --
 -- A list is only a hint: the DELETE repeats the whole predicate, and whatever is found at
--- a place and satisfies it may be deleted, also when it is another row by now. So lists
--- need no care: they are unlogged, and what a crash, a rollback or a second list of the
--- same rows leaves of them does no harm. What became deletable behind the place where
--- reading stopped, say by being unlocked, is found by the next pass: reading begins at the
--- front again with the first run that follows one that drained.
+-- a place and satisfies it may be deleted, also when it is another row by now. Therefore
+-- lists are unlogged, and what a crash, a rollback or a second list of the same rows leaves
+-- of them does no harm. An artifact that becomes deletable behind the place where reading
+-- stopped, say by being unlocked, is found by the next pass: reading begins at the front
+-- again with the first run that follows one that drained.
 --
 -- No share waits for one that stands still. When others hold its lists, or one that reads
 -- for all holds the place, a share reads for itself alone, with the filter: a lock that
@@ -217,7 +217,7 @@ BEGIN
 			first := false;
 			own_from := read_on.own_from;
 			CONTINUE WHEN read_on.listed;
-			-- What another one listed for all, when this share had to read for itself, has lower numbers than its own.
+			-- Lists that another share made for all, while this one read for itself, have lower numbers than its own.
 			IF own_from > '-infinity' THEN
 				list := sweep_gitlab.take_artifacts(table_id, buckets, bucket, 0, b.size);
 			END IF;
@@ -239,7 +239,7 @@ BEGIN
 			FROM (SELECT s -> 'project_id' AS project_id, pg_catalog.sum((s -> 'bytes')::numeric) AS bytes, pg_catalog.sum((s -> 'count')::bigint) AS count
 				FROM pg_catalog.unnest(statistics) AS s WHERE s ? 'project_id' GROUP BY 1) AS p;
 	END IF;
-	-- It was the last of its list. Now, at the end of a batch, the lock of who reads for all is a short one.
+	-- The list was the last one. At the end of a batch the lock of the share that reads for all is a short one.
 	IF list.is_last THEN
 		PERFORM sweep_gitlab.read_on(b, table_id, bucket, buckets, refreshing, last_list, false, false, own_from);
 	END IF;
