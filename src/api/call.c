@@ -257,7 +257,7 @@ look_work(void *arg)
 {
 	WaitRequest *request = arg;
 
-	sweep_sql_hide_context(outcome_work, request);
+	sweep_txn_hide_context(outcome_work, request);
 	request->outcome = sweep_sql_text(1, PortalContext);
 }
 

@@ -36,6 +36,7 @@
 #include "base/extension.h"
 #include "base/require.h"
 #include "base/sql.h"
+#include "base/txn.h"
 
 /* Kept in fn_extra for the calls of one query. */
 typedef struct Implementation
@@ -75,12 +76,12 @@ sweep_caller_dispatch(PG_FUNCTION_ARGS)
 	char	   *outer_path = caller_path != NULL ? pstrdup(caller_path) : NULL;
 
 	if (call.implementation == NULL)
-		sweep_sql_hide_context(find_implementation, &call);
+		sweep_txn_hide_context(find_implementation, &call);
 
 	keep_path(namespace_search_path);
 	sweep_door_enter_engine(&door, call.implementation->owner);
 	call.caller = door.user;
-	sweep_sql_hide_context(call_implementation, &call);
+	sweep_txn_hide_context(call_implementation, &call);
 	sweep_door_leave_engine(&door);
 	if (outer_path != NULL)
 		keep_path(outer_path);

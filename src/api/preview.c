@@ -29,6 +29,7 @@
 #include "base/compat_query.h"
 #include "base/require.h"
 #include "base/sql.h"
+#include "base/txn.h"
 #include "engine/definition.h"
 #include "engine/environment.h"
 #include "engine/items.h"
@@ -111,7 +112,7 @@ sweep_preview(PG_FUNCTION_ARGS)
 	preview.trigger_depth = trigger_depth();
 	preview.name = PG_GETARG_TEXT_PP(0);
 	preview.args = PG_GETARG_JSONB_P(1);
-	error = sweep_sql_savepoint(read_work, &preview, false);
+	error = sweep_txn_savepoint(read_work, &preview, false);
 	if (error != NULL)
 		ReThrowError(error);
 	sweep_run_check_role(preview.run);
@@ -122,7 +123,7 @@ sweep_preview(PG_FUNCTION_ARGS)
 				 errdetail("It has sql, which commits by itself: what it has done cannot be rolled back."),
 				 errhint("SELECT sweep.start(%s) runs it in the background.", quote_literal_cstr(preview.run->job))));
 	install_hooks();
-	error = sweep_sql_savepoint(step_work, &preview, false);
+	error = sweep_txn_savepoint(step_work, &preview, false);
 	catching = NULL;
 	sweep_step_free(preview.run->step);
 	sweep_step_free(preview.run->pick);

@@ -1,30 +1,25 @@
 /*
  * sql.c
- *		Transactions and statements: the only file that uses SPI and the only one that catches errors.
+ *		Statements: the only file that uses SPI.
  *
- * A unit of work is one transaction. A worker begins and ends it itself. A session that executes CALL
- * must leave that to SPI, and cannot roll back what a nested function left half done; there the work is
- * a subtransaction, so that a failure is contained, followed by a commit.
- *
- * The statements of the engine are constants with parameters. They run as the owner of the extension,
- * within the transaction of the job's own work and whatever that left behind in the session, so user,
- * security context, search_path and what else changes their meaning are set around each of them (door.c).
+ * Called by all rooms above, within a transaction of txn.c or of a session. The statements of the engine are constants with
+ * parameters. The engine executes them as the owner of the extension, in the transaction of the job's work. That work may
+ * have changed the session, so user, security context, search_path and the settings that change the meaning of a
+ * statement are set around each of them (door.c).
  */
 #include "postgres.h"
 
 #include "access/detoast.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "executor/spi.h"
-#include "pgstat.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
@@ -32,23 +27,10 @@
 #include "base/extension.h"
 #include "base/sql.h"
 
-/* Memory that is enough for the copy of any error, in bytes. */
-#define ERROR_ROOM (16 * 1024 * 1024)
-
-/* The work of one transaction. */
-typedef struct Transaction
-{
-	SweepWork	work;
-	void	   *arg;
-} Transaction;
-
 static bool in_call = false;
 static uint64 current_row = 0;
 
 static void leave_call(void *arg);
-static void transaction_work(void *arg);
-static void do_work(SweepWork work, void *arg);
-static bool transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
 static void plan_statement(SweepStatement *statement);
 static uint64 check_result(int code);
 
@@ -83,184 +65,6 @@ sweep_sql_in_call(void)
 	return in_call;
 }
 
-bool
-sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
-{
-	if (in_call)
-		return transaction_in_call(work, arg, error_context, error);
-	return sweep_sql_attempt(transaction_work, &(Transaction) {work, arg}, error_context, error);
-}
-
-/*
- * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
- * committed with the statement, and not with this transaction: Citus does that where one worker is enough.
- */
-static void
-transaction_work(void *arg)
-{
-	const Transaction *transaction = arg;
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	BeginTransactionBlock();
-	CommitTransactionCommand();
-	StartTransactionCommand();
-	do_work(transaction->work, transaction->arg);
-	(void) EndTransactionBlock(false);
-	CommitTransactionCommand();
-}
-
-/*
- * The error is copied before the abort: one that was raised again from a copy, as by RAISE in a handler of exceptions, points into
- * memory of the transaction. A process that has no memory left frees that of the transaction first; until then the error is in
- * ErrorContext, which outlives the transaction.
- */
-bool
-sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
-{
-	MemoryContext caller_context = CurrentMemoryContext;
-	volatile bool done = false;
-
-	PG_TRY();
-	{
-		work(arg);
-		done = true;
-	}
-	PG_CATCH();
-	{
-		void	   *room = MemoryContextAllocExtended(error_context, ERROR_ROOM, MCXT_ALLOC_NO_OOM);
-
-		HOLD_INTERRUPTS();
-		MemoryContextSwitchTo(error_context);
-		if (room != NULL)
-		{
-			pfree(room);
-			*error = CopyErrorData();
-		}
-		AbortOutOfAnyTransaction();
-		MemoryContextSwitchTo(error_context);
-		if (room == NULL)
-			*error = CopyErrorData();
-		FlushErrorState();
-		QueryCancelPending = false;
-		RESUME_INTERRUPTS();
-	}
-	PG_END_TRY();
-	/* One that fired when the lock was just got means nothing to what comes next. */
-	if (get_timeout_indicator(LOCK_TIMEOUT, true))
-		QueryCancelPending = false;
-	MemoryContextSwitchTo(caller_context);
-	pgstat_report_stat(false);
-	return done;
-}
-
-static void
-do_work(SweepWork work, void *arg)
-{
-	(void) SPI_connect();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	work(arg);
-	PopActiveSnapshot();
-	SPI_finish();
-}
-
-/*
- * Work, contained by a subtransaction, and the commit, which fails as a whole or not at all. SPI_commit() keeps an error
- * in the current memory context while it aborts, so that context must not be one of the transaction.
- */
-static bool
-transaction_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
-{
-	MemoryContext caller_context = CurrentMemoryContext;
-	ResourceOwner caller_owner = CurrentResourceOwner;
-	volatile bool in_work = true;
-	volatile bool done = false;
-
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		do_work(work, arg);
-		ReleaseCurrentSubTransaction();
-		CurrentResourceOwner = caller_owner;
-		in_work = false;
-		MemoryContextSwitchTo(error_context);
-		SPI_commit();
-		done = true;
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(error_context);
-		*error = CopyErrorData();
-		FlushErrorState();
-		if (in_work)
-		{
-			RollbackAndReleaseCurrentSubTransaction();
-			CurrentResourceOwner = caller_owner;
-		}
-		QueryCancelPending = false;
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(caller_context);
-	return done;
-}
-
-ErrorData *
-sweep_sql_savepoint(SweepWork work, void *arg, bool keeps)
-{
-	MemoryContext caller_context = CurrentMemoryContext;
-	ResourceOwner caller_owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
-
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		do_work(work, arg);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(caller_context);
-		error = CopyErrorData();
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	if (keeps && error == NULL)
-		ReleaseCurrentSubTransaction();
-	else
-		RollbackAndReleaseCurrentSubTransaction();
-	MemoryContextSwitchTo(caller_context);
-	CurrentResourceOwner = caller_owner;
-	return error;
-}
-
-/* PG_END_TRY and PG_CATCH restore error_context_stack, so that what is raised again has the lines of the caller. */
-void
-sweep_sql_hide_context(SweepWork work, void *arg)
-{
-	MemoryContext caller_context = CurrentMemoryContext;
-
-	PG_TRY();
-	{
-		error_context_stack = NULL;
-		work(arg);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(caller_context);
-		error = CopyErrorData();
-		FlushErrorState();
-		/* An object that PostgreSQL has looked up and not yet locked may go with the extension; only an internal error says that. */
-		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR && !sweep_extension_is_unchanged())
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("extension pg_sweep was altered or dropped during the call"),
-					 errdetail("The look-up of one of its objects has failed: %s.", error->message)));
-		sweep_door_raise_for_user(error);
-	}
-	PG_END_TRY();
-}
-
 void
 sweep_sql_end_transaction(void)
 {
@@ -271,6 +75,12 @@ void
 sweep_sql_begin_call(void)
 {
 	sweep_extension_require(sweep_extension_find());
+	sweep_sql_connect();
+}
+
+void
+sweep_sql_connect(void)
+{
 	(void) SPI_connect();
 }
 

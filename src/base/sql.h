@@ -1,6 +1,6 @@
 /*
  * sql.h
- *		Transactions and the statements of the engine.
+ *		The statements of the engine and of jobs.
  */
 #ifndef SWEEP_SQL_H
 #define SWEEP_SQL_H
@@ -29,36 +29,12 @@ typedef struct SweepStatement
 } SweepStatement;
 
 /*
- * Says how this process controls its transactions: a worker begins and ends them itself, a session
- * that executes a procedure (CALL) asks SPI to. Enter before the first transaction, leave at the end.
+ * From enter to leave this session executes a procedure (CALL), in which SPI begins and ends the transactions. A
+ * worker begins and ends its own. Call enter before the first transaction.
  */
 extern void sweep_sql_enter_call(void);
 extern void sweep_sql_leave_call(void);
 extern bool sweep_sql_in_call(void);
-
-/*
- * Does a piece of work in a transaction of its own and commits it. When it fails: rolls back, returns
- * false and leaves a copy of the error in error_context. For the work of the engine see txn.h.
- */
-extern bool sweep_sql_transaction(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
-
-/*
- * The same for work that begins and ends transactions itself, in a worker. When it fails: rolls back whatever it has
- * left open.
- */
-extern bool sweep_sql_attempt(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error);
-
-/*
- * Does a piece of work in a transaction that goes on, and rolls it back, unless it succeeds and is to be kept.
- * Returns what it raised, in the current memory context, or NULL.
- */
-extern ErrorData *sweep_sql_savepoint(SweepWork work, void *arg, bool keeps);
-
-/*
- * Does work of the engine that a user has asked for. What it raises is raised without the lines of CONTEXT
- * that tell of the engine, but with those of whoever called and of code of the user that it has executed.
- */
-extern void sweep_sql_hide_context(SweepWork work, void *arg);
 
 /* Only within CALL, in the context of the procedure: ends the transaction, so that a wait holds no snapshot, and begins another. */
 extern void sweep_sql_end_transaction(void);
@@ -77,6 +53,7 @@ extern int64 sweep_sql_next_value(Oid sequence);
  * for a session has locks of its own.
  */
 extern void sweep_sql_begin_call(void);
+extern void sweep_sql_connect(void);	/* the same without the search */
 extern void sweep_sql_end_call(void);
 
 /*

@@ -1,44 +1,61 @@
 /*
  * txn.c
- *		One transaction of the engine, with all that belongs to one.
+ *		Transactions of the engine: the only file that catches errors.
  *
- * Called by whoever does work in the database: scheduler, notifier and consumers, the batches of a run, the
- * store of buckets. Each transaction first locks the extension, shared and without waiting: DROP EXTENSION
- * and ALTER EXTENSION UPDATE need every table of the extension for themselves, and would deadlock with
- * somebody in the middle of his statements. While somebody has it locked, the transaction is given up; the
- * process waits outside of any transaction, tries again, and then sees what became of the extension.
+ * Called by all files that work in the database: scheduler and consumers, the batches of a run, the store of buckets,
+ * procedures. Each transaction first locks the extension, shared and without waiting: DROP EXTENSION and ALTER EXTENSION UPDATE
+ * need every table of the extension for themselves, and would deadlock with a transaction that is in the middle of its
+ * statements. While another transaction has the extension locked, this one is given up; the process waits outside of any
+ * transaction, tries again, and then sees whether the extension is still there.
  *
- * What a room must do right before the commit, or when there is none, it hangs into the policy: so nothing
- * that stands below a batch has to know what stands above it.
+ * A worker begins and ends its transactions itself. A session that executes CALL leaves that to SPI, and cannot roll back what
+ * a nested function has left half done: there the work is a subtransaction, which contains a failure, and a commit follows.
+ *
+ * A room hangs its work before the commit or after the abort into the policy, so that no file below a batch knows one above.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/compat.h"
+#include "base/door.h"
 #include "base/extension.h"
+#include "base/sql.h"
 #include "base/txn.h"
 
-/* So long a process waits before it tries to lock the extension again. */
+/* Delay before the extension is locked again, in ms. */
 #define PAUSE_MS 50L
+
+/* Memory that is enough for the copy of any error, in bytes. */
+#define ERROR_ROOM (16 * 1024 * 1024)
 
 /* One try. */
 typedef struct Attempt
 {
-	const SweepTxnPolicy *policy;
+	const SweepTxnPolicy *policy;	/* NULL = the extension is not locked */
 	SweepWork	work;
 	void	   *arg;
-	bool		locked;			/* somebody alters or drops the extension */
+	bool		locked;			/* by a transaction that alters or drops the extension */
 	bool		absent;
 } Attempt;
 
-static void attempt_work(void *arg);
-static void watch_commit(XactEvent event, void *arg);
+static void transaction_work(void *arg);
+static void do_work(Attempt *attempt);
+static void lock_extension(Attempt *attempt);
+static bool execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error);
+static void call_hooks(XactEvent event, void *arg);
 static bool wait_for_extension(const SweepTxnPolicy *policy);
 
-/* Those of the transaction in progress. */
+/* Hooks of the current transaction. */
 static const SweepTxnHook *current_hooks = NULL;
 
 SweepTxnEnd
@@ -49,7 +66,7 @@ sweep_txn_execute(const SweepTxnPolicy *policy, SweepWork work, void *arg, Error
 
 	if (policy->hooks != NULL && !registered)
 	{
-		RegisterXactCallback(watch_commit, NULL);
+		RegisterXactCallback(call_hooks, NULL);
 		registered = true;
 	}
 	for (int tries = 1;;)
@@ -57,7 +74,8 @@ sweep_txn_execute(const SweepTxnPolicy *policy, SweepWork work, void *arg, Error
 		bool		done;
 
 		current_hooks = policy->hooks;
-		done = sweep_sql_transaction(attempt_work, &attempt, policy->error_context, error);
+		done = sweep_sql_in_call() ? execute_in_call(&attempt, policy->error_context, error) :
+			sweep_txn_catch(transaction_work, &attempt, policy->error_context, error);
 		current_hooks = NULL;
 		if (done)
 			return attempt.absent ? TXN_ABSENT : TXN_COMMITTED;
@@ -75,11 +93,147 @@ sweep_txn_execute(const SweepTxnPolicy *policy, SweepWork work, void *arg, Error
 	}
 }
 
-/* No request to cancel keeps what the engine has to record from being begun; the work is free to heed one. */
-static void
-attempt_work(void *arg)
+bool
+sweep_txn_execute_in_call(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
 {
-	Attempt    *attempt = arg;
+	return execute_in_call(&(Attempt) {.work = work, .arg = arg}, error_context, error);
+}
+
+/*
+ * The error is copied before the abort: one that was raised again from a copy, as by RAISE in a handler of exceptions, points into
+ * memory of the transaction. A process that has no memory left frees that of the transaction first; until then the error is in
+ * ErrorContext, which outlives the transaction.
+ */
+bool
+sweep_txn_catch(SweepWork work, void *arg, MemoryContext error_context, ErrorData **error)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	volatile bool done = false;
+
+	PG_TRY();
+	{
+		work(arg);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		void	   *room = MemoryContextAllocExtended(error_context, ERROR_ROOM, MCXT_ALLOC_NO_OOM);
+
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(error_context);
+		if (room != NULL)
+		{
+			pfree(room);
+			*error = CopyErrorData();
+		}
+		AbortOutOfAnyTransaction();
+		MemoryContextSwitchTo(error_context);
+		if (room == NULL)
+			*error = CopyErrorData();
+		FlushErrorState();
+		sweep_cancel_drop();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	/* A lock_timeout that fired when the lock was just granted must not end the next statement. */
+	if (get_timeout_indicator(LOCK_TIMEOUT, true))
+		sweep_cancel_drop();
+	MemoryContextSwitchTo(caller_context);
+	pgstat_report_stat(false);
+	return done;
+}
+
+ErrorData *
+sweep_txn_savepoint(SweepWork work, void *arg, bool keeps)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		do_work(&(Attempt) {.work = work, .arg = arg});
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(caller_context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	if (keeps && error == NULL)
+		ReleaseCurrentSubTransaction();
+	else
+		RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(caller_context);
+	CurrentResourceOwner = caller_owner;
+	return error;
+}
+
+/* PG_CATCH and PG_END_TRY restore error_context_stack, so an error that is raised again has the lines of the caller. */
+void
+sweep_txn_hide_context(SweepWork work, void *arg)
+{
+	MemoryContext caller_context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		error_context_stack = NULL;
+		work(arg);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(caller_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		/* An object that PostgreSQL has looked up and not yet locked may go with the extension; only an internal error says that. */
+		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR && !sweep_extension_is_unchanged())
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("extension pg_sweep was altered or dropped during the call"),
+					 errdetail("The look-up of one of its objects has failed: %s.", error->message)));
+		sweep_door_raise_for_user(error);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * A block, as after BEGIN. Without one, an extension that sends a statement on to another server has that
+ * committed with the statement, and not with this transaction: Citus does that where one worker is enough.
+ */
+static void
+transaction_work(void *arg)
+{
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+	do_work(arg);
+	(void) EndTransactionBlock(false);
+	CommitTransactionCommand();
+}
+
+static void
+do_work(Attempt *attempt)
+{
+	sweep_sql_connect();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	if (attempt->policy != NULL)
+		lock_extension(attempt);
+	if (!attempt->absent)
+		attempt->work(attempt->arg);
+	PopActiveSnapshot();
+	sweep_sql_end_call();
+}
+
+/* A request to cancel does not keep the engine from beginning what it has to record; the work may answer it. */
+static void
+lock_extension(Attempt *attempt)
+{
 	const SweepTxnPolicy *policy = attempt->policy;
 
 	HOLD_CANCEL_INTERRUPTS();
@@ -91,15 +245,53 @@ attempt_work(void *arg)
 	if (!attempt->absent && policy->begin != NULL)
 		policy->begin(policy->owner);
 	RESUME_CANCEL_INTERRUPTS();
-	if (!attempt->absent)
-		attempt->work(attempt->arg);
 }
 
-/* Between the end of the work and the commit there is more: triggers that were deferred. */
-static void
-watch_commit(XactEvent event, void *arg)
+/*
+ * The commit fails as a whole or not at all. SPI keeps its error in the current memory context while it aborts, so that
+ * context must not be one of the transaction.
+ */
+static bool
+execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error)
 {
-	/* An error that goes past this file must not leave them to the next transaction of the session. */
+	MemoryContext caller_context = CurrentMemoryContext;
+	ResourceOwner caller_owner = CurrentResourceOwner;
+	volatile bool in_work = true;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		do_work(attempt);
+		ReleaseCurrentSubTransaction();
+		CurrentResourceOwner = caller_owner;
+		in_work = false;
+		MemoryContextSwitchTo(error_context);
+		sweep_sql_end_transaction();
+		done = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(error_context);
+		*error = CopyErrorData();
+		FlushErrorState();
+		if (in_work)
+		{
+			RollbackAndReleaseCurrentSubTransaction();
+			CurrentResourceOwner = caller_owner;
+		}
+		sweep_cancel_drop();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(caller_context);
+	return done;
+}
+
+/* PostgreSQL calls this behind the deferred triggers, which come between the end of the work and the commit. */
+static void
+call_hooks(XactEvent event, void *arg)
+{
+	/* An error that passes this file must not leave the hooks to the next transaction of the session. */
 	if (event == XACT_EVENT_ABORT)
 		current_hooks = NULL;
 	if (event != XACT_EVENT_PRE_COMMIT)
@@ -115,14 +307,10 @@ watch_commit(XactEvent event, void *arg)
 static bool
 wait_for_extension(const SweepTxnPolicy *policy)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, PAUSE_MS, sweep_wait_event());
-	ResetLatch(MyLatch);
-	HOLD_CANCEL_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
-	RESUME_CANCEL_INTERRUPTS();
+	sweep_cancel_wait(PAUSE_MS, sweep_wait_event());
 	if (policy->is_stopped != NULL)
 		return !policy->is_stopped(policy->owner);
-	/* It was no request to cancel the work, which has not begun. */
-	QueryCancelPending = false;
+	/* A request to cancel was none for the work, which has not begun. */
+	sweep_cancel_drop();
 	return true;
 }

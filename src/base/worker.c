@@ -31,6 +31,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/lock.h"
 #include "base/settings.h"
 #include "base/shared.h"
@@ -137,7 +138,7 @@ void
 sweep_worker_allow_cancel(bool allow)
 {
 	cancel_allowed = allow;
-	QueryCancelPending = false;
+	sweep_cancel_drop();
 }
 
 /*
@@ -302,10 +303,8 @@ sweep_worker_wait(long timeout_ms)
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
 	ResetLatch(MyLatch);
 	/* Nothing is executed that could be cancelled: as an error it would end the process. */
-	HOLD_CANCEL_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
-	RESUME_CANCEL_INTERRUPTS();
-	QueryCancelPending = false;
+	sweep_cancel_answer_others();
+	sweep_cancel_drop();
 	reload = ConfigReloadPending;
 	ConfigReloadPending = false;
 	if (reload)

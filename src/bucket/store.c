@@ -15,6 +15,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/shared.h"
 #include "base/txn.h"
@@ -97,7 +98,7 @@ sweep_bucket_is_stopped(const SweepBucketRequest *request)
 		return true;
 	if (request->give_up_at_us != 0)
 		return sweep_monotonic_us() >= request->give_up_at_us;
-	return QueryCancelPending || pg_atomic_read_u32(&request->slot->stop_request) != 0;
+	return sweep_cancel_is_pending() || pg_atomic_read_u32(&request->slot->stop_request) != 0;
 }
 
 static SweepBucketResult

@@ -12,17 +12,16 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "replication/syncrep.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/detail.h"
-#include "base/elsewhere.h"
+#include "base/remote.h"
 #include "base/role.h"
-#include "base/standby.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/environment.h"
@@ -108,7 +107,7 @@ enter_commit(void *arg)
 {
 	SweepRun   *run = arg;
 
-	run->awaited = sweep_standby_awaited();
+	run->awaited = sweep_remote_awaits();
 	if (run->awaited == SYNC_REP_NO_WAIT)
 		return;
 	sweep_timers_suspend_timeout(run);
@@ -117,7 +116,7 @@ enter_commit(void *arg)
 	if (run->records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
 	else if (run->records_only)
-		QueryCancelPending = false;
+		sweep_cancel_drop();
 	CHECK_FOR_INTERRUPTS();
 }
 
@@ -133,7 +132,7 @@ leave_commit(SweepRun *run, bool committed)
 		sweep_timers_resume_timeout(run);
 	/* A later commit is replicated with all before it. */
 	if (committed)
-		run->unreplicated = !sweep_standby_has_confirmed(run->awaited);
+		run->unreplicated = !sweep_remote_has_confirmed(run->awaited);
 }
 
 void
@@ -320,8 +319,8 @@ sweep_batch_save(SweepRun *run)
 			sweep_fence_end(&run->buckets->fence, sweep_loop_stop_name(run->reason));
 		sweep_batch_follow_end(run);
 	}
-	/* A crash of this server would undo its part alone. */
-	if (sweep_elsewhere_prepare_commit() && run->flush_may_wait)
+	/* Where other servers commit too, a crash of this one would undo its part alone. */
+	if (!run->records_only && sweep_remote_prepare_commit() && run->flush_may_wait)
 		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
 }
 
@@ -399,7 +398,7 @@ sweep_batch_fail(SweepRun *run, ErrorData *error)
 	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
 	bool		timed_out = sweep_timers_statement_fired(run);
 
-	QueryCancelPending = false;
+	sweep_cancel_drop();
 	run->status = "failed";
 	run->reason = run->no_progress ? SWEEP_STOP_NO_PROGRESS : SWEEP_STOP_ERROR;
 	if (cancelled && (request & SWEEP_STOP_REQUEST_TIMEOUT) != 0)

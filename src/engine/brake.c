@@ -15,6 +15,7 @@
 #include "storage/latch.h"
 #include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/compat.h"
 #include "engine/brake.h"
@@ -26,7 +27,7 @@
 bool
 sweep_brake_is_stopped(const SweepRun *run)
 {
-	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || QueryCancelPending;
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || sweep_cancel_is_pending();
 }
 
 /* That the latch is set does not end it: it may have been set for something else before. */
@@ -38,11 +39,7 @@ sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event)
 
 	while ((left_us = end_us - sweep_monotonic_us()) > 0 && !sweep_brake_is_stopped(run))
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), wait_event);
-		ResetLatch(MyLatch);
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
+		sweep_cancel_wait(Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), wait_event);
 	}
 	sweep_run_note_cancel(run);
 }

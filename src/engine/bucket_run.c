@@ -21,6 +21,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/detail.h"
 #include "base/lock.h"
@@ -80,8 +81,6 @@ sweep_bucket_run_open(SweepRun *run, ErrorData **error)
 	bool		divides_others = run->has_on_start && !run->is_share;
 	bool		opened;
 
-	if (!divides_others && run->bucket_count == 0)
-		return true;
 	/* The buckets_function is code of the job: it can be cancelled like a step. */
 	if (!sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
@@ -317,9 +316,7 @@ transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 static bool
 accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error)
 {
-	HOLD_CANCEL_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
-	RESUME_CANCEL_INTERRUPTS();
+	sweep_cancel_answer_others();
 	switch (result)
 	{
 		case BUCKET_OK:
@@ -346,22 +343,22 @@ note_stop(SweepRun *run, ErrorData **error)
 		run->reason = SWEEP_STOP_TIMEOUT;
 		*error = sweep_report_timeout_error(run);
 	}
-	else if (QueryCancelPending && sweep_sql_in_call() && sweep_timers_statement_fired(run))
+	else if (sweep_cancel_is_pending() && sweep_sql_in_call() && sweep_timers_statement_fired(run))
 		*error = sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
 							"The run was waiting for its store of buckets.", NULL);
 	/* So that giving the bucket back does not take long either. */
-	if (QueryCancelPending)
+	if (sweep_cancel_is_pending())
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 }
 
 bool
 sweep_bucket_run_check(SweepRun *run, ErrorData **error)
 {
-	SweepFence *fence = run->buckets != NULL ? &run->buckets->fence : NULL;
+	SweepFence *fence = &run->buckets->fence;
 	SweepBucketError problem = {0};
 	SweepBucketResult result;
 
-	if (fence == NULL || fence->store->check == NULL)
+	if (fence->store->check == NULL)
 		return true;
 	result = fence->store->check(&fence->request, &fence->claim, &problem);
 	if (result != BUCKET_NONE)
@@ -377,11 +374,8 @@ bool
 sweep_bucket_run_begin_batch(SweepRun *run)
 {
 	SweepBuckets *buckets = run->buckets;
-	int32		now;
+	int32		now = buckets->fence.buckets_now = count_buckets(run, buckets);
 
-	if (buckets == NULL)
-		return true;
-	now = buckets->fence.buckets_now = count_buckets(run, buckets);
 	if (now == buckets->count)
 		return true;
 	/* Of a job that is switched off the bucket is given back, not dropped: it is wanted again. */
@@ -397,12 +391,9 @@ sweep_bucket_run_begin_batch(SweepRun *run)
 void
 sweep_bucket_run_close(SweepRun *run)
 {
-	SweepFence *fence;
+	SweepFence *fence = &run->buckets->fence;
 	ErrorData  *error = NULL;
 
-	if (run->buckets == NULL)
-		return;
-	fence = &run->buckets->fence;
 	sweep_step_free(run->buckets->function);
 	if (!fence->held || fence->given_back || (!give_back(run, fence) && fence->followed))
 		return;
@@ -425,9 +416,7 @@ give_back(SweepRun *run, SweepFence *fence)
 		fence->request.give_up_at_us = sweep_monotonic_us() + RELEASE_TIMEOUT_US;
 	result = fence->store->release(&fence->request, &fence->claim, &problem);
 	fence->held = false;
-	HOLD_CANCEL_INTERRUPTS();
-	CHECK_FOR_INTERRUPTS();
-	RESUME_CANCEL_INTERRUPTS();
+	sweep_cancel_answer_others();
 	if (result == BUCKET_FAILED || result == BUCKET_STOPPED)
 		ereport(WARNING,
 				(errmsg("bucket %d of job \"%s\" could not be given back: %s", fence->claim.bucket, run->job,

@@ -8,9 +8,11 @@
 #include "engine/run_state.h"
 
 /*
- * Before the run begins: queues the shares of divided children; of a divided job, maintains the buckets
- * and queues further shares, unless the run is one of those, and claims a bucket. Nothing to do for other
- * jobs. False when the run does not begin: with an error, or with the reason of the run set.
+ * Before a run begins whose job is divided, or has jobs to start: queues the shares of divided children; for a divided job,
+ * maintains the buckets, queues further shares unless the run is one of those, and claims a bucket. False when the run does
+ * not begin: with an error, or with the reason of the run set.
+ *
+ * The functions below are for runs that have run->buckets.
  */
 extern bool sweep_bucket_run_open(SweepRun *run, ErrorData **error);
 

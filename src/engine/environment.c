@@ -64,12 +64,6 @@ sweep_environment_pin_local(void)
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
-bool
-sweep_environment_is_needed(const SweepRun *run)
-{
-	return JB_ROOT_COUNT(run->settings) > 0;
-}
-
 void
 sweep_environment_set(void *run)
 {

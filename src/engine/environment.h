@@ -15,7 +15,7 @@ extern void sweep_environment_set_local(SweepRun *run);
 extern void sweep_environment_pin_local(void);
 
 /* In a worker, before anything of the job is executed: the settings of the job, if it has any; raises when one cannot be set. */
-extern bool sweep_environment_is_needed(const SweepRun *run);
+#define sweep_environment_is_needed(run) (JB_ROOT_COUNT((run)->settings) > 0)
 extern void sweep_environment_set(void *run);	/* a SweepWork */
 
 #endif							/* SWEEP_ENVIRONMENT_H */

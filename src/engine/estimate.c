@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 
 #include "base/door.h"
+#include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/definition.h"
@@ -131,7 +132,7 @@ ask_work(void *arg)
 	MemoryContext old = MemoryContextSwitchTo(question->run->batch_context);
 
 	sweep_timers_arm_limit(limit_ms());
-	question->error = sweep_sql_savepoint(restricted_work, question, false);
+	question->error = sweep_txn_savepoint(restricted_work, question, false);
 	question->timed_out = sweep_timers_disarm_limit();
 	MemoryContextSwitchTo(old);
 }

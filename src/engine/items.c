@@ -214,7 +214,7 @@ whole_work(void *arg)
 	ItemBatch  *batch = arg;
 	SweepProgress progress = {0};
 
-	if (!sweep_bucket_run_begin_batch(batch->run))
+	if (batch->run->buckets != NULL && !sweep_bucket_run_begin_batch(batch->run))
 		return;
 	pick_items(batch);
 	if (batch->run->reason != SWEEP_STOP_NONE || (batch->run->item_per_transaction && batch->count > 0))

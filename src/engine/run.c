@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/compat.h"
 #include "base/detail.h"
@@ -93,10 +94,12 @@ sweep_run_perform(SweepRun *run)
 		if (!run->ended)
 			end_run(run);
 	}
-	sweep_timers_disarm_timeout(run);
+	if (run->timeout_us > 0)
+		sweep_timers_disarm_timeout(run);
 	if (run->unreplicated)
 		note_unreplicated(run);
-	sweep_bucket_run_close(run);
+	if (run->buckets != NULL)
+		sweep_bucket_run_close(run);
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
@@ -122,10 +125,13 @@ begin_run(SweepRun *run)
 			end_unbegun(run);
 		return false;
 	}
-	sweep_timers_arm_timeout(run);
+	if (run->timeout_us > 0)
+		sweep_timers_arm_timeout(run);
 	end = set_environment(run);
+	if (end == TXN_COMMITTED && (run->bucket_count > 0 || (run->has_on_start && !run->is_share)) && !sweep_bucket_run_open(run, &run->error))
+		end = TXN_FAILED;
 	if (end == TXN_COMMITTED)
-		end = sweep_bucket_run_open(run, &run->error) ? record(run, start_work, &run->error) : TXN_FAILED;
+		end = record(run, start_work, &run->error);
 	if (end == TXN_STOPPED)
 		run->reason = SWEEP_STOP_CANCELLED;
 	if (end == TXN_FAILED || end == TXN_STOPPED)
@@ -136,7 +142,6 @@ begin_run(SweepRun *run)
 	run->state.detail = run->next.detail;
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
-	sweep_watch_begin(run);
 	return run->begun;
 }
 
@@ -177,11 +182,7 @@ record(SweepRun *run, SweepWork work, ErrorData **error)
 		end = sweep_batch_transact(run, work, run, error);
 		if (end != TXN_COMMITTED || !run->another_ends)
 			break;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, END_RETRY_MS, sweep_wait_event());
-		ResetLatch(MyLatch);
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
+		sweep_cancel_wait(END_RETRY_MS, sweep_wait_event());
 	}
 	run->records_only = false;
 	return end;
@@ -245,7 +246,7 @@ end_unbegun(SweepRun *run)
 {
 	ErrorData  *error = NULL;
 
-	QueryCancelPending = false;
+	sweep_cancel_drop();
 	if (run->error != NULL)
 	{
 		run->status = "failed";
@@ -299,7 +300,7 @@ execute_batch(SweepRun *run)
 		return;
 	}
 	run->batch_started_us = sweep_monotonic_us();
-	if (!sweep_bucket_run_check(run, &error))
+	if (run->buckets != NULL && !sweep_bucket_run_check(run, &error))
 	{
 		sweep_batch_fail(run, error);
 		return;
@@ -340,7 +341,7 @@ batch_work(void *arg)
 	SweepProgress progress;
 	SweepBatch	batch;
 
-	if (!sweep_bucket_run_begin_batch(run))
+	if (run->buckets != NULL && !sweep_bucket_run_begin_batch(run))
 		return;
 	if (run->step == NULL)
 		run->step = sweep_step_prepare(run->context, run->step_name, run->batch_sql);
@@ -399,7 +400,7 @@ end_work(void *arg)
 		sweep_batch_save(run);
 	}
 	RESUME_CANCEL_INTERRUPTS();
-	QueryCancelPending = false;
+	sweep_cancel_drop();
 }
 
 /* A request to cancel has ended the wait for a standby. The row of the run says so without another wait. */

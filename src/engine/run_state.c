@@ -15,6 +15,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/settings.h"
 #include "engine/run_state.h"
@@ -101,18 +102,6 @@ sweep_run_read_clock(SweepRun *run)
 				 errhint("Write a timestamp with its zone: \"2026-01-01T00:00:00Z\".")));
 }
 
-SweepLockMode
-sweep_run_lock_mode(const SweepRun *run)
-{
-	return run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE;
-}
-
-bool
-sweep_run_is_ending(const SweepRun *run)
-{
-	return run->reason != SWEEP_STOP_NONE && (run->ending || !run->ends_apart);
-}
-
 SweepLimits
 sweep_run_limits(const SweepRun *run)
 {
@@ -128,7 +117,7 @@ sweep_run_limits(const SweepRun *run)
 void
 sweep_run_note_cancel(SweepRun *run)
 {
-	if (QueryCancelPending)
+	if (sweep_cancel_is_pending())
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-	QueryCancelPending = false;
+	sweep_cancel_drop();
 }

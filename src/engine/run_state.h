@@ -107,7 +107,7 @@ typedef struct SweepRun
 	char	   *synchronous_commit; /* of the session, or the job */
 	bool		records_only;	/* the transaction in progress executes nothing of the job */
 	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
-	int			awaited;		/* what the commit in progress waits for, see standby.h */
+	int			awaited;		/* what the commit in progress waits for, see remote.h */
 	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	bool		statement_timed_out;
@@ -127,10 +127,18 @@ extern void sweep_run_check_args(Jsonb *args, const char *job);
 extern void sweep_run_read_clock(SweepRun *run);
 
 /* How the run holds its lock: alone, or together with the other shares of its job. */
-extern SweepLockMode sweep_run_lock_mode(const SweepRun *run);
+static inline SweepLockMode
+sweep_run_lock_mode(const SweepRun *run)
+{
+	return run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE;
+}
 
 /* Whether the transaction in progress records the outcome. */
-extern bool sweep_run_is_ending(const SweepRun *run);
+static inline bool
+sweep_run_is_ending(const SweepRun *run)
+{
+	return run->reason != SWEEP_STOP_NONE && (run->ending || !run->ends_apart);
+}
 
 /* What its loop is limited by. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);

@@ -37,6 +37,7 @@
 #include "base/compat_query.h"
 #include "base/clock.h"
 #include "base/detail.h"
+#include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/definition.h"
@@ -78,7 +79,7 @@ sweep_script_execute(SweepRun *run)
 
 	script.statement_context = AllocSetContextCreate(run->batch_context, "pg_sweep statement", ALLOCSET_DEFAULT_SIZES);
 	sweep_worker_set("synchronous_commit", run->synchronous_commit);
-	if (!sweep_sql_attempt(script_work, &script, run->batch_context, &error))
+	if (!sweep_txn_catch(script_work, &script, run->batch_context, &error))
 		fail(&script, error);
 	else if (script.absent)
 	{

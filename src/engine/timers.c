@@ -14,6 +14,7 @@
 #include "storage/proc.h"
 #include "utils/timestamp.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/timer.h"
 #include "engine/timers.h"
@@ -30,8 +31,6 @@ static SweepSlot *timed_slot = NULL;
 void
 sweep_timers_arm_timeout(SweepRun *run)
 {
-	if (run->timeout_us <= 0)
-		return;
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
 	/* Of a run that is called by the sql of another one only the scheduler looks at the clock. */
 	if (!sweep_timer_is_armed(SWEEP_TIMER_RUN))
@@ -89,7 +88,7 @@ sweep_timers_disarm_statement(SweepRun *run)
 	run->statement_timed_out = true;
 	/* One that fired as its call ended would take effect a moment later, as somebody's request. */
 	if (pg_atomic_read_u32(&run->slot->stop_request) == 0)
-		QueryCancelPending = false;
+		sweep_cancel_drop();
 }
 
 bool
@@ -116,7 +115,7 @@ sweep_timers_disarm_limit(void)
 
 	/* If that was as the code ended, it would take effect a moment later. Who else wants the run to stop has said so in its slot. */
 	if (passed)
-		QueryCancelPending = false;
+		sweep_cancel_drop();
 	return passed;
 }
 

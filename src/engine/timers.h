@@ -8,7 +8,7 @@
 #include "engine/run_state.h"
 
 /*
- * From now on the run is interrupted when its timeout has passed: its slot then carries
+ * For a run with a timeout: from now on it is interrupted when its timeout has passed. Its slot then carries
  * SWEEP_STOP_REQUEST_TIMEOUT. The scheduler watches the same deadline from outside.
  */
 extern void sweep_timers_arm_timeout(SweepRun *run);

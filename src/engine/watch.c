@@ -37,7 +37,7 @@
 
 #include "base/clock.h"
 #include "base/compat_statistics.h"
-#include "base/elsewhere.h"
+#include "base/remote.h"
 #include "base/secret.h"
 #include "base/settings.h"
 #include "engine/report.h"
@@ -71,12 +71,6 @@ static double estimate_rows(Relation relation, int64 live);
 static ErrorData *endless_error(SweepRun *run, double rows);
 
 void
-sweep_watch_begin(SweepRun *run)
-{
-	sweep_runaway_begin(&run->state.runaway, hash_of(run, run->state.cursor), sweep_monotonic_us());
-}
-
-void
 sweep_watch_batch(SweepRun *run)
 {
 	SweepRunaway *runaway = &run->next.runaway;
@@ -89,6 +83,8 @@ sweep_watch_batch(SweepRun *run)
 
 	if (after_us < 0 || !pgstat_track_counts)
 		return;
+	if (run->state.loop.batches == 0)
+		sweep_runaway_begin(runaway, hash_of(run, run->state.cursor), run->batch_started_us);
 	changed = note_changes(watch != NULL && watch->marks == runaway->marks ? watch : NULL, &removed);
 	sweep_runaway_note(runaway, hash_of(run, run->next.cursor), removed, changed > 0 ? Min(rows, changed) : rows, sweep_monotonic_us());
 	if (!sweep_runaway_is_stuck(runaway, after_us))
@@ -162,7 +158,7 @@ count_rows_to_handle(SweepWatch *watch)
 		if (lock->pid == MyProcPid && lock->locktag.locktag_type == LOCKTAG_RELATION && lock->holdMask != 0)
 			note_table(watch, lock->locktag.locktag_field2, 0);
 	}
-	watch->unbounded |= sweep_elsewhere_prepare_commit();
+	watch->unbounded |= sweep_remote_prepare_commit();
 	for (int i = 0; i < watch->count; i++)
 	{
 		const WatchedTable *table = &watch->tables[i];

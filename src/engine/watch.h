@@ -7,9 +7,6 @@
 
 #include "engine/run_state.h"
 
-/* The run begins, with the cursor that its first batch is given. */
-extern void sweep_watch_begin(SweepRun *run);
-
 /*
  * In the transaction of a batch that was not the last one, with its result in run->next. Sets run->no_progress, and
  * run->endless to the error with which the run then ends once the batch is committed.

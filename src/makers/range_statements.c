@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "base/txn.h"
 #include "makers/range_statements.h"
 
 static SweepStatement range_statements_sql = {
@@ -127,7 +128,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n'};
 
 	sweep_range_preparing = true;
-	sweep_sql_hide_context(make_work, &(Request) {values, nulls});
+	sweep_txn_hide_context(make_work, &(Request) {values, nulls});
 	sweep_range_preparing = false;
 	for (int after = 0; after <= 1; after++)
 	{

@@ -16,8 +16,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/elsewhere.h"
-#include "base/standby.h"
+#include "base/remote.h"
 #include "base/timer.h"
 #include "base/worker.h"
 #include "process/consumer_handle.h"
@@ -65,7 +64,7 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 	sweep_crash_note_clear();
 	if (done)
 		consumer->outage_ms = 0;
-	if (done && consumer->present && !sweep_standby_has_confirmed(consumer->awaited))
+	if (done && consumer->present && !sweep_remote_has_confirmed(consumer->awaited))
 		ereport(WARNING,
 				(errmsg_plural("%d message of queue \"%s\" is acknowledged, but not replicated",
 							   "%d messages of queue \"%s\" are acknowledged, but not replicated", count, count, consumer->queue),
@@ -95,7 +94,7 @@ handle_work(void *arg)
 	/* A deferred trigger may be of any of them. */
 	sweep_crash_note_in_hand(SWEEP_CRASH_NOTE_ALL);
 	acknowledge(consumer);
-	consumer->awaited = sweep_standby_awaited();
+	consumer->awaited = sweep_remote_awaits();
 }
 
 static void
@@ -182,7 +181,7 @@ acknowledge(SweepConsumer *consumer)
 		values[0] = Int32GetDatum(consumer->queue_id);
 		(void) sweep_sql_execute(&sweep_forget_crashes_sql, values, NULL);
 	}
-	(void) sweep_elsewhere_prepare_commit();
+	(void) sweep_remote_prepare_commit();
 }
 
 Datum

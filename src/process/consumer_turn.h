@@ -53,7 +53,7 @@ typedef struct SweepConsumer
 	int			count;
 	pg_uuid_t	lease;
 	SweepPiece	piece;
-	int			awaited;		/* what the commit of the piece waits for, see base/standby.h */
+	int			awaited;		/* what the commit of the piece waits for, see base/remote.h */
 	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 

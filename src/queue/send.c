@@ -20,6 +20,7 @@
 #include "base/lock.h"
 #include "base/require.h"
 #include "base/sql.h"
+#include "base/txn.h"
 #include "queue/key.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
@@ -205,7 +206,7 @@ Datum
 sweep_queue_try_send(PG_FUNCTION_ARGS)
 {
 	uint32		held = QueryCancelHoldoffCount;
-	ErrorData  *error = sweep_sql_savepoint(try_send_work, fcinfo, true);
+	ErrorData  *error = sweep_txn_savepoint(try_send_work, fcinfo, true);
 
 	QueryCancelHoldoffCount = held;
 	if (error == NULL)

@@ -40,6 +40,7 @@
 #include "base/quota.h"
 #include "base/role.h"
 #include "base/sql.h"
+#include "base/txn.h"
 #include "queue/queue.h"
 #include "queue/table.h"
 
@@ -215,7 +216,7 @@ ask_again(text *name, SweepQueueRight right, int refusals)
 		CStringGetTextDatum(right == RIGHT_SEND ? "send" : "consume")
 	};
 
-	sweep_sql_hide_context(refuse_work, values);
+	sweep_txn_hide_context(refuse_work, values);
 	if (refusals >= MAX_REFUSALS)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

@@ -27,6 +27,7 @@
 #include "base/compat.h"
 #include "base/require.h"
 #include "base/sql.h"
+#include "base/txn.h"
 #include "queue/in_flight.h"
 #include "queue/prepared.h"
 #include "queue/queue.h"
@@ -287,7 +288,7 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 	{
 		int64		left_us = deadline_us - sweep_monotonic_us();
 
-		if (!sweep_sql_transaction(find_work, &request, PortalContext, &error))
+		if (!sweep_txn_execute_in_call(find_work, &request, PortalContext, &error))
 		{
 			if (request.queue_id != 0)
 				sweep_queue_pass_on(request.relation, request.queue_id);
