@@ -1,14 +1,13 @@
 /*
  * estimate.c
- *		How many rows a run has to do, as the estimate of its job says.
+ *		How many rows a run has to handle, as the estimate of its job says.
  *
  * Called by run.c between the commit that says that the run is in progress and its first batch, and by create_job and
- * alter_job for the check. An estimate is a SELECT of the job. It is executed as its role, with the settings of its batches,
- * in a transaction of its own that is read-only and rolled back; and behind the door, as a security-restricted operation,
- * so that it leaves nothing of the session behind that a rollback would not undo. All of it, planning included, has a time limit.
+ * alter_job for the check. An estimate is a SELECT of the job. It is executed as the role of the job, with the settings of its
+ * batches, in a transaction of its own that is read-only and rolled back. It runs as a security-restricted operation
+ * (door.c), so it leaves nothing in the session that a rollback would not undo. The time limit includes its planning.
  *
- * It is a convenience for whoever looks at sweep.running. So nothing that is wrong with it ends the run: neither an error
- * nor an answer that is none.
+ * The answer only serves readers of sweep.running: neither an error of the estimate nor a useless answer ends the run.
  */
 #include "postgres.h"
 
@@ -21,7 +20,6 @@
 #include "nodes/nodeFuncs.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -35,14 +33,15 @@
 #include "engine/report.h"
 #include "engine/timers.h"
 
-/* What is asked, and what came of it. */
+/* The question and its answer. */
 typedef struct Question
 {
 	SweepRun   *run;
 	SweepStep  *step;
+	int			limit_ms;
 	ErrorData  *error;
 	bool		timed_out;
-	const char *refused;		/* what it returned is no answer */
+	const char *refused;		/* why the result is no answer */
 	double		rows;
 } Question;
 
@@ -50,12 +49,10 @@ static void refuse(const char *source);
 static void ask_work(void *arg);
 static void restricted_work(void *arg);
 static void answer_work(void *arg);
-static bool is_number(Oid type);
 static double number_of(Oid type, Datum value);
-static const char *why_unknown(const Question *question);
+static bool is_number(Oid type);
 static bool is_cancelled(const Question *question);
-static int64 share_of(const SweepRun *run, double rows);
-static int	limit_ms(void);
+static const char *why_unknown(const Question *question);
 
 PG_FUNCTION_INFO_V1(sweep_estimate_check);
 
@@ -99,10 +96,16 @@ refuse(const char *source)
 void
 sweep_estimate_ask(SweepRun *run)
 {
-	Question	question = {.run = run};
+	Question	question = {.run = run, .limit_ms = SWEEP_ESTIMATE_MS};
 	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
 	SweepTxnEnd end;
 	const char *why;
+	/* Each share of a divided job handles its part. */
+	int			shares = run->buckets != NULL ? Max(run->buckets->count, 1) : 1;
+
+	/* No longer than the role allows its statements; in a session that is the time of the CALL. */
+	if (StatementTimeout > 0 && !sweep_sql_in_call())
+		question.limit_ms = Min(StatementTimeout, SWEEP_ESTIMATE_MS);
 
 	sweep_report_phase(run, PHASE_ESTIMATE);
 	if (!sweep_sql_in_call())
@@ -110,13 +113,14 @@ sweep_estimate_ask(SweepRun *run)
 	end = sweep_batch_transact(run, ask_work, &question, &question.error);
 	sweep_step_free(question.step);
 	if (is_cancelled(&question))
+	{
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
-	if (is_cancelled(&question))
 		sweep_batch_fail(run, question.error);
+	}
 	else if (end == TXN_COMMITTED || end == TXN_FAILED)
 	{
 		why = why_unknown(&question);
-		sweep_report_estimate(run, why == NULL ? share_of(run, question.rows) : -1);
+		sweep_report_estimate(run, why == NULL ? (int64) ceil(question.rows / shares) : -1);
 		if (why != NULL)
 			ereport(sweep_sql_in_call() ? NOTICE : LOG,
 					(errmsg("job \"%s\" run %lld: its estimate is not known: %s", run->job, (long long) run->run_id, why)));
@@ -124,14 +128,14 @@ sweep_estimate_ask(SweepRun *run)
 	MemoryContextSwitchTo(old);
 }
 
-/* An error of the estimate ends here, so that the transaction around it does not fail. */
+/* The savepoint rolls back what the estimate has done, and keeps its error from the transaction around it. */
 static void
 ask_work(void *arg)
 {
 	Question   *question = arg;
 	MemoryContext old = MemoryContextSwitchTo(question->run->batch_context);
 
-	sweep_timers_arm_limit(limit_ms());
+	sweep_timers_arm_limit(question->limit_ms);
 	question->error = sweep_txn_savepoint(restricted_work, question, false);
 	question->timed_out = sweep_timers_disarm_limit();
 	MemoryContextSwitchTo(old);
@@ -145,7 +149,7 @@ restricted_work(void *arg)
 	sweep_door_visit_user(question->run->run_as, answer_work, question);
 }
 
-/* What is read-only cannot be made read-write again in a subtransaction. */
+/* Code of the job cannot make the subtransaction read-write again. */
 static void
 answer_work(void *arg)
 {
@@ -156,7 +160,7 @@ answer_work(void *arg)
 	uint64		count;
 
 	(void) set_config_option("transaction_read_only", "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* It is about the whole job, whichever share asks. */
+	/* The estimate is that of the whole job, whichever share asks. */
 	batch.buckets = 0;
 	question->step = sweep_step_prepare_question(run->batch_context, run->estimate);
 	count = sweep_step_ask(question->step, &batch, &type);
@@ -170,62 +174,29 @@ answer_work(void *arg)
 		question->rows = number_of(type, sweep_sql_copy(1, CurrentMemoryContext));
 }
 
-static bool
-is_number(Oid type)
-{
-	switch (getBaseType(type))
-	{
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case FLOAT4OID:
-		case FLOAT8OID:
-		case NUMERICOID:
-			return true;
-		default:
-			return false;
-	}
-}
-
-/* More digits than a double has are not needed. */
+/* By its text, which is the same for all types of numbers. */
 static double
 number_of(Oid type, Datum value)
 {
-	switch (getBaseType(type))
-	{
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-			return DatumGetInt32(value);
-		case INT8OID:
-			return (double) DatumGetInt64(value);
-		case FLOAT4OID:
-			return DatumGetFloat4(value);
-		case FLOAT8OID:
-			return DatumGetFloat8(value);
-		default:
-			return DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, value));
-	}
+	Oid			output;
+	bool		is_varlena;
+
+	getTypeOutputInfo(type, &output, &is_varlena);
+	return strtod(OidOutputFunctionCall(output, value), NULL);
 }
 
-/* NULL when it is known. */
-static const char *
-why_unknown(const Question *question)
+static bool
+is_number(Oid type)
 {
-	if (question->timed_out)
-		return psprintf("it takes longer than %d ms", limit_ms());
-	if (question->error != NULL)
-		return question->error->message;
-	if (question->refused != NULL)
-		return question->refused;
-	if (question->rows >= 0 && question->rows < (double) PG_INT64_MAX)
-		return NULL;
-	return psprintf("it returned %g", question->rows);
+	Oid			base = getBaseType(type);
+
+	return base == INT2OID || base == INT4OID || base == INT8OID || base == FLOAT4OID || base == FLOAT8OID || base == NUMERICOID;
 }
 
 /*
- * A request to cancel that this process was sent, and not one that the SQL tells of: of another server, for one. There is
- * no other difference but who has raised it. Or the time of the CALL is over, which may be at the same moment as ours.
+ * A request to cancel that was sent to this process, but not an error with the same code that the SQL raises, as for a request
+ * on another server: only the C function that has raised the error tells them apart. Where a version of PostgreSQL
+ * raises it elsewhere, the test estimate_runs fails. The limit of a CALL may be over at the same moment as ours.
  */
 static bool
 is_cancelled(const Question *question)
@@ -237,16 +208,15 @@ is_cancelled(const Question *question)
 		(!question->timed_out || sweep_timers_statement_fired(question->run));
 }
 
-/* Of a divided job each share has its part. */
-static int64
-share_of(const SweepRun *run, double rows)
+/* NULL when the answer is known. */
+static const char *
+why_unknown(const Question *question)
 {
-	return (int64) ceil(run->buckets != NULL ? rows / Max(run->buckets->count, 1) : rows);
-}
-
-/* Not longer than what the role allows its statements; in a session that is the time of the CALL. */
-static int
-limit_ms(void)
-{
-	return StatementTimeout > 0 && !sweep_sql_in_call() ? Min(StatementTimeout, SWEEP_ESTIMATE_MS) : SWEEP_ESTIMATE_MS;
+	if (question->timed_out)
+		return psprintf("it takes longer than %d ms", question->limit_ms);
+	if (question->error != NULL)
+		return question->error->message;
+	if (question->refused != NULL)
+		return question->refused;
+	return question->rows >= 0 && question->rows < (double) PG_INT64_MAX ? NULL : psprintf("it returned %g", question->rows);
 }

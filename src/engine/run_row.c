@@ -4,13 +4,12 @@
  *
  * Called by call.c, run.c and bucket_run.c when a run begins or is skipped, and by batch.c for each batch: no
  * other file writes into the row. Begin and batches are written in place, without SQL. A fresh process
- * has no plans and hardly any caches: to parse and plan an UPDATE there takes longer than all the rest that is
- * ours between sweep.start and the first batch. In a batch, to start and end its executor takes several times
- * what is done here. The place of the row is known, so the table itself is all that is needed.
+ * has no plans and hardly any caches: it would parse and plan an UPDATE for longer than the engine needs for all else
+ * between sweep.start and the first batch. An UPDATE by ctid doubles the instructions of an empty batch, and adds a sixth to
+ * those of a short run (make check-cost; room's README).
  *
- * What an UPDATE would do beyond this is done by one: the values are within their domains. Whatever is out
- * of the ordinary (the row has moved, is being changed, the table has other columns or a trigger) is left to
- * a statement, which searches and waits.
+ * The values are within their domains, so an UPDATE would do no more. A statement, which searches and waits, does what is
+ * out of the ordinary: the row has moved, another transaction changes it, the table has other columns or a trigger.
  */
 #include "postgres.h"
 
@@ -32,7 +31,7 @@
 #include "engine/report.h"
 #include "engine/run_row.h"
 
-/* What a run writes into its row. */
+/* The columns that a batch or the end of a run changes. */
 #define RUN_COLUMNS \
 	"batches = $3, rows = $4, cursor = $5, detail = $6, status = coalesce($7, 'running'), stop_reason = $8, " \
 	"finished_at = CASE WHEN $8 IS NOT NULL THEN pg_catalog.clock_timestamp() END, sqlstate = $9, error = $10, rescued = $11, quarantined = $12, " \
@@ -76,7 +75,7 @@ SweepStatement sweep_archive_sql = {
 	.text = "SELECT sweep._mark_lost(), sweep._archive_runs($1), CASE WHEN $1 THEN sweep._cancel_orphans('infinity') END",
 	.types = {BOOLOID}};
 
-/* When no more than this is left on its page, the old versions of the row are removed. */
+/* Free bytes of a page up to which its dead versions are removed. */
 #define SCARCE_SPACE (BLCKSZ / 4)
 
 /* The columns of sweep.run_live, in their order. */
@@ -111,11 +110,10 @@ typedef enum SweepRunColumn
 	RUN_COLUMN_COUNT
 } SweepRunColumn;
 
-/* What is to become of the columns; those that are not set stay as they are. All zero to begin with. */
+/* New values of columns; those that are not set keep theirs. All zero at first. */
 typedef struct SweepRunChange
 {
-	Datum		values[RUN_COLUMN_COUNT];
-	bool		is_null[RUN_COLUMN_COUNT];
+	NullableDatum columns[RUN_COLUMN_COUNT];
 	bool		is_set[RUN_COLUMN_COUNT];
 } SweepRunChange;
 
@@ -125,14 +123,10 @@ static void set_outcome(SweepRunChange *change, const SweepRun *run);
 static void save_by_statement(SweepRun *run, const SweepRunChange *change);
 static bool is_locked(const SweepRun *run);
 static void set(SweepRunChange *change, SweepRunColumn column, Datum value);
-static void set_null(SweepRunChange *change, SweepRunColumn column);
 static void set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value);
 static bool change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change);
-static bool find_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row);
 static void prune_page(Relation table, BlockNumber block);
-static bool is_row(TupleTableSlot *row, int64 run_id, const char *status);
 static bool replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row, const SweepRunChange *change);
-static void write_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes which);
 
 int64
 sweep_run_row_insert(SweepRun *run, Jsonb *args)
@@ -153,7 +147,7 @@ sweep_run_row_start(SweepRun *run)
 	return set_started(run) || (!is_locked(run) && update_started(run));
 }
 
-/* Without SQL, where the scheduler saw the row. */
+/* Without SQL, at the place where the scheduler saw the row. */
 static bool
 set_started(SweepRun *run)
 {
@@ -164,13 +158,9 @@ set_started(SweepRun *run)
 	set(&change, RUN_COLUMN_STARTED_AT, TimestampTzGetDatum(GetCurrentTimestamp()));
 	set(&change, RUN_COLUMN_PID, Int32GetDatum(MyProcPid));
 	set(&change, RUN_COLUMN_BEGUN, Int64GetDatum(sweep_sql_next_value(sweep_extension()->begun_sequence)));
-	set_null(&change, RUN_COLUMN_BUCKET);
-	set_null(&change, RUN_COLUMN_SHARES_LEFT);
-	if (run->buckets != NULL)
-	{
-		set(&change, RUN_COLUMN_BUCKET, Int32GetDatum(run->buckets->fence.claim.bucket));
-		set(&change, RUN_COLUMN_SHARES_LEFT, Int32GetDatum(run->shares_left));
-	}
+	set(&change, RUN_COLUMN_BUCKET, Int32GetDatum(run->buckets != NULL ? run->buckets->fence.claim.bucket : 0));
+	set(&change, RUN_COLUMN_SHARES_LEFT, Int32GetDatum(run->shares_left));
+	change.columns[RUN_COLUMN_BUCKET].isnull = change.columns[RUN_COLUMN_SHARES_LEFT].isnull = run->buckets == NULL;
 	if (!change_row(&place, run->run_id, "waiting", &change))
 		return false;
 	run->state.tid = place;
@@ -178,8 +168,8 @@ set_started(SweepRun *run)
 }
 
 /*
- * Wherever it is now; in a session it has always to be looked for. If it is another role's by now, with its job, it waits
- * for a process of that one.
+ * Wherever the row is now; a session always searches for it. If the job has another role now, the row waits for a process of
+ * that role.
  */
 static bool
 update_started(SweepRun *run)
@@ -197,15 +187,11 @@ update_started(SweepRun *run)
 	return true;
 }
 
-/*
- * In place, without SQL: that takes longer for it than the engine for all the rest, and a process whose run
- * is short would have to plan the statement for a single use.
- */
 void
 sweep_run_row_save(SweepRun *run)
 {
 	SweepRunChange change = {0};
-	/* In a session that is an error, as it is for any other change; what runs in a worker is recorded in any case. */
+	/* An error in a session, as for any other change; the run of a worker is recorded in any case. */
 	bool		read_only = sweep_sql_in_call() && XactReadOnly;
 
 	set(&change, RUN_COLUMN_BATCHES, Int32GetDatum((int32) Min(run->next.loop.batches, PG_INT32_MAX)));
@@ -234,13 +220,13 @@ set_outcome(SweepRunChange *change, const SweepRun *run)
 }
 
 /*
- * Found by its place, not by its key: with an old snapshot around, a look-up by key would walk all
- * versions of the row that the batches before left behind.
+ * By place, not by key: with an old snapshot around, a look-up by key would walk all versions of the row that earlier batches
+ * have left behind.
  */
 static void
 save_by_statement(SweepRun *run, const SweepRunChange *change)
 {
-	/* In the order of the parameters from $3 on; what is not set is NULL there. */
+	/* In the order of the parameters from $3 on; a column that is not set is NULL there. */
 	static const SweepRunColumn columns[] = {
 		RUN_COLUMN_BATCHES, RUN_COLUMN_ROWS, RUN_COLUMN_CURSOR, RUN_COLUMN_DETAIL, RUN_COLUMN_STATUS, RUN_COLUMN_STOP_REASON,
 		RUN_COLUMN_SQLSTATE, RUN_COLUMN_ERROR, RUN_COLUMN_RESCUED, RUN_COLUMN_QUARANTINED,
@@ -251,15 +237,15 @@ save_by_statement(SweepRun *run, const SweepRunChange *change)
 
 	for (size_t i = 0; i < lengthof(columns); i++)
 	{
-		values[i + 2] = change->values[columns[i]];
-		nulls[i + 2] = change->is_set[columns[i]] && !change->is_null[columns[i]] ? ' ' : 'n';
+		values[i + 2] = change->columns[columns[i]].value;
+		nulls[i + 2] = change->is_set[columns[i]] && !change->columns[columns[i]].isnull ? ' ' : 'n';
 	}
-	/* VACUUM FULL moves it; then the key finds it. */
+	/* The key finds a row that VACUUM FULL has moved. */
 	if (sweep_sql_execute(&save_run_sql, values, nulls) != 1 &&
 		sweep_sql_execute(&save_run_by_key_sql, values, nulls) != 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("row of run %lld in sweep.run_live was changed by somebody else", (long long) run->run_id)));
+				 errmsg("row of run %lld in sweep.run_live was changed by another session", (long long) run->run_id)));
 	run->next.tid = sweep_sql_tid(1);
 }
 
@@ -305,10 +291,7 @@ sweep_run_row_fail(SweepRun *run)
 	(void) sweep_sql_execute(&sweep_fail_start_sql, values, run->error != NULL ? NULL : "  nn");
 }
 
-/*
- * Whoever keeps the row locked must not keep our worker: the scheduler starts another one once it is free. In a
- * session nobody but that waits for it.
- */
+/* A worker does not wait for a session that keeps the row locked: the scheduler starts another worker when it is free. A session waits. */
 static bool
 is_locked(const SweepRun *run)
 {
@@ -320,40 +303,43 @@ is_locked(const SweepRun *run)
 static void
 set(SweepRunChange *change, SweepRunColumn column, Datum value)
 {
-	change->values[column] = value;
-	change->is_null[column] = false;
+	change->columns[column] = (NullableDatum) {.value = value};
 	change->is_set[column] = true;
-}
-
-static void
-set_null(SweepRunChange *change, SweepRunColumn column)
-{
-	change->is_null[column] = change->is_set[column] = true;
 }
 
 static void
 set_jsonb(SweepRunChange *change, SweepRunColumn column, const Jsonb *value)
 {
-	if (value != NULL)
-		set(change, column, JsonbPGetDatum(value));
-	else
-		set_null(change, column);
+	set(change, column, JsonbPGetDatum(value));
+	change->columns[column].isnull = value == NULL;
 }
 
 /*
- * Changes the row at *place if it is that of the run and has that status; *place is then where its new
- * version is. False when it is not there, or somebody else is just changing it, and nothing was done.
+ * Changes the row at *place if it is the row of the run and has that status, and sets *place to its new version. False, and
+ * nothing done, when it is not there or another transaction changes it.
  */
 static bool
 change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunChange *change)
 {
 	Relation	table = table_open(sweep_extension()->run_table, RowExclusiveLock);
 	TupleTableSlot *row = table_slot_create(table, NULL);
-	/* Whatever the transaction may see: an isolation level of the job's role must not keep its run from being recorded. */
+	/* Not the snapshot of the transaction: an isolation level of the job's role must not keep the run from being recorded. */
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		changed = find_row(table, place, snapshot, row) && is_row(row, run_id, status) &&
-		replace_row(table, place, snapshot, row, change);
+	bool		changed = false;
 
+	/* The table may have become shorter since the place was noted. */
+	if (RelationGetNumberOfAttributes(table) == RUN_COLUMN_COUNT && table->trigdesc == NULL && ItemPointerIsValid(place) &&
+		ItemPointerGetBlockNumber(place) < RelationGetNumberOfBlocks(table))
+	{
+		prune_page(table, ItemPointerGetBlockNumber(place));
+		if (table_tuple_fetch_row_version(table, place, snapshot, row))
+		{
+			slot_getallattrs(row);
+			changed = DatumGetInt64(row->tts_values[RUN_COLUMN_RUN_ID]) == run_id &&
+				strcmp(TextDatumGetCString(row->tts_values[RUN_COLUMN_STATUS]), status) == 0 &&
+				replace_row(table, place, snapshot, row, change);
+		}
+	}
 	UnregisterSnapshot(snapshot);
 	ExecDropSingleTupleTableSlot(row);
 	table_close(table, NoLock);
@@ -362,20 +348,9 @@ change_row(ItemPointer place, int64 run_id, const char *status, const SweepRunCh
 	return changed;
 }
 
-/* The table may have become shorter than it was when the place was noted. */
-static bool
-find_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot *row)
-{
-	if (RelationGetNumberOfAttributes(table) != RUN_COLUMN_COUNT || table->trigdesc != NULL || !ItemPointerIsValid(place) ||
-		ItemPointerGetBlockNumber(place) >= RelationGetNumberOfBlocks(table))
-		return false;
-	prune_page(table, ItemPointerGetBlockNumber(place));
-	return table_tuple_fetch_row_version(table, place, snapshot, row);
-}
-
 /*
- * Who reads a row by its place does not tidy its page. Full of dead versions it would make the next one go
- * to another page, with an entry in the index, and the table grow until it is vacuumed.
+ * A read by place does not tidy the page. Full of dead versions it would make the next version go to another page, with an entry in
+ * the index, and the table grow until it is vacuumed.
  */
 static void
 prune_page(Relation table, BlockNumber block)
@@ -385,18 +360,10 @@ prune_page(Relation table, BlockNumber block)
 	if (table->rd_tableam != GetHeapamTableAmRoutine())
 		return;
 	buffer = ReadBuffer(table, block);
-	/* Looked at without a lock, like PostgreSQL itself does: it is no more than a hint. */
+	/* Only a hint: PostgreSQL itself looks without a lock. */
 	if (PageGetHeapFreeSpace(BufferGetPage(buffer)) < SCARCE_SPACE)
 		sweep_heap_page_prune(table, buffer);
 	ReleaseBuffer(buffer);
-}
-
-static bool
-is_row(TupleTableSlot *row, int64 run_id, const char *status)
-{
-	slot_getallattrs(row);
-	return DatumGetInt64(row->tts_values[RUN_COLUMN_RUN_ID]) == run_id &&
-		strcmp(TextDatumGetCString(row->tts_values[RUN_COLUMN_STATUS]), status) == 0;
 }
 
 static bool
@@ -415,8 +382,8 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	new_row = MakeSingleTupleTableSlot(RelationGetDescr(table), &TTSOpsVirtual);
 	for (int i = 0; i < RUN_COLUMN_COUNT; i++)
 	{
-		new_row->tts_values[i] = change->is_set[i] ? change->values[i] : row->tts_values[i];
-		new_row->tts_isnull[i] = change->is_set[i] ? change->is_null[i] : row->tts_isnull[i];
+		new_row->tts_values[i] = change->is_set[i] ? change->columns[i].value : row->tts_values[i];
+		new_row->tts_isnull[i] = change->is_set[i] ? change->columns[i].isnull : row->tts_isnull[i];
 	}
 	ExecStoreVirtualTuple(new_row);
 	result = sweep_table_tuple_update(table, place, new_row, GetCurrentCommandId(true), snapshot, locked, &failure,
@@ -424,20 +391,16 @@ replace_row(Relation table, ItemPointer place, Snapshot snapshot, TupleTableSlot
 	if (result == TM_Ok)
 	{
 		*place = new_row->tts_tid;
+		/* The run begins, the new version is on another page, or an index of the user has a column that has changed. */
 		if (update_indexes != TU_None)
-			write_index_entries(table, new_row, update_indexes);
+		{
+			SweepIndexes indexes;
+
+			sweep_indexes_open(&indexes, table);
+			sweep_indexes_update(&indexes, new_row, update_indexes);
+			sweep_indexes_close(&indexes);
+		}
 	}
 	ExecDropSingleTupleTableSlot(new_row);
 	return result == TM_Ok;
-}
-
-/* The new version is on another page than the old one, the run begins, or somebody has put an index on what has changed. */
-static void
-write_index_entries(Relation table, TupleTableSlot *row, TU_UpdateIndexes which)
-{
-	SweepIndexes indexes;
-
-	sweep_indexes_open(&indexes, table);
-	sweep_indexes_update(&indexes, row, which);
-	sweep_indexes_close(&indexes);
 }
