@@ -52,19 +52,19 @@ sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 		.begin = begin,
 		.waits = true,
 		.is_stopped = is_stopped,
-		.tries = run->begun ? 1 : SWEEP_TXN_SERIALIZATION_TRIES,
+		.tries = run->stage >= RUN_BEGUN ? 1 : SWEEP_TXN_SERIALIZATION_TRIES,
 		.hooks = &timers,
 	};
 	SweepTxnEnd end;
 
-	run->awaited = SYNC_REP_NO_WAIT;
+	run->txn.awaited = SYNC_REP_NO_WAIT;
 	end = sweep_txn_execute(&policy, work, arg, error);
 	leave_commit(run, end == TXN_COMMITTED);
-	if (end == TXN_ABSENT && !run->ended)
+	if (end == TXN_ABSENT && run->stage != RUN_ENDED)
 	{
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
-		run->ended = true;
+		run->stage = RUN_ENDED;
 	}
 	return end;
 }
@@ -80,7 +80,7 @@ begin(void *owner)
 	SweepRun   *run = owner;
 
 	run->next = run->state;
-	if (sweep_sql_in_call() && run->records_only)
+	if (sweep_sql_in_call() && run->txn.records_only)
 		sweep_environment_pin_local();
 	else if (sweep_sql_in_call())
 		sweep_environment_set_local(run);
@@ -107,15 +107,15 @@ enter_commit(void *arg)
 {
 	SweepRun   *run = arg;
 
-	run->awaited = sweep_remote_awaits();
-	if (run->awaited == SYNC_REP_NO_WAIT)
+	run->txn.awaited = sweep_remote_awaits();
+	if (run->txn.awaited == SYNC_REP_NO_WAIT)
 		return;
 	sweep_timers_suspend_timeout(run);
 	sweep_report_phase(run, PHASE_STANDBY);
 	/* A transaction that only records takes no request, but for the one that ends the wait. */
-	if (run->records_only && !sweep_sql_in_call())
+	if (run->txn.records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
-	else if (run->records_only)
+	else if (run->txn.records_only)
 		sweep_cancel_drop();
 	CHECK_FOR_INTERRUPTS();
 }
@@ -123,16 +123,16 @@ enter_commit(void *arg)
 static void
 leave_commit(SweepRun *run, bool committed)
 {
-	if (run->awaited == SYNC_REP_NO_WAIT)
+	if (run->txn.awaited == SYNC_REP_NO_WAIT)
 		return;
 	sweep_report_phase(run, PHASE_COMMIT);
-	if (run->records_only && !sweep_sql_in_call())
+	if (run->txn.records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(false);
 	if (run->reason == SWEEP_STOP_NONE)
 		sweep_timers_resume_timeout(run);
 	/* A later commit is replicated with all before it. */
 	if (committed)
-		run->unreplicated = !sweep_remote_has_confirmed(run->awaited);
+		run->unreplicated = !sweep_remote_has_confirmed(run->txn.awaited);
 }
 
 void
@@ -320,7 +320,7 @@ sweep_batch_save(SweepRun *run)
 		sweep_batch_follow_end(run);
 	}
 	/* Where other servers commit too, a crash of this one would undo its part alone. */
-	if (!run->records_only && sweep_remote_prepare_commit() && run->flush_may_wait)
+	if (!run->txn.records_only && sweep_remote_prepare_commit() && run->flush_may_wait)
 		set_synchronous_commit(run, run->synchronous_commit, GUC_ACTION_LOCAL);
 }
 
@@ -351,8 +351,9 @@ sweep_batch_accept(SweepRun *run)
 		pfree(old.cursor);
 	if (old.detail != NULL && old.detail != run->state.detail)
 		pfree(old.detail);
-	run->ended = sweep_run_is_ending(run);
-	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
+	if (sweep_run_is_ending(run))
+		run->stage = RUN_ENDED;
+	run->times.last_batch_us = sweep_monotonic_us() - run->times.batch_started_us;
 	sweep_report_batch(run);
 }
 

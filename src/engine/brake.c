@@ -49,9 +49,9 @@ sweep_brake_pause(SweepRun *run)
 {
 	int64		began_us = sweep_monotonic_us();
 
-	if (run->reason != SWEEP_STOP_NONE || run->state.loop.batches == run->braked_batches)
+	if (run->reason != SWEEP_STOP_NONE || run->state.loop.batches == run->times.braked_batches)
 		return;
-	run->braked_batches = run->state.loop.batches;
+	run->times.braked_batches = run->state.loop.batches;
 	/* Of the batch before: what stops the run now is something else. */
 	run->statement_timed_out = false;
 	sweep_report_brake(run, true);

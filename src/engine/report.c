@@ -62,7 +62,7 @@ sweep_report_batch(SweepRun *run)
 {
 	SweepLiveProgress *live = &run->slot->live;
 	bool		complete = live->batches != run->state.loop.batches;
-	int64		elapsed_us = run->batch_started_us + run->last_batch_us - run->work_started_us;
+	int64		elapsed_us = run->times.batch_started_us + run->times.last_batch_us - run->times.work_started_us;
 	/* Nobody but the run writes it. */
 	int64		left_us = sweep_pace_left_us(run->state.loop.rows, live->estimated_rows, elapsed_us);
 	TimestampTz eta = left_us >= 0 ? GetCurrentTimestamp() + left_us : 0;
@@ -70,7 +70,7 @@ sweep_report_batch(SweepRun *run)
 	SpinLockAcquire(&run->slot->mutex);
 	live->batches = run->state.loop.batches;
 	live->rows = run->state.loop.rows;
-	live->last_batch_us = run->last_batch_us;
+	live->last_batch_us = run->times.last_batch_us;
 	live->rows_per_second = sweep_pace_rate(run->state.loop.rows, elapsed_us - run->state.braked_us);
 	live->batch_size = run->sql == NULL ? run->state.loop.size : 0;
 	live->eta = eta;
@@ -78,7 +78,7 @@ sweep_report_batch(SweepRun *run)
 	if (complete && sweep_log_batches != LOG_BATCHES_OFF)
 		ereport(LOG,
 				(errmsg("job \"%s\" run %lld: batch %lld, %s so far, %.1f ms", run->job, (long long) run->run_id,
-						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->last_batch_us / 1000.0)));
+						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->times.last_batch_us / 1000.0)));
 }
 
 /* A batch of so many rows has failed, and is done again with less. */
@@ -197,7 +197,7 @@ sweep_report_timeout_error(SweepRun *run)
 	int64		batches = run->state.loop.batches;
 	const char *message = psprintf("timeout of %lld ms has passed", (long long) run->timeout_us / 1000);
 
-	if (!run->begun)
+	if (run->stage < RUN_BEGUN)
 		return sweep_report_error(run, ERRCODE_QUERY_CANCELED, message,
 								  "The run had not begun: it was still busy with its buckets, or those of its children.",
 								  "Raise timeout, or see what keeps the store of buckets or the buckets_function.");

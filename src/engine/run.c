@@ -81,7 +81,7 @@ sweep_run_perform(SweepRun *run)
 			sweep_worker_allow_cancel(true);
 		if (run->estimate != NULL)
 			sweep_estimate_ask(run);
-		run->work_started_us = sweep_monotonic_us();
+		run->times.work_started_us = sweep_monotonic_us();
 		while (run->reason == SWEEP_STOP_NONE)
 		{
 			MemoryContextReset(run->batch_context);
@@ -91,7 +91,7 @@ sweep_run_perform(SweepRun *run)
 		}
 		if (!sweep_sql_in_call())
 			sweep_worker_allow_cancel(false);
-		if (!run->ended)
+		if (run->stage != RUN_ENDED)
 			end_run(run);
 	}
 	if (run->timeout_us > 0)
@@ -120,8 +120,9 @@ begin_run(SweepRun *run)
 	if (!take_lock(run))
 	{
 		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;
-		run->put_back = run->waits_for_lock && run->reason == SWEEP_STOP_SKIPPED;
-		if (!run->put_back)
+		if (run->waits_for_lock && run->reason == SWEEP_STOP_SKIPPED)
+			run->stage = RUN_PUT_BACK;
+		else
 			end_unbegun(run);
 		return false;
 	}
@@ -142,7 +143,7 @@ begin_run(SweepRun *run)
 	run->state.detail = run->next.detail;
 	limits = sweep_run_limits(run);
 	sweep_loop_begin(&run->state.loop, &limits, sweep_monotonic_us());
-	return run->begun;
+	return run->stage == RUN_BEGUN;
 }
 
 /* In a transaction of its own, for what is set in one that fails is not. In a session each one sets them for itself. */
@@ -175,24 +176,24 @@ record(SweepRun *run, SweepWork work, ErrorData **error)
 {
 	SweepTxnEnd end;
 
-	run->records_only = true;
+	run->txn.records_only = true;
 	for (;;)
 	{
-		run->another_ends = false;
+		run->txn.another_ends = false;
 		end = sweep_batch_transact(run, work, run, error);
-		if (end != TXN_COMMITTED || !run->another_ends)
+		if (end != TXN_COMMITTED || !run->txn.another_ends)
 			break;
 		sweep_cancel_wait(END_RETRY_MS, sweep_wait_event());
 	}
-	run->records_only = false;
+	run->txn.records_only = false;
 	return end;
 }
 
 static bool
 another_ends(SweepRun *run)
 {
-	run->another_ends = run->ends_apart && !sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job);
-	return run->another_ends;
+	run->txn.another_ends = run->ends_apart && !sweep_lock_acquire_divided(SWEEP_LOCK_ENDING, run->job);
+	return run->txn.another_ends;
 }
 
 static void
@@ -203,8 +204,8 @@ start_work(void *arg)
 
 	HOLD_CANCEL_INTERRUPTS();
 	sweep_run_read_clock(run);
-	run->begun = sweep_run_row_start(run);
-	if (run->begun)
+	run->stage = sweep_run_row_start(run) ? RUN_BEGUN : RUN_WAITING;
+	if (run->stage == RUN_BEGUN)
 	{
 		/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
@@ -216,7 +217,7 @@ start_work(void *arg)
 	}
 	else
 	{
-		/* Cancelled, or dropped with its job, before it began; or somebody is just doing that, and it waits on. */
+		/* Cancelled, or dropped with its job, before it began; or another session is changing it, and the run stays queued. */
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
 	}
@@ -285,7 +286,7 @@ unbegun_work(void *arg)
 		sweep_batch_follow_end(run);
 	}
 	RESUME_CANCEL_INTERRUPTS();
-	run->begun = true;
+	run->stage = RUN_BEGUN;
 }
 
 static void
@@ -299,7 +300,7 @@ execute_batch(SweepRun *run)
 		sweep_batch_fail(run, NULL);
 		return;
 	}
-	run->batch_started_us = sweep_monotonic_us();
+	run->times.batch_started_us = sweep_monotonic_us();
 	if (run->buckets != NULL && !sweep_bucket_run_check(run, &error))
 	{
 		sweep_batch_fail(run, error);
@@ -362,13 +363,13 @@ end_run(SweepRun *run)
 	ErrorData  *error = NULL;
 
 	sweep_report_phase(run, PHASE_ENDING);
-	run->ending = true;
+	run->stage = RUN_ENDING;
 	see_others();
 	if (record(run, end_work, &error) == TXN_FAILED)
 		ereport(WARNING,
 				(errmsg("outcome of run %lld of job \"%s\" could not be recorded: %s",
 						(long long) run->run_id, run->job, error->message)));
-	run->ended = true;
+	run->stage = RUN_ENDED;
 	if (run->error != NULL && !sweep_sql_in_call())
 		ereport(WARNING,
 				(errcode(run->error->sqlerrcode),

@@ -18,7 +18,7 @@
 #include "storage/itemptr.h"
 #include "utils/hsearch.h"
 
-/* What a batch changes in memory; it becomes the state of the run once the batch is committed. */
+/* Changed by a batch in memory; it becomes the state of the run once the batch is committed. */
 typedef struct SweepRunState
 {
 	SweepLoop	loop;
@@ -31,15 +31,15 @@ typedef struct SweepRunState
 	SweepRunaway runaway;
 } SweepRunState;
 
-/* The buckets of a divided job, as a run of it or of its parent sees them; see bucket_run.c. */
+/* The buckets of a divided job, for a run of it or of its parent; see bucket_run.c. */
 typedef struct SweepBuckets
 {
 	char	   *store_name;
-	char	   *function_name;	/* says how many there are just now; NULL = all of the job */
+	char	   *function_name;	/* returns their current number; NULL = all of the job */
 	Jsonb	   *args;			/* for that function */
 	char	   *delay;			/* children: interval after which their shares are due */
 	SweepStep  *function;
-	int32		count;			/* how many there were when the run began */
+	int32		count;			/* when the run began */
 	SweepFence	fence;			/* store and request; of the run's own job, its bucket as well */
 } SweepBuckets;
 
@@ -58,6 +58,33 @@ typedef struct SweepBuckets
 
 typedef struct SweepWatch SweepWatch;
 
+/* How far a run has come. */
+typedef enum SweepRunStage
+{
+	RUN_WAITING,				/* its row waits */
+	RUN_PUT_BACK,				/* its row waits on, for another process: another session has the lock */
+	RUN_BEGUN,					/* its row says that it is in progress, or has ended before it was */
+	RUN_ENDING,					/* its last batch is committed, its outcome is being recorded */
+	RUN_ENDED,					/* the outcome is recorded, or there is no row for it */
+} SweepRunStage;
+
+/* The current transaction of a run. */
+typedef struct SweepRunTransaction
+{
+	bool		records_only;	/* it executes nothing of the job */
+	bool		another_ends;	/* it has recorded nothing: another share of the job is ending */
+	int			awaited;		/* the confirmation that its commit waits for, see remote.h */
+} SweepRunTransaction;
+
+/* When the run did what; monotonic clock. */
+typedef struct SweepRunTimes
+{
+	int64		work_started_us;	/* its first batch */
+	int64		batch_started_us;
+	int64		last_batch_us;	/* duration */
+	int64		braked_batches;	/* number of batches when the last pause began */
+} SweepRunTimes;
+
 typedef struct SweepRun
 {
 	/* Definition, as it was when the run was started; see definition.c */
@@ -70,21 +97,15 @@ typedef struct SweepRun
 	TimestampTz as_of;			/* fixed by the args; 0 = the clock */
 
 	/* State */
+	SweepRunStage stage;
 	SweepRunState state;
 	SweepRunState next;
+	SweepRunTransaction txn;
+	SweepRunTimes times;
 	bool		as_user;		/* its role was sweep_user when it began, and it runs while it is */
 	uint64		role_checked_at;	/* sweep_role_changes() then; 0 = not yet */
-	bool		begun;
-	bool		put_back;		/* somebody else has its lock: it waits on, without this process */
-	bool		is_share;		/* it was begun as one of those that divide a job */
+	bool		is_share;		/* it was begun as a share of a divided job */
 	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
-	bool		ending;			/* that is the one in progress */
-	bool		another_ends;	/* another share of the job, which has the lock for that: nothing was recorded */
-	bool		ended;			/* the outcome is recorded, or there is nothing to record it in */
-	int64		work_started_us;	/* when its first batch began */
-	int64		batch_started_us;
-	int64		last_batch_us;
-	int64		braked_batches;	/* committed when the last pause began */
 	bool		no_progress;	/* pick has returned an item twice, or batches report rows without an end */
 	ErrorData  *endless;		/* the error of the second case */
 	bool		has_quarantine; /* items of the job are in sweep.quarantine */
@@ -93,22 +114,20 @@ typedef struct SweepRun
 	const char *status;
 	SweepStopReason reason;
 	ErrorData  *error;
-	char	   *lock_holder;	/* pid of who held the lock, when the run was skipped */
+	char	   *lock_holder;	/* pid of the process that held the lock, when the run was skipped */
+	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 
 	/* Support */
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
 	SweepWatch *watch;			/* what it works on, once it may be endless; see watch.c */
-	HTAB	   *seen;			/* item jobs: what this run has picked, by hash */
+	HTAB	   *seen;			/* item jobs: hashes of the items that this run has picked */
 	SweepBuckets *buckets;		/* of a divided job, once it is opened */
 	SweepTxnHook *hooks;		/* of its transactions */
 	SweepSlot  *slot;
 	char	   *synchronous_commit; /* of the session, or the job */
-	bool		records_only;	/* the transaction in progress executes nothing of the job */
 	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
-	int			awaited;		/* what the commit in progress waits for, see remote.h */
-	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 	bool		environment_failed; /* the settings of the job cannot be set */
 	bool		statement_timed_out;
 	MemoryContext context;
@@ -117,13 +136,13 @@ typedef struct SweepRun
 
 extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
 
-/* Raises unless current, session and authenticated user are the job's role: nobody runs another's code with his own rights. */
+/* Raises unless current, session and authenticated user are the job's role: no code of a job runs with the rights of another role. */
 extern void sweep_run_check_role(const SweepRun *run);
 
 /* Raises unless the args of a run are an object, and not too large. */
 extern void sweep_run_check_args(Jsonb *args, const char *job);
 
-/* Takes the clock of the run from its args, if they fix it; raises when that is no moment. */
+/* Reads the clock of the run from its args, if they fix it; raises when that is no moment. */
 extern void sweep_run_read_clock(SweepRun *run);
 
 /* How the run holds its lock: alone, or together with the other shares of its job. */
@@ -137,10 +156,10 @@ sweep_run_lock_mode(const SweepRun *run)
 static inline bool
 sweep_run_is_ending(const SweepRun *run)
 {
-	return run->reason != SWEEP_STOP_NONE && (run->ending || !run->ends_apart);
+	return run->reason != SWEEP_STOP_NONE && (run->stage == RUN_ENDING || !run->ends_apart);
 }
 
-/* What its loop is limited by. */
+/* The limits of its loop. */
 extern SweepLimits sweep_run_limits(const SweepRun *run);
 
 /* A request to cancel that is pending becomes one to stop the run. */

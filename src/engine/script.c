@@ -85,7 +85,7 @@ sweep_script_execute(SweepRun *run)
 	{
 		run->status = "cancelled";
 		run->reason = SWEEP_STOP_CANCELLED;
-		run->ended = true;
+		run->stage = RUN_ENDED;
 	}
 	else
 	{
@@ -134,7 +134,7 @@ execute_statement(Script *script, RawStmt *statement)
 	SweepMeaning *meaning = NULL;
 	ErrorContextCallback callback = {error_context_stack, show_statement, script};
 
-	run->batch_started_us = sweep_monotonic_us();
+	run->times.batch_started_us = sweep_monotonic_us();
 	script->text = MemoryContextAlloc(script->statement_context, length + 1);
 	memcpy(script->text, run->sql + start, length);
 	script->text[length] = '\0';
@@ -246,7 +246,7 @@ count_statement(Script *script, const QueryCompletion *completion)
 	sweep_loop_add_rows(&run->state.loop, has_rows ? (int64) completion->nprocessed : 0);
 	/* There are no limits that could end it. */
 	(void) sweep_loop_end_batch(&run->state.loop, false, 0);
-	run->last_batch_us = sweep_monotonic_us() - run->batch_started_us;
+	run->times.last_batch_us = sweep_monotonic_us() - run->times.batch_started_us;
 	sweep_report_batch(run);
 	if (IsTransactionBlock())
 		return;

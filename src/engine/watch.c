@@ -84,7 +84,7 @@ sweep_watch_batch(SweepRun *run)
 	if (after_us < 0 || !pgstat_track_counts)
 		return;
 	if (run->state.loop.batches == 0)
-		sweep_runaway_begin(runaway, hash_of(run, run->state.cursor), run->batch_started_us);
+		sweep_runaway_begin(runaway, hash_of(run, run->state.cursor), run->times.batch_started_us);
 	changed = note_changes(watch != NULL && watch->marks == runaway->marks ? watch : NULL, &removed);
 	sweep_runaway_note(runaway, hash_of(run, run->next.cursor), removed, changed > 0 ? Min(rows, changed) : rows, sweep_monotonic_us());
 	if (!sweep_runaway_is_stuck(runaway, after_us))

@@ -200,10 +200,10 @@ perform(void)
 	{
 		name_session(runner.run);
 		sweep_run_perform(runner.run);
-		runner.slot->put_back = runner.run->put_back;
+		runner.slot->put_back = runner.run->stage == RUN_PUT_BACK;
 	}
 	sweep_crash_note_clear();
-	runner.opened = !runner.found || runner.run->ended || runner.run->reason == SWEEP_STOP_CANCELLED;
+	runner.opened = !runner.found || runner.run->stage == RUN_ENDED || runner.run->reason == SWEEP_STOP_CANCELLED;
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
@@ -236,7 +236,7 @@ name_session(const SweepRun *run)
 static bool
 stay(void)
 {
-	if (runner.login == 0 || !runner.opened || runner.run->put_back || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
+	if (runner.login == 0 || !runner.opened || runner.run->stage == RUN_PUT_BACK || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
 		sweep_monotonic_us() - runner.began_us > LONGEST_LIFE_US || !sweep_reuse_is_wanted())
 		return false;
 	sweep_worker_discard_session();
@@ -278,5 +278,5 @@ give_slot_back(int code, Datum arg)
 	if (runner.run == NULL && runner.began_us != 0)
 		sweep_reuse_give_up(runner.slot);
 	else
-		sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->begun), false);
+		sweep_shared_release(runner.slot, runner.opened || (runner.run != NULL && runner.run->stage >= RUN_BEGUN), false);
 }
