@@ -380,7 +380,7 @@ execute(SPIPlanPtr plan, Datum *values)
 	return SPI_processed;
 }
 
-/* Of the row that was changed. */
+/* The result is that of the row that was changed. */
 static int64
 column(int number, bool *is_null)
 {
@@ -467,7 +467,7 @@ member(const Jsonb *object, const char *key)
 	}
 }
 
-/* What the args lack is no fault of any build: the run ends. What an item lacks ends that item alone. */
+/* A missing arg is no fault of a build: the run ends. A missing key of an item ends that item alone. */
 static char *
 needed(const Jsonb *object, const char *key, bool is_args)
 {

@@ -21,7 +21,7 @@
 #include "base/compat_value.h"
 #include "message.h"
 
-/* Of sweep.send. */
+/* The statement that calls sweep.send. */
 #define SEND_ARGUMENTS 6
 
 static void push_member(JsonbInState *state, const char *name, int64 id);

@@ -69,9 +69,8 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 }
 
 /*
- * What most batches of a long run report: the keys that are there already, numbers whose sum is as long as
- * before, arrays of which nothing more is kept. To build the whole anew takes ten times as long. Returns
- * NULL for anything else.
+ * The usual report of a batch in a long run: known keys, numbers whose sum is as long as before, full
+ * arrays. A new object takes ten times as long. Returns NULL for any other report.
  */
 static Jsonb *
 add_in_place(Jsonb *total, Jsonb *part)
@@ -144,7 +143,7 @@ push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue 
 		push_pair(state, key, new);
 }
 
-/* A sum that no numeric has room for leaves the number as it is. */
+/* A sum out of range leaves the number as it is. */
 static Numeric
 add_numbers(const JsonbValue *left, const JsonbValue *right)
 {

@@ -8,12 +8,11 @@
  * places where code of a user runs inside the engine, and says which of them need this door.
  *
  * Code of a user must not leave anything behind for code of the engine that is executed after it with more
- * rights. A function that was called with a pinned search_path is no protection by itself: set_config() in
- * something that it calls stays in force until that function ends, and names are looked up in the new path
- * from then on. So settings are kept on a nest level of their own that is thrown away, and a
- * security-restricted operation keeps the user's code from what is no setting: roles, prepared statements,
- * temporary tables, held cursors, deferred triggers. What was in force before is compared afterwards; a
- * difference is an error, which restores everything with the transaction that it ends.
+ * rights. A pinned search_path of a function is no protection by itself: set_config() in a function that it calls
+ * stays in force until the outer one ends, and names are looked up in the new path from then on. Settings are
+ * therefore kept on a nest level of their own that is discarded, and a security-restricted operation keeps the user's code
+ * from the rest: roles, prepared statements, temporary tables, held cursors, deferred triggers. User and path are
+ * compared afterwards; a difference is an error, which restores everything with the transaction that it ends.
  *
  * An error in between needs no care: the abort of the (sub)transaction restores user, security context and
  * settings.
@@ -44,7 +43,7 @@
 
 #define SAFE_PATH "pg_catalog, pg_temp"
 
-/* A line of CONTEXT, never shown: what is above it is of the user. What has no such line is all of the engine. */
+/* A line of CONTEXT, never shown: the lines above it are of the user. A text without this line is of the engine. */
 #define CONTEXT_MARK "pg_sweep: code of a user ends here"
 
 static const char *const meaning_names[] = {
@@ -76,7 +75,7 @@ struct SweepMeaning
 	char	   *values[lengthof(meaning_names)];	/* NULL = this server has no such setting */
 };
 
-/* The last note, and the changes of roles until then: the name of a role may be another one's. 0 = none. */
+/* The last note, and sweep_role_changes() then, because a role may be renamed. 0 = none. */
 static SweepMeaning noted;
 static uint64 noted_at = 0;
 
@@ -98,7 +97,7 @@ sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
 	ErrorContextCallback *caller = error_context_stack;
 	ErrorContextCallback callback = {NULL, mark_context, CurrentMemoryContext};
 
-	/* What the user's code says has its own lines, and nothing of who has called it. */
+	/* Errors of the user's code have its own lines, and none of its caller. */
 	error_context_stack = &callback;
 	enter(&door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	work(arg);
@@ -117,7 +116,7 @@ sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg)
 	leave(&door);
 }
 
-/* From a notice or a warning, which can have the code of an error, nothing is cut, so it would show the mark. */
+/* The mark is cut from errors alone, so a notice or a warning gets none. */
 static void
 mark_context(void *arg)
 {
@@ -131,7 +130,7 @@ mark_context(void *arg)
 		errcontext(CONTEXT_MARK);
 }
 
-/* An internal error keeps all of it: that is for whoever has written the engine. */
+/* An internal error keeps all lines, for the authors of the engine. */
 void
 sweep_door_raise_for_user(ErrorData *error)
 {
@@ -280,7 +279,7 @@ sweep_door_note_meaning(MemoryContext context)
 	return meaning;
 }
 
-/* The values are looked up by name, which takes longer than all the rest of a note; they are the same while the marks are. */
+/* The values are looked up by name, which takes longer than the rest of a note; equal marks mean equal values. */
 static void
 note_values(const Marks *marks)
 {
@@ -305,7 +304,7 @@ is_meaning(const SweepMeaning *meaning, const Marks *marks)
 	return memcmp(marks, &meaning->marks, sizeof(Marks)) == 0 && strcmp(namespace_search_path, meaning->values[MEANING_PATH]) == 0;
 }
 
-/* Settings as a superuser: what another one of them has set must not stay because the role may not set it. */
+/* Sets as a superuser: a setting of another superuser must not stay because the role may not set it. */
 void
 sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 {
@@ -351,7 +350,7 @@ drop_temporary_of_others(Oid role)
 	HeapTuple	tuple;
 
 	GetTempNamespaceState(&namespace, &toast_namespace);
-	/* Between two transactions nothing is executed that could find them. */
+	/* Between two transactions no statement could find them. */
 	if (!OidIsValid(namespace) || !IsTransactionState())
 		return;
 	dropped = new_object_addresses();

@@ -9,7 +9,7 @@
 
 #include "utils/guc.h"
 
-/* What was in force before a change of identity. */
+/* The identity before a change of it. */
 typedef struct SweepDoor
 {
 	Oid			user;
@@ -44,7 +44,7 @@ extern void sweep_door_leave_engine(SweepDoor *door);
 
 /*
  * The same around a single constant statement, which calls no code of users and is executed in every batch:
- * costs nothing where the settings are right already. What the statement sets with SET LOCAL stays.
+ * costs nothing where the settings are right already. A SET LOCAL of the statement stays.
  */
 extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
@@ -59,7 +59,7 @@ extern void sweep_door_leave_literals(int nest_level);
 /*
  * As whom the session executes statements, and what their text means: role, search_path, row_security, how literals are read
  * and moments written, whether triggers fire. Code of other roles changes that: PostgreSQL executes a cascade as the owner of the table
- * that refers to another one, and what a trigger of that table sets stays in the session of the one who deletes.
+ * that refers to another one, and a setting by a trigger of that table stays in the session that deletes.
  */
 typedef struct SweepMeaning SweepMeaning;
 

@@ -3,11 +3,11 @@
  *		The extension itself: whether this database has it, where its objects are, and whether this library fits them.
  *
  * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
- * for it, and where one of the objects is needed. What was found is kept until a type of the database changes.
+ * for it, and where one of the objects is needed. The result is kept until a type of the database changes.
  *
  * The library and the SQL objects are replaced one after the other: files, restart of the server, ALTER EXTENSION. The
- * objects contain a type whose name has the number of their interface, which the library asks for. So a session sees a change of it
- * in the middle of its life, and a new library that only mends something needs no ALTER EXTENSION.
+ * objects contain a type whose name has the number of their interface, and the library looks it up. A session therefore notices a
+ * change of it, and a new library with the same interface needs no ALTER EXTENSION.
  */
 #include "postgres.h"
 

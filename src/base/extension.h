@@ -11,7 +11,7 @@
  */
 extern bool sweep_extension_lock(void);
 
-/* What it has found. */
+/* The extension of this database. */
 typedef struct SweepExtension
 {
 	Oid			id;
@@ -32,12 +32,12 @@ extern bool sweep_extension_is_unchanged(void);
 /* Raises unless it was found, and its objects are those that the library was made for. */
 extern void sweep_extension_require(bool found);
 
-/* What one of the two has found. */
+/* The extension that one of the two has found. */
 extern const SweepExtension *sweep_extension(void);
 
 /*
- * Before it is locked for the first time: what another process of this database has found, to spare this one
- * the search. Whether it is still so is looked at with the lock.
+ * Before it is locked for the first time: the result of another process of this database, to spare this one
+ * the search. It is checked with the lock.
  */
 extern void sweep_extension_assume(const SweepExtension *found);
 

@@ -18,7 +18,7 @@ typedef struct SweepIndexes
 	ResultRelInfo *relation;
 } SweepIndexes;
 
-/* All indexes of the table, one that somebody has added as well; until they are closed, or the transaction ends with an error. */
+/* All indexes of the table, also those that a user has added; until they are closed, or the transaction ends with an error. */
 extern void sweep_indexes_open(SweepIndexes *indexes, Relation table);
 extern void sweep_indexes_close(SweepIndexes *indexes);
 

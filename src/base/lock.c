@@ -7,10 +7,10 @@
  * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
  * so, not the lock of the run it is part of.
  *
- * The keys of each role are its own. Were they shared, whoever may create a job could keep those of all
- * others from running, by their keys; and a right that is looked at when a key is chosen or taken can be
- * had before the other one's job exists. So a session takes the key of those roles whose jobs use it and
- * for which it may act, else that of its own role.
+ * The keys of each role are its own. Were they shared, a role with one job could keep those of all other
+ * roles from running, by their keys; a check of rights when a key is chosen or taken would pass before the other
+ * job exists. A session takes the key of those roles whose jobs use it and for which it may act, otherwise that of its
+ * own role.
  */
 #include "postgres.h"
 
@@ -33,10 +33,10 @@ static SweepStatement lock_roles_sql = {
 		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
 	.types = {TEXTOID, OIDOID}};
 
-/* So many a session may have by sweep.try_lock. */
+/* Number of locks that a session may have by sweep.try_lock. */
 #define MAX_LOCKS 1000
 
-/* What one sweep.try_lock took. */
+/* The locks of one sweep.try_lock. */
 typedef struct TakenLock
 {
 	char	   *key;
@@ -47,7 +47,7 @@ typedef struct TakenLock
 /* Locks of this session, one entry per call. */
 static List *taken_locks = NIL;
 
-/* sweep._lock_is_held() has said yes. */
+/* sweep._lock_is_held() has returned true. */
 static bool seen_held = false;
 
 static LOCKMODE lock_mode(SweepLockMode mode);
@@ -199,7 +199,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 				 errmsg("lock \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MAX_LOCKS),
 				 errhint("sweep.release_lock() gives one back.")));
 	lock = find_roles(PG_GETARG_TEXT_PP(0));
-	/* Before the lock, so that no want of memory leaves one that nobody knows of. */
+	/* Before the lock, so that no lack of memory leaves a lock without its entry. */
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	taken_locks = lappend(taken_locks, lock);
 	MemoryContextSwitchTo(old);
@@ -210,7 +210,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(false);
 }
 
-/* Whose key is meant: the own one, and that of the jobs that the role may act on. */
+/* The roles whose key is taken: the own one, and those of the jobs that the role may act on. */
 static TakenLock *
 find_roles(text *key)
 {
@@ -298,8 +298,8 @@ sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 /*
  * SQL: sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
  *
- * Who takes a lock to see whether it is free is in the way of others at that moment, who may be skipped for it. So it
- * is only counted, where nobody may share it; to share it is in nobody's way who could have it while it is shared.
+ * A process that took the lock to see whether it is free would hold up others, whose runs might be skipped for it.
+ * A lock that cannot be shared is therefore only counted; to share a shared one is in the way of no other share.
  */
 Datum
 sweep_lock_probe(PG_FUNCTION_ARGS)

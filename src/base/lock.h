@@ -1,6 +1,6 @@
 /*
  * lock.h
- *		Advisory locks in classes of our own: who may run a job, which run is alive, which database is
+ *		Advisory locks in classes of our own: the right to run a job, runs that are alive, a database that is
  *		kept free of us.
  */
 #ifndef SWEEP_LOCK_H
@@ -15,7 +15,7 @@
 #define SWEEP_LOCK_DISPATCH 21338	/* one dispatcher of a divided job at a time */
 #define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
-#define SWEEP_LOCK_USE		21341	/* held by whoever works with a queue, so that it is not dropped meanwhile */
+#define SWEEP_LOCK_USE		21341	/* held while a process works with a queue, so that it is not dropped meanwhile */
 #define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer_turn.c */
 #define SWEEP_LOCK_ENDING	21343	/* held while a share of a divided job ends, one at a time, see engine/hooks.sql */
 
@@ -36,7 +36,7 @@ extern bool sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode);
 extern void sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode);
 extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 
-/* Whether sweep._lock_is_held() has said yes in this process since this was asked last. */
+/* Whether sweep._lock_is_held() has returned true in this process since the last call of this function. */
 extern bool sweep_lock_has_seen_held(void);
 
 /* Without waiting, until the transaction ends: that of a divided job in a class, DISPATCH or ENDING. False when another process has it. */
@@ -50,8 +50,8 @@ extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
 extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
- * Until the transaction ends: who works with a queue shares it (LOCK_SHARED), who drops it is alone. Returns whether the
- * transaction had it already, or, when it does not wait, that somebody else has it.
+ * Until the transaction ends: work with a queue shares the lock (LOCK_SHARED), a drop has it alone. Returns whether the
+ * transaction had it already, or, when it does not wait, that another one has it.
  */
 extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
 
@@ -62,7 +62,7 @@ extern void sweep_lock_release_all(void);
 extern void sweep_lock_release_taken(void);
 
 /*
- * Keeps schedulers out of a database until the transaction ends (hold), or asks whether somebody does
+ * Keeps schedulers out of a database until the transaction ends (hold), or asks whether a transaction does
  * (held).
  */
 extern void sweep_lock_hold_database(Oid database);

@@ -1,6 +1,6 @@
 /*
  * require.c
- *		What functions require of where they are called.
+ *		Requirements of functions: the primary, no transaction block.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * require.h
- *		What functions require of where they are called.
+ *		Requirements of functions: the primary, no transaction block.
  */
 #ifndef SWEEP_REQUIRE_H
 #define SWEEP_REQUIRE_H

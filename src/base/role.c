@@ -1,14 +1,14 @@
 /*
  * role.c
- *		Who may act for a role, and who could become it: decided here for SQL and C alike.
+ *		The right to act for a role, and to become it, for SQL and C alike.
  *
  * There are two rights, because from PostgreSQL 16 on a membership may have one without the other. To act
  * for a role is to have its rights without further ado (INHERIT, pg_has_role's USAGE), as GRANT has it: that
  * makes a member of sweep_admin, or of the owner of a job or queue, and shows what belongs to a role. To
- * become a role is SET ROLE: that is asked where somebody chooses what is executed as a role.
+ * become a role is SET ROLE: that is asked where a role chooses what is executed as another one.
  *
  * Tables have the names of roles. An OID in a dump would be another role where it is restored. A name that
- * does not resolve is nobody: nobody acts for it, and nothing runs as it.
+ * does not resolve is no role: no role acts for it, and nothing runs as it.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * role.h
- *		Who may act for a role, and who could become it.
+ *		The right to act for a role, and to become it.
  */
 #ifndef SWEEP_ROLE_H
 #define SWEEP_ROLE_H
@@ -11,8 +11,8 @@
 extern Oid	sweep_role_find(const char *name);
 
 /*
- * Whether a role has the rights of another one, or is it: who owns a job or a queue, sees it, is sweep_admin.
- * Nobody has those of a role that does not exist.
+ * Whether a role has the rights of another one, or is it: of the owner of a job or a queue, of sweep_admin. No role
+ * has those of a role that does not exist.
  */
 extern bool sweep_role_acts_for(Oid member, Oid role);
 

@@ -131,7 +131,7 @@ define_job_settings(void)
 							NULL, NULL, NULL);
 }
 
-/* Of what is in shared memory: there are none without shared_preload_libraries. */
+/* Sizes of shared memory, which only shared_preload_libraries brings. */
 static void
 define_capacities(void)
 {
@@ -187,7 +187,7 @@ define_queue_settings(void)
 							NULL, NULL, NULL);
 }
 
-/* None holds a secret; but where in the network Redis is, and by which files one gets there, is not for everybody. */
+/* None holds a secret, but the address of Redis and the files with its certificates are for superusers alone. */
 static void
 define_redis_settings(void)
 {
@@ -271,7 +271,7 @@ check_redis_key_prefix(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* Whoever uses it has places of MAXPGPATH for files and for the user. */
+/* The module pg_sweep_redis has buffers of MAXPGPATH for them. */
 static bool
 check_redis_text(char **newval, void **extra, GucSource source)
 {
@@ -281,7 +281,7 @@ check_redis_text(char **newval, void **extra, GucSource source)
 	return false;
 }
 
-/* The message is ours, since that of the server would show the value, and somebody may have put a password into it. */
+/* The message of the server would show the value, which may contain a password. */
 static bool
 check_redis_url(char **newval, void **extra, GucSource source)
 {

@@ -1,6 +1,6 @@
 /*
  * bucket.h
- *		What other rooms use of the buckets: the stores, and a bucket that a run holds.
+ *		Buckets, for other rooms: the stores, and a bucket that a run holds.
  *
  * A run commits only while it holds its bucket, which is given back when the run ends; see fence.c.
  */

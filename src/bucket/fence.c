@@ -81,7 +81,7 @@ check_age(void *arg)
 				 errmsg("share of job \"%s\" has lost bucket %d while it committed", fence->request.job, fence->claim.bucket)));
 }
 
-/* What the transaction has noted does not stand. */
+/* The notes of the transaction are void. */
 static void
 undo(void *arg)
 {

@@ -2,7 +2,7 @@
  * store.c
  *		The store of buckets in the table sweep.bucket, and the way to that in Redis.
  *
- * Called by bucket_run.c. What the buckets are and who gets which is decided by the functions of bucket.sql;
+ * Called by bucket_run.c. The functions of bucket.sql decide what the buckets are and which run gets which;
  * here each operation is a short transaction. It waits for the disk, so that a bucket whose holder died in
  * a crash of the server is not free before its recovery time.
  */
@@ -31,7 +31,7 @@ static SweepStatement claim_bucket_sql = {
 
 #define REDIS_MODULE "pg_sweep_redis"
 
-/* Nobody holds these rows for long, except who drops or alters the job and has not committed. */
+/* These rows are locked for long only by a transaction that drops or alters the job and has not committed. */
 #define LOCK_TIMEOUT "1s"
 
 /* One operation on the table: its statement and what comes of it. */

@@ -2,7 +2,7 @@
  * store.h
  *		Where the buckets of divided jobs are kept: in the table sweep.bucket, or in Redis.
  *
- * A store is a table of functions. That of the table is in store.c; that of Redis is in a module of its
+ * A store is a table of functions. The store of the table is in store.c; that of Redis is in a module of its
  * own, pg_sweep_redis, whose function sweep_redis_bucket_store() returns it, so that this library knows
  * nothing of hiredis.
  *
@@ -20,12 +20,12 @@
 #define SWEEP_BUCKET_STORE_VERSION 1
 #define SWEEP_MOST_BUCKETS 1024
 
-/* What an operation came to. */
+/* The result of an operation. */
 typedef enum SweepBucketResult
 {
 	BUCKET_OK,
 	BUCKET_NONE,				/* claim: none is free; check, release: it is no longer ours */
-	BUCKET_STOPPED,				/* given up because somebody wants the run to stop */
+	BUCKET_STOPPED,				/* given up because the run was requested to stop */
 	BUCKET_FAILED,				/* see the error */
 } SweepBucketResult;
 
@@ -43,15 +43,15 @@ typedef struct SweepBucketRequest
 {
 	const char *job;			/* name of the job: the key in the table */
 	const char *key;			/* name in Redis, between the braces: bucket_key of the job, or its name */
-	int32		buckets;		/* how many there are just now: 0 .. buckets - 1 */
+	int32		buckets;		/* their current number: 0 .. buckets - 1 */
 	int64		recovery_us;	/* occupied for so long, or longer: free again */
-	int64		run_id;			/* who claims */
+	int64		run_id;			/* of the claim */
 	int32		wanted;			/* claim: this bucket if it is free, else any; -1 = any */
 	struct SweepSlot *slot;		/* of that run; like the next no business of a store */
 	int64		give_up_at_us;	/* release: monotonic, when to give up; 0 = as soon as the run is to stop */
 } SweepBucketRequest;
 
-/* What maintain() found and did; the first four are what the detail of the run shows. */
+/* Results of maintain(); the detail of the run shows the first four. */
 typedef struct SweepBucketCounts
 {
 	int32		available;		/* after the recovery, before the missing ones were added */
@@ -107,7 +107,7 @@ typedef const SweepBucketStore *(*SweepBucketStoreFunction) (void);
 extern const SweepBucketStore *sweep_bucket_find_store(const char *name);
 
 /*
- * Whether whoever waits should give up: the run is cancelled, or the process is to end. The one function
+ * Whether a wait should be given up: the run is cancelled, or the process is to end. The one function
  * that a store in another module calls here.
  */
 extern PGDLLEXPORT bool sweep_bucket_is_stopped(const SweepBucketRequest *request);

@@ -2,11 +2,10 @@
  * batch.c
  *		One transaction of a run, and what its batches have in common.
  *
- * Called by run.c, items.c, script.c and bucket_run.c. What a transaction changes in memory is kept in
- * run->next and counts only once it is committed, so that one which fails leaves the run as it was.
+ * Called by run.c, items.c, script.c, estimate.c and bucket_run.c. A transaction changes run->next in memory, which becomes the
+ * state of the run once the transaction is committed; one that fails leaves the run as it was.
  *
- * How a transaction is begun, tried again and ended is in txn.c; here is what is particular about those of a
- * run: its settings, its timers, its lock.
+ * txn.c begins, repeats and ends transactions; this file has the settings, timers and locks of those of a run.
  */
 #include "postgres.h"
 
@@ -70,9 +69,8 @@ sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error
 }
 
 /*
- * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole batches at
- * the end, each with its counters. A worker has the settings for good: that is cheaper than to set them, and
- * to look at all settings at the end, in each transaction.
+ * With flush 'run' no commit but the last one waits for the disk: a crash can then undo only whole batches at the end,
+ * each with its counters. A worker has the settings for its session, which is cheaper than to set them in each transaction.
  */
 static void
 begin(void *owner)
@@ -88,7 +86,7 @@ begin(void *owner)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 }
 
-/* The end of a run is recorded in any case. */
+/* The end of a run is recorded whatever is requested. */
 static bool
 is_stopped(void *owner)
 {
@@ -99,8 +97,8 @@ is_stopped(void *owner)
 }
 
 /*
- * Behind deferred triggers, which the timeout must stop. A request that has come until now, but not while the outcome is
- * recorded, is answered: it would end the wait for the standby.
+ * Behind deferred triggers, which the timeout must stop. An earlier request to stop is answered here, because it would end the
+ * wait for the standby; while the outcome is recorded it is not answered.
  */
 static void
 enter_commit(void *arg)
@@ -112,7 +110,7 @@ enter_commit(void *arg)
 		return;
 	sweep_timers_suspend_timeout(run);
 	sweep_report_phase(run, PHASE_STANDBY);
-	/* A transaction that only records takes no request, but for the one that ends the wait. */
+	/* A transaction that only records answers no request but one that ends the wait. */
 	if (run->txn.records_only && !sweep_sql_in_call())
 		sweep_worker_allow_cancel(true);
 	else if (run->txn.records_only)
@@ -208,8 +206,8 @@ sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items)
 }
 
 /*
- * The first call finds the settings of the run. Afterwards names and literals of the job mean the same, whatever other
- * code has set meanwhile: that of other roles, too, which the job's statements have called.
+ * The first call notes the settings of the run. Each later call puts them back, so names and literals of the job keep their
+ * meaning whatever other code has set meanwhile, such as code of other roles that the job's statements have called.
  */
 static void
 enter_job_code(SweepRun *run)
@@ -272,7 +270,7 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->batch_context);
 
-	/* A cursor that is kept for good survives a batch that found nothing and names none. */
+	/* A cursor that is always kept survives a batch that found nothing and returned none. */
 	run->next.cursor = progress->cursor == NULL && progress->rows == 0 && run->keep_cursor_always ? run->state.cursor : progress->cursor;
 	run->next.detail = sweep_detail_merge(run->state.detail, progress->detail);
 	MemoryContextSwitchTo(old);
@@ -281,7 +279,7 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 	sweep_report_phase(run, PHASE_COMMIT);
 }
 
-/* They are kept in the row of the run, which others read: the history, the views, the next run. */
+/* Cursor and detail are kept in the row of the run, which the history, the views and the next run read. */
 static void
 check_size(const SweepRun *run)
 {
@@ -365,7 +363,7 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 
 	if (!timed_out && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 		return false;
-	/* What the rolled back transaction decided does not stand. */
+	/* The decision of the rolled back transaction is void. */
 	run->reason = SWEEP_STOP_NONE;
 	if (sweep_loop_is_late(&run->state.loop, sweep_monotonic_us()))
 	{

@@ -8,14 +8,13 @@
 #include "engine/run_state.h"
 
 /*
- * Does the work in a transaction, with run->next as the state that it may change. Before the run has begun
- * it is done again when the role of the job has its transactions serialized. With TXN_FAILED *error is
- * in the context of the batch, which outlives the end of the run. With TXN_ABSENT the run has ended. A run
- * that is to stop anyhow does not wait for whoever has the extension locked: TXN_STOPPED.
+ * Does the work in a transaction, with run->next as the state that it may change. Before the run has begun it is
+ * repeated after a serialization failure. With TXN_FAILED *error is in the context of the batch, which outlives the end of the
+ * run. With TXN_ABSENT the run has ended. TXN_STOPPED: the run is to stop, and another session has the extension locked.
  */
 extern SweepTxnEnd sweep_batch_transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error);
 
-/* What the functions of the job are given for a batch, with the clock read now. */
+/* The argument of the functions of the job for a batch, with the clock read now. */
 extern SweepBatch sweep_batch_request(SweepRun *run);
 
 /*
@@ -28,16 +27,16 @@ extern void sweep_batch_call(SweepRun *run, SweepStep *step, const SweepBatch *b
 extern int32 sweep_batch_count(SweepRun *run, SweepStep *count, const SweepBatch *batch);
 extern int	sweep_batch_pick(SweepRun *run, const SweepBatch *batch, Jsonb ***items);
 
-/* Raises when no process may work any more for the role of the run. */
+/* Raises when no process may work for the role of the run any more. */
 extern void sweep_batch_require_role(SweepRun *run);
 
-/* Raises when code of the job has released the lock of the run; then the run is alive all the same. */
+/* Raises when the process has lost the lock of the run. */
 extern void sweep_batch_require_lock(SweepRun *run);
 
 /* From here on the transaction is not committed unless the bucket of a share is still held. */
 extern void sweep_batch_hold_bucket(SweepRun *run);
 
-/* Takes over what a call came to. Raises when it has left a cursor or detail of more than this. */
+/* Adds the result of a call to run->next. Raises when cursor or detail is larger than this, in bytes. */
 #define SWEEP_PROGRESS_SIZE (1024 * 1024)
 extern void sweep_batch_add(SweepRun *run, const SweepProgress *progress);
 
@@ -53,10 +52,10 @@ extern void sweep_batch_commit_here(SweepRun *run);
 /* Last thing in the transaction: the row of the run, and the bucket of a share that has ended. */
 extern void sweep_batch_save(SweepRun *run);
 
-/* What follows from the outcome that the transaction records: another attempt, or the hooks of the job. */
+/* Queues what the recorded outcome asks for: another attempt, or the hooks of the job. */
 extern void sweep_batch_follow_end(SweepRun *run);
 
-/* The transaction is committed: what it came to is now the state of the run. */
+/* The transaction is committed: run->next becomes the state of the run. */
 extern void sweep_batch_accept(SweepRun *run);
 
 /*
@@ -69,7 +68,7 @@ extern bool sweep_batch_halve(SweepRun *run, ErrorData *error);
 /* Whether the statement timeout of a worker is what ended the transaction. */
 extern bool sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error);
 
-/* The transaction was rolled back, or not begun: why the run ends. */
+/* The transaction was rolled back, or not begun: the run ends with the error, or as requested. */
 extern void sweep_batch_fail(SweepRun *run, ErrorData *error);
 
 #endif							/* SWEEP_BATCH_H */

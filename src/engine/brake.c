@@ -1,13 +1,12 @@
 /*
  * brake.c
- *		What slows a run down: pauses between its batches.
+ *		Pauses between the batches of a run.
  *
  * Called by run.c. In a worker no transaction is open meanwhile; in a session that executes CALL there is
- * one, which SPI has begun after the last commit, but it has no snapshot. Who wants the run to stop is
- * answered at once: the request comes with a signal, which sets the latch.
+ * one, which SPI has begun after the last commit, but it has no snapshot. A request to stop is answered at
+ * once: it comes with a signal, which sets the latch.
  *
- * A pause never goes beyond stop_after: a run whose pause would reach it has ended before, see pure/loop.c. So
- * a share does not lose its bucket while it pauses.
+ * A run whose pause would reach its stop_after has ended before (pure/loop.c), and no share loses its bucket during a pause.
  */
 #include "postgres.h"
 
@@ -21,7 +20,7 @@
 #include "engine/brake.h"
 #include "engine/report.h"
 
-/* Who waits for long looks this often whether he is to stop: a request before the first batch has no signal. */
+/* Interval at which a long wait checks for a stop request, in ms: before the first batch a request has no signal. */
 #define LOOK_AGAIN_MS 1000L
 
 bool
@@ -30,7 +29,7 @@ sweep_brake_is_stopped(const SweepRun *run)
 	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || sweep_cancel_is_pending();
 }
 
-/* That the latch is set does not end it: it may have been set for something else before. */
+/* A latch that is set does not end the wait: it may have been set for another purpose. */
 void
 sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event)
 {
@@ -52,7 +51,7 @@ sweep_brake_pause(SweepRun *run)
 	if (run->reason != SWEEP_STOP_NONE || run->state.loop.batches == run->times.braked_batches)
 		return;
 	run->times.braked_batches = run->state.loop.batches;
-	/* Of the batch before: what stops the run now is something else. */
+	/* The timeout of the last batch does not explain a stop from now on. */
 	run->statement_timed_out = false;
 	sweep_report_brake(run, true);
 	static uint32 event = 0;

@@ -2,17 +2,16 @@
  * bucket_run.c
  *		Runs of divided jobs: the bucket of a run, and a share for each of the others.
  *
- * Called by run.c around the batches of a run, and by items.c in each. What keeps a share from doing harm after it has
- * lost its bucket is in fence.c.
+ * Called by run.c around the batches of a run, and by items.c in each. fence.c keeps a share from committing after it has
+ * lost its bucket.
  *
  * A run works with one bucket and one number of buckets. When the number changes, the run ends before its
  * next batch and another share follows it: no step has to cope with a change in between.
  *
- * Before a run begins it is seen to it that the buckets are there and are worked on: those of its own job, unless the
- * run was begun as a share, and those of the divided children of its job. It is asked how many buckets there are just now,
- * the store recovers, adds and drops some, and a share is queued for each that is free, as far as there are workers
- * (bucket.sql says which share follows which). Safe when several do it at a time: a share that finds no bucket is skipped.
- * A store of buckets is asked only while no transaction is open: that in Redis waits for a socket.
+ * Before a run begins, the buckets of its job, unless the run is a share, and of the divided children of its job are
+ * prepared: their number is asked, the store recovers, adds and drops buckets, and a share is queued for each free one, as far
+ * as there are workers (bucket.sql says which share follows which). Several runs may do this at a time: a share that finds
+ * no bucket is skipped. A store is asked only while no transaction is open, because that in Redis waits for a socket.
  */
 #include "postgres.h"
 
@@ -45,7 +44,7 @@ static SweepStatement count_buckets_sql = {
 	.text = "SELECT j.buckets FROM sweep.job_definition j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3",
 	.types = {TEXTOID, TEXTOID, TEXTOID}};
 
-/* So long a run that is cancelled tries to give its bucket back. */
+/* Time for which a cancelled run tries to return its bucket. */
 #define RELEASE_TIMEOUT_US INT64CONST(500000)
 
 typedef struct PlanWork
@@ -57,7 +56,7 @@ typedef struct PlanWork
 	int32		shares_left;
 } PlanWork;
 
-/* These: false with an error, or with the reason for which the run ends. */
+/* Of these, false means: with an error, or with the reason for which the run ends. */
 static bool open_buckets(SweepRun *run, ErrorData **error);
 static bool claim_bucket(SweepRun *run, SweepFence *fence, ErrorData **error);
 static bool plan_children(SweepRun *run, ErrorData **error);
@@ -213,8 +212,8 @@ look_work(void *arg)
 }
 
 /*
- * How many buckets there are just now, in a transaction: 0 also when the job is no longer divided, or its
- * buckets are elsewhere. Raises what the buckets_function raises.
+ * The current number of buckets, in a transaction: 0 also when the job is no longer divided, or its
+ * buckets are in another store. Raises what the buckets_function raises.
  */
 static int32
 count_buckets(SweepRun *run, SweepBuckets *buckets)
@@ -263,7 +262,7 @@ queue_work(void *arg)
 	SweepBucketRequest *request = &buckets->fence.request;
 	Datum		values[6];
 
-	/* Somebody else is just queueing what there is to be queued. */
+	/* Another run is queueing the shares. */
 	if (!sweep_lock_acquire_divided(SWEEP_LOCK_DISPATCH, request->job))
 		return;
 	values[0] = Int64GetDatum(work->run->run_id);
@@ -278,7 +277,7 @@ queue_work(void *arg)
 		request->wanted = sweep_sql_int32(2);
 }
 
-/* What was found becomes part of the detail of the run. */
+/* The counts become part of the detail of the run. */
 static void
 note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts)
 {
@@ -312,7 +311,7 @@ transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 	return end == TXN_COMMITTED;
 }
 
-/* Whether the store did what it was asked for. */
+/* Whether the store has succeeded. */
 static bool
 accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *problem, ErrorData **error)
 {
@@ -332,7 +331,7 @@ accept_result(SweepRun *run, SweepBucketResult result, const SweepBucketError *p
 	return false;
 }
 
-/* Somebody wants the run to stop: cancelled, or failed with the error that says which time is over. */
+/* The run was requested to stop: it is cancelled, or fails with the error that says which time is over. */
 static void
 note_stop(SweepRun *run, ErrorData **error)
 {
@@ -346,7 +345,7 @@ note_stop(SweepRun *run, ErrorData **error)
 	else if (sweep_cancel_is_pending() && sweep_sql_in_call() && sweep_timers_statement_fired(run))
 		*error = sweep_report_error(run, ERRCODE_QUERY_CANCELED, "canceling statement due to statement timeout",
 							"The run was waiting for its store of buckets.", NULL);
-	/* So that giving the bucket back does not take long either. */
+	/* Then the return of the bucket is short as well. */
 	if (sweep_cancel_is_pending())
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
 }
@@ -366,7 +365,7 @@ sweep_bucket_run_check(SweepRun *run, ErrorData **error)
 	fence->lost = true;
 	*error = sweep_report_error(run, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 								psprintf("run %lld of job \"%s\" has lost bucket %d", (long long) run->run_id, run->job, fence->claim.bucket),
-								"It was given back or recovered by somebody else.", NULL);
+								"Another session has returned or recovered it.", NULL);
 	return false;
 }
 
@@ -378,7 +377,7 @@ sweep_bucket_run_begin_batch(SweepRun *run)
 
 	if (now == buckets->count)
 		return true;
-	/* Of a job that is switched off the bucket is given back, not dropped: it is wanted again. */
+	/* If the job is disabled, the bucket is returned and not dropped: it is needed again. */
 	if (now > 0)
 		buckets->fence.request.buckets = now;
 	run->status = "succeeded";
@@ -397,7 +396,7 @@ sweep_bucket_run_close(SweepRun *run)
 	sweep_step_free(run->buckets->function);
 	if (!fence->held || fence->given_back || (!give_back(run, fence) && fence->followed))
 		return;
-	/* What is done now does not stand or fall with the bucket. */
+	/* The transactions from now on do not depend on the bucket. */
 	run->hooks = NULL;
 	if ((!fence->followed || fence->follower != 0) && sweep_batch_transact(run, follow_work, run, &error) == TXN_FAILED)
 		ereport(WARNING,
@@ -424,7 +423,7 @@ give_back(SweepRun *run, SweepFence *fence)
 				 errdetail("It is free again %.0f s after it was claimed.", fence->request.recovery_us / 1e6)));
 	else if (result == BUCKET_NONE && !fence->lost)
 		ereport(WARNING,
-				(errmsg("bucket %d of job \"%s\" was given back or recovered by somebody else", fence->claim.bucket, run->job)));
+				(errmsg("bucket %d of job \"%s\" was returned or recovered by another session", fence->claim.bucket, run->job)));
 	return result == BUCKET_OK || result == BUCKET_NONE;
 }
 

@@ -22,7 +22,7 @@ extern bool sweep_bucket_run_check(SweepRun *run, ErrorData **error);
 /* First thing in a batch: false when the number of buckets has changed; the run has then ended. */
 extern bool sweep_bucket_run_begin_batch(SweepRun *run);
 
-/* After the end of the run: what is still to be done of it. */
+/* After the end of the run: returns the bucket, and queues the share that follows. */
 extern void sweep_bucket_run_close(SweepRun *run);
 
 #endif							/* SWEEP_BUCKET_RUN_H */

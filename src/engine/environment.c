@@ -3,11 +3,11 @@
  *		The settings that the code of a job is executed with.
  *
  * Called by run.c, batch.c and preview.c, and when a job is created or changed. A worker is connected as the role of
- * the job, and so has the settings of that role and of the database, as after any login. Those of the job come on
- * top: in a worker once, for its session, which is put in order before another run; in a session with each
- * transaction, and they end with it. The role sets them itself: what it may not SET is refused, by PostgreSQL.
+ * the job, and has the settings of that role and of the database, as after any login. The settings of the job come on
+ * top: in a worker once, for its session, which is reset before another run; in a session for each transaction.
+ * The role sets them itself, so PostgreSQL refuses a setting that the role may not SET.
  *
- * A few are not the job's, see sweep._check_settings. Under CALL there is one more: a statement_timeout has been running since the CALL.
+ * sweep._check_settings refuses some. Under CALL a job's statement_timeout is ignored: that of the session is running since the CALL.
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 #include "base/sql.h"
 #include "engine/environment.h"
 
-/* A setting that is to be checked. */
+/* A setting to check. */
 typedef struct Check
 {
 	Oid			role;
@@ -42,15 +42,15 @@ PG_FUNCTION_INFO_V1(sweep_environment_check);
 void
 sweep_environment_set_local(SweepRun *run)
 {
-	/* What is so already need not be set, and set back, for each batch. */
+	/* A setting that has the right value is not set, and reset, for each batch. */
 	if (jit_enabled)
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* Else an error of a batch would end the session before it is recorded. */
+	/* On, an error of a batch would end the session before it is recorded. */
 	if (ExitOnAnyError)
 		(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	if (max_parallel_workers_per_gather != 0)
 		(void) set_config_option("max_parallel_workers_per_gather", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* What could not be set keeps no failure of the run from being recorded. */
+	/* A setting that cannot be set must not keep the failure of the run from being recorded. */
 	if (run->environment_failed || !sweep_environment_is_needed(run))
 		return;
 	run->environment_failed = true;
@@ -89,7 +89,7 @@ set_all(SweepRun *run, GucAction action)
 		if (action == GUC_ACTION_LOCAL && pg_strcasecmp(name, "statement_timeout") == 0)
 			continue;
 		(void) set_config_option(name, text_of(&value), context_of(GetUserId()), PGC_S_SESSION, action, true, 0, false);
-		/* That of the commits that wait for the disk; what the others have is decided in batch.c. */
+		/* For commits that wait for the disk; batch.c decides for the others. */
 		if (pg_strcasecmp(name, "synchronous_commit") == 0)
 			run->synchronous_commit = MemoryContextStrdup(run->context, GetConfigOption("synchronous_commit", false, false));
 	}
@@ -115,7 +115,7 @@ context_of(Oid role)
 /*
  * SQL: sweep._check_setting(role oid, name text, value text) RETURNS void
  *
- * Raises unless the role may set it to that. What checks a value is code of PostgreSQL or an extension, and is executed
+ * Raises unless the role may set it to that value. The check hook of the setting, which may be that of an extension, is executed
  * as that role; nothing is set.
  */
 Datum

@@ -7,7 +7,7 @@
  * of its own: a piece that fails is halved, until the item that fails stands alone. No subtransactions:
  * the normal way costs one transaction id per batch. With transaction 'row' every item is a piece from
  * the start, and the row of the run is written once a second and with the last one: written with each, its
- * dead versions would double the time of the run while anybody holds a snapshot.
+ * dead versions would double the time of the run while another session holds a snapshot.
  *
  * A piece that fails for a passing reason is tried again at once, row_retries times. A single item that
  * still fails goes to the job's rescue function, and if that fails as well to sweep.quarantine. The run
@@ -59,10 +59,10 @@ typedef struct ItemBatch
 	int64		saved_us;		/* when the row of the run was last written, or the batch began */
 } ItemBatch;
 
-/* What a process that is terminated has committed and not written down is no more than of this time. */
+/* Longest time whose work is committed and not yet in the row of the run, in us: a process may be terminated. */
 #define SAVE_EVERY_US 1000000
 
-/* So many picked items are remembered; then it begins anew, so that a run of any length stays small. */
+/* Number of picked items that are remembered before they are all forgotten: the memory of a run is bounded. */
 #define MAX_SEEN_ITEMS 1000000
 
 static void pick_items(ItemBatch *batch);
@@ -96,7 +96,7 @@ sweep_items_execute(SweepRun *run)
 	{
 		if (!batch->picked && sweep_batch_halve(run, error))
 			return;
-		/* One that fails for a lock says nothing about the size: the item that is locked is found, and the others are done. */
+		/* A lock says nothing about the size: the pieces find the locked item, and the others are handled. */
 		if (batch->picked && sweep_batch_is_timed_out(run, error))
 			(void) sweep_loop_halve(&run->state.loop);
 		if (run->item_per_transaction || !batch->picked || is_interruption(run, error))
@@ -111,7 +111,7 @@ sweep_items_execute(SweepRun *run)
 		return;
 	}
 
-	/* What the rolled back transaction decided does not stand. */
+	/* The decision of the rolled back transaction is void. */
 	run->reason = SWEEP_STOP_NONE;
 	handle_pieces(batch, error);
 }
@@ -225,7 +225,7 @@ whole_work(void *arg)
 	finish_piece(batch, &progress);
 }
 
-/* "error" is what all items together have failed with, if they were tried so: the first try of the whole. */
+/* "error" is that of the transaction with all items, the first try of the whole batch; NULL where there was none. */
 static void
 handle_pieces(ItemBatch *batch, ErrorData *error)
 {
@@ -333,7 +333,7 @@ rescue_work(void *arg)
 	request.items = &batch->items[batch->piece.first];
 	sweep_batch_call(run, run->rescue, &request, sweep_report_error_jsonb(batch->error), &progress);
 	release_handled(batch, request.items, 1);
-	/* An item that did not need it any more is not rescued. */
+	/* Without rows the item did not need it any more. */
 	batch->rescued = progress.rows > 0;
 	if (batch->rescued)
 		run->next.rescued++;
@@ -353,7 +353,7 @@ quarantine_work(void *arg)
 	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
 	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(&quarantine_sql, values, NULL);
-	/* Else the cursor would go past an item that is nowhere. */
+	/* Otherwise the cursor would pass an item that is neither handled nor in quarantine. */
 	if (sweep_sql_is_null(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -392,7 +392,7 @@ release_handled(ItemBatch *batch, Jsonb **items, int count)
 	(void) sweep_sql_execute(&unquarantine_sql, values, NULL);
 }
 
-/* What the piece came to; with the last one the batch is complete. */
+/* Adds the result of the piece; with the last piece the batch is complete. */
 static void
 finish_piece(ItemBatch *batch, SweepProgress *progress)
 {
@@ -410,7 +410,7 @@ finish_piece(ItemBatch *batch, SweepProgress *progress)
 	}
 }
 
-/* Nothing was done when the run was to stop, or the extension was gone. */
+/* Nothing was done when the run was to stop, or the extension is absent. */
 static void
 accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 {
@@ -421,8 +421,8 @@ accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome)
 }
 
 /*
- * An error that is none of the item: somebody stopped the run, the server is short of something, or the
- * job itself is broken. Else a dropped table would put a whole backlog into quarantine.
+ * An error that no item has caused: the run was stopped, the server is short of a resource, or the job itself is
+ * broken. Taken for one of an item, a dropped table would put a whole backlog into quarantine.
  */
 static bool
 is_interruption(SweepRun *run, const ErrorData *error)

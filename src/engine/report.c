@@ -1,6 +1,6 @@
 /*
  * report.c
- *		What a run tells about itself.
+ *		Live progress, activity and errors of a run.
  *
  * Called by run.c between the statements of a batch, so everything here is cheap: a spinlock and a
  * formatted line.
@@ -63,7 +63,7 @@ sweep_report_batch(SweepRun *run)
 	SweepLiveProgress *live = &run->slot->live;
 	bool		complete = live->batches != run->state.loop.batches;
 	int64		elapsed_us = run->times.batch_started_us + run->times.last_batch_us - run->times.work_started_us;
-	/* Nobody but the run writes it. */
+	/* Read without the mutex: only the run writes it. */
 	int64		left_us = sweep_pace_left_us(run->state.loop.rows, live->estimated_rows, elapsed_us);
 	TimestampTz eta = left_us >= 0 ? GetCurrentTimestamp() + left_us : 0;
 
@@ -81,7 +81,6 @@ sweep_report_batch(SweepRun *run)
 						(long long) run->state.loop.batches, sweep_report_rows(run->state.loop.rows), run->times.last_batch_us / 1000.0)));
 }
 
-/* A batch of so many rows has failed, and is done again with less. */
 void
 sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error)
 {
@@ -212,7 +211,7 @@ sweep_report_timeout_error(SweepRun *run)
 							  "Set a stop_after below timeout, so that a run ends between batches.");
 }
 
-/* So many rows are to be done, -1 = not known; the limits say how many at most. */
+/* The rows to handle, -1 = unknown, within the limits of the run. */
 static int64
 bound_rows(const SweepRun *run, int64 rows)
 {

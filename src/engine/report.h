@@ -1,6 +1,6 @@
 /*
  * report.h
- *		What a run tells about itself: live progress, activity, errors.
+ *		Live progress, activity and errors of a run.
  */
 #ifndef SWEEP_REPORT_H
 #define SWEEP_REPORT_H
@@ -9,9 +9,10 @@
 
 /* Live progress in shared memory, for sweep.running. */
 extern void sweep_report_begin(SweepRun *run);
-extern void sweep_report_estimate(SweepRun *run, int64 rows);	/* -1 = not known */
+extern void sweep_report_estimate(SweepRun *run, int64 rows);	/* -1 = unknown */
 extern void sweep_report_phase(SweepRun *run, SweepPhase phase);
 extern void sweep_report_batch(SweepRun *run);
+/* A batch of that size has failed, and is repeated with a smaller one. */
 extern void sweep_report_halved(SweepRun *run, int32 size, const ErrorData *error);
 extern void sweep_report_brake(SweepRun *run, bool begins);
 
@@ -31,7 +32,7 @@ extern Jsonb *sweep_report_error_jsonb(const ErrorData *error);
 /* An error of our own, in the run's memory context; detail and hint may be NULL or empty. */
 extern ErrorData *sweep_report_error(SweepRun *run, int sqlstate, const char *message, const char *detail, const char *hint);
 
-/* That of a run whose timeout has passed. */
+/* The error of a run whose timeout has passed. */
 extern ErrorData *sweep_report_timeout_error(SweepRun *run);
 
 #endif							/* SWEEP_REPORT_H */

@@ -9,23 +9,23 @@
 
 /* All of them within a transaction that has the extension locked. */
 
-/* Inserts the row of a run that is begun in a session; returns how many rows to expect, 0 = not known. */
+/* Inserts the row of a run that begins in a session; returns the number of rows to expect, 0 = unknown. */
 extern int64 sweep_run_row_insert(SweepRun *run, Jsonb *args);
 
 /*
- * It is in progress. False when it waits no longer; or when somebody else has just locked the row: a worker
- * does not wait for that, and the row waits on.
+ * The run is in progress. False when its row waits no longer, or another session has locked it: a worker does not
+ * wait for that, and the row stays queued.
  */
 extern bool sweep_run_row_start(SweepRun *run);
 
-/* What run->next has come to, and the outcome when there is one. */
+/* Writes run->next, and the outcome when there is one. */
 extern void sweep_run_row_save(SweepRun *run);
 
-/* It was skipped: the lock is held, by run->lock_holder then; or there is no bucket for it. */
+/* The run was skipped: the lock is held, by run->lock_holder; or no bucket is free. */
 extern void sweep_run_row_skip(SweepRun *run);
 extern void sweep_run_row_skip_share(SweepRun *run);
 
-/* It could not begin, or was stopped before, as reason and error of the run say: its row still waits. */
+/* The run could not begin, or was stopped before, as its reason and error say: its row still waits. */
 extern void sweep_run_row_fail(SweepRun *run);
 
 /* Ends the row of a run that has not begun; parameters: run, stop reason, sqlstate, error. */

@@ -2,18 +2,17 @@
  * script.c
  *		Executes the statements of a job with sql, once, as psql would execute them from a file.
  *
- * Called by run.c, in a worker only. What SPI executes is part of another statement: there VACUUM and CREATE INDEX
- * CONCURRENTLY are refused, and a procedure cannot commit. So each statement goes the way of a session here: it is analysed
+ * Called by run.c, in a worker only. In SPI a statement is part of another one: there VACUUM and CREATE INDEX
+ * CONCURRENTLY are refused, and a procedure cannot commit. Here each statement is executed as in a session: it is analysed
  * and planned, and a portal without a name executes it as a command of the top level, which may end the transaction that was
  * begun for it and begin others. Nothing of the engine is around it: no SPI, no snapshot, no subtransaction.
  *
- * What it does is committed before anything about it can be recorded, so between the two a crash makes a run
- * 'lost' that has done its work. Nothing keeps the extension from being altered or dropped meanwhile; whether it is still
- * there is looked at before each transaction.
+ * The work of a statement is committed before it can be recorded; a crash in between makes a run 'lost' that has done its work.
+ * The extension may be altered or dropped meanwhile; each transaction checks first that it is still there.
  *
- * The statements have the session for themselves: the settings of the role and of the job, no time limit but
- * theirs, and whatever they set stays in force for the next ones. Before the end of the run is recorded all of that is
- * undone. The first error ends the run, and undoes the transaction block in which it has occurred.
+ * The statements have the session for themselves: the settings of the role and of the job, only their own time limits, and
+ * a setting of one is in force for the next. The session is reset before the end of the run is recorded. The first error
+ * ends the run, and rolls back the transaction block in which it has occurred.
  *
  * Two memory contexts: that of the batch has the parsed statements, a child of it what one statement needs, which outlives
  * the transactions that the statement itself begins and ends.
@@ -45,7 +44,7 @@
 #include "engine/script.h"
 #include "engine/timers.h"
 
-/* So much of a statement is shown with an error. */
+/* Length of a statement that is shown with an error, in bytes. */
 #define SHOWN_BYTES 240
 
 typedef struct Script
@@ -55,7 +54,7 @@ typedef struct Script
 	MemoryContext statement_context;
 	char	   *text;			/* of the statement in progress; NULL = none */
 	int64		number;			/* of that statement, from 1 */
-	SweepLoop	committed;		/* what was done when no transaction block was open last */
+	SweepLoop	committed;		/* the counts when no transaction block was open last */
 	char	   *tags[SWEEP_DETAIL_MAX_ELEMENTS];	/* of the first statements */
 	bool		absent;			/* this database has no extension any more */
 } Script;
@@ -139,7 +138,7 @@ execute_statement(Script *script, RawStmt *statement)
 	memcpy(script->text, run->sql + start, length);
 	script->text[length] = '\0';
 	sweep_worker_report_activity(script->text);
-	/* A run that the statement before has called ends with it off. */
+	/* A run that the statement before has called turns it off. */
 	sweep_worker_watch_postmaster(true);
 	error_context_stack = &callback;
 
@@ -155,7 +154,7 @@ execute_statement(Script *script, RawStmt *statement)
 			meaning = sweep_door_note_meaning(script->statement_context);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
-		/* A statement that writes rows is not meant to set anything: code of other roles has, which its cascades have called. */
+		/* A statement that writes rows sets nothing by itself: code of other roles has, which its cascades have called. */
 		if (meaning != NULL)
 			sweep_door_put_back(meaning, run->run_as, GUC_ACTION_SET);
 		sweep_timers_disarm_statement(run);
@@ -186,7 +185,7 @@ writes_rows(const Node *statement)
 }
 
 /*
- * What it returns is thrown away row by row. The source, the statement and the current memory context outlive all
+ * Its result is discarded row by row. The source, the statement and the current memory context outlive all
  * transactions that the statement begins.
  */
 static void
@@ -230,21 +229,21 @@ show_statement(void *arg)
 			   pg_mbcliplen(script->text, length, SHOWN_BYTES), script->text, length > SHOWN_BYTES ? "..." : "");
 }
 
-/* The tag is what a client would be told, "INSERT 0 5". What is within a block is committed with it, or not at all. */
+/* The tag is that of a client, "INSERT 0 5". The statements of a block are committed with it, or not at all. */
 static void
 count_statement(Script *script, const QueryCompletion *completion)
 {
 	SweepRun   *run = script->run;
 	bool		has_rows = command_tag_display_rowcount(completion->commandTag);
 	const char *name = GetCommandTagName(completion->commandTag);
-	/* Where the zero stands there once was the OID of a row. */
+	/* The zero once was the OID of a row. */
 	const char *zero = completion->commandTag == CMDTAG_INSERT ? "0 " : "";
 	const char *tag = has_rows ? psprintf("%s %s" UINT64_FORMAT, name, zero, completion->nprocessed) : name;
 
 	if (script->number <= SWEEP_DETAIL_MAX_ELEMENTS)
 		script->tags[script->number - 1] = MemoryContextStrdup(script->context, tag);
 	sweep_loop_add_rows(&run->state.loop, has_rows ? (int64) completion->nprocessed : 0);
-	/* There are no limits that could end it. */
+	/* No limit can end the run here. */
 	(void) sweep_loop_end_batch(&run->state.loop, false, 0);
 	run->times.last_batch_us = sweep_monotonic_us() - run->times.batch_started_us;
 	sweep_report_batch(run);
@@ -268,7 +267,7 @@ fail(Script *script, ErrorData *error)
 	sweep_batch_fail(run, error);
 }
 
-/* The first ones, however many there are: it is kept in the row of the run. */
+/* The first ones only: they are kept in the row of the run. */
 static void
 note_tags(Script *script)
 {

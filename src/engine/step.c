@@ -8,14 +8,13 @@
  * A batch_sql is the job's own statement; it was checked to be a single one that changes or reads rows.
  *
  * There is no statement around the call of a step or a rescue function: to start and end its executor would
- * take as long as a small step itself, and in a fresh process it would have to be planned first. What a
- * statement does for a function is done here: a snapshot of its own, the right to execute, statistics. It is
- * looked up again whenever some function was changed, so a run notices in its next batch what has become of
- * its step.
+ * take as long as a small step itself, and a fresh process would have to plan it first. This file does for a
+ * function what a statement would: a snapshot of its own, the right to execute, statistics. A function is looked up again
+ * whenever a function has changed, so a run notices a change of its step in its next batch.
  *
- * Whoever owns a function decides what it does, and replaces it at will. So the owner of each function that a
- * job or a consumer names must be somebody who could become its role anyhow. That is looked at whenever the
- * function is looked up, and again when functions, roles or memberships have changed; never for each batch.
+ * The owner of a function decides what it does, and may replace it at any time. The owner of each function that a job or a
+ * consumer names must therefore be able to become its role. This is checked whenever the function is looked up, and again
+ * when functions, roles or memberships have changed; never for each batch.
  */
 #include "postgres.h"
 
@@ -89,7 +88,7 @@ struct SweepStep
 	SweepCallee callee;			/* the function that the plan calls; its name NULL = it is a batch_sql */
 };
 
-/* Counts what may have changed, moved or renamed a function, or what its owner is. */
+/* Counts changes that may concern a function, its name or its owner. */
 static uint64 function_changes = 0;
 
 static SweepStep *create_step(MemoryContext context);
@@ -251,7 +250,7 @@ sweep_step_check_callee(SweepCallee *callee)
 	changes = function_changes;
 	if (callee->checked_at == changes)
 		return;
-	/* One that is no longer there is left to the statement that calls it. */
+	/* The statement that calls it raises when it does not exist any more. */
 	found = LookupFuncName(sweep_qualified_name_list(callee->name), 1, &callee->argument, true);
 	if (OidIsValid(found))
 		check_owner(found, callee->name);
@@ -328,11 +327,11 @@ call_function(Function *function, const NullableDatum *arguments, SweepProgress 
 	InitFunctionCallInfoData(*call, &function->info, function->argument_count, InvalidOid, NULL, NULL);
 	memcpy(call->args, arguments, function->argument_count * sizeof(NullableDatum));
 
-	/* It sees what was done before it in this transaction, and what others have committed until now. */
+	/* It sees what this transaction has done before, and what other sessions have committed until now. */
 	CommandCounterIncrement();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgstat_init_function_usage(call, &usage);
-	/* After an error it is made anew: nobody promises that what it keeps between calls is fit for another one. */
+	/* After an error it is looked up anew: its state between calls may not be fit for another one. */
 	found_at = function->found_at;
 	function->found_at = 0;
 	result = FunctionCallInvoke(call);
@@ -431,7 +430,7 @@ check_owner(Oid function, const char *name)
 			 errhint("See ALTER FUNCTION ... OWNER TO, or grant membership in \"%s\" to its owner.", role)));
 }
 
-/* The owner of the extension could do what he likes in any case. */
+/* The owner of the extension has all rights of the engine already. */
 static bool
 is_trusted(Oid owner, Oid role)
 {

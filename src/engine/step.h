@@ -25,7 +25,7 @@ typedef struct SweepBatch
 	int			item_count;
 } SweepBatch;
 
-/* What came of it, as the type sweep.progress. */
+/* The result of a batch, as the type sweep.progress. */
 typedef struct SweepProgress
 {
 	int64		rows;
@@ -63,7 +63,7 @@ extern void sweep_step_free(SweepStep *step);
 
 /*
  * Does one batch; with an error, calls the rescue function with the one item of the batch. The result is in
- * the given context. Raises what the function raises, and when it has ceased to exist, may not be executed,
+ * the given context. Raises what the function raises, and when it does not exist any more, may not be executed,
  * or has returned no number of rows.
  */
 extern void sweep_step_call(SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepProgress *progress, MemoryContext context);
@@ -77,8 +77,8 @@ typedef struct SweepCallee
 } SweepCallee;
 
 /*
- * Before each execution of that statement, as the user who executes it. Raises when the function belongs to
- * somebody who could not become that user; looks only when a function, a role or a membership has changed.
+ * Called before each execution of that statement, as the user who executes it. Raises when the owner of the function could not
+ * become that user; looks only when a function, a role or a membership has changed.
  */
 extern void sweep_step_check_callee(SweepCallee *callee);
 

@@ -2,8 +2,8 @@
  * timers.c
  *		The timers of a run.
  *
- * Called by run.c, batch.c, script.c and estimate.c. All end in a cancel request to this very process, so a statement in flight
- * stops at its next check for interrupts; which of them it was is known by the flag of the slot and by the clock.
+ * Called by run.c, batch.c, script.c and estimate.c. Each timer sends a request to cancel to its own process, so a statement
+ * in flight stops at its next check for interrupts; the flag of the slot and the clock tell which timer it was.
  */
 #include "postgres.h"
 
@@ -23,8 +23,8 @@ static void timeout_fired(void);
 static void limit_fired(void);
 
 /*
- * The slot of the run that is timed, for the signal handler: in shared memory, or a variable of the process. The run
- * itself may be gone, with the memory of its CALL.
+ * The slot of the timed run, for the signal handler: in shared memory, or a variable of the process. The run
+ * itself may be freed, with the memory of its CALL.
  */
 static SweepSlot *timed_slot = NULL;
 
@@ -32,7 +32,7 @@ void
 sweep_timers_arm_timeout(SweepRun *run)
 {
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
-	/* Of a run that is called by the sql of another one only the scheduler looks at the clock. */
+	/* The timeout of a run that the sql of another run has called is watched by the scheduler alone. */
 	if (!sweep_timer_is_armed(SWEEP_TIMER_RUN))
 	{
 		timed_slot = run->slot;
@@ -66,7 +66,7 @@ sweep_timers_resume_timeout(SweepRun *run)
 
 	if (timed_slot != run->slot)
 		return;
-	/* Nothing is in flight that would have to be interrupted; and the next commit may be sooner than a timer. */
+	/* No statement is in flight, and the next commit may come before a timer. */
 	if (left_us <= 0)
 		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_TIMEOUT);
 	else
@@ -86,7 +86,7 @@ sweep_timers_disarm_statement(SweepRun *run)
 	if (!sweep_timer_disarm_statement())
 		return;
 	run->statement_timed_out = true;
-	/* One that fired as its call ended would take effect a moment later, as somebody's request. */
+	/* A timeout that fired as its call ended would otherwise take effect later, as a request to cancel. */
 	if (pg_atomic_read_u32(&run->slot->stop_request) == 0)
 		sweep_cancel_drop();
 }
@@ -113,7 +113,7 @@ sweep_timers_disarm_limit(void)
 {
 	bool		passed = sweep_timer_disarm(SWEEP_TIMER_LIMIT);
 
-	/* If that was as the code ended, it would take effect a moment later. Who else wants the run to stop has said so in its slot. */
+	/* It would otherwise take effect later. Other requests to stop are in the slot of the run. */
 	if (passed)
 		sweep_cancel_drop();
 	return passed;

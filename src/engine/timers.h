@@ -29,8 +29,8 @@ extern void sweep_timers_disarm_statement(SweepRun *run);
 extern bool sweep_timers_statement_fired(const SweepRun *run);
 
 /*
- * Around code of the job that may take so long and no longer, in a worker or a session: then it is interrupted like by a
- * request to cancel, and nothing of that is left. Returns whether the time had passed.
+ * Around code of the job with a time limit, in a worker or a session: after that time the code is interrupted as by a
+ * request to cancel, which disarm drops. Disarm returns whether the time had passed.
  */
 extern void sweep_timers_arm_limit(int limit_ms);
 extern bool sweep_timers_disarm_limit(void);
