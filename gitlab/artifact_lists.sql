@@ -76,7 +76,7 @@ COMMENT ON FUNCTION sweep_gitlab._take_artifacts(oid, oid, int, int, bigint, int
 
 CREATE FUNCTION sweep_gitlab.take_artifacts(table_id oid, buckets int, bucket int, after bigint, size int) RETURNS sweep_gitlab.artifact_list
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none that nobody holds';
+COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none, or all are locked';
 
 -- From where to read, and for which shares: {"for": "all" | "self" | "nobody", "from": …}; with the last, another share has
 -- just read for this bucket. A share that reads for all holds the lock until the end of its transaction.

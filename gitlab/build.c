@@ -1,16 +1,15 @@
 /*
  * build.c
- *		The step of GitLab's stuck builds, as far as it is about one build. The module pg_sweep_gitlab is this, with message.c.
+ *		The step of GitLab's stuck builds, for one build. The module pg_sweep_gitlab consists of this file and message.c.
  *
- * These jobs commit each build on its own, and a step in PL/pgSQL prepares every expression it has anew in
- * each transaction: that took as long as the engine and the commit together. So one build is written from
- * here, by a statement that is prepared once and has the args of the job in it as constants. A batch of
- * several builds, and one that has changed since it was picked, is left to
- * sweep_gitlab.drop_stuck_builds_in_batch; what is done, and why, is described in ci_stuck_builds.sql, which
- * also says when a build is stuck.
+ * These jobs commit each build on its own, and a step in PL/pgSQL prepares each of its expressions anew in every
+ * transaction: that took as long as the engine and the commit together. This file therefore writes a single build, by a
+ * statement that is prepared once and has the args of the job in it as constants. A batch of several builds, and a build
+ * that has changed since it was picked, is left to sweep_gitlab.drop_stuck_builds_in_batch. ci_stuck_builds.sql describes
+ * the rules, and when a build is stuck.
  *
- * Of pg_sweep it uses what is SQL, with the rights of the role of the job, and so no symbol: it can be loaded
- * before pg_sweep is. This is its only file with SPI.
+ * The module uses the SQL functions of pg_sweep, with the rights of the role of the job, and no symbol of its library: it can
+ * be loaded before pg_sweep is. This is its only file with SPI.
  */
 #include "postgres.h"
 
@@ -43,13 +42,13 @@ PG_MODULE_MAGIC;
 
 #define SCHEMA "sweep_gitlab"
 
-/* In schema.sql; another one when this library no longer works with the objects before. */
+/* Defined in schema.sql; it gets another name when this library no longer works with older objects. */
 #define INTERFACE_TYPE "_interface_1"
 
 /* The tables that say which builds wait for a runner, and which have one. */
 static const char *const queue_tables[] = {"ci_pending_builds", "ci_running_builds"};
 
-/* The args behind the columns of sweep_gitlab.stuck, but the first of these, and their types: the same numbers in UTC. */
+/* The args of the columns of sweep_gitlab.stuck but the first, and their types: the same numbers in UTC. */
 static const char *const bounds[] = {"created_older_than", "updated_older_than", "scheduled_older_than"};
 static const Oid bound_types[] = {TIMESTAMPOID, TIMESTAMPOID, TIMESTAMPTZOID};
 
@@ -60,29 +59,29 @@ enum
 	PARAM_PARTITION_ID,
 	PARAM_LOCK_VERSION,
 	PARAM_AT,
-	PARAM_BOUND,				/* of the args, as many as there can be */
+	PARAM_BOUND,				/* of the args; further ones follow */
 	PARAM_COUNT = PARAM_BOUND + lengthof(bounds)
 };
 
-/* The statement for the args of a job, and for the table and the extension as they are. */
+/* The statement for the args of a job, and for the current table and extension. */
 typedef struct Statement
 {
-	MemoryContext context;		/* of all that follows; NULL: there is none */
+	MemoryContext context;		/* of the members below; NULL = there is no statement */
 	Jsonb	   *args;
 	Oid			reason_type;	/* of the column failure_reason; invalid when there is no such column */
 	Oid			queues[lengthof(queue_tables)]; /* invalid where there is no such table */
 	char	   *search_path;
-	char	   *reason;			/* of the job, as the column has it; NULL: none */
-	char	   *stuck_in;		/* status that builds are stuck in */
+	char	   *reason;			/* of the job, in the type of the column; NULL = none */
+	char	   *stuck_in;		/* the status of stuck builds */
 	Interval   *older_than[lengthof(bounds)];	/* NULL where the args have none */
 	SPIPlanPtr	plan;
 	Oid			send;			/* sweep.send */
-	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL: was not needed yet */
+	SPIPlanPtr	leave[lengthof(queue_tables)];	/* deletes a build from there; NULL = not needed yet */
 } Statement;
 
 static Statement statement;
 
-/* Start of the transaction in which it is being used; of one that is over after an error. */
+/* Start of the transaction that uses the statement; after an error, of an earlier one. */
 static TimestampTz used_in = 0;
 
 static void require_interface(void);
@@ -128,7 +127,7 @@ sweep_gitlab_drop_builds(PG_FUNCTION_ARGS)
 	require_interface();
 	deconstruct_array(items, JSONBOID, -1, false, TYPALIGN_INT, &elements, NULL, &count);
 	(void) SPI_connect();
-	/* A trigger of the table could come here again while the statement is executed. */
+	/* A trigger of the table could call this function again while the statement is executed. */
 	if (count == 1 && used_in != GetCurrentTransactionStartTimestamp())
 	{
 		used_in = GetCurrentTransactionStartTimestamp();
@@ -166,7 +165,7 @@ needed_attribute(HeapTupleHeader batch, const char *name)
 	return value;
 }
 
-/* False when it is not as it was picked, or no longer stuck. */
+/* False when the build has changed since it was picked, or is no longer stuck. */
 static bool
 drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 {
@@ -211,8 +210,8 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 }
 
 /*
- * Sets the search_path as well, until its caller ends that: triggers of the table may name others without the schema.
- * The tables of queues are small when the statement is planned, and need not stay so.
+ * Sets the search_path as well, until the caller resets it: triggers of the table may name others without the schema.
+ * The tables of queues are small when the statement is planned, and may grow.
  */
 static void
 choose_statement(const Jsonb *args)
@@ -261,7 +260,7 @@ is_as_prepared(const Jsonb *args)
 	return type_of_reason(args) == statement.reason_type && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(statement.send));
 }
 
-/* A number or a name, as the GitLab has it; invalid when there is no such table or column. */
+/* The type of a column: a number or a name, depending on the GitLab; invalid when there is no such table or column. */
 static Oid
 type_of_reason(const Jsonb *args)
 {
@@ -277,8 +276,8 @@ find_table(const Jsonb *args, const char *name)
 }
 
 /*
- * Returns runner, pipeline and project of the build, and whether it is in a table of queues: to look there
- * costs next to nothing, to delete nothing as much as the rest of the statement.
+ * Returns runner, pipeline and project of the build, and whether it is in a table of queues: a look costs hardly
+ * anything, a DELETE of no row as much as the rest of the statement.
  */
 static void
 prepare_statement(const Jsonb *args)
@@ -332,7 +331,7 @@ append_queues(StringInfo text, const Jsonb *args)
 }
 
 /*
- * When a build is stuck, as sweep_gitlab.when_stuck says it. As a row of its columns, so that the planner puts these into
+ * The condition of a stuck build, by sweep_gitlab.when_stuck, whose argument is a row of columns: the planner puts these into
  * the body of the predicate.
  */
 static void
@@ -349,7 +348,7 @@ append_stuck(StringInfo text)
 	appendStringInfoString(text, ")::" SCHEMA ".stuck");
 }
 
-/* The moments of that: each build has its own. */
+/* The moments of the condition: each build has its own. */
 static void
 set_bounds(Datum *values, TimestampTz as_of)
 {
@@ -358,7 +357,7 @@ set_bounds(Datum *values, TimestampTz as_of)
 			DirectFunctionCall2(timestamp_mi_interval, TimestampGetDatum((Timestamp) as_of), IntervalPGetDatum(statement.older_than[i]));
 }
 
-/* As the current user, and planned once for all values; kept until it is freed. */
+/* Prepares as the current user; planned once for all values, kept until it is freed. */
 static SPIPlanPtr
 prepare(const char *text, int count, Oid *types)
 {
@@ -369,7 +368,7 @@ prepare(const char *text, int count, Oid *types)
 	return plan;
 }
 
-/* Returns the number of rows that it has changed. */
+/* Returns the number of changed rows. */
 static uint64
 execute(SPIPlanPtr plan, Datum *values)
 {
@@ -429,7 +428,7 @@ log_build(const Jsonb *item, const char *runner)
 					statement.stuck_in, statement.reason == NULL ? "none" : statement.reason)));
 }
 
-/* Several builds, or one that has changed. */
+/* Handles several builds, or one that has changed. */
 static int64
 drop_in_batch(const Jsonb *args, HeapTupleHeader batch)
 {

@@ -284,7 +284,7 @@ COMMENT ON FUNCTION sweep_gitlab.artifacts_step(text) IS 'step function for the 
 -- ------------------------------------------------------------------ the scheduler
 INSERT INTO sweep_gitlab.feature_flag (name) VALUES ('bulk_delete_job_artifacts'), ('bulk_delete_job_artifacts_high_concurrency');
 
--- How many buckets there are just now; 0: nothing is to be done, and nothing is touched.
+-- The current number of buckets; 0: nothing is to be done, and nothing is touched.
 CREATE FUNCTION sweep_gitlab.artifact_buckets(b sweep.batch) RETURNS int
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

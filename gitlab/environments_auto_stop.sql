@@ -1,7 +1,7 @@
 --
 -- GitLab: environments whose time has come are handed on to be stopped.
 --
--- Purpose    A review environment costs money until somebody stops it; each
+-- Purpose    A review environment costs money until it is stopped; each
 --            one may say when that should happen (auto_stop_at).
 -- Predicate  state = 'available' and auto_stop_at < as_of.  Strict; NULL is
 --            never due.  Left out: those that sweep_gitlab.stop_environment
@@ -304,7 +304,7 @@ CREATE FUNCTION sweep_gitlab.stop_environment(messages sweep.message[]) RETURNS 
 AS $$
 DECLARE
 	always constant smallint := 0;
-	-- The job of somebody else must not say what is executed here.
+	-- The job of another role must not decide what is executed here.
 	args pg_catalog.jsonb := sweep_gitlab.environments_args();
 	ids bigint[] := ARRAY(SELECT DISTINCT (m.payload -> 'environment_id')::pg_catalog.text::bigint AS id FROM pg_catalog.unnest(messages) AS m ORDER BY id);
 	without_action bigint[] := '{}';

@@ -2,8 +2,8 @@
  * message.c
  *		The messages of a step in C.
  *
- * Called by build.c for each build. They are sent by sweep.send, with the rights of the role of the job. That function is
- * looked up once, and JSON is made without a detour by text: both together took a seventh of the time of sending.
+ * Called by build.c for each build. sweep.send sends them, with the rights of the role of the job. The function is
+ * looked up once, and JSON is built without text: both together took a seventh of the time of sending.
  */
 #include "postgres.h"
 

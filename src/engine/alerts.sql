@@ -3,7 +3,7 @@
 --
 -- They go to the alert_queue of the job, as far as its role may send there, else to that of the server,
 -- pg_sweep.alert_queue, in the databases that have such a queue. What keeps one from being sent is a WARNING: it
--- keeps nothing from being recorded, and waits for nobody.
+-- keeps nothing from being recorded, and waits for no session.
 --
 CREATE FUNCTION sweep._send_alert(job text, alert jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

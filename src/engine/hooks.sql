@@ -4,7 +4,7 @@
 -- A run that is tried again has not failed yet: its last attempt decides. A divided job has ended when all shares of
 -- a dispatch have, with the last one to end. Two that end at once would each see the other one in progress, so they end
 -- one after the other, by a lock (SWEEP_LOCK_ENDING) that is held until the commit; see batch.c. The scheduler, which
--- waits for nobody, leaves the end of a share to its next tick while somebody has that lock.
+-- waits for no session, leaves the end of a share to its next tick while another session has that lock.
 --
 CREATE FUNCTION sweep._try_lock_ending(job text) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_try_ending';
@@ -81,7 +81,7 @@ BEGIN
 				THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', child.run_as)
 			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;
 		IF reason IS NOT NULL THEN
-			-- A run that succeeds while the work is left to nobody has to say so.
+			-- A run that succeeds and leaves work that no job continues has to say so.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
 			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
 		ELSIF NOT child.divided THEN
@@ -119,7 +119,7 @@ DECLARE
 	r pg_catalog.record;
 	not_started pg_catalog.jsonb;
 BEGIN
-	-- One that somebody has locked waits on.
+	-- One that another session has locked waits on.
 	SELECT l.job, l.status INTO r FROM sweep.run_live l WHERE l.run_id = _start_hooks.run_id AND l.status <> 'waiting';
 	IF NOT FOUND THEN
 		RETURN NULL;
