@@ -2,10 +2,10 @@
  * timer.c
  *		Timers of a process that go by the monotonic clock.
  *
- * Called by engine/timers.c for runs and by process/consumer_handle.c for handlers. PostgreSQL orders its timeouts by the wall clock:
- * one fires early when that clock is set ahead. A timer of ours then looks at the monotonic clock, and is armed again for
- * what is left; that is also how it lasts longer than the 24.8 days that a timeout of PostgreSQL can. When the clock is set
- * back a timer is late, as all timeouts of PostgreSQL are then: the timeout of a run is watched from outside as well.
+ * Called by engine/timers.c for runs and by process/consumer_handle.c for handlers. PostgreSQL orders its timeouts by the wall
+ * clock: one fires early when that clock is set ahead. A timer of this file then looks at the monotonic clock, and is started
+ * again for the rest of its time; that is also how it lasts longer than a timeout of PostgreSQL, 24.8 days at most. When
+ * the clock is set back a timer is late, as all timeouts of PostgreSQL are: the timeout of a run is watched from outside as well.
  */
 #include "postgres.h"
 
@@ -21,17 +21,11 @@ typedef struct Timer
 	void		(*fired) (void);	/* NULL = not registered */
 } Timer;
 
-static void ring(SweepTimer which);
+static void ring(void);
 static void start(Timer *timer);
-static void ring_run(void);
-static void ring_limit(void);
-static void ring_statement(void);
 static void statement_fired(void);
 
 static Timer timers[SWEEP_TIMER_STATEMENT + 1];
-static const timeout_handler_proc handlers[] = {ring_run, ring_limit, ring_statement};
-
-StaticAssertDecl(lengthof(handlers) == lengthof(timers), "every timer has a handler");
 
 void
 sweep_timer_arm(SweepTimer which, int64 time_us, void (*fired) (void))
@@ -39,7 +33,7 @@ sweep_timer_arm(SweepTimer which, int64 time_us, void (*fired) (void))
 	Timer	   *timer = &timers[which];
 
 	if (timer->fired == NULL)
-		timer->id = RegisterTimeout(USER_TIMEOUT, handlers[which]);
+		timer->id = RegisterTimeout(USER_TIMEOUT, ring);
 	timer->fired = fired;
 	timer->deadline_us = sweep_monotonic_us() + time_us;
 	start(timer);
@@ -85,18 +79,21 @@ sweep_timer_disarm_statement(void)
 	return passed;
 }
 
-/* In a signal handler, as all that follows. */
+/* In a signal handler, as all below. PostgreSQL does not say which timer it is, but has set the indicator of that one. */
 static void
-ring(SweepTimer which)
+ring(void)
 {
-	Timer	   *timer = &timers[which];
+	for (size_t i = 0; i < lengthof(timers); i++)
+	{
+		Timer	   *timer = &timers[i];
 
-	if (timer->deadline_us == 0)
-		return;
-	if (sweep_monotonic_us() < timer->deadline_us)
-		start(timer);
-	else
-		timer->fired();
+		if (timer->deadline_us == 0 || !get_timeout_indicator(timer->id, true))
+			continue;
+		if (sweep_monotonic_us() < timer->deadline_us)
+			start(timer);
+		else
+			timer->fired();
+	}
 }
 
 static void
@@ -107,25 +104,7 @@ start(Timer *timer)
 	enable_timeout_after(timer->id, (int) Min(left_us / 1000 + 1, PG_INT32_MAX));
 }
 
-static void
-ring_run(void)
-{
-	ring(SWEEP_TIMER_RUN);
-}
-
-static void
-ring_limit(void)
-{
-	ring(SWEEP_TIMER_LIMIT);
-}
-
-static void
-ring_statement(void)
-{
-	ring(SWEEP_TIMER_STATEMENT);
-}
-
-/* The timeout of PostgreSQL says what the error is. */
+/* The timeout of PostgreSQL makes the error. */
 static void
 statement_fired(void)
 {

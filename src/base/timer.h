@@ -8,11 +8,11 @@
 typedef enum SweepTimer
 {
 	SWEEP_TIMER_RUN,			/* timeout of a run */
-	SWEEP_TIMER_LIMIT,			/* of code of a job that may take so long and no longer */
+	SWEEP_TIMER_LIMIT,			/* of code of a job with a limit of its own */
 	SWEEP_TIMER_STATEMENT,		/* statement_timeout of a worker */
 } SweepTimer;
 
-/* Has the function called in a signal handler when so much time has passed. */
+/* Calls the function in a signal handler after that time. */
 extern void sweep_timer_arm(SweepTimer timer, int64 time_us, void (*fired) (void));
 
 /* Returns whether the time has passed. One that is not armed stays so. */
@@ -20,7 +20,7 @@ extern bool sweep_timer_disarm(SweepTimer timer);
 
 extern bool sweep_timer_is_armed(SweepTimer timer);
 
-/* As a statement_timeout of so many ms, which nothing else arms in a worker; 0 = none. */
+/* As a statement_timeout, in ms, which nothing else arms in a worker; 0 = none. */
 extern void sweep_timer_arm_statement(int limit_ms);
 extern bool sweep_timer_disarm_statement(void);
 

@@ -212,7 +212,6 @@ static void
 whole_work(void *arg)
 {
 	ItemBatch  *batch = arg;
-	SweepProgress progress = {0};
 
 	if (batch->run->buckets != NULL && !sweep_bucket_run_begin_batch(batch->run))
 		return;
@@ -220,9 +219,7 @@ whole_work(void *arg)
 	if (batch->run->reason != SWEEP_STOP_NONE || (batch->run->item_per_transaction && batch->count > 0))
 		return;
 	batch->piece = (SweepPiece) {0, batch->count};
-	if (batch->count > 0)
-		handle_items(batch, &progress);
-	finish_piece(batch, &progress);
+	piece_work(batch);
 }
 
 /* "error" is that of the transaction with all items, the first try of the whole batch; NULL where there was none. */
@@ -280,9 +277,10 @@ static void
 piece_work(void *arg)
 {
 	ItemBatch  *batch = arg;
-	SweepProgress progress;
+	SweepProgress progress = {0};
 
-	handle_items(batch, &progress);
+	if (batch->piece.end > batch->piece.first)
+		handle_items(batch, &progress);
 	finish_piece(batch, &progress);
 }
 
