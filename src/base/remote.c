@@ -3,13 +3,13 @@
  *		Other servers that a commit reaches: those that commit with it, and the synchronous standby.
  *
  * Called by batch.c and consumer_handle.c around their commits, and by watch.c. A commit that does not wait for the disk may be
- * undone by a crash of this server; the commit of another server is not undone with it. So the engine has to know.
+ * undone by a crash of this server; the commit of another server is not undone with it. The engine has to know whether one does.
  *
  * Citus commits on its workers in two phases, and the record of our commit decides for them, unless the transaction has
  * written on one worker alone: that one commits before us, and a crash in between loses our part. Citus has a function that
  * asks for two phases all the same, and one that says whether the transaction is distributed; they are called by name
  * where Citus is loaded and has them. No function says which foreign data wrapper has an open transaction. But their
- * libraries, and that of dblink, are loaded when they are used first: a process without one has used none. One that is
+ * libraries, and that of dblink, are loaded when they are used first: a process without one has used none. A library that is
  * preloaded counts as used.
  *
  * A request to cancel, or to end the process, ends the wait for a standby: then the transaction is committed here and, until
