@@ -5,6 +5,7 @@
 #ifndef SWEEP_REMOTE_H
 #define SWEEP_REMOTE_H
 
+#include "postmaster/interrupt.h"
 #include "replication/syncrep.h"
 
 /*
@@ -14,10 +15,14 @@
  */
 extern bool sweep_remote_prepare_commit(void);
 
-/* The confirmation that the commit of this transaction waits for, as the wait mode of syncrep.h; a constant where there are no standbys. */
+/*
+ * The confirmation that the commit of this transaction waits for, as the wait mode of syncrep.h; a constant where there are no standbys.
+ * A commit goes by the shared memory of the server, which may be ahead of the settings of this process.
+ */
 extern int	sweep_remote_standby_mode(void);
 #define sweep_remote_awaits() \
-	(SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0' ? sweep_remote_standby_mode() : SYNC_REP_NO_WAIT)
+	(ConfigReloadPending || (SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0') ? \
+	 sweep_remote_standby_mode() : SYNC_REP_NO_WAIT)
 
 /* Whether the last commit of this process, which waited for that, was confirmed: a request to cancel ends the wait. */
 extern bool sweep_remote_has_confirmed(int awaited);

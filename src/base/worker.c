@@ -131,6 +131,9 @@ sweep_worker_begin(void)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	pqsignal(SIGINT, handle_cancel);
+	/* Before this a SIGHUP was ignored: the settings, which are those of the postmaster at the fork, may have changed since. */
+	ConfigReloadPending = true;
+	SetLatch(MyLatch);
 	BackgroundWorkerUnblockSignals();
 }
 
