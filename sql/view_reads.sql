@@ -71,3 +71,22 @@ INSERT INTO sweep.queue_dead (message_id, queue_id, priority, attempts, sent_at,
 	WHERE name IN ('reads_2', 'reads_3', 'reads_4');
 SELECT n, (SELECT count(*) FROM sweep.dead('reads_' || n)) FROM unnest('{2,3,4}'::int[]) AS n;
 ROLLBACK;
+
+-- sweep.queues searches the lanes that have messages, and not each of 16 of a queue that nothing was claimed from. Committed, for the counters are of what is.
+SELECT count(sweep.create_queue('reads_' || n)) FROM generate_series(1, 100) AS n;
+SELECT count(sweep.send('reads_' || n, '1', priority => n % 3)) FROM generate_series(1, 100) AS n;
+BEGIN;
+SELECT sum(pg_stat_get_xact_numscans(indexrelid)) AS before FROM pg_index WHERE indrelid = 'sweep.queue_message'::regclass \gset
+SELECT count(*) AS queues FROM sweep.queues \gset
+SELECT sum(pg_stat_get_xact_numscans(indexrelid)) - :before BETWEEN 100 AND 5 * :queues AS few FROM pg_index WHERE indrelid = 'sweep.queue_message'::regclass;
+COMMIT;
+-- the oldest is found in whatever lane it is, whether some, none or all of them were searched
+DELETE FROM sweep.queue_message AS m USING sweep.queue AS q WHERE m.queue_id = q.queue_id AND q.name LIKE 'reads%';
+INSERT INTO sweep.queue_message (queue_id, lane, sent_at, payload) SELECT queue_id, lane, now() - age, '1' FROM sweep.queue, (VALUES ('reads_1', 7, interval '25 h'), ('reads_2', -8, '49 h'),
+	('reads_3', 3, '73 h'), ('reads_3', 7, '25 h'), ('reads_3', 2, '49 h'), ('reads_4', -8, '25 h'), ('reads_4', -7, '97 h'), ('reads_4', 0, '49 h')) AS m (queue, lane, age) WHERE name = queue;
+SELECT queue, depth, ready, extract(epoch FROM oldest_age)::int / 86400 AS days FROM sweep.queues WHERE queue ~ '^reads_[1-5]$' ORDER BY queue;
+SELECT (sweep.claim('reads_3', 1)).payload IS NOT NULL AS claimed UNION ALL SELECT (sweep.claim('reads_4', 1)).payload IS NOT NULL;
+SELECT queue, depth, ready, extract(epoch FROM oldest_age)::int / 86400 AS days FROM sweep.queues WHERE queue ~ '^reads_[1-5]$' ORDER BY queue;
+SELECT count(*) AS claimed FROM sweep.claim('reads_4', 2);
+SELECT queue, depth, ready, extract(epoch FROM oldest_age)::int / 86400 AS days FROM sweep.queues WHERE queue ~ '^reads_[1-5]$' ORDER BY queue;
+SELECT count(sweep.drop_queue('reads_' || n)) FROM generate_series(1, 100) AS n;

@@ -38,7 +38,7 @@
 #define DEAD_QUEUE_ID 2
 
 /* The columns of sweep._queue_states(). */
-#define STATE_COLUMNS 13
+#define STATE_COLUMNS 14
 
 /* The numbers that are shown of a queue, copied from its slot, or counted. */
 typedef struct State
@@ -316,11 +316,21 @@ put_state(ReturnSetInfo *result, const State *state)
 	Datum		positions[SWEEP_LANES];
 	int			lane_count = 0;
 
-	/* The lanes that may have something to be claimed, and the lowest ids at which. */
-	for (int i = 0; i < SWEEP_LANES; i++)
+	/*
+	 * The lanes that may have something to be claimed, and the lowest ids at which. A search goes from the highest
+	 * priority down: from the first lane whose position is unknown on, most lanes are unknown.
+	 */
+	nulls[11] = true;
+	for (int i = 0; i < SWEEP_LANES && nulls[11]; i++)
 	{
 		if (state->first[i] == PG_INT64_MAX)
 			continue;
+		if (state->first[i] == PG_INT64_MIN)
+		{
+			values[11] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
+			nulls[11] = false;
+			continue;
+		}
 		lanes[lane_count] = Int16GetDatum((int16) (SWEEP_PRIORITY_MAX - i));
 		positions[lane_count++] = Int64GetDatum(state->first[i]);
 	}
@@ -335,8 +345,8 @@ put_state(ReturnSetInfo *result, const State *state)
 	values[8] = Int32GetDatum(state->due_inside);
 	values[9] = PointerGetDatum(construct_array(lanes, lane_count, INT2OID, sizeof(int16), true, TYPALIGN_SHORT));
 	values[10] = PointerGetDatum(construct_array(positions, lane_count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[11] = Float8GetDatum(state->sent);
-	values[12] = Float8GetDatum(state->acked);
+	values[12] = Float8GetDatum(state->sent);
+	values[13] = Float8GetDatum(state->acked);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
