@@ -87,12 +87,14 @@ PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter \
 	$(if $(findstring -fsanitize,$(COPT)),,-fsanitize=nonnull-attribute -fsanitize-undefined-trap-on-error))
 
 # For packagers: make install, preload the library, make installcheck.
-REGRESS = $(shell test/bin/list-tests regress)
+GITLAB_REGRESS = $(shell CHECK_ROOM=gitlab test/bin/list-tests regress)
+GITLAB_ISOLATION = $(shell CHECK_ROOM=gitlab test/bin/list-tests isolation)
+REGRESS = $(filter-out $(GITLAB_REGRESS),$(shell test/bin/list-tests regress))
 REGRESS_OPTS = --load-extension=pg_sweep
-ISOLATION = $(shell test/bin/list-tests isolation)
+ISOLATION = $(filter-out $(GITLAB_ISOLATION),$(shell test/bin/list-tests isolation))
 ISOLATION_OPTS = --inputdir=test --load-extension=pg_sweep
 # For them, too: make prove_installcheck, which installcheck does not do by itself: it takes a quarter of an hour.
-PROVE_TESTS ?= test/t/*.pl
+PROVE_TESTS ?= test/t/*.pl gitlab/test/t/*.pl
 
 EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(REDIS_MODULE).so \
 	$(GITLAB_SOURCES:.c=.d) $(GITLAB_OBJS) $(GITLAB_MODULE).so .build-flags pg_sweep*--*.sql.new
@@ -209,6 +211,13 @@ else
 # without JIT. It also spares a build from needing clang.
 override with_llvm = no
 include $(PGXS)
+
+# PGXS knows one directory of tests.
+.PHONY: installcheck-gitlab
+installcheck: installcheck-gitlab
+installcheck-gitlab:
+	$(pg_regress_installcheck) --inputdir=gitlab/test $(REGRESS_OPTS) $(GITLAB_REGRESS)
+	$(pg_isolation_regress_installcheck) $(ISOLATION_OPTS) --inputdir=gitlab/test $(GITLAB_ISOLATION)
 
 # The recipe is that of PGXS; its clusters are of the server that PG_CONFIG names.
 .PHONY: prove_installcheck

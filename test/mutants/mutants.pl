@@ -138,8 +138,8 @@ sub admin
 sub notices
 {
 	my ($test) = @_;
-	my $is_race = -e "test/specs/$test.spec";
-	my @expected = split /^/, slurp($is_race ? "test/expected/$test.out" : "expected/$test.out");
+	my $is_race = -e "gitlab/test/specs/$test.spec";
+	my @expected = split /^/, slurp("gitlab/test/expected/$test.out");
 	my $difference;
 
 	# What a test that was stopped has left.
@@ -148,8 +148,8 @@ sub notices
 		'CREATE DATABASE contrib_regression') or die "no database\n";
 	admin('contrib_regression', 'CREATE EXTENSION pg_sweep', q{CREATE EXTENSION pg_sweep_gitlab VERSION 'mutant'}) or die "the extension cannot be created\n";
 	local $ENV{PGOPTIONS} = "$ENV{PGOPTIONS} -c statement_timeout=" . ($limit{$test} // 0);
-	my $pid = open(my $out, '-|', $is_race ? "exec '$ENV{ISOLATION_TESTER}' dbname=contrib_regression <test/specs/$test.spec 2>&1"
-		: "exec psql -X -a -q -d contrib_regression -v HIDE_TABLEAM=on <sql/$test.sql 2>&1") or die "no test: $!\n";
+	my $pid = open(my $out, '-|', $is_race ? "exec '$ENV{ISOLATION_TESTER}' dbname=contrib_regression <gitlab/test/specs/$test.spec 2>&1"
+		: "exec psql -X -a -q -d contrib_regression -v HIDE_TABLEAM=on <gitlab/test/sql/$test.sql 2>&1") or die "no test: $!\n";
 	while (my $line = <$out>)
 	{
 		my $expected = shift @expected;

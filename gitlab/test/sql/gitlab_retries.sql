@@ -1,6 +1,6 @@
 -- Work that fails and waits for its retry is not handed on again by each run that finds it.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 830000, false);
 SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE job IN ('environments_auto_stop', 'batched_git_ref_updates_cleanup_scheduler');
 INSERT INTO gitlab.environments (id, project_id, name, slug, auto_stop_at) SELECT i, i, i, i, '2025-12-01Z' FROM generate_series(1, 3) AS i;

@@ -1,7 +1,7 @@
 -- Builds that are ended leave the tables that say who waits for a runner and who has one,
 -- whichever job ends them and in whatever way, and those who have to act on it are told.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 810000, false);
 SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE note = 'created';
 

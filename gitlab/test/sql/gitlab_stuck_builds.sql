@@ -1,7 +1,7 @@
 -- ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: what they pick, what they write, what
 -- becomes of builds that refuse.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 900000, false);
 SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job LIKE 'ci\_stuck%';
 \x on

@@ -1,7 +1,7 @@
 -- The step batched_git_ref_updates_cleanup_scheduler: distinct pending
 -- projects in ascending order, the wrap-around, both names of the table.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 CREATE TABLE gitlab_partitions_dynamic.p_batched_git_ref_updates_deletions_2
 	PARTITION OF gitlab.p_batched_git_ref_updates_deletions FOR VALUES IN (2);
 CREATE SCHEMA plain;

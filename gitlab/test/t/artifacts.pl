@@ -15,7 +15,7 @@ my $expired = 6000;
 my $scheduler = 'ci_schedule_bulk_delete_job_artifacts';
 my $child = 'ci_bulk_delete_expired_job_artifacts';
 my $node = new_cluster('artifacts', gitlab => 1, conf => [ 'pg_sweep.max_running_jobs = 12', 'max_worker_processes = 24' ]);
-my $schema = slurp_file(__FILE__ =~ s{[^/]*$}{../demo/gitlab_schema.sql}r);
+my $schema = slurp_file(__FILE__ =~ s{[^/]*$}{../../../test/demo/gitlab_schema.sql}r);
 
 # The gate is passed at the end of a batch that has deleted something: in its commit.
 $node->safe_psql('postgres', $schema);

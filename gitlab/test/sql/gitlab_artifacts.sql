@@ -1,7 +1,7 @@
 -- The step of ci_bulk_delete_expired_job_artifacts: what it deletes, share by
 -- share, what it leaves for GitLab, and what it costs to read.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 CREATE SCHEMA plain;
 CREATE TABLE plain.ci_job_artifacts (LIKE gitlab.p_ci_job_artifacts INCLUDING ALL);
 CREATE TABLE plain.ci_deleted_objects (LIKE gitlab.ci_deleted_objects INCLUDING ALL);

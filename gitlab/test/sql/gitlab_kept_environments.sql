@@ -1,7 +1,7 @@
 -- Environments that the consumer has kept are looked at again when something about them changes,
 -- and what is remembered of them goes with them.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 DELETE FROM sweep_gitlab.kept;
 CREATE PROCEDURE pg_temp.environment(id bigint, auto_stop_setting int DEFAULT 1) LANGUAGE sql AS $$

@@ -1,7 +1,7 @@
 -- Args of the GitLab jobs that make no sense: refused by sweep.alter_job, and by a run before
 -- it writes anything. None of them looks like a run that had nothing to do.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 820000, false);
 SELECT count(*) FROM sweep_gitlab.install('gitlab', paused => true) WHERE note = 'created';
 INSERT INTO gitlab.p_ci_builds (id, partition_id, type, status, created_at, updated_at, project_id, commit_id, lock_version)

@@ -1,7 +1,7 @@
 -- The step ci_runners_stale_machines_cleanup: its bounds, order, counts and
 -- cursor, on the partitioned table and on a plain one.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 CREATE SCHEMA plain;
 CREATE TABLE plain.ci_runner_machines (LIKE gitlab.ci_runner_machines INCLUDING ALL);
 

@@ -1,7 +1,7 @@
 -- pg_sweep_gitlab as an extension: what comes with it, what its end leaves; and that one predicate of stuck builds
 -- is as good for the planner as its text would be.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 840000, false);
 
 -- who may call what: the flags are switched by operators, everything else belongs to who may create jobs

@@ -1,7 +1,7 @@
 -- The step environments_auto_stop: its predicate, order and cursor, and the
 -- consumer that stops an environment.
 \set ECHO none
-\i sql/include/gitlab.sql
+\i gitlab/test/include/gitlab.sql
 SELECT * FROM sweep_gitlab.install('gitlab', paused => true) WHERE job = 'environments_auto_stop';
 
 -- one batch, and what it queued

@@ -12,7 +12,7 @@ use SweepTest;
 my $node = new_cluster('stuck_builds', gitlab => 1, conf => [ 'autovacuum = off', "pg_sweep.log_batches = 'off'" ]);
 my $job = 'ci_stuck_builds_drop_canceling';
 
-$node->safe_psql('postgres', slurp_file(__FILE__ =~ s{[^/]*$}{../demo/gitlab_schema.sql}r));
+$node->safe_psql('postgres', slurp_file(__FILE__ =~ s{[^/]*$}{../../../test/demo/gitlab_schema.sql}r));
 $node->safe_psql('postgres', 'SELECT sweep_gitlab.install(paused => true)');
 
 # ---------------------------------------------------------------- 20,000 stuck builds
