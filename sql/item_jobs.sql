@@ -1,6 +1,7 @@
 -- room: engine
 -- Item jobs: pick, step, halving, rescue, retries, limits, and pick functions that are wrong.
 \set SHOW_CONTEXT never
+\pset format csv
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep;
 DROP SCHEMA IF EXISTS item_jobs CASCADE;

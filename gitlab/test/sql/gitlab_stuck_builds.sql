@@ -48,6 +48,7 @@ BEGIN
 END
 $$;
 
+\pset format csv
 -- nothing there
 CALL pg_temp.run('builds_drop_canceling');
 TABLE pg_temp.last_run;
