@@ -37,6 +37,19 @@ CREATE DOMAIN error_context.checked AS int CHECK (error_context.check_it(VALUE))
 CREATE TYPE error_context.pair AS (a error_context.checked);
 SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(1)''::error_context.pair) IS NULL AND $1 < 0');
 
+-- an internal error of such code is told as it is, whatever types have changed meanwhile
+CREATE FUNCTION error_context.fail_internally() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE TYPE error_context.fresh AS (a int);
+	RAISE EXCEPTION 'an internal error' USING ERRCODE = 'internal_error';
+END
+$$;
+CREATE DOMAIN error_context.failing AS int CHECK (error_context.fail_internally());
+CREATE TYPE error_context.failing_pair AS (a error_context.failing);
+\set SHOW_CONTEXT never
+SELECT sweep.create_job('error_context', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE (''(1)''::error_context.failing_pair) IS NULL AND $1 < 0');
+\set SHOW_CONTEXT always
+
 -- what it says meanwhile has its own lines and no others, whatever code it gives
 CREATE FUNCTION error_context.talk() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

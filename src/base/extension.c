@@ -35,10 +35,15 @@
 
 static SweepExtension extension;
 
-/* No type has changed since the extension was looked for. */
+/* No type has changed since the extension was looked for; the type of the interface has not. */
 static bool valid = false;
+static bool unchanged = false;
+
+/* Of that type in the cache of types; 0 = it was not looked for yet. */
+static uint32 interface_hash = 0;
 
 static bool search(void);
+static bool has_interface(void);
 static bool find_type(const char *name, Oid *oid);
 static void forget(Datum arg, int cache, uint32 hash);
 static char *read_version(void);
@@ -70,7 +75,6 @@ bool
 sweep_extension_find(void)
 {
 	static bool registered = false;
-	Oid			type;
 
 	if (valid)
 		return true;
@@ -78,8 +82,8 @@ sweep_extension_find(void)
 		CacheRegisterSyscacheCallback(TYPENAMENSP, forget, (Datum) 0);
 	registered = true;
 	/* Before the search, which may read that something has changed. */
-	valid = true;
-	if (OidIsValid(extension.id) && extension.fits && find_type(INTERFACE_TYPE, &type))
+	valid = unchanged = true;
+	if (OidIsValid(extension.id) && extension.fits && has_interface())
 		return true;
 	if (search())
 		return true;
@@ -90,20 +94,21 @@ sweep_extension_find(void)
 bool
 sweep_extension_is_unchanged(void)
 {
-	return valid;
+	return unchanged;
 }
 
+/* A hash of 0 stands for all types. */
 static void
 forget(Datum arg, int cache, uint32 hash)
 {
 	valid = false;
+	if (hash == 0 || hash == interface_hash)
+		unchanged = false;
 }
 
 static bool
 search(void)
 {
-	Oid			type;
-
 	extension.schema = get_namespace_oid("sweep", true);
 	extension.id = get_extension_oid("pg_sweep", true);
 	if (!OidIsValid(extension.id) || !OidIsValid(extension.schema) || !find_type("batch", &extension.batch_type))
@@ -113,8 +118,17 @@ search(void)
 	}
 	extension.run_table = get_relname_relid("run_live", extension.schema);
 	extension.begun_sequence = get_relname_relid("run_begun_seq", extension.schema);
-	extension.fits = find_type(INTERFACE_TYPE, &type);
+	extension.fits = has_interface();
 	return true;
+}
+
+static bool
+has_interface(void)
+{
+	Oid			type;
+
+	interface_hash = GetSysCacheHashValue2(TYPENAMENSP, CStringGetDatum(INTERFACE_TYPE), ObjectIdGetDatum(extension.schema));
+	return find_type(INTERFACE_TYPE, &type);
 }
 
 /* The objects of an extension belong to the role that created it, or to which they were reassigned. */

@@ -26,7 +26,7 @@ typedef struct SweepExtension
 /* Finds it without a lock, in a function that a session calls; false when this database has none. */
 extern bool sweep_extension_find(void);
 
-/* Whether no type of the database has changed since it was found. Looks nothing up, and may be asked after an error. */
+/* Whether it is still what was found: its interface has not changed. Looks nothing up, and may be asked after an error. */
 extern bool sweep_extension_is_unchanged(void);
 
 /* Raises unless it was found, and its objects are those that the library was made for. */
