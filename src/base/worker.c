@@ -303,10 +303,8 @@ sweep_worker_wait(long timeout_ms)
 {
 	bool		reload;
 
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
-	ResetLatch(MyLatch);
+	sweep_cancel_wait(timeout_ms, sweep_wait_event());
 	/* Nothing is executed that could be cancelled: as an error it would end the process. */
-	sweep_cancel_answer_others();
 	sweep_cancel_drop();
 	reload = ConfigReloadPending;
 	ConfigReloadPending = false;
