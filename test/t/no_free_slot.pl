@@ -77,6 +77,13 @@ check('pg_sweep.max_running_jobs');
 $node->append_conf('postgresql.conf', "max_worker_processes = 3\npg_sweep.max_running_jobs = 4");
 $node->restart;
 pid_of($node, 'scheduler', 'postgres');
+$node->safe_psql('postgres', q{CREATE ROLE clerk; SELECT sweep.create_queue('letters')});
+my (undef, undef, $refused) = $node->psql('postgres', q{SELECT sweep.grant_queue('letters', 'clerk', '{send}')});
+like($refused, qr/ERROR:  role "clerk" cannot be made a member of sweep_client: no background worker is free\n.*HINT:  .*GRANT sweep_client/s,
+	'no room for what makes a role a member of sweep_client: the error says what to do');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.queue WHERE 'clerk' = ANY (senders)}), 0, 'and the queue is not granted');
+$node->safe_psql('postgres', q{GRANT sweep_client TO clerk; SELECT sweep.grant_queue('letters', 'clerk', '{send}')});
+is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.queue WHERE 'clerk' = ANY (senders)}), 1, 'that lets the queue be granted');
 my $offset = -s $node->logfile;
 $node->safe_psql('postgres', 'CREATE DATABASE second');
 prepare_database($node, 'second');
