@@ -64,7 +64,8 @@ fi
 # --------------------------------------------------------------- the server
 build_load()
 {
-	cc -O2 -Wall -Wextra -std=gnu11 -I"$("$PG_CONFIG" --includedir)" -L"$("$PG_CONFIG" --libdir)" \
+	libraries=$("$PG_CONFIG" --libdir)
+	cc -O2 -Wall -Wextra -std=gnu11 -I"$("$PG_CONFIG" --includedir)" -L"$libraries" -Wl,-rpath,"$libraries" \
 		-o "$cluster/load" "$here/load.c" "$here/books.c" -lpq
 }
 

@@ -23,7 +23,7 @@ sub build_load
 	my ($include, $lib) = split /\n/, `$config --includedir --libdir`;
 
 	$program = PostgreSQL::Test::Utils::tempdir . '/load';
-	system('cc', '-O1', '-std=gnu11', "-I$include", "-L$lib", '-o', $program, "$source/load.c", "$source/books.c", '-lpq') == 0
+	system('cc', '-O1', '-std=gnu11', "-I$include", "-L$lib", "-Wl,-rpath,$lib", '-o', $program, "$source/load.c", "$source/books.c", '-lpq') == 0
 	  or die 'load does not compile';
 }
 

@@ -83,8 +83,9 @@ my $send = sub { "SELECT sweep.send_many('q', array_fill('1'::jsonb, ARRAY[$_[0]
 for my $case (
 	['a purge, with a message in flight', sub { 'SELECT 1' },
 		sub { $loop->(500, "PERFORM sweep.send('q', '1'); COMMIT; PERFORM sweep.claim('q') FROM generate_series(2, least($_[0], 2)); PERFORM sweep.purge_queue('q')") }],
-	['an acknowledgement, of one message of a lease', sub { $send->($_[0] + 5000) . "SELECT lease, count(*) FROM sweep.claim('q', $_[0] + 5000) GROUP BY lease \\gset" },
-		sub { q{SELECT count(sweep.ack(:'lease', ARRAY[message_id])) FROM (SELECT message_id FROM sweep.queue_message ORDER BY message_id DESC LIMIT 5000) AS m} }],
+	['an acknowledgement, of one message of a lease', sub { $send->($_[0] + 5000) . "SELECT lease, count(*) FROM sweep.claim('q', $_[0] + 5000) GROUP BY lease \\gset\n"
+			. 'SELECT array_agg(message_id) AS ids FROM (SELECT message_id FROM sweep.queue_message ORDER BY message_id DESC LIMIT 5000) AS m \gset' },
+		sub { q{SELECT count(sweep.ack(:'lease', ARRAY[id])) FROM unnest(:'ids'::bigint[]) AS id} }],
 	['a claim that ends a lease, beside others', sub { $send->($_[0] + 1) . $loop->($_[0], "PERFORM sweep.claim('q', 1, '1 hour')") },
 		sub { $loop->(5000, "PERFORM sweep.claim('q', 1, '1 microsecond')") }],
 	['a purge of messages that had the same key', sub { $loop->(10000, "PERFORM sweep.send('q', '1', 'key' || i % (20001 - $_[0])); COMMIT; PERFORM sweep.claim('q')") },

@@ -585,8 +585,10 @@ sub test_tls
 	my $plain = $redis;
 	my ($message, $directory, $port, $password, @tls);
 
-	$redis = eval { RedisTest->new(server => $server, tls => 1, password => 'geheim') };
-	plan skip_all => "$server has no TLS" unless $redis;
+	my $secure = eval { RedisTest->new(server => $server, tls => 1, password => 'geheim') };
+
+	plan skip_all => "$server has no TLS" unless $secure;
+	$redis = $secure;
 	($directory, $port) = @$redis{ 'directory', 'port' };
 	$password = "pg_sweep.redis_password_file = '" . $redis->password_file . "'";
 	@tls = ("pg_sweep.redis_url = 'rediss://localhost:$port'", $password);
