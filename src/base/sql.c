@@ -157,9 +157,7 @@ sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 
 	sweep_door_leave_literals(nest_level);
 	if (plan == NULL || SPI_keepplan(plan) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result))));
+		elog(ERROR, "could not prepare \"%s\": %s", text, SPI_result_code_string(SPI_result));
 	return plan;
 }
 
@@ -216,14 +214,12 @@ sweep_sql_close(SweepCursor *cursor)
 	SPI_cursor_close(cursor);
 }
 
+/* Statements of users were checked when their job was created. */
 static uint64
 check_result(int code)
 {
 	if (code < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("statement could not be executed in a batch: %s", SPI_result_code_string(code)),
-				 errhint("A batch is one transaction: it cannot begin or end one.")));
+		elog(ERROR, "statement could not be executed in a batch: %s", SPI_result_code_string(code));
 	current_row = 0;
 	return SPI_processed;
 }
