@@ -73,6 +73,7 @@ struct SweepMeaning
 {
 	Marks		marks;
 	char	   *values[lengthof(meaning_names)];	/* NULL = this server has no such setting */
+	ObjectAddresses *kept;		/* temporary objects of other roles that were there already; NULL = none */
 };
 
 /* The last note, and sweep_role_changes() then, because a role may be renamed. 0 = none. */
@@ -82,7 +83,8 @@ static uint64 noted_at = 0;
 static void note_values(const Marks *marks);
 static bool is_meaning(const SweepMeaning *meaning, const Marks *marks);
 static void read_marks(Marks *marks);
-static void drop_temporary_of_others(Oid role);
+static ObjectAddresses *find_temporary_of_others(Oid role, const ObjectAddresses *kept);
+static void drop_temporary_of_others(Oid role, const ObjectAddresses *kept);
 static void mark_context(void *arg);
 static void enter(SweepDoor *door, Oid role, int flags);
 static void leave(SweepDoor *door);
@@ -265,11 +267,18 @@ sweep_door_leave_literals(int nest_level)
 }
 
 SweepMeaning *
-sweep_door_note_meaning(MemoryContext context)
+sweep_door_note_meaning(MemoryContext context, Oid keeps_for)
 {
-	SweepMeaning *meaning = MemoryContextAlloc(context, sizeof(SweepMeaning));
+	SweepMeaning *meaning = MemoryContextAllocZero(context, sizeof(SweepMeaning));
 	Marks		marks;
 
+	if (OidIsValid(keeps_for))
+	{
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		meaning->kept = find_temporary_of_others(keeps_for, NULL);
+		MemoryContextSwitchTo(old);
+	}
 	read_marks(&marks);
 	if (noted_at != sweep_role_changes() || !is_meaning(&noted, &marks))
 		note_values(&marks);
@@ -310,7 +319,7 @@ sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 {
 	Marks		marks;
 
-	drop_temporary_of_others(role);
+	drop_temporary_of_others(role, meaning->kept);
 	read_marks(&marks);
 	if (is_meaning(meaning, &marks))
 		return;
@@ -338,12 +347,13 @@ read_marks(Marks *marks)
 	marks->zone = session_timezone;
 }
 
-static void
-drop_temporary_of_others(Oid role)
+/* NULL when the session has no temporary objects at all. */
+static ObjectAddresses *
+find_temporary_of_others(Oid role, const ObjectAddresses *kept)
 {
 	Oid			namespace;
 	Oid			toast_namespace;
-	ObjectAddresses *dropped;
+	ObjectAddresses *found;
 	ScanKeyData keys[2];
 	Relation	depend;
 	SysScanDesc scan;
@@ -352,8 +362,8 @@ drop_temporary_of_others(Oid role)
 	GetTempNamespaceState(&namespace, &toast_namespace);
 	/* Between two transactions no statement could find them. */
 	if (!OidIsValid(namespace) || !IsTransactionState())
-		return;
-	dropped = new_object_addresses();
+		return NULL;
+	found = new_object_addresses();
 	depend = table_open(DependRelationId, AccessShareLock);
 	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(NamespaceRelationId));
 	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(namespace));
@@ -361,13 +371,24 @@ drop_temporary_of_others(Oid role)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		const FormData_pg_depend *entry = (Form_pg_depend) GETSTRUCT(tuple);
+		ObjectAddress object = {entry->classid, entry->objid, 0};
 		Oid			owner = sweep_role_owning(entry->classid, entry->objid);
 
-		if (OidIsValid(owner) && !sweep_role_can_become(owner, role))
-			add_exact_object_address(&(ObjectAddress) {entry->classid, entry->objid, 0}, dropped);
+		if (OidIsValid(owner) && !sweep_role_can_become(owner, role) && (kept == NULL || !object_address_present(&object, kept)))
+			add_exact_object_address(&object, found);
 	}
 	systable_endscan(scan);
 	table_close(depend, AccessShareLock);
+	return found;
+}
+
+static void
+drop_temporary_of_others(Oid role, const ObjectAddresses *kept)
+{
+	ObjectAddresses *dropped = find_temporary_of_others(role, kept);
+
+	if (dropped == NULL)
+		return;
 	/* Between two statements of a script there is no snapshot, and long values of the catalogue need one. */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	performMultipleDeletions(dropped, DROP_CASCADE, PERFORM_DELETION_INTERNAL | PERFORM_DELETION_QUIETLY);

@@ -63,12 +63,15 @@ extern void sweep_door_leave_literals(int nest_level);
  */
 typedef struct SweepMeaning SweepMeaning;
 
-/* Notes what is in force now. */
-extern SweepMeaning *sweep_door_note_meaning(MemoryContext context);
+/*
+ * Notes what is in force now. In a session, with its role as keeps_for, also the temporary objects that were made as another role
+ * before the run: those are the session's own affair.
+ */
+extern SweepMeaning *sweep_door_note_meaning(MemoryContext context, Oid keeps_for);
 
 /*
  * Sets what differs from the note, and drops temporary objects, which come first in every path, of roles that could not become
- * this one, whose session it is. Costs a few comparisons where nothing differs and there are none.
+ * this one, whose session it is, but for those of the note. Costs a few comparisons where nothing differs and there are none.
  */
 extern void sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action);
 

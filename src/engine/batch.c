@@ -213,7 +213,7 @@ static void
 enter_job_code(SweepRun *run)
 {
 	if (run->meaning == NULL)
-		run->meaning = sweep_door_note_meaning(run->context);
+		run->meaning = sweep_door_note_meaning(run->context, sweep_sql_in_call() ? run->run_as : InvalidOid);
 	else
 		sweep_door_put_back(run->meaning, run->run_as, sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 	if (!sweep_sql_in_call())

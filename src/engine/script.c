@@ -151,7 +151,7 @@ execute_statement(Script *script, RawStmt *statement)
 		MemoryContextSwitchTo(script->statement_context);
 		sweep_batch_require_role(run);
 		if (writes_rows(statement->stmt))
-			meaning = sweep_door_note_meaning(script->statement_context);
+			meaning = sweep_door_note_meaning(script->statement_context, InvalidOid);
 		sweep_timers_arm_statement(run);
 		execute_at_top_level(run->sql, statement, &completion);
 		/* A statement that writes rows sets nothing by itself: code of other roles has, which its cascades have called. */

@@ -106,7 +106,7 @@ prepare_session(void)
 		MemoryContextReset(consumer.session_context);
 		sweep_worker_reset_session();
 		sweep_worker_set("search_path", "pg_catalog, pg_temp");
-		consumer.meaning = sweep_door_note_meaning(consumer.session_context);
+		consumer.meaning = sweep_door_note_meaning(consumer.session_context, InvalidOid);
 		consumer.configured_at = PgReloadTime;
 	}
 	sweep_door_put_back(consumer.meaning, consumer.role, GUC_ACTION_SET);

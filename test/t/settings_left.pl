@@ -190,6 +190,12 @@ fill_things();
 as('alice', q{CALL sweep.run('things')});
 is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: nor in a session');
 fill_things();
+sql('GRANT mallory TO alice');
+is(as('alice', q{SET ROLE mallory; CREATE TEMP TABLE own AS SELECT 1 AS n; CREATE TEMP VIEW of_own AS SELECT * FROM own; GRANT SELECT ON of_own TO alice; RESET ROLE;
+	CALL sweep.run('things'); SELECT * FROM of_own}), 1, 'temporary objects: those that the session made as another role before stay');
+sql('REVOKE mallory FROM alice');
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM t.seen), (SELECT count(*) FROM alice.thing)'), '0|0', 'temporary objects: and no others are found');
+fill_things();
 as('alice', q{
 	SELECT sweep.create_queue('thing', backoff => 'none', max_attempts => 2), sweep.create_consumer('thing', 'alice.handle_thing', batch => 10);
 	SELECT count(sweep.send('thing', to_jsonb(n))) FROM generate_series(1, 20) AS n;
