@@ -138,6 +138,16 @@ SELECT sweep._enqueue_due('2026-03-01 12:00:00Z', 100);
 SELECT * FROM due.runs;
 ROLLBACK;
 
+-- after a crash the jobs that may be the reason begin 10 s apart, also when the first one has begun since the tick did
+BEGIN;
+SELECT due.create_job('due 1'), due.create_job('due 2');
+UPDATE sweep.job_state SET crashes = 1, crashed_at = '2026-03-01 11:59:00Z' WHERE job LIKE 'due%';
+INSERT INTO sweep.run_live (job, trigger, due_at, started_at, status, pid) VALUES ('due 1', 'schedule', '2026-03-01 12:00:00Z', '2026-03-01 12:00:00.02Z', 'running', 1);
+INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('due 2', 'schedule', '2026-03-01 12:00:00Z');
+SELECT at, (SELECT count(*) FROM sweep._startable_runs(at)) AS startable
+	FROM unnest('{2026-03-01 12:00:00Z, 2026-03-01 12:00:10Z, 2026-03-01 12:00:10.03Z}'::timestamptz[]) AS at;
+ROLLBACK;
+
 -- queue_one: one waits, the next is skipped
 BEGIN;
 SELECT due.create_job('due', overlap => 'queue_one');

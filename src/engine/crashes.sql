@@ -29,7 +29,7 @@ AS $$
 		OR sweep._crash_problem(state.crashes) IS NULL
 			AND at NOT BETWEEN state.crashed_at - interval '1 min' AND state.crashed_at + interval '1 s' * (1 << state.crashes - 1)
 			AND NOT EXISTS (SELECT FROM sweep.run_live r JOIN sweep.job_state s ON s.job = r.job WHERE r.status = 'running' AND s.crashes > 0
-				AND s.job <> state.job AND r.started_at > state.crashed_at AND at BETWEEN r.started_at AND r.started_at + interval '10 s' AND sweep._is_suspect(s))
+				AND s.job <> state.job AND r.started_at > state.crashed_at AND at BETWEEN r.started_at - interval '10 s' AND r.started_at + interval '10 s' AND sweep._is_suspect(s))
 $$;
 COMMENT ON FUNCTION sweep._may_run_again(sweep.job_state, timestamptz) IS 'whether a run of the job may start, as far as crashes of the server are concerned';
 
