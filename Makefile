@@ -50,6 +50,7 @@ INSTALL_PARTS = \
 	src/queue/wait.sql \
 	src/engine/alerts.sql \
 	src/process/consumer.sql \
+	src/process/capacity.sql \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
 	src/makers/partitions.sql \

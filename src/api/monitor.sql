@@ -87,7 +87,7 @@ BEGIN
 	RETURN QUERY WITH role AS MATERIALIZED (
 		SELECT r.run_as FROM (SELECT DISTINCT j.run_as FROM sweep.job_definition j OFFSET 0) AS r WHERE watches OR sweep._may_act_on(caller, r.run_as, true)
 	), seen AS MATERIALIZED (
-		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.next_due, s.paused_at IS NOT NULL AS paused, s.broken,
+		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
 				h.at_home, all_paused OR s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT h.at_home AS held_back,
 				-- All that sweep._job_problem() looks at.
 				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS kind
@@ -113,6 +113,9 @@ BEGIN
 				-- A run that was started by hand begins in spite of a pause.
 				WHEN live.started AND s.at_home OR (live.started OR live.due) AND NOT s.held_back
 					THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority), '')
+				-- It is due, and no scheduler has queued its run.
+				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '1 s' AND NOT s.held_back AND sweep._missing_worker(sweep._role_oid(s.run_as), s.priority) IS NOT NULL
+					THEN 'waiting_for_slot: ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority)
 				WHEN s.held_back THEN 'paused'
 				WHEN s.schedule IS NOT NULL AND NOT has_workers THEN 'broken: pg_sweep is not in shared_preload_libraries'
 				WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)

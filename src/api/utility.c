@@ -33,6 +33,7 @@
 #include "utils/lsyscache.h"
 
 #include "api/utility.h"
+#include "base/ask.h"
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/lock.h"
@@ -48,6 +49,7 @@ static ProcessUtility_hook_type previous_hook = NULL;
 static void before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, ProcessUtilityContext context,
 						   ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
 						   QueryCompletion *completion);
+static bool ends_prepared(const Node *statement);
 static void lock_extension(const char *name);
 static bool is_required(Oid by, Oid extension);
 static const char *wanted_database(Node *statement, bool *force);
@@ -108,6 +110,16 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
 	if (drops_extension)
 		sweep_worker_wake_at_commit();
+	if (ends_prepared(statement))
+		sweep_ask_for_prepared();
+}
+
+static bool
+ends_prepared(const Node *statement)
+{
+	TransactionStmtKind kind = IsA(statement, TransactionStmt) ? ((const TransactionStmt *) statement)->kind : TRANS_STMT_BEGIN;
+
+	return kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 }
 
 /* Locks pg_sweep when the extension is pg_sweep or requires it. */
@@ -197,6 +209,7 @@ clear_database(Oid database, const char *name, bool force)
 	ProcNumber	scheduler;
 	int			runs;
 
+	/* The launcher looks for this lock after it has claimed an entry, and the entry is looked for here after the lock. */
 	sweep_lock_hold_database(database);
 	runs = ask_to_leave(database, force, &scheduler);
 	if (runs > 0 && !force)
@@ -246,10 +259,16 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 static bool
 scheduler_is_there(Oid database)
 {
-	bool		there;
+	bool		there = false;
 
 	sweep_shared_lock(LW_SHARED);
-	there = sweep_shared_find_database(database) != NULL;
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+	{
+		const SweepDatabase *entry = sweep_shared_database(i);
+
+		/* A scheduler that has left may still be connected. */
+		there |= entry->database == database && (entry->state == DATABASE_STARTING || entry->procno != INVALID_PROC_NUMBER);
+	}
 	sweep_shared_unlock();
 	return there;
 }

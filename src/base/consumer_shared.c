@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/ask.h"
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/role.h"
@@ -85,7 +86,6 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 	int			found = -1;
 	SweepUse	use = {0};
 
-	*refusal = REFUSED_NOT;
 	LWLockAcquire(consumers_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
@@ -96,8 +96,7 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 		else
 			add_use(slot, role, &use);
 	}
-	if (consumer_id != SWEEP_NOTIFIER_ID)
-		*refusal = sweep_quota_check(&use, sweep_max_consumers, unlimited);
+	*refusal = sweep_quota_check(&use, sweep_max_consumers, unlimited);
 	if (*refusal == REFUSED_NOT && found < 0)
 		*refusal = REFUSED_ALL;
 	if (*refusal != REFUSED_NOT)
@@ -126,8 +125,6 @@ sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRe
 static void
 add_use(const SweepConsumerSlot *slot, Oid role, SweepUse *use)
 {
-	if (slot->consumer_id == SWEEP_NOTIFIER_ID)
-		return;
 	use->all++;
 	use->of_role += slot->role == role;
 	use->of_database += slot->database == MyDatabaseId;
@@ -188,7 +185,7 @@ sweep_consumer_shared_release(int index)
 	consumers->slots[index].state = CONSUMER_FREE;
 	LWLockRelease(consumers_lock);
 	ConditionVariableBroadcast(&sweep_shared()->changed);
-	(void) sweep_shared_wake_scheduler(database, true);
+	sweep_ask(database);
 }
 
 SweepConsumerState
@@ -252,13 +249,13 @@ sweep_consumer_shared_dismiss_excess(Oid database)
 	{
 		SweepConsumerSlot *slot = &consumers->slots[i];
 
-		excess += slot->state != CONSUMER_FREE && slot->consumer_id != SWEEP_NOTIFIER_ID && pg_atomic_read_u32(&slot->leave) == 0;
+		excess += slot->state != CONSUMER_FREE && pg_atomic_read_u32(&slot->leave) == 0;
 	}
 	for (int i = 0; i < sweep_consumer_shared_count() && excess > 0; i++)
 	{
 		SweepConsumerSlot *slot = &consumers->slots[i];
 
-		if (slot->state == CONSUMER_FREE || slot->consumer_id == SWEEP_NOTIFIER_ID || slot->database != database ||
+		if (slot->state == CONSUMER_FREE || slot->database != database ||
 			pg_atomic_exchange_u32(&slot->leave, 1) != 0)
 			continue;
 		excess--;
@@ -290,20 +287,6 @@ sweep_consumer_shared_uses(Oid database, int index)
 	uses = consumers->slots[index].state != CONSUMER_FREE && consumers->slots[index].database == database;
 	LWLockRelease(consumers_lock);
 	return uses;
-}
-
-void
-sweep_consumer_shared_wake_notifier(Oid database)
-{
-	LWLockAcquire(consumers_lock, LW_SHARED);
-	for (int i = 0; i < sweep_consumer_shared_count(); i++)
-	{
-		SweepConsumerSlot *slot = &consumers->slots[i];
-
-		if (slot->state == CONSUMER_RUNNING && slot->database == database && slot->consumer_id == SWEEP_NOTIFIER_ID)
-			sweep_shared_wake(slot->procno);
-	}
-	LWLockRelease(consumers_lock);
 }
 
 void
@@ -353,7 +336,7 @@ copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy)
 	memcpy(copy, slot, sizeof(*copy));
 	SpinLockRelease(&slot->mutex);
 	LWLockRelease(consumers_lock);
-	return copy->state == CONSUMER_RUNNING && copy->database == MyDatabaseId && copy->consumer_id != SWEEP_NOTIFIER_ID;
+	return copy->state == CONSUMER_RUNNING && copy->database == MyDatabaseId;
 }
 
 static void

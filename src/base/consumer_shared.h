@@ -1,8 +1,6 @@
 /*
  * consumer_shared.h
  *		Shared memory of the consumers in the databases: one slot per process.
- *
- * The process that sends the notifications of a database has such a slot, too; its consumer_id is 0.
  */
 #ifndef SWEEP_CONSUMER_SHARED_H
 #define SWEEP_CONSUMER_SHARED_H
@@ -13,7 +11,6 @@
 #include "port/atomics.h"
 #include "storage/spin.h"
 
-#define SWEEP_NOTIFIER_ID	0
 #define SWEEP_CONSUMER_ERROR_SIZE 512
 
 typedef enum SweepConsumerState
@@ -54,7 +51,7 @@ extern SweepConsumerSlot *sweep_consumer_shared_slot(int index);
 /* Takes a slot for a worker of this database, or -1, and says what refuses it; unlimited: its role has no share. */
 extern int	sweep_consumer_shared_claim(int32 consumer_id, Oid role, bool unlimited, SweepRefusal *refusal);
 
-/* Adds the processes of consumers to what is in use. Returns how many there are, notifiers as well, that have not started yet. */
+/* Adds the processes of consumers to what is in use. Returns how many there are that have not started yet. */
 extern int	sweep_consumer_shared_add_use(Oid role, SweepUse *use);
 
 /* Takes back a claim that came to nothing. */
@@ -84,9 +81,6 @@ extern void sweep_consumer_shared_dismiss_excess(Oid database);
 /* Whether a database has such processes; whether it uses that slot. */
 extern bool sweep_consumer_shared_any(Oid database);
 extern bool sweep_consumer_shared_uses(Oid database, int index);
-
-/* Wakes the notifier of a database, if there is one. */
-extern void sweep_consumer_shared_wake_notifier(Oid database);
 
 /* Counts in the slot of this process; error NULL = handled. */
 extern void sweep_consumer_shared_note(int index, int64 messages, const char *error);

@@ -17,8 +17,10 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "base/ask.h"
 #include "base/compat.h"
 #include "base/held_lock.h"
+#include "base/shared.h"
 
 /* Entries of a process at first. */
 #define FIRST_ROOM 8
@@ -171,6 +173,11 @@ end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *
 static void
 release_at_exit(int code, Datum arg)
 {
+	bool		held = held_count > 0;
+
 	AbortOutOfAnyTransaction();
 	sweep_held_lock_give_back_all();
+	/* A run may wait for one of them. */
+	if (held)
+		sweep_ask(MyDatabaseId);
 }

@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "base/ask.h"
 #include "base/held_lock.h"
 #include "base/lock.h"
 #include "base/require.h"
@@ -159,6 +160,8 @@ sweep_lock_release_taken(void)
 
 	foreach(cell, taken_locks)
 		release_taken(lfirst(cell));
+	if (taken_locks != NIL)
+		sweep_ask(MyDatabaseId);
 	list_free_deep(taken_locks);
 	taken_locks = NIL;
 }
@@ -270,8 +273,7 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 	release_taken(lock);
 	pfree(lock);
 	/* Something may have been started that waits for it. */
-	if (sweep_shared_exists())
-		(void) sweep_shared_wake_scheduler(MyDatabaseId, true);
+	sweep_ask(MyDatabaseId);
 	PG_RETURN_BOOL(true);
 }
 

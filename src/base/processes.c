@@ -35,6 +35,25 @@ sweep_processes_count(void)
 }
 
 int
+sweep_processes_for_schedulers(void)
+{
+	SweepUse	use;
+	int			count_used = 0;
+	int			free;
+
+	sweep_shared_lock(LW_SHARED);
+	free = count(InvalidOid, &use);
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+	{
+		SweepDatabaseState state = sweep_shared_database(i)->state;
+
+		count_used += state == DATABASE_STARTING || state == DATABASE_RUNNING;
+	}
+	sweep_shared_unlock();
+	return Max((free + count_used) / 2, 1) - count_used;
+}
+
+int
 sweep_processes_room(Oid role)
 {
 	SweepUse	use;
@@ -90,8 +109,8 @@ count(Oid role, SweepUse *use)
 
 	memset(use, 0, sizeof(*use));
 	free -= sweep_consumer_shared_add_use(role, use);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-		free -= shared->databases[i].state == DATABASE_STARTING;
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+		free -= sweep_shared_database(i)->state == DATABASE_STARTING;
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		const SweepSlot *slot = &shared->slots[i];

@@ -141,7 +141,10 @@ sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, Sw
 				 refusal == REFUSED_ROLE_PROCESSES ?
 				 errdetail("Role \"%s\" has its share: of max_worker_processes = %d, runs and consumers may have %d, those of a role %d, and the last one that is free is for a role that has none.",
 						   role_name ? role_name : "(dropped)", max_worker_processes, processes, sweep_quota_of_role(processes)) :
-				 errdetail("All of %s are in use.", setting),
+				 refusal == REFUSED_PROCESSES ?
+				 errdetail("All of max_worker_processes = %d are in use; parallel queries may use max_parallel_workers = %d of them.", max_worker_processes,
+						   max_parallel_workers) :
+				 errdetail("All of %s = %d are in use.", setting, capacity->count),
 				 refusal == REFUSED_RESERVED ?
 				 errhint("Lower %s, raise %s, or %s.", setting, capacity->setting, capacity->advice) :
 				 refusal == REFUSED_PROCESSES || refusal == REFUSED_ROLE_PROCESSES ?

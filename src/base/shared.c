@@ -14,27 +14,19 @@
 
 #include <signal.h>
 
+#include "common/hashfn.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/builtins.h"
-#include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/clock.h"
-#include "base/role.h"
 #include "base/settings.h"
 #include "base/shared.h"
 
 #define SESSION_SLOTS 64
 #define TRANCHE "pg_sweep"
-
-const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "standby", "braked", "ending"};
-
-StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
 static SweepShared *shared = NULL;
 static LWLock *shared_lock = NULL;
@@ -43,12 +35,10 @@ static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
 static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
-static bool copy_run(SweepSlot *slot, SweepSlot *run);
-static void put_run(ReturnSetInfo *result, const SweepSlot *run);
+static Size databases_offset(void);
 static Size memory_size(void);
 
 PG_FUNCTION_INFO_V1(sweep_shared_signal_cancel);
-PG_FUNCTION_INFO_V1(sweep_shared_running);
 
 void
 sweep_shared_request(void)
@@ -70,6 +60,13 @@ sweep_shared_initialize(void)
 	shared->launcher = INVALID_PROC_NUMBER;
 	shared->slot_count = max_worker_processes + SESSION_SLOTS;
 	ConditionVariableInit(&shared->changed);
+	for (int i = 0; i < (int) lengthof(shared->asked); i++)
+	{
+		pg_atomic_init_u32(&shared->asked[i], 0);
+		pg_atomic_init_u32(&shared->prepared[i], 0);
+	}
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+		pg_atomic_init_u32(&sweep_shared_database(i)->asked, 0);
 	for (int i = 0; i < shared->slot_count; i++)
 	{
 		pg_atomic_init_u32(&shared->slots[i].stop_request, 0);
@@ -147,14 +144,26 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 SweepDatabase *
 sweep_shared_find_database(Oid database)
 {
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
+	for (int i = 0; i < sweep_shared_database_count(); i++)
 	{
-		SweepDatabase *entry = &shared->databases[i];
+		SweepDatabase *entry = sweep_shared_database(i);
 
 		if ((entry->state == DATABASE_STARTING || entry->state == DATABASE_RUNNING) && entry->database == database)
 			return entry;
 	}
 	return NULL;
+}
+
+int
+sweep_shared_database_count(void)
+{
+	return max_worker_processes;
+}
+
+SweepDatabase *
+sweep_shared_database(int index)
+{
+	return (SweepDatabase *) ((char *) shared + databases_offset()) + index;
 }
 
 /* False when the run has a slot already, or its scheduler is to leave. One with a worker that is connected as its role comes first. */
@@ -247,29 +256,43 @@ sweep_shared_attach(SweepSlot *slot, uint64 generation)
 void
 sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 {
-	ProcNumber	schedulers[SWEEP_MAX_DATABASES];
-	int			count = 0;
+	Oid			database;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
 	/* Who has just cancelled a run that waits on was told that it has a process: then it is recorded as one that has not begun. */
 	if (slot->put_back)
 		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
+	database = slot->database;
 	slot->state = slot->worker && !opened ? SLOT_UNOPENED : stays ? SLOT_IDLE : SLOT_FREE;
 	slot->pid = 0;
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		SweepDatabase *entry = &shared->databases[i];
+	sweep_shared_unlock();
+	sweep_shared_note_end(database);
+}
 
-		if (entry->state == DATABASE_RUNNING && (entry->database == slot->database || entry->short_of != REFUSED_NOT))
-		{
-			entry->ended = true;
-			schedulers[count++] = entry->procno;
-		}
+void
+sweep_shared_note_end(Oid database)
+{
+	ProcNumber	asked = INVALID_PROC_NUMBER;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	shared->released = true;
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+	{
+		SweepDatabase *entry = sweep_shared_database(i);
+
+		/* One that was told is awake, or about to be. */
+		if (entry->state != DATABASE_RUNNING || entry->ended || (entry->database != database && entry->short_of == REFUSED_NOT))
+			continue;
+		entry->ended = true;
+		sweep_shared_wake(entry->procno);
 	}
+	if (shared->left_short)
+		sweep_shared_wake(shared->launcher);
+	if (OidIsValid(database) && sweep_shared_find_database(database) == NULL)
+		asked = sweep_shared_ask(database);
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&shared->changed);
-	for (int i = 0; i < count; i++)
-		sweep_shared_wake(schedulers[i]);
+	sweep_shared_wake(asked);
 }
 
 int
@@ -292,10 +315,34 @@ sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred)
 	refusal = sweep_quota_check(&use, sweep_max_running_jobs, unlimited);
 	if (refusal == REFUSED_NOT && use.all >= room_for_runs(preferred))
 		refusal = REFUSED_RESERVED;
-	/* The scheduler alone has learnt that. */
-	if (refusal == REFUSED_NOT && entry != NULL && entry->short_of == REFUSED_PROCESSES)
+	/* The scheduler alone has learnt that; without one, the launcher. */
+	if (refusal == REFUSED_NOT && (entry != NULL ? entry->short_of == REFUSED_PROCESSES : shared->line || shared->left_short))
 		refusal = REFUSED_PROCESSES;
 	return refusal;
+}
+
+void
+sweep_shared_wake_schedulers(void)
+{
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+	{
+		if (sweep_shared_database(i)->state == DATABASE_RUNNING)
+			sweep_shared_wake(sweep_shared_database(i)->procno);
+	}
+}
+
+/* Among schedulers whose own runs wait the first one stays. */
+bool
+sweep_shared_gives_way(const SweepDatabase *entry)
+{
+	for (int i = 0; i < sweep_shared_database_count() && !shared->line; i++)
+	{
+		const SweepDatabase *other = sweep_shared_database(i);
+
+		if (other->state == DATABASE_RUNNING && other->short_of == REFUSED_PROCESSES)
+			return other != entry;
+	}
+	return shared->line;
 }
 
 void
@@ -318,6 +365,28 @@ sweep_shared_wake_launcher(bool rescan)
 	sweep_shared_wake(launcher);
 }
 
+/* A scheduler that is starting has no process yet, and finds the flag when it looks. */
+ProcNumber
+sweep_shared_ask(Oid database)
+{
+	SweepDatabase *entry = sweep_shared_find_database(database);
+	uint32		bit = sweep_shared_bit(database);
+
+	if (entry != NULL)
+	{
+		pg_atomic_write_u32(&entry->asked, database);
+		return entry->procno;
+	}
+	pg_atomic_fetch_or_u32(&shared->asked[bit / 32], 1U << bit % 32);
+	return shared->launcher;
+}
+
+uint32
+sweep_shared_bit(Oid database)
+{
+	return hash_bytes_uint32(database) % SWEEP_ASKED_BITS;
+}
+
 bool
 sweep_shared_is_set(const bool *flag)
 {
@@ -335,28 +404,6 @@ sweep_shared_set(bool *flag, bool value)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	*flag = value;
 	sweep_shared_unlock();
-}
-
-/*
- * One that is starting has no process to wake yet; it is told all the same, for it
- * may be about to leave. Looking and telling is one section: in between it could have left.
- */
-bool
-sweep_shared_wake_scheduler(Oid database, bool asked)
-{
-	ProcNumber	scheduler = INVALID_PROC_NUMBER;
-	SweepDatabase *entry;
-
-	sweep_shared_lock(LW_EXCLUSIVE);
-	entry = sweep_shared_find_database(database);
-	if (entry != NULL)
-	{
-		entry->asked |= asked;
-		scheduler = entry->procno;
-	}
-	sweep_shared_unlock();
-	sweep_shared_wake(scheduler);
-	return entry != NULL;
 }
 
 /* SQL: sweep._signal_cancel(run_id bigint) RETURNS boolean: false when no process runs it */
@@ -386,77 +433,15 @@ sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(found);
 }
 
-/*
- * SQL: sweep._running() RETURNS SETOF record: one row per run in progress in this database. Source of
- * sweep.running.
- */
-Datum
-sweep_shared_running(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-
-	InitMaterializedSRF(fcinfo, 0);
-	for (int i = 0; shared != NULL && i < shared->slot_count; i++)
-	{
-		SweepSlot	run;
-
-		if (copy_run(&shared->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
-			put_run(result, &run);
-	}
-	return (Datum) 0;
-}
-
-/*
- * False unless a run of this database has it. Who may see it is asked without the lock: that reads tables, which
- * somebody may have locked, and everybody else would wait as well. The definition is not copied: it is not shown.
- */
-static bool
-copy_run(SweepSlot *slot, SweepSlot *run)
-{
-	sweep_shared_lock(LW_SHARED);
-	SpinLockAcquire(&slot->mutex);
-	memcpy(run, slot, offsetof(SweepSlot, definition_size));
-	SpinLockRelease(&slot->mutex);
-	sweep_shared_unlock();
-	return (run->state == SLOT_STARTING || run->state == SLOT_RUNNING) && run->database == MyDatabaseId;
-}
-
-static void
-put_run(ReturnSetInfo *result, const SweepSlot *run)
-{
-	const SweepLiveProgress *live = &run->live;
-	Datum		values[14];
-	bool		nulls[14] = {0};
-	int64		braked_us = live->braked_us;
-
-	values[0] = Int64GetDatum(run->run_id);
-	values[1] = CStringGetTextDatum(run->job);
-	values[2] = Int32GetDatum(run->pid);
-	nulls[2] = run->pid == 0;
-	values[3] = CStringGetTextDatum(sweep_phase_names[live->phase]);
-	values[4] = Int64GetDatum(live->batches);
-	values[5] = Int64GetDatum(live->rows);
-	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);
-	nulls[6] = live->batches == 0;
-	values[7] = Int32GetDatum(live->batch_size);
-	values[8] = Int64GetDatum(live->estimated_rows);
-	nulls[8] = live->estimated_rows < 0 || live->started_at == 0;
-	values[9] = TimestampTzGetDatum(live->started_at);
-	values[10] = TimestampTzGetDatum(live->deadline);
-	nulls[10] = live->deadline == 0;
-	values[11] = Float8GetDatum(live->rows_per_second);
-	nulls[9] = nulls[11] = live->started_at == 0;
-	values[12] = TimestampTzGetDatum(live->eta);
-	nulls[12] = live->eta == 0;
-	if (live->phase == PHASE_BRAKED)
-		braked_us += sweep_monotonic_us() - live->braked_since_us;
-	values[13] = Int64GetDatum(braked_us / 1000);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
 static Size
 memory_size(void)
 {
-	return add_size(offsetof(SweepShared, slots),
-					mul_size(sizeof(SweepSlot), max_worker_processes + SESSION_SLOTS));
+	return add_size(databases_offset(), mul_size(sizeof(SweepDatabase), sweep_shared_database_count()));
+}
+
+/* Behind the slots. */
+static Size
+databases_offset(void)
+{
+	return MAXALIGN(add_size(offsetof(SweepShared, slots), mul_size(sizeof(SweepSlot), max_worker_processes + SESSION_SLOTS)));
 }

@@ -1,6 +1,6 @@
 /*
  * shared.h
- *		Shared memory: one entry per database with a scheduler, one slot per run in progress.
+ *		Shared memory: one entry per scheduler, one slot per run in progress.
  *
  * There is none when the library was not loaded at server start: then sweep_shared_exists() is false,
  * a run works with a slot of its own process, and nobody else sees its progress.
@@ -18,7 +18,12 @@
 #include "storage/s_lock.h"
 #include "storage/spin.h"
 
-#define SWEEP_MAX_DATABASES 128
+/* Databases without a scheduler share so many flags, by the hash of their number. */
+#define SWEEP_ASKED_BITS 4096
+
+/* Time before a moment within which a scheduler waits for it, in us; for a later one it leaves. */
+#define SWEEP_STAY_US INT64CONST(60000000)
+
 #define SWEEP_JOB_NAME_SIZE 64
 #define SWEEP_DEFINITION_SIZE 4096
 
@@ -84,7 +89,7 @@ typedef struct SweepSlot
 	pg_atomic_uint32 stop_request;
 	/* CLOCK_MONOTONIC in microseconds at which the timeout has passed; 0 = never. */
 	pg_atomic_uint64 timeout_deadline_us;
-	int			reminders;		/* how often it was asked to end since then; by the scheduler alone, once claimed */
+	int			reminders;		/* how often it was asked to end since then; by the launcher alone, once claimed */
 	slock_t		mutex;
 	SweepLiveProgress live;
 	/* Written before the worker is registered, read by it; see definition.c. Size 0 = it did not fit. */
@@ -96,32 +101,51 @@ typedef enum SweepDatabaseState
 {
 	DATABASE_FREE,				/* entry not used; next: STARTING (launcher) */
 	DATABASE_STARTING,			/* scheduler registered; next: RUNNING, FREE */
-	DATABASE_RUNNING,			/* scheduler attached; next: FREE, ABSENT */
-	DATABASE_ABSENT,			/* it found no extension there, and nobody has asked since; next: FREE (launcher) */
+	DATABASE_RUNNING,			/* scheduler attached; next: LEFT */
+	DATABASE_LEFT,				/* scheduler has left; next: FREE (launcher, which reads next_at and record) */
 } SweepDatabaseState;
+
+/* What schedulers of a database know from one to the next; the launcher keeps it in between. All zero: nothing is known. */
+typedef struct SweepDatabaseRecord
+{
+	bool		booted;			/* @reboot jobs are queued */
+	bool		runs_counted;	/* crash notes of runs are read */
+	bool		consumers_counted;	/* those of consumers are */
+	long		pause_ms;		/* last one after a tick that failed, or while runs wait for a process */
+	SweepShortage runs;			/* what the log says of runs that wait, and of consumers */
+	SweepShortage consumers;
+	int64		minute_us;		/* monotonic: not before, what is done once a minute */
+	int64		ahead_us;		/* the clock less the monotonic one, as last seen; 0 = never */
+} SweepDatabaseRecord;
 
 typedef struct SweepDatabase
 {
 	SweepDatabaseState state;
 	Oid			database;
 	uint64		generation;
-	int			pid;
 	ProcNumber	procno;
-	bool		asked;			/* there is something for the scheduler to look at; taken back when it looks */
+	pg_atomic_uint32 asked;		/* the database: there is something for the scheduler to look at; 0: it takes that back when it looks */
 	bool		ended;			/* a run has ended; taken back likewise */
+	bool		news;			/* messages of a queue are to be announced; taken back before that */
 	bool		leave;			/* the scheduler is asked to end */
 	SweepRefusal short_of;		/* what runs there wait for, which may end anywhere; written by the scheduler */
 	bool		crowded;		/* there are more runs than may be in progress; written by the scheduler */
 	int64		claimed_us;
+	TimestampTz next_at;		/* LEFT: when the database is due; DT_NOBEGIN = not known, DT_NOEND = when asked */
+	SweepDatabaseRecord record; /* RUNNING: the scheduler's own */
 } SweepDatabase;
 
 typedef struct SweepShared
 {
 	uint64		generation;
 	ProcNumber	launcher;		/* INVALID_PROC_NUMBER when there is none */
-	bool		rescan;			/* the launcher is asked to look at all databases again */
+	bool		rescan;			/* the launcher is asked to look at the list of databases again */
+	bool		line;			/* databases wait for a scheduler: those that are there leave after a tick; by the launcher */
+	bool		left_short;		/* schedulers have left whose runs wait for others to end; by the launcher */
+	bool		released;		/* a run has ended since; taken back by the launcher */
 	ConditionVariable changed;	/* a run has ended, or a scheduler has left */
-	SweepDatabase databases[SWEEP_MAX_DATABASES];
+	pg_atomic_uint32 asked[SWEEP_ASKED_BITS / 32];
+	pg_atomic_uint32 prepared[SWEEP_ASKED_BITS / 32];	/* a transaction was prepared since the server has started that is to ask */
 	int			slot_count;
 	SweepSlot	slots[FLEXIBLE_ARRAY_MEMBER];
 } SweepShared;
@@ -168,6 +192,9 @@ extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
  */
 extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
 
+/* A run in the database has ended, or (InvalidOid) a scheduler has left. Wakes what waits for that. */
+extern void sweep_shared_note_end(Oid database);
+
 /* Whether the slot is that of a run of this database; the caller has the lock. */
 static inline bool
 sweep_shared_has_run(const SweepSlot *slot)
@@ -179,18 +206,36 @@ sweep_shared_has_run(const SweepSlot *slot)
 extern int	sweep_shared_room_for_runs(Oid role, bool unlimited);
 extern SweepRefusal sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred);
 
+/* The entries of databases: as many as there can be background workers. */
+extern int	sweep_shared_database_count(void);
+extern SweepDatabase *sweep_shared_database(int index);
+
 /* Wakes a process by its number; harmless when it has ended. */
 extern void sweep_shared_wake(ProcNumber procno);
 extern void sweep_shared_wake_launcher(bool rescan);
 
-/* The entry of a database that has a scheduler, or NULL; the caller has the lock. */
+/* The entry of a database that has a scheduler, which has not left, or NULL; the caller has the lock. */
 extern SweepDatabase *sweep_shared_find_database(Oid database);
+
+/* Whether the scheduler of this entry is to leave because databases or runs wait for a process; the caller has the lock. */
+extern bool sweep_shared_gives_way(const SweepDatabase *entry);
+extern void sweep_shared_wake_schedulers(void);
 
 /* A flag of an entry, under the lock. */
 extern bool sweep_shared_is_set(const bool *flag);
 extern void sweep_shared_set(bool *flag, bool value);
 
-/* Has the scheduler look for work (asked), or only see how long it may sleep, when locks have changed. False when there is none. */
-extern bool sweep_shared_wake_scheduler(Oid database, bool asked);
+/* Has a scheduler look into the database, see ask.h: sets the flag for a caller that has the lock, and that wakes the process returned. */
+extern ProcNumber sweep_shared_ask(Oid database);
+
+/* The flag of a database without a scheduler, of SWEEP_ASKED_BITS. */
+extern uint32 sweep_shared_bit(Oid database);
+
+/* Whether the scheduler of an entry was asked; without the lock. */
+static inline bool
+sweep_shared_is_asked(SweepDatabase *entry)
+{
+	return pg_atomic_read_u32(&entry->asked) != 0;
+}
 
 #endif							/* SWEEP_SHARED_H */

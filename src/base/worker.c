@@ -31,6 +31,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "base/ask.h"
 #include "base/cancel.h"
 #include "base/lock.h"
 #include "base/settings.h"
@@ -341,9 +342,10 @@ sweep_worker_wake_at_commit(void)
 static void
 wake_after_commit(XactEvent event, void *arg)
 {
-	/* The scheduler of this database, or the launcher starts one. */
-	if (event == XACT_EVENT_COMMIT && wake_at_commit && !sweep_shared_wake_scheduler(MyDatabaseId, true))
-		sweep_shared_wake_launcher(true);
+	if (event == XACT_EVENT_COMMIT && wake_at_commit)
+		sweep_ask(MyDatabaseId);
+	if (event == XACT_EVENT_PREPARE && wake_at_commit)
+		sweep_ask_note_prepared();
 	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		wake_at_commit = false;
 }

@@ -59,7 +59,7 @@ extern void sweep_worker_discard_session(void);
 /* Sets a parameter for the session, stronger than what the role or database brought; NULL is what these did bring. */
 extern void sweep_worker_set(const char *name, const char *value);
 
-/* The scheduler of this database looks for work when the transaction has committed. */
+/* Has a scheduler look for work in this database when the transaction has committed. */
 extern void sweep_worker_wake_at_commit(void);
 
 /* Waits for the latch or so many milliseconds; answers interrupts. True when it has read the configuration again. */

@@ -225,7 +225,13 @@ BEGIN
 			AND EXISTS (SELECT FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at) LIMIT 1),
 		-- Whoever has locked a run says nothing on rollback.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
-			AND r.xmax <> 0 LIMIT 1));
+			AND r.xmax <> 0 LIMIT 1),
+		-- No GRANT of sweep_user asks, nor the end of a transaction that was prepared before the server started.
+		(SELECT pg_catalog.clock_timestamp() + interval '1 min' FROM sweep.run_live r JOIN sweep.job_state s ON s.job = r.job WHERE r.status = 'waiting' AND r.pid IS NULL
+			AND r.due_at <= listed_at AND s.as_user AND sweep._is_user(r.run_as) IS FALSE AND sweep._is_home(s.system_identifier, s.database) LIMIT 1),
+		CASE WHEN pg_catalog.current_setting('max_prepared_transactions') <> '0' AND EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts x
+				WHERE x.database = pg_catalog.current_database() AND x.prepared < pg_catalog.pg_postmaster_start_time())
+			THEN pg_catalog.clock_timestamp() + interval '1 min' END);
 END
 $$;
 COMMENT ON FUNCTION sweep._next_wake(timestamptz) IS 'when the scheduler has to look again that has listed what may start at the given time';

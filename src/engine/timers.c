@@ -32,14 +32,14 @@ void
 sweep_timers_arm_timeout(SweepRun *run)
 {
 	pg_atomic_write_u64(&run->slot->timeout_deadline_us, (uint64) (sweep_monotonic_us() + run->timeout_us));
-	/* The timeout of a run that the sql of another run has called is watched by the scheduler alone. */
+	/* The timeout of a run that the sql of another run has called is watched by the launcher alone. */
 	if (!sweep_timer_is_armed(SWEEP_TIMER_RUN))
 	{
 		timed_slot = run->slot;
 		sweep_timer_arm(SWEEP_TIMER_RUN, run->timeout_us, timeout_fired);
 	}
 	if (sweep_shared_exists())
-		(void) sweep_shared_wake_scheduler(MyDatabaseId, false);
+		sweep_shared_wake_launcher(false);
 }
 
 void

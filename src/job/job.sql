@@ -164,7 +164,20 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.control', '');
 -- ------------------------------------------------------------------ what C offers to the functions below
 CREATE FUNCTION sweep._wake() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_wake';
-COMMENT ON FUNCTION sweep._wake() IS 'wakes the scheduler of this database when the transaction commits';
+COMMENT ON FUNCTION sweep._wake() IS 'has a scheduler look into this database when the transaction commits';
+
+CREATE FUNCTION sweep._wake_for_change() RETURNS trigger
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._wake();
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._wake_for_change() IS 'has a scheduler look into this database when the table has changed';
+-- also when a dump is restored
+CREATE TRIGGER job_added AFTER INSERT ON sweep.job_state
+	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
 
 CREATE FUNCTION sweep._require_workers() RETURNS void
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_require';

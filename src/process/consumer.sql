@@ -59,20 +59,8 @@ SELECT pg_catalog.pg_extension_config_dump('sweep.consumer', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.consumer_consumer_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.consumer_crash', '');
 
-CREATE FUNCTION sweep._consumer_changed() RETURNS trigger
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM sweep._wake();
-	RETURN NULL;
-END
-$$;
-COMMENT ON FUNCTION sweep._consumer_changed() IS 'has the scheduler look at the consumers';
 CREATE TRIGGER consumer_changed AFTER INSERT OR UPDATE OR DELETE ON sweep.consumer
-	FOR EACH STATEMENT EXECUTE FUNCTION sweep._consumer_changed();
--- whether there is a queue that wants notifications
-CREATE TRIGGER queue_changed AFTER INSERT OR UPDATE OR DELETE ON sweep.queue
-	FOR EACH STATEMENT EXECUTE FUNCTION sweep._consumer_changed();
+	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
 
 -- ------------------------------------------------------------------ is it right?
 CREATE FUNCTION sweep._find_handlers(name text) RETURNS regprocedure[]
@@ -293,18 +281,14 @@ CREATE FUNCTION sweep._wanted_consumers() RETURNS TABLE (consumer_id int, queue 
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Told apart by 0: the process that sends the notifications of this database.
-	IF EXISTS (SELECT FROM sweep.queue q WHERE q.notify) THEN
-		RETURN QUERY SELECT 0, 'notifier', 0::pg_catalog.oid, 1;
-	END IF;
-	RETURN QUERY SELECT c.consumer_id, q.name, sweep._role_oid(c.run_as), c.concurrency
+	RETURN QUERY SELECT c.consumer_id, q.name, sweep._role_oid(c.run_as), CASE WHEN sweep._consumer_problem(c) IS NULL THEN c.concurrency ELSE 0 END
 		FROM sweep.consumer c JOIN sweep.queue q USING (queue_id)
 		WHERE c.paused_at IS NULL AND c.all_paused_at IS NULL AND sweep._is_home(c.system_identifier, c.database)
-			AND NOT EXISTS (SELECT FROM sweep.control) AND sweep._consumer_problem(c) IS NULL
+			AND NOT EXISTS (SELECT FROM sweep.control)
 		ORDER BY c.consumer_id;
 END
 $$;
-COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that should have processes, and how many';
+COMMENT ON FUNCTION sweep._wanted_consumers() IS 'the consumers that are not paused, and how many processes each should have: none while there is a problem';
 
 -- Commits with a wait for the disk: the next crash may be a moment away. The
 -- server may have gone down between the commit of a message and the note that

@@ -35,7 +35,6 @@ static SweepStatement count_crash_sql = {
 static SweepStatement forget_once_sql = {.text = "SELECT sweep._forget_once()"};
 
 #define LONG_LIFE_US (INT64CONST(60) * 1000000)
-#define PRUNE_EVERY_US (INT64CONST(60) * 1000000)
 
 /* A consumer that should have processes. */
 typedef struct Wanted
@@ -57,10 +56,7 @@ StaticAssertDecl(offsetof(Wanted, consumer_id) == 0, "it is found by its first f
 static List *wanted = NIL;		/* of Wanted */
 static List *notes = NIL;		/* of SweepCrashNote, as of this tick */
 static MemoryContext notes_context = NULL;	/* of the list, which outlives the transaction that counts them */
-static bool notes_read = false;
 static bool notes_left = false; /* some could not be counted in this tick */
-static int64 prune_us = 0;
-static SweepShortage shortage = {REFUSED_NOT};
 static long next_ms = -1;
 static SweepPool pool = {NULL};
 
@@ -70,26 +66,19 @@ static void free_orphans(void);
 static void dismiss_unwanted(void);
 static void start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name);
 static SweepRefusal start_process(const Wanted *consumer);
-static void note_shortage(SweepRefusal refusal, const char *role_name);
+static void note_shortage(SweepRefusal refusal, SweepShortage *said, const char *role_name);
 
 void
-sweep_consumer_pool_read(void)
+sweep_consumer_pool_read(const SweepDatabaseRecord *record)
 {
-	int64		now_us = sweep_monotonic_us();
-
-	if (!notes_read)
+	if (!record->consumers_counted)
 		count_crashes();
 	read_wanted();
-	if (now_us < prune_us)
-		return;
-	prune_us = now_us + PRUNE_EVERY_US;
-	(void) sweep_sql_execute(&forget_once_sql, NULL, NULL);
+	if (sweep_monotonic_us() >= record->minute_us)
+		(void) sweep_sql_execute(&forget_once_sql, NULL, NULL);
 }
 
-/*
- * Once, when the scheduler has started: a crash ends the scheduler as well. The note of a process that is
- * alive is not of a crash.
- */
+/* Once after each start of the server. The note of a process that is alive is not of a crash. */
 static void
 count_crashes(void)
 {
@@ -157,7 +146,7 @@ read_wanted(void)
 }
 
 void
-sweep_consumer_pool_adjust(void)
+sweep_consumer_pool_adjust(SweepDatabaseRecord *record)
 {
 	SweepRefusal refusal = REFUSED_NOT;
 	const char *role_name = NULL;
@@ -166,7 +155,7 @@ sweep_consumer_pool_adjust(void)
 	foreach(cell, notes)
 		sweep_crash_note_remove(lfirst(cell));
 	notes = NIL;
-	notes_read = !notes_left;
+	record->consumers_counted = !notes_left;
 	next_ms = -1;
 	sweep_pool_prepare(&pool, sweep_consumer_shared_count());
 	free_orphans();
@@ -174,7 +163,7 @@ sweep_consumer_pool_adjust(void)
 	sweep_consumer_shared_dismiss_excess(MyDatabaseId);
 	foreach(cell, wanted)
 		start_missing(lfirst(cell), &refusal, &role_name);
-	note_shortage(refusal, role_name);
+	note_shortage(refusal, &record->consumers, role_name);
 }
 
 /* Slots of workers that ended before they were attached, or never came up. */
@@ -263,22 +252,20 @@ start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 static SweepRefusal
 start_process(const Wanted *consumer)
 {
-	bool		notifier = consumer->consumer_id == SWEEP_NOTIFIER_ID;
-	const char *type = notifier ? "pg_sweep notifier" : "pg_sweep consumer";
 	SweepRefusal refusal = REFUSED_ROLE_PROCESSES;
 	SweepWorkerArgs args = {.database = MyDatabaseId, .role = consumer->role, .index = -1, .run_id = consumer->consumer_id};
 	char		name[BGW_MAXLEN];
 
 	/* The lock of the runs keeps other claims of the role away between the count and this one. */
 	sweep_shared_lock(LW_EXCLUSIVE);
-	if (notifier || consumer->unlimited || sweep_processes_room(consumer->role) > 0)
+	if (consumer->unlimited || sweep_processes_room(consumer->role) > 0)
 		args.index = sweep_consumer_shared_claim(consumer->consumer_id, consumer->role, consumer->unlimited, &refusal);
 	sweep_shared_unlock();
 	if (args.index < 0)
 		return refusal;
 	args.generation = sweep_consumer_shared_slot(args.index)->generation;
-	snprintf(name, sizeof(name), "%s %s", type, notifier ? "" : consumer->queue);
-	if (sweep_pool_register(&pool, type, name, notifier ? "sweep_notifier_main" : "sweep_consumer_main", &args))
+	snprintf(name, sizeof(name), "pg_sweep consumer %s", consumer->queue);
+	if (sweep_pool_register(&pool, "pg_sweep consumer", name, "sweep_consumer_main", &args))
 		return REFUSED_NOT;
 	sweep_consumer_shared_unclaim(args.index);
 	return REFUSED_PROCESSES;
@@ -286,19 +273,41 @@ start_process(const Wanted *consumer)
 
 /* While one is only not tried again yet, they still wait. */
 static void
-note_shortage(SweepRefusal refusal, const char *role_name)
+note_shortage(SweepRefusal refusal, SweepShortage *said, const char *role_name)
 {
 	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count};
 
 	if (refusal == REFUSED_NOT && next_ms >= 0)
 		return;
-	sweep_quota_log_shortage(&capacity, refusal, &shortage, role_name);
+	sweep_quota_log_shortage(&capacity, refusal, said, role_name);
 }
 
 long
 sweep_consumer_pool_pause(void)
 {
 	return next_ms;
+}
+
+/* A scheduler that leaves forgets which consumers it has started lately, and which cannot be started. */
+long
+sweep_consumer_pool_rest(void)
+{
+	int64		now_us = sweep_monotonic_us();
+	long		rest_ms = next_ms >= 0 ? next_ms : PG_INT32_MAX;
+	ListCell   *cell;
+
+	if (sweep_consumer_pool_is_starting())
+		rest_ms = Min(rest_ms, (long) (LONG_LIFE_US / 1000 - 1));
+	foreach(cell, wanted)
+	{
+		const Wanted *consumer = lfirst(cell);
+
+		if (consumer->concurrency == 0)
+			rest_ms = Min(rest_ms, (long) (LONG_LIFE_US / 1000));
+		else if (consumer->started_us != 0 && now_us - consumer->started_us < LONG_LIFE_US)
+			rest_ms = Min(rest_ms, (long) ((consumer->started_us + LONG_LIFE_US - now_us) / 1000));
+	}
+	return rest_ms;
 }
 
 bool

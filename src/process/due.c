@@ -38,16 +38,13 @@ static SweepStatement reboot_sql = {
 #define QUEUE_AT_ONCE 100
 #define QUEUE_US INT64CONST(50000)
 
-/* Interval at which moments are compared with the clock, and the step backwards after which that is done at once. */
-#define MEND_US (60 * INT64CONST(1000000))
+/* Step of the clock backwards after which moments are compared with it at once; else that is done once a minute. */
 #define STEP_US INT64CONST(1000000)
 
-static bool booted = false;		/* @reboot jobs are queued */
-static bool booting = false;	/* they will be when the transaction is committed */
+static SweepDatabaseRecord *record;
+static bool booting = false;	/* @reboot jobs are queued when the transaction is committed */
 static TimestampTz moment;
 static SweepDue queued;
-static int64 mend_at_us = 0;	/* monotonic: when moments are compared with the clock next */
-static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
 static TimestampTz clock_now;
 static int64 back_us;			/* by which the clock was set back since then */
 
@@ -57,15 +54,16 @@ static bool mend_clock(bool (*transact) (SweepWork work));
 static void mend_work(void *arg);
 
 bool
-sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due)
+sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due)
 {
 	int64		end_us = sweep_monotonic_us() + QUEUE_US;
 	bool		done;
 
 	moment = now;
+	record = database;
 	queued = (SweepDue) {false, false};
 	done = transact(lost_work);
-	booted |= done && booting;
+	record->booted |= done && booting;
 	done = done && mend_clock(transact);
 	while (done && queued.more && sweep_monotonic_us() < end_us)
 		done = transact(due_work);
@@ -76,7 +74,7 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *du
 static void
 lost_work(void *arg)
 {
-	if (!booted)
+	if (!record->booted)
 	{
 		(void) sweep_sql_execute(&reboot_sql, NULL, NULL);
 		queued.news = true;
@@ -107,14 +105,10 @@ mend_clock(bool (*transact) (SweepWork work))
 
 	clock_now = GetCurrentTimestamp();
 	ahead = clock_now - now_us;
-	back_us = ahead_us == 0 ? 0 : Max(ahead_us - ahead, 0);
-	if (back_us > STEP_US || now_us >= mend_at_us)
-	{
-		if (!transact(mend_work))
-			return false;
-		mend_at_us = now_us + MEND_US;
-	}
-	ahead_us = ahead;
+	back_us = record->ahead_us == 0 ? 0 : Max(record->ahead_us - ahead, 0);
+	if ((back_us > STEP_US || now_us >= record->minute_us) && !transact(mend_work))
+		return false;
+	record->ahead_us = ahead;
 	return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/shared.h"
 #include "base/sql.h"
 
 typedef struct SweepDue
@@ -19,7 +20,7 @@ typedef struct SweepDue
  * Ends the records of lost runs and queues runs for the jobs that are due at this moment: either may let runs start. Each
  * transaction is made by transact, and false is returned when it has returned that.
  */
-extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDue *due);
+extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due);
 
 /* The waiting runs that may start at a moment, with their definitions. */
 extern SweepStatement sweep_startable_runs_sql;

@@ -1,71 +1,83 @@
 /*
  * launcher.c
- *		One process per cluster: keeps a scheduler in every database that has the extension.
+ *		One process per cluster: starts a scheduler in each database that is due, and watches the timeouts of runs.
  *
- * It reconciles: which databases there are, which of them have a scheduler, start what is missing. It is
- * connected to no database, so it is in nobody's way, and cannot look into one; a scheduler is started
- * in each database to see whether the extension is there, and leaves again if not. What is known is kept
- * in this process only: after a restart everything is found out again.
+ * The launcher keeps the moment at which each database is next due. A scheduler that leaves puts its moment into its entry in
+ * shared memory. A database of which no moment is known is due at once: when the server starts or a standby is promoted, when
+ * the launcher was restarted, after CREATE DATABASE, when a scheduler has died, and when a commit has asked (see shared.c). The
+ * launcher is connected to no database and cannot look into one: a scheduler that finds no extension leaves with the moment
+ * "when asked".
  *
- * It never starts a scheduler where a session is about to drop, rename, move or copy the database, see
- * utility.c, and none in a template.
+ * At most half of the processes that no run has are schedulers. Databases that are due take turns in the order in which they
+ * began to wait; while they wait, each scheduler leaves after one tick.
+ *
+ * Moments are compared with the wall clock. Once a minute the launcher looks whether that was set back, which makes known moments
+ * unknown, and reads the list of databases.
+ *
+ * No scheduler is started in a template, nor while a session is about to drop, rename, move or copy the database, see utility.c.
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
-#include "access/tableam.h"
-#include "access/xact.h"
-#include "catalog/pg_database.h"
-#include "pgstat.h"
 #include "storage/ipc.h"
-#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/processes.h"
 #include "base/settings.h"
+#include "base/shared.h"
 #include "base/worker.h"
-#include "process/known.h"
+#include "process/databases.h"
 #include "process/launcher.h"
-#include "process/scheduler.h"
+#include "process/pool.h"
+#include "process/watchdog.h"
 
 #define RESTART_SECONDS 2
-#define IDLE_MS 60000
+#define LIST_MS 60000
 
-/* Pauses before a scheduler that ended is started again. */
-#define FIRST_PAUSE_MS 200
+/* Step of the wall clock backwards after which moments are not known any more. */
+#define STEP_US (5 * INT64CONST(1000000))
+
+/* Time before its moment at which a scheduler is started, so that it is ready then. */
+#define AHEAD_US INT64CONST(100000)
+
+/* Pauses after a scheduler that has died or did not come up, and while a session keeps the database for itself. */
+#define FIRST_PAUSE_MS 1000
 #define LONGEST_PAUSE_MS 60000
+#define HELD_PAUSE_MS 200
+
+/* Pause after a registration that was refused, if no process of pg_sweep ends before. */
+#define REFUSED_PAUSE_MS 200
+
+/* A database that waits longer for a scheduler is logged. */
+#define NOTED_US INT64CONST(1000000)
 
 /* A slot that no scheduler has looked at is freed after this. */
 #define UNOPENED_AGE_MS 600000
 
-/* So many databases are looked into at a time. */
-#define MOST_STARTING 2
+static SweepPool pool = {NULL};
+static int64 list_us = 0;		/* monotonic: when the list of databases is read next */
+static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
+static int64 noted_us = 0;		/* monotonic: when the log said last that none could be started */
+static bool line_said = false;	/* that databases wait */
+static bool short_said = false; /* that schedulers have left whose runs wait */
 
-/* What the launcher knows of a database. */
-typedef struct KnownDatabase
-{
-	Oid			database;
-	char		name[NAMEDATALEN];
-	bool		listed;			/* is there, and we may work in it */
-	bool		absent;			/* has no extension, as far as we know */
-	long		pause_ms;
-	int64		next_try_us;
-	int64		started_us;
-} KnownDatabase;
-
-StaticAssertDecl(offsetof(KnownDatabase, database) == 0, "it is found by its first field");
-
-static List *known = NIL;		/* of KnownDatabase */
-static bool shortage_noted = false;
-
-static void list_databases(void);
-static void forget_unlisted(void);
-static void take_news(void);
-static long reconcile(void);
-static SweepDatabaseState look_up(Oid database, int *starting);
-static bool start_scheduler(KnownDatabase *database, int64 now_us);
+static void compare_clocks(void);
+static bool is_asked(void);
+static void collect(bool take_asked);
+static void pass_on(SweepDatabase *entry, const uint32 *asked);
+static bool is_bit_set(const uint32 *asked, Oid database);
+static void collect_entry(int index);
+static void free_slot(SweepSlot *slot);
+static void take_moment(SweepKnownDatabase *database, const SweepDatabase *entry);
+static void look_again(SweepKnownDatabase *database);
+static long start_due(void);
+static SweepKnownDatabase *next_due(TimestampTz now, int64 now_us, long *wait_ms);
+static bool start_scheduler(SweepKnownDatabase *database, int64 now_us);
+static SweepDatabase *claim(const SweepKnownDatabase *database, SweepWorkerArgs *args);
+static void unclaim(SweepDatabase *entry);
+static void note_refusal(const SweepKnownDatabase *database, int64 now_us);
+static void say_line(bool line);
 static void retire(int code, Datum arg);
 
 void
@@ -86,192 +98,335 @@ sweep_launcher_register(void)
 void
 sweep_launcher_main(Datum arg)
 {
+	bool		reload = true;
+
 	sweep_worker_begin();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	/* Nothing here catches an error; who locks the catalogue of databases is waited for. */
 	sweep_worker_set("lock_timeout", "0");
+	sweep_pool_prepare(&pool, sweep_shared_database_count());
 	sweep_shared_lock(LW_EXCLUSIVE);
 	sweep_shared()->launcher = MyProcNumber;
+	sweep_shared()->line = sweep_shared()->left_short = false;
 	sweep_shared_unlock();
 	before_shmem_exit(retire, 0);
 	for (;;)
 	{
-		list_databases();
-		forget_unlisted();
-		take_news();
-		sweep_worker_wait(reconcile());
-	}
-}
+		bool		listed = false;
+		long		wait_ms;
 
-/* Shared catalogs can be read without a database; there is no SQL here. */
-static void
-list_databases(void)
-{
-	Relation	relation;
-	TableScanDesc scan;
-	HeapTuple	tuple;
-	ListCell   *cell;
-
-	foreach(cell, known)
-		((KnownDatabase *) lfirst(cell))->listed = false;
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	relation = table_open(DatabaseRelationId, AccessShareLock);
-	scan = table_beginscan_catalog(relation, 0, NULL);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-	{
-		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
-
-		/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
-		if (!sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
-			sweep_settings_allow_database(NameStr(form->datname)))
+		if (reload || sweep_monotonic_us() >= list_us || is_asked())
 		{
-			KnownDatabase *database = sweep_known_find(&known, form->oid, sizeof(KnownDatabase));
-
-			strlcpy(database->name, NameStr(form->datname), sizeof(database->name));
-			database->listed = true;
+			compare_clocks();
+			listed = sweep_databases_list();
+			list_us = sweep_monotonic_us() + (listed ? LIST_MS : REFUSED_PAUSE_MS) * INT64CONST(1000);
 		}
+		/* New settings may let runs start, or keep less of the history. */
+		if (reload)
+			sweep_databases_forget_moments();
+		collect(listed);
+		wait_ms = start_due();
+		sweep_watchdog_look(&wait_ms);
+		wait_ms = Min(wait_ms, Max((long) ((list_us - sweep_monotonic_us()) / 1000 + 1), 1));
+		reload = sweep_worker_wait(wait_ms);
 	}
-	table_endscan(scan);
-	table_close(relation, AccessShareLock);
-	CommitTransactionCommand();
-	pgstat_report_stat(false);
 }
 
 static void
-forget_unlisted(void)
+compare_clocks(void)
 {
-	ListCell   *cell;
+	int64		ahead = GetCurrentTimestamp() - sweep_monotonic_us();
 
-	foreach(cell, known)
-	{
-		KnownDatabase *database = lfirst(cell);
-		ProcNumber	scheduler = INVALID_PROC_NUMBER;
-		SweepDatabase *entry;
-
-		if (database->listed)
-			continue;
-		/* No longer among pg_sweep.databases, no longer there, or pg_sweep.start_paused is on. */
-		sweep_shared_lock(LW_EXCLUSIVE);
-		entry = sweep_shared_find_database(database->database);
-		if (entry != NULL)
-		{
-			entry->leave = true;
-			scheduler = entry->procno;
-		}
-		sweep_shared_unlock();
-		sweep_shared_wake(scheduler);
-		known = foreach_delete_current(known, cell);
-		pfree(database);
-	}
-}
-
-/* What schedulers found out, and whether to look everywhere again. */
-static void
-take_news(void)
-{
-	SweepShared *shared = sweep_shared();
-	bool		rescan;
-	ListCell   *cell;
-
-	sweep_shared_lock(LW_EXCLUSIVE);
-	rescan = shared->rescan;
-	shared->rescan = false;
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		if (shared->databases[i].state == DATABASE_STARTING &&
-			sweep_monotonic_us() - shared->databases[i].claimed_us >= LONGEST_PAUSE_MS * INT64CONST(1000))
-			shared->databases[i].state = DATABASE_FREE; /* registered, and never came up */
-		if (shared->databases[i].state != DATABASE_ABSENT)
-			continue;
-		foreach(cell, known)
-		{
-			if (((KnownDatabase *) lfirst(cell))->database == shared->databases[i].database)
-				((KnownDatabase *) lfirst(cell))->absent = true;
-		}
-		shared->databases[i].state = DATABASE_FREE;
-	}
-	/* What a run left for a scheduler that is no more. */
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		if (shared->slots[i].state == SLOT_UNOPENED &&
-			sweep_monotonic_us() - shared->slots[i].claimed_us >= UNOPENED_AGE_MS * INT64CONST(1000))
-			shared->slots[i].state = SLOT_FREE;
-	}
-	sweep_shared_unlock();
-	if (!rescan)
-		return;
-	foreach(cell, known)
-	{
-		((KnownDatabase *) lfirst(cell))->absent = false;
-		((KnownDatabase *) lfirst(cell))->next_try_us = 0;
-	}
-}
-
-/* Starts what is missing; returns how long to wait until something is to be tried again. */
-static long
-reconcile(void)
-{
-	int64		now_us = sweep_monotonic_us();
-	long		wait_ms = IDLE_MS;
-	ListCell   *cell;
-
-	foreach(cell, known)
-	{
-		KnownDatabase *database = lfirst(cell);
-		int			starting = 0;
-
-		if (database->absent || look_up(database->database, &starting) != DATABASE_FREE)
-			continue;
-		if (starting >= MOST_STARTING)
-			break;				/* the one that ends its start wakes us */
-		if (now_us >= database->next_try_us && start_scheduler(database, now_us))
-			continue;
-		wait_ms = Min(wait_ms, Max((long) ((database->next_try_us - now_us) / 1000), 1));
-	}
-	return wait_ms;
-}
-
-static SweepDatabaseState
-look_up(Oid database, int *starting)
-{
-	SweepShared *shared = sweep_shared();
-	SweepDatabaseState found = DATABASE_FREE;
-
-	sweep_shared_lock(LW_SHARED);
-	for (int i = 0; i < SWEEP_MAX_DATABASES; i++)
-	{
-		if (shared->databases[i].state == DATABASE_STARTING)
-			(*starting)++;
-		if (shared->databases[i].state != DATABASE_FREE && shared->databases[i].database == database)
-			found = shared->databases[i].state;
-	}
-	sweep_shared_unlock();
-	return found;
+	if (ahead_us != 0 && ahead_us - ahead > STEP_US)
+		sweep_databases_forget_moments();
+	ahead_us = ahead;
 }
 
 static bool
-start_scheduler(KnownDatabase *database, int64 now_us)
+is_asked(void)
 {
-	bool		held = sweep_lock_database_is_held(database->database);
-	bool		started = !held && sweep_scheduler_start(database->database, database->name);
+	SweepShared *shared = sweep_shared();
+	bool		asked;
 
-	/* One that ran for long before it ended is started again at once, one that fails ever more slowly. */
-	if (database->started_us != 0 && now_us - database->started_us >= LONGEST_PAUSE_MS * INT64CONST(1000))
-		database->pause_ms = 0;
-	database->pause_ms = held ? FIRST_PAUSE_MS : Min(Max(database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS);
-	database->next_try_us = now_us + database->pause_ms * INT64CONST(1000);
-	if (started)
-		database->started_us = now_us;
-	if (!started && !held && !shortage_noted)
-		ereport(WARNING,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("pg_sweep could not start a scheduler for database \"%s\"", database->name),
-				 errdetail("All of max_worker_processes are in use."),
-				 errhint("Raise max_worker_processes, which needs a restart of the server, or restrict pg_sweep.databases.")));
-	shortage_noted = !started && !held;
-	return started;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	asked = shared->rescan;
+	shared->rescan = false;
+	sweep_shared_unlock();
+	for (int i = 0; i < (int) lengthof(shared->asked) && !asked; i++)
+		asked = pg_atomic_read_u32(&shared->asked[i]) != 0;
+	return asked;
+}
+
+/*
+ * What schedulers have left in their entries, and what was asked of databases without one. A flag that several share is taken back
+ * only with a list that was read since: whoever has set it may have created a database.
+ */
+static void
+collect(bool take_asked)
+{
+	static uint32 asked[SWEEP_ASKED_BITS / 32];
+	SweepShared *shared = sweep_shared();
+	TimestampTz now = GetCurrentTimestamp();
+	HASH_SEQ_STATUS status;
+	SweepKnownDatabase *database;
+	bool		released;
+
+	sweep_databases_scan(&status);
+	while ((database = hash_seq_search(&status)) != NULL)
+		database->there = false;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+		collect_entry(i);
+	for (int i = 0; i < shared->slot_count; i++)
+		free_slot(&shared->slots[i]);
+	for (int i = 0; i < (int) lengthof(asked); i++)
+		asked[i] = take_asked ? pg_atomic_exchange_u32(&shared->asked[i], 0) : 0;
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+		pass_on(sweep_shared_database(i), asked);
+	released = shared->released;
+	shared->released = false;
+	sweep_shared_unlock();
+
+	sweep_databases_scan(&status);
+	while ((database = hash_seq_search(&status)) != NULL)
+	{
+		if (!database->there && (is_bit_set(asked, database->database) || (released && database->is_short)))
+			database->due_at = Min(database->due_at, now);
+	}
+}
+
+/*
+ * A scheduler that was started since the flag was set may have looked already, and a commit after that have left it at the flag.
+ * The caller has the lock.
+ */
+static void
+pass_on(SweepDatabase *entry, const uint32 *asked)
+{
+	if ((entry->state != DATABASE_STARTING && entry->state != DATABASE_RUNNING) || !is_bit_set(asked, entry->database))
+		return;
+	pg_atomic_write_u32(&entry->asked, entry->database);
+	sweep_shared_wake(entry->procno);
+}
+
+static bool
+is_bit_set(const uint32 *asked, Oid database)
+{
+	uint32		bit = sweep_shared_bit(database);
+
+	return (asked[bit / 32] & (1U << bit % 32)) != 0;
+}
+
+/* The caller has the lock. */
+static void
+collect_entry(int index)
+{
+	SweepDatabase *entry = sweep_shared_database(index);
+	SweepKnownDatabase *database;
+
+	if (entry->state == DATABASE_FREE)
+		return;
+	database = sweep_databases_find(entry->database);
+	if (entry->state == DATABASE_STARTING && sweep_pool_has_lost(&pool, index, entry->claimed_us))
+	{
+		entry->state = DATABASE_LEFT;
+		entry->next_at = DT_NOBEGIN;
+	}
+	if (entry->state == DATABASE_LEFT)
+	{
+		if (database != NULL)
+			take_moment(database, entry);
+		pg_atomic_write_u32(&entry->asked, 0);
+		entry->state = DATABASE_FREE;
+	}
+	else if (database != NULL)
+		database->there = true;
+	else if (!entry->leave)
+	{
+		entry->leave = true;
+		sweep_shared_wake(entry->procno);
+	}
+}
+
+/* What a run left for a scheduler that has not come; the caller has the lock. */
+static void
+free_slot(SweepSlot *slot)
+{
+	if (slot->state == SLOT_UNOPENED && sweep_monotonic_us() - slot->claimed_us >= UNOPENED_AGE_MS * INT64CONST(1000))
+		slot->state = SLOT_FREE;
+}
+
+static void
+take_moment(SweepKnownDatabase *database, const SweepDatabase *entry)
+{
+	bool		failed = TIMESTAMP_IS_NOBEGIN(entry->next_at);
+
+	database->record = entry->record;
+	database->is_short = entry->short_of != REFUSED_NOT;
+	database->due_at = failed ? GetCurrentTimestamp() : entry->next_at;
+	database->pause_ms = failed ? Min(Max(database->pause_ms * 2, FIRST_PAUSE_MS), LONGEST_PAUSE_MS) : 0;
+	database->next_try_us = sweep_monotonic_us() + database->pause_ms * INT64CONST(1000);
+	if (entry->leave)
+		look_again(database);
+}
+
+/* A session wants the database for itself, which may be gone by then: the list is read again before the next try. */
+static void
+look_again(SweepKnownDatabase *database)
+{
+	database->next_try_us = sweep_monotonic_us() + HELD_PAUSE_MS * INT64CONST(1000);
+	list_us = Min(list_us, database->next_try_us);
+}
+
+/* Starts what is due; returns how long to wait until something is to be tried again. */
+static long
+start_due(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		now_us = sweep_monotonic_us();
+	long		wait_ms = LIST_MS;
+	int			room = -1;
+	bool		line = false;
+	SweepKnownDatabase *database;
+
+	while ((database = next_due(now, now_us, &wait_ms)) != NULL)
+	{
+		if (room < 0)
+			room = sweep_processes_for_schedulers();
+		if (room-- > 0 && start_scheduler(database, now_us))
+			continue;
+		/* One that is started ahead of its moment takes the place of no other. */
+		line = database->due_at <= now;
+		wait_ms = Min(wait_ms, line ? REFUSED_PAUSE_MS : (long) ((database->due_at - now) / 1000 + 1));
+		break;
+	}
+	say_line(line);
+	return wait_ms;
+}
+
+/* The one that has waited longest. Else NULL, and *wait_ms is no longer than until the first of them is due. */
+static SweepKnownDatabase *
+next_due(TimestampTz now, int64 now_us, long *wait_ms)
+{
+	HASH_SEQ_STATUS status;
+	SweepKnownDatabase *database;
+	SweepKnownDatabase *first = NULL;
+
+	sweep_databases_scan(&status);
+	while ((database = hash_seq_search(&status)) != NULL)
+	{
+		int64		left_us = Max(database->due_at - AHEAD_US - now, database->next_try_us - now_us);
+
+		if (database->there || TIMESTAMP_IS_NOEND(database->due_at))
+			continue;
+		if (left_us > 0)
+			*wait_ms = (long) Min(*wait_ms, left_us / 1000 + 1);
+		else if (first == NULL || database->due_at < first->due_at)
+			first = database;
+	}
+	return first;
+}
+
+/* False when there is no process to be had. The entry is claimed before the hold is looked for, see clear_database() in utility.c. */
+static bool
+start_scheduler(SweepKnownDatabase *database, int64 now_us)
+{
+	SweepWorkerArgs args = {.database = database->database};
+	SweepDatabase *entry = claim(database, &args);
+	char		name[BGW_MAXLEN];
+
+	if (entry == NULL)
+		return false;
+	if (sweep_lock_database_is_held(database->database))
+	{
+		unclaim(entry);
+		look_again(database);
+		return true;
+	}
+	snprintf(name, sizeof(name), "pg_sweep scheduler %s", database->name);
+	database->there = sweep_pool_register(&pool, "pg_sweep scheduler", name, "sweep_scheduler_main", &args);
+	if (!database->there)
+	{
+		unclaim(entry);
+		note_refusal(database, now_us);
+	}
+	return database->there;
+}
+
+static SweepDatabase *
+claim(const SweepKnownDatabase *database, SweepWorkerArgs *args)
+{
+	SweepShared *shared = sweep_shared();
+	SweepDatabase *entry = NULL;
+	int			index = 0;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	while (index < sweep_shared_database_count() && sweep_shared_database(index)->state != DATABASE_FREE)
+		index++;
+	if (index < sweep_shared_database_count())
+	{
+		entry = sweep_shared_database(index);
+		args->index = index;
+		entry->state = DATABASE_STARTING;
+		entry->database = database->database;
+		entry->generation = args->generation = ++shared->generation;
+		entry->procno = INVALID_PROC_NUMBER;
+		entry->ended = entry->news = entry->leave = entry->crowded = false;
+		entry->short_of = REFUSED_NOT;
+		entry->claimed_us = sweep_monotonic_us();
+		entry->record = database->record;
+	}
+	sweep_shared_unlock();
+	return entry;
+}
+
+/* The database stays due, so what was asked meanwhile is not lost. */
+static void
+unclaim(SweepDatabase *entry)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	pg_atomic_write_u32(&entry->asked, 0);
+	entry->state = DATABASE_FREE;
+	sweep_shared_unlock();
+	ConditionVariableBroadcast(&sweep_shared()->changed);
+}
+
+/* Not of one whose turn has just come: the slot of a process that has ended may not be free yet. */
+static void
+note_refusal(const SweepKnownDatabase *database, int64 now_us)
+{
+	if (GetCurrentTimestamp() - database->due_at < NOTED_US ||
+		(noted_us != 0 && now_us - noted_us < LONGEST_PAUSE_MS * INT64CONST(1000)))
+		return;
+	noted_us = now_us;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("pg_sweep could not start a scheduler for database \"%s\"", database->name),
+			 errdetail("All of max_worker_processes = %d are in use; parallel queries may use max_parallel_workers = %d of them.",
+					   max_worker_processes, max_parallel_workers),
+			 errhint("Raise max_worker_processes, which needs a restart of the server, or lower max_parallel_workers.")));
+}
+
+/* Schedulers that wait for their next moment leave when they hear that others wait for a process. */
+static void
+say_line(bool line)
+{
+	SweepShared *shared = sweep_shared();
+	HASH_SEQ_STATUS status;
+	SweepKnownDatabase *database;
+	bool		left_short = false;
+
+	sweep_databases_scan(&status);
+	while ((database = hash_seq_search(&status)) != NULL)
+		left_short |= database->is_short && !database->there;
+	if (line == line_said && left_short == short_said)
+		return;
+	sweep_shared_lock(LW_EXCLUSIVE);
+	shared->line = line;
+	shared->left_short = left_short;
+	if (line && !line_said)
+		sweep_shared_wake_schedulers();
+	sweep_shared_unlock();
+	line_said = line;
+	short_said = left_short;
 }
 
 static void

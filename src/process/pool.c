@@ -57,7 +57,13 @@ sweep_pool_has_lost(const SweepPool *pool, int slot, int64 claimed_us)
 {
 	if (pool->handles[slot] != NULL)
 		return sweep_pool_has_ended(pool, slot);
-	return sweep_monotonic_us() - claimed_us >= ORPHAN_AGE_MS * INT64CONST(1000);
+	return sweep_pool_patience(claimed_us) == 0;
+}
+
+long
+sweep_pool_patience(int64 claimed_us)
+{
+	return (long) Max(ORPHAN_AGE_MS - (sweep_monotonic_us() - claimed_us) / 1000, 0);
 }
 
 long

@@ -29,6 +29,9 @@ extern bool sweep_pool_has_ended(const SweepPool *pool, int slot);
 /* Whether the worker that a slot was claimed for, and that has not taken it over, never will: it has ended, or nobody here knows it. */
 extern bool sweep_pool_has_lost(const SweepPool *pool, int slot, int64 claimed_us);
 
+/* Milliseconds until a worker of which nothing is known is given up. */
+extern long sweep_pool_patience(int64 claimed_us);
+
 /* The pause after this one, 0 before the first. */
 extern long sweep_pool_next_pause(long pause_ms);
 

@@ -103,19 +103,18 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 }
 
 bool
-sweep_runner_count_crashes(bool (*transact) (SweepWork work))
+sweep_runner_count_crashes(bool (*transact) (SweepWork work), SweepDatabaseRecord *record)
 {
-	static bool counted = false;
 	ListCell   *cell;
 
-	if (counted)
+	if (record->runs_counted)
 		return true;
 	crashes = sweep_crash_note_list(NOTE_OF_RUN);
 	if (crashes != NIL && !transact(count_crashes))
 		return false;
 	foreach(cell, crashes)
 		sweep_crash_note_remove(lfirst(cell));
-	counted = true;
+	record->runs_counted = true;
 	return true;
 }
 

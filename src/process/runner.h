@@ -19,10 +19,10 @@ extern SweepRefusal sweep_runner_start(SweepPool *pool, const SweepRun *run, int
 									   bool preferred, bool *started);
 
 /*
- * Once, before the first run is started: counts for their jobs the runs that were in progress when the server went down, in a
+ * Once after each start of the server, before the first run is started: counts for their jobs the runs that were in progress when the server went down, in a
  * transaction of its own. False when that could not be done yet.
  */
-extern bool sweep_runner_count_crashes(bool (*transact) (SweepWork work));
+extern bool sweep_runner_count_crashes(bool (*transact) (SweepWork work), SweepDatabaseRecord *record);
 
 extern PGDLLEXPORT void sweep_runner_main(Datum arg);
 

@@ -1,17 +1,13 @@
 /*
  * scheduler.c
- *		One process per database: starts what is due, stops what is overdue.
+ *		One process per database: starts what is due.
  *
- * A tick: start a runner for every run that may start, end the records of runs whose process is gone,
- * queue a run for every job that is due and start those, move what has ended to the history. What is due and what may
- * start is decided by SQL functions that take the clock as an argument; this file owns time and
- * processes. It never runs SQL of a user, and its commits do not wait for the disk.
+ * A tick: send notifications, start a runner for every run that may start, end the records of runs whose process is gone,
+ * queue a run for every job that is due and start those, move what has ended to the history. SQL functions that take the clock as an
+ * argument decide what is due and may start. No SQL of a user runs here, and no commit waits for the disk.
  *
- * Between ticks it sleeps until the next due moment or the next try to get a worker, or until it is
- * called: by a session that changed a job or asked for a run, by a run that ended. Once a minute it looks
- * anyhow, for a clock that was stepped and a call that was lost with a prepared transaction.
- *
- * Contexts: "scheduler" lives as long as the process, "tick" is reset at the top of each turn.
+ * Between ticks the scheduler sleeps until the next due moment or the next try to get a worker, or until it is asked, see ask.c. When
+ * nothing is due within a minute, or other databases wait for a scheduler, it leaves its next moment to the launcher.
  */
 #include "postgres.h"
 
@@ -32,21 +28,19 @@
 #include "engine/run_row.h"
 #include "process/consumer_pool.h"
 #include "process/due.h"
+#include "process/notify.h"
 #include "process/pool.h"
 #include "process/runner.h"
 #include "process/scheduler.h"
 #include "process/turns.h"
-#include "process/watchdog.h"
 
-#define HEARTBEAT_MS 60000
+/* Longest time until the next look: what is old is pruned then. */
+#define LONGEST_REST_MS 86400000
 #define LOCK_TIMEOUT "1s"
 
 /* So long the rest of a tick waits when runs were started, and so long it goes on starting what it has listed. */
 #define START_PAUSE_MS 5
 #define START_MS 100
-
-/* So often runs that wait for a lock are looked at: a session that gives it back by ending tells nobody. */
-#define LOCK_PAUSE_MS 1000
 
 /* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
 #define MANY_ENDED 100
@@ -70,15 +64,15 @@ typedef struct Scheduler
 	SweepDue	due;			/* what was queued in this tick */
 	TimestampTz now;			/* the one clock of the tick */
 	List	   *startable;		/* of StartableRun */
-	bool		lock_held;		/* a run waits for the lock that somebody has */
+	bool		lock_held;		/* a run waits for a lock that another process has */
+	long		lock_pause_ms;	/* the last pause because of that */
 	bool		waits_on;		/* one that was started waits again */
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
-	SweepShortage shortage;		/* what the log says of it */
-	long		pause_ms;		/* until the next try, 0 when nothing has to be tried again */
+	SweepDatabaseRecord *record;	/* with the pause until the next try, 0 when nothing has to be tried again */
+	long		starting_ms;	/* until the first process of a run that has not come up is given up */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
-	int64		age_out_us;		/* monotonic: when to look for history that is too old */
 	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
 } Scheduler;
 
@@ -93,45 +87,11 @@ static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
 static List *collect_unopened(void);
 static long time_to_wait(void);
+static bool may_leave(long wait_ms);
+static void leave_entry(TimestampTz next_at);
 static void rest(long timeout_ms);
 static bool is_called(void);
 static void leave(int code, Datum arg);
-
-bool
-sweep_scheduler_start(Oid database, const char *name)
-{
-	SweepShared *shared = sweep_shared();
-	SweepWorkerArgs args = {.database = database};
-	SweepDatabase *entry = NULL;
-	char		worker_name[BGW_MAXLEN];
-
-	sweep_shared_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < SWEEP_MAX_DATABASES && entry == NULL; i++)
-	{
-		if (shared->databases[i].state == DATABASE_FREE)
-			entry = &shared->databases[i];
-	}
-	if (entry != NULL)
-	{
-		memset(entry, 0, sizeof(*entry));
-		entry->state = DATABASE_STARTING;
-		entry->database = database;
-		entry->generation = args.generation = ++shared->generation;
-		entry->procno = INVALID_PROC_NUMBER;
-		entry->claimed_us = sweep_monotonic_us();
-		args.index = entry - shared->databases;
-	}
-	sweep_shared_unlock();
-	if (entry == NULL)
-		return false;
-	snprintf(worker_name, sizeof(worker_name), "pg_sweep scheduler %s", name);
-	if (sweep_worker_register("pg_sweep scheduler", worker_name, "sweep_scheduler_main", &args, NULL))
-		return true;
-	sweep_shared_lock(LW_EXCLUSIVE);
-	entry->state = DATABASE_FREE;
-	sweep_shared_unlock();
-	return false;
-}
 
 void
 sweep_scheduler_main(Datum arg)
@@ -140,7 +100,8 @@ sweep_scheduler_main(Datum arg)
 	bool		meant;
 
 	sweep_worker_args(&args);
-	scheduler.entry = &sweep_shared()->databases[args.index];
+	scheduler.entry = sweep_shared_database(args.index);
+	scheduler.record = &scheduler.entry->record;
 	scheduler.generation = args.generation;
 	sweep_shared_lock(LW_EXCLUSIVE);
 	meant = scheduler.entry->generation == args.generation && scheduler.entry->state == DATABASE_STARTING &&
@@ -148,14 +109,11 @@ sweep_scheduler_main(Datum arg)
 	if (meant)
 	{
 		scheduler.entry->state = DATABASE_RUNNING;
-		scheduler.entry->pid = MyProcPid;
 		scheduler.entry->procno = MyProcNumber;
 	}
 	else if (scheduler.entry->generation == args.generation)
-		scheduler.entry->state = DATABASE_FREE;
+		leave_entry(GetCurrentTimestamp());
 	sweep_shared_unlock();
-	/* It starts so many at a time, and waits for one of them to be up. */
-	sweep_shared_wake_launcher(false);
 	if (!meant)
 		proc_exit(0);
 	before_shmem_exit(leave, 0);
@@ -178,12 +136,9 @@ sweep_scheduler_main(Datum arg)
 		MemoryContextReset(scheduler.tick_context);
 		MemoryContextSwitchTo(scheduler.tick_context);
 		scheduler_tick();
-		if (scheduler.absent || sweep_shared_is_set(&scheduler.entry->leave))
-		{
-			sweep_consumer_pool_dismiss();
-			proc_exit(0);
-		}
 		pgstat_report_activity(STATE_IDLE, NULL);
+		if (may_leave(time_to_wait()))
+			proc_exit(0);
 		rest(time_to_wait());
 	}
 }
@@ -194,8 +149,13 @@ scheduler_tick(void)
 	scheduler.tick_failed = false;
 	scheduler.lock_held = scheduler.waits_on = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
+	scheduler.starting_ms = LONGEST_REST_MS;
 	sweep_shared_lock(LW_EXCLUSIVE);
-	scheduler.entry->asked = scheduler.entry->ended = false;
+	pg_atomic_write_u32(&scheduler.entry->asked, 0);
+	/* The slot of a process that ends is not free at once: after a refusal there is another try soon. */
+	if (scheduler.entry->ended && scheduler.short_of != REFUSED_NOT)
+		scheduler.record->pause_ms = 0;
+	scheduler.entry->ended = scheduler.entry->news = false;
 	sweep_shared_unlock();
 
 	/*
@@ -204,16 +164,24 @@ scheduler_tick(void)
 	 * neither started nor waited for.
 	 */
 	scheduler.now = GetCurrentTimestamp();
-	/* What waits already comes first: somebody may be waiting for it. */
-	if (sweep_runner_count_crashes(transact) && transact(startable_work))
+	(void) sweep_notify_send(LOCK_TIMEOUT);
+	/* What waits already comes first: a session may be waiting for it. */
+	if (sweep_runner_count_crashes(transact, scheduler.record) && transact(startable_work))
 	{
+		bool		minute = sweep_monotonic_us() >= scheduler.record->minute_us;
+
 		start_runs();
-		if (sweep_due_queue(scheduler.now, transact, &scheduler.due) && scheduler.due.news && transact(startable_work))
+		if (sweep_due_queue(scheduler.now, transact, scheduler.record, &scheduler.due) && scheduler.due.news && transact(startable_work))
 			start_runs();
 		if (transact(end_work))
-			sweep_consumer_pool_adjust();
+		{
+			sweep_consumer_pool_adjust(scheduler.record);
+			if (minute)
+				scheduler.record->minute_us = sweep_monotonic_us() + INT64CONST(60000000);
+		}
 	}
-	scheduler.pause_ms = scheduler.tick_failed || scheduler.short_of != REFUSED_NOT ? sweep_pool_next_pause(scheduler.pause_ms) : 0;
+	scheduler.record->pause_ms = scheduler.tick_failed || scheduler.short_of != REFUSED_NOT ? sweep_pool_next_pause(scheduler.record->pause_ms) : 0;
+	scheduler.lock_pause_ms = scheduler.lock_held ? sweep_pool_next_pause(scheduler.lock_pause_ms) : 0;
 }
 
 /* False ends the tick. A failure is logged; a locked table must not end the process. */
@@ -227,7 +195,7 @@ transact(SweepWork work)
 	if (end != TXN_FAILED)
 		return end == TXN_COMMITTED;
 	scheduler.tick_failed = true;
-	if (scheduler.pause_ms == 0)
+	if (scheduler.record->pause_ms == 0)
 		ereport(WARNING,
 				(errcode(error->sqlerrcode),
 				 errmsg("pg_sweep scheduler could not do its work: %s", error->message),
@@ -236,7 +204,6 @@ transact(SweepWork work)
 	return false;
 }
 
-/* Lists what may start. */
 static void
 startable_work(void *arg)
 {
@@ -290,10 +257,10 @@ start_runs(void)
 	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
 	any = start_listed(&shortage, &role_name);
 	note_shortage(shortage, role_name);
-	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !sweep_shared_is_set(&scheduler.entry->asked) && !sweep_shared_is_set(&scheduler.entry->leave))
+	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !sweep_shared_is_asked(scheduler.entry) && !sweep_shared_is_set(&scheduler.entry->leave))
 	{
 		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
-		if (!sweep_shared_is_set(&scheduler.entry->asked))
+		if (!sweep_shared_is_asked(scheduler.entry))
 			any |= start_listed(&shortage, &role_name);
 	}
 	note_shortage(shortage, role_name);
@@ -302,7 +269,6 @@ start_runs(void)
 		rest(START_PAUSE_MS);
 }
 
-/* A role that has its share keeps none of those behind it from being started. What is started leaves the list. */
 static bool
 start_listed(SweepRefusal *shortage, const char **role_name)
 {
@@ -344,8 +310,10 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 {
 	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules", sweep_processes_count};
 
-	sweep_quota_log_shortage(&capacity, refusal, &scheduler.shortage, role_name);
+	sweep_quota_log_shortage(&capacity, refusal, &scheduler.record->runs, role_name);
 	sweep_shared_lock(LW_EXCLUSIVE);
+	if (refusal == REFUSED_PROCESSES && scheduler.short_of != refusal)
+		sweep_shared_wake_schedulers();
 	scheduler.short_of = scheduler.entry->short_of = refusal;
 	sweep_shared_unlock();
 }
@@ -356,7 +324,7 @@ end_work(void *arg)
 {
 	List	   *unopened = collect_unopened();
 	ListCell   *cell;
-	Datum		age_out;
+	Datum		age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.record->minute_us);
 	Datum		now = TimestampTzGetDatum(scheduler.now);
 	int64		due_in_us = PG_INT64_MAX;	/* counted from the clock of the tick */
 	bool		more;
@@ -377,13 +345,10 @@ end_work(void *arg)
 		slot->state = SLOT_FREE;
 		sweep_shared_unlock();
 	}
-	age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.age_out_us);
-	if (DatumGetBool(age_out))
-		scheduler.age_out_us = sweep_monotonic_us() + HEARTBEAT_MS * INT64CONST(1000);
 	(void) sweep_sql_execute(&sweep_archive_sql, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
 	more = sweep_sql_int32(2) >= MANY_ENDED;
-	sweep_consumer_pool_read();
+	sweep_consumer_pool_read(scheduler.record);
 	(void) sweep_sql_execute(&sweep_next_wake_sql, &now, NULL);
 	if (!sweep_sql_is_null(1))
 	{
@@ -413,6 +378,8 @@ collect_unopened(void)
 			continue;
 		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_us))
 			slot->state = SLOT_UNOPENED;
+		if (slot->state == SLOT_STARTING)
+			scheduler.starting_ms = Min(scheduler.starting_ms, sweep_pool_patience(slot->claimed_us));
 		if (slot->state != SLOT_UNOPENED)
 			continue;
 		if (slot->waits_on && pg_atomic_read_u32(&slot->stop_request) == 0)
@@ -430,39 +397,69 @@ collect_unopened(void)
 static long
 time_to_wait(void)
 {
-	long		wait_ms = HEARTBEAT_MS;
+	long		wait_ms = Min(Min(scheduler.starting_ms, sweep_consumer_pool_rest()), sweep_notify_rest());
 
-	if (scheduler.wake_in_us < (int64) HEARTBEAT_MS * 1000)
+	if (scheduler.wake_in_us < wait_ms * INT64CONST(1000))
 		wait_ms = Max((long) (scheduler.wake_in_us / 1000 + 1), scheduler.behind_ms);
 	if (scheduler.lock_held)
-		wait_ms = Min(wait_ms, LOCK_PAUSE_MS);
-	if (scheduler.pause_ms > 0)
-		wait_ms = Min(wait_ms, scheduler.pause_ms);
+		wait_ms = Min(wait_ms, scheduler.lock_pause_ms);
+	if (scheduler.record->pause_ms > 0)
+		wait_ms = Min(wait_ms, scheduler.record->pause_ms);
 	if (scheduler.tick_failed)
-		wait_ms = scheduler.pause_ms;
+		wait_ms = scheduler.record->pause_ms;
 	if (scheduler.history_locked)
 		wait_ms = Min(wait_ms, SWEEP_POOL_LONGEST_PAUSE_MS);
-	if (sweep_consumer_pool_pause() >= 0)
-		wait_ms = Min(wait_ms, sweep_consumer_pool_pause());
 	return wait_ms;
+}
+
+/* The caller has the lock. */
+static void
+leave_entry(TimestampTz next_at)
+{
+	scheduler.entry->state = DATABASE_LEFT;
+	scheduler.entry->next_at = next_at;
+}
+
+/* Decided under the lock: what is asked from then on is asked of the launcher. */
+static bool
+may_leave(long wait_ms)
+{
+	SweepDatabase *entry = scheduler.entry;
+	TimestampTz now = GetCurrentTimestamp();
+	bool		asked;
+	bool		dismissed;
+	bool		leaves;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	dismissed = entry->leave || scheduler.absent;
+	asked = sweep_shared_is_asked(entry) || entry->ended || entry->news;
+	leaves = dismissed || (!asked && !sweep_notify_has_unsent() && (wait_ms * INT64CONST(1000) >= SWEEP_STAY_US || sweep_shared_gives_way(entry)));
+	/* A session that has asked since the tick may have created the extension. */
+	if (leaves)
+		leave_entry(asked || entry->leave ? now : scheduler.absent ? DT_NOEND : TimestampTzPlusMilliseconds(now, wait_ms));
+	sweep_shared_unlock();
+	if (leaves && dismissed)
+		sweep_consumer_pool_dismiss();
+	return leaves;
 }
 
 /*
  * Waits so long, or until there is something to do. That the latch is set does not mean that: the
- * postmaster sets it for each worker that has started or ended, and a run that has a timeout does. Only
- * what waits for a worker does when any has ended.
+ * postmaster sets it for each worker that has started or ended. Only what waits for a worker does when any has ended.
  */
 static void
 rest(long timeout_ms)
 {
 	int64		end_us = sweep_monotonic_us() + timeout_ms * INT64CONST(1000);
-	bool		waits_for_worker = scheduler.pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_pool_is_starting();
+	bool		waits_for_worker = scheduler.record->pause_ms > 0 || sweep_consumer_pool_pause() >= 0 || sweep_consumer_pool_is_starting();
 
 	do
 	{
-		long		wait_ms = is_called() ? 0 : Max((long) ((end_us - sweep_monotonic_us()) / 1000 + 1), 0);
+		long		wait_ms;
 
-		sweep_watchdog_look(&wait_ms);
+		sweep_shared_set(&scheduler.entry->news, false);
+		wait_ms = sweep_notify_send(LOCK_TIMEOUT);
+		wait_ms = is_called() ? 0 : Min(wait_ms, Max((long) ((end_us - sweep_monotonic_us()) / 1000 + 1), 0));
 		if (sweep_worker_wait(wait_ms))
 			return;
 	} while (!waits_for_worker && !is_called() && sweep_monotonic_us() < end_us);
@@ -475,25 +472,28 @@ is_called(void)
 	bool		called;
 
 	sweep_shared_lock(LW_SHARED);
-	called = scheduler.entry->asked || scheduler.entry->ended || scheduler.entry->leave;
+	called = sweep_shared_is_asked(scheduler.entry) || scheduler.entry->ended || scheduler.entry->leave ||
+		(sweep_shared_gives_way(scheduler.entry) && !sweep_notify_has_unsent());
 	for (int i = 0; i < sweep_shared()->slot_count && !called && !scheduler.tick_failed; i++)
 	{
-		SweepSlot  *slot = &sweep_shared()->slots[i];
-
-		called = slot->state == SLOT_STARTING && slot->database == MyDatabaseId && sweep_pool_has_ended(&scheduler.runners, i);
+		called = sweep_shared()->slots[i].state == SLOT_STARTING && sweep_shared()->slots[i].database == MyDatabaseId && sweep_pool_has_ended(&scheduler.runners, i);
 	}
 	sweep_shared_unlock();
 	return called;
 }
 
-/* Who has asked since we looked may have created the extension: then the launcher starts another one, which looks again. */
+/* The moment of a scheduler that has died is not known. */
 static void
 leave(int code, Datum arg)
 {
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (scheduler.entry->generation == scheduler.generation)
-		scheduler.entry->state = scheduler.absent && !scheduler.entry->asked ? DATABASE_ABSENT : DATABASE_FREE;
+	{
+		if (scheduler.entry->state == DATABASE_RUNNING)
+			leave_entry(DT_NOBEGIN);
+		scheduler.entry->procno = INVALID_PROC_NUMBER;
+	}
 	sweep_shared_unlock();
-	ConditionVariableBroadcast(&sweep_shared()->changed);
+	sweep_shared_note_end(InvalidOid);
 	sweep_shared_wake_launcher(false);
 }

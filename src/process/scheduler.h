@@ -5,10 +5,7 @@
 #ifndef SWEEP_SCHEDULER_H
 #define SWEEP_SCHEDULER_H
 
-#include "base/shared.h"
-
-/* Starts the scheduler of a database; false when there is no room for it now. */
-extern bool sweep_scheduler_start(Oid database, const char *name);
+#include "base/compat.h"
 
 extern PGDLLEXPORT void sweep_scheduler_main(Datum arg);
 

@@ -2,14 +2,12 @@
  * watchdog.c
  *		Runs that are past their timeout.
  *
- * Called by scheduler.c, each time before it sleeps. A run stops itself when its timeout has passed, unless its own
+ * Called by launcher.c, each time before it sleeps. A run stops itself when its timeout has passed, unless its own
  * timer or its SQL fails to. It is asked again each second and at last its process is ended, never killed.
  */
 #include "postgres.h"
 
 #include <signal.h>
-
-#include "miscadmin.h"
 
 #include "base/clock.h"
 #include "base/shared.h"
@@ -33,7 +31,7 @@ sweep_watchdog_look(long *wait_ms)
 		SweepSlot  *slot = &shared->slots[i];
 		int64		deadline_us = (int64) pg_atomic_read_u64(&slot->timeout_deadline_us);
 
-		if (slot->state != SLOT_RUNNING || slot->database != MyDatabaseId || deadline_us == 0)
+		if (slot->state != SLOT_RUNNING || deadline_us == 0)
 			continue;
 		deadline_us += (int64) slot->reminders * WATCHDOG_STEP_MS * 1000;
 		/* To end the wait for a standby would not undo the commit. */

@@ -5,7 +5,7 @@
 #ifndef SWEEP_WATCHDOG_H
 #define SWEEP_WATCHDOG_H
 
-/* Asks those of this database to stop that are past their timeout; shortens *wait_ms to when it is to look again. */
+/* Asks runs of all databases to stop that are past their timeout; shortens *wait_ms to the next look. */
 extern void sweep_watchdog_look(long *wait_ms);
 
 #endif							/* SWEEP_WATCHDOG_H */

@@ -13,8 +13,9 @@
 #include "port/pg_bitutils.h"
 #include "utils/timestamp.h"
 
+#include "base/ask.h"
 #include "base/clock.h"
-#include "base/consumer_shared.h"
+#include "base/shared.h"
 #include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
@@ -178,11 +179,10 @@ sweep_change_apply(const SweepQueueChange *change, FullTransactionId xid, Timest
 	/* A message that has failed or was dead, and is to be delivered at once, arrives as well. */
 	if (change->first_due <= now)
 		arrived = Max(arrived, change->rows[1]);
-	if (arrived > 0 && !slot->pending_work)
-	{
-		slot->pending_work = true;
-		sweep_consumer_shared_wake_notifier(slot->database);
-	}
+	if (arrived > 0 && slot->news == NEWS_NONE)
+		sweep_ask_to_notify(slot->database);
+	if (arrived > 0 && slot->news != NEWS_UNWANTED)
+		slot->news = NEWS_PENDING;
 	sweep_queue_wake(slot, arrived);
 }
 

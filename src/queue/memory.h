@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "queue/queue.h"
 #include "storage/condition_variable.h"
 #include "storage/itemptr.h"
 #include "storage/lwlock.h"
@@ -108,7 +109,8 @@ typedef struct SweepQueueSlot
 	int64		prune_us;		/* of kept messages, see done.c: not before */
 	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
 	int64		prune_front_us; /* no look from the front before */
-	bool		pending_work;	/* messages have come since the notifier looked */
+	SweepNews	news;
+	int64		announced_us;	/* the last notification; 0 = none */
 	int64		looked_us;		/* when a waiter last went to look for ... */
 	int64		looked_for;		/* ... a message that was due then, or a lease that had ended then */
 	int			waiters;		/* processes that wait for messages, the first in first out */

@@ -43,12 +43,30 @@ extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum mes
  */
 extern void sweep_queue_release_lease(const pg_uuid_t *lease, int64 *untried, int count);
 
+/* Whether the messages of a queue are announced. A commit asks for a scheduler once, until the state is NONE again. */
+typedef enum SweepNews
+{
+	NEWS_NONE,					/* next: PENDING (commit) */
+	NEWS_PENDING,				/* messages have come; next: SENDING (scheduler) */
+	NEWS_SENDING,				/* next: NONE (sent), PENDING (a commit, or it was not sent), UNWANTED */
+	NEWS_UNWANTED,				/* the queue does not notify; next: PENDING (queue looked at from its start) */
+} SweepNews;
+
+typedef struct SweepQueueNews
+{
+	int			slot;
+	int32		queue_id;
+	SweepNews	state;
+} SweepQueueNews;
+
 /*
- * slot.c: the queues of this database that messages have come to since their flags were last cleared. Fills an array of
- * pg_sweep.max_queues: a queue, or 0, per slot. A flag is set again for the queue if that still has the slot.
+ * slot.c: the queues of this database with news that may be announced now, at most once per pg_sweep.notify_interval. Fills an array
+ * of pg_sweep.max_queues and returns their number; *wait_us is shortened to when others may be.
  */
-extern void sweep_queue_read_pending_work(int32 *queue_ids);
-extern void sweep_queue_set_pending_work(int slot, int32 queue_id, bool pending);
+extern int	sweep_queue_take_news(SweepQueueNews *taken, int64 *wait_us);
+
+/* Gives them back, each with its new state: NONE, PENDING or UNWANTED. */
+extern void sweep_queue_settle_news(const SweepQueueNews *taken, int count);
 
 /* statement.c: a database was dropped just now; this transaction may have dropped sweep.queue_message. InvalidOid = none. */
 extern void sweep_queue_note_dropped(Oid database, Oid relation);

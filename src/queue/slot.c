@@ -61,6 +61,8 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 		slot->position[i] = slot->low[i] = PG_INT64_MIN;
 	slot->due_from = slot->due_low = slot->next_due = PG_INT64_MIN;
 	slot->prefetched_count = 0;
+	if (slot->news == NEWS_UNWANTED)
+		slot->news = NEWS_PENDING;
 	wake_all(slot);
 }
 
@@ -208,27 +210,55 @@ sweep_queue_spoil_counts(Oid database)
 	}
 }
 
-void
-sweep_queue_read_pending_work(int32 *queue_ids)
+/* A notification that a scheduler was sending when it died is sent again. */
+int
+sweep_queue_take_news(SweepQueueNews *taken, int64 *wait_us)
 {
-	sweep_queue_lock(LW_SHARED);
+	int64		now_us = sweep_monotonic_us();
+	int			looked_at = 0;
+	int			count = 0;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
-		const SweepQueueSlot *slot = sweep_queue_slot(i);
-		bool		pending = slot->generation != 0 && slot->database == MyDatabaseId && slot->pending_work;
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+		int64		left_us = slot->announced_us == 0 ? 0 : slot->announced_us + sweep_notify_interval * INT64CONST(1000) - now_us;
 
-		queue_ids[i] = pending ? slot->queue_id : 0;
+		if (slot->generation != 0 && slot->database == MyDatabaseId && (slot->news == NEWS_PENDING || slot->news == NEWS_SENDING))
+		{
+			if (left_us > 0)
+				*wait_us = Min(*wait_us, left_us);
+			else
+			{
+				slot->news = NEWS_SENDING;
+				taken[count++] = (SweepQueueNews) {i, slot->queue_id, NEWS_PENDING};
+			}
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &looked_at);
 	}
 	sweep_queue_unlock();
+	return count;
 }
 
 void
-sweep_queue_set_pending_work(int number, int32 queue_id, bool pending)
+sweep_queue_settle_news(const SweepQueueNews *taken, int count)
 {
-	SweepQueueSlot *slot = sweep_queue_slot(number);
+	int			settled = 0;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (slot->queue_id == queue_id && slot->database == MyDatabaseId)
-		slot->pending_work = pending;
+	for (int i = 0; i < count; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(taken[i].slot);
+
+		if (slot->queue_id == taken[i].queue_id && slot->database == MyDatabaseId)
+		{
+			/* A message that has come since needs another one. */
+			if (slot->news == NEWS_SENDING)
+				slot->news = taken[i].state;
+			if (taken[i].state == NEWS_NONE)
+				slot->announced_us = sweep_monotonic_us();
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &settled);
+	}
 	sweep_queue_unlock();
 }

@@ -296,7 +296,7 @@ my %memory;      # "pid kind" => [ first look, kB then ]
 sub check_memory
 {
 	my $found = query('-c', q{SELECT pid, backend_type, backend_start FROM pg_stat_activity
-		WHERE backend_type ~ '^pg_sweep (launcher|scheduler|consumer|notifier)' AND backend_start < now() - interval '5 s'}) // return;
+		WHERE backend_type ~ '^pg_sweep (launcher|scheduler|consumer)' AND backend_start < now() - interval '5 s'}) // return;
 
 	foreach (split /\n/, $found)
 	{

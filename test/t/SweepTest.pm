@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database sql start soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick take_lock
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
   due_run start_with_clock set_clock);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -351,8 +351,8 @@ sub due_run
 		SELECT name, 'schedule', clock_timestamp(), run_as FROM sweep.job WHERE name = '$job' RETURNING run_id) SELECT d.run_id FROM due d, sweep._wake()");
 }
 
-# Lets the scheduler of a database make a whole tick, after what it was told before (SQL, if any): one that was in progress may
-# have looked already. Returns what a query finds then.
+# Lets a scheduler make a whole tick in a database, after what it was told before (SQL, if any): one that was in progress may
+# have looked already. Returns what a query finds then. A run that has ended is moved to the history at the end of a tick.
 sub tick
 {
 	my ($node, %option) = @_;
@@ -361,28 +361,42 @@ sub tick
 		DO $$
 		DECLARE
 			began constant timestamptz := clock_timestamp();
-			before timestamptz;
-			ticked timestamptz;
 		BEGIN
 			FOR i IN 1..2 LOOP
-				PERFORM sweep._wake(), pg_stat_clear_snapshot();
-				-- none before its first tick has ended
-				SELECT coalesce(max(state_change), '-infinity') INTO before FROM pg_stat_activity
-					WHERE backend_type = 'pg_sweep scheduler' AND datname = current_database();
+				INSERT INTO sweep.run_live (run_id, job, trigger, due_at, finished_at, pid, status, stop_reason) OVERRIDING SYSTEM VALUE
+					VALUES (-i, '', 'manual', began, began, 0, 'skipped', 'skipped');
+				PERFORM sweep._wake();
 				COMMIT;
-				LOOP
-					PERFORM pg_stat_clear_snapshot();
-					SELECT max(state_change) INTO ticked FROM pg_stat_activity
-						WHERE backend_type = 'pg_sweep scheduler' AND datname = current_database();
-					EXIT WHEN ticked > before;
+				WHILE EXISTS (SELECT FROM sweep.run_live WHERE run_id = -i) LOOP
 					IF clock_timestamp() > began + interval '60 s' THEN
-						RAISE EXCEPTION 'the scheduler does not tick';
+						RAISE EXCEPTION 'no scheduler ticks';
 					END IF;
 				END LOOP;
+				DELETE FROM sweep.run_history WHERE run_id = -i;
+				COMMIT;
 			END LOOP;
 		END
 		$$;
 	} . ($option{query} // ''));
+}
+
+# Has a scheduler stay in a database: a job is due each minute.
+sub keep_scheduler
+{
+	my ($node, $database) = @_;
+
+	$node->safe_psql($database // 'postgres', q{SELECT sweep.create_job('each minute', sql => 'SELECT', schedule => '* * * * *')});
+	return pid_of($node, 'scheduler', $database // 'postgres');
+}
+
+# Waits until that job is not due soon: for what must not meet a run of it.
+sub not_before_the_minute
+{
+	my ($node, $database) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	soon($node, q{SELECT next_run > now() + interval '25 s' AND NOT EXISTS (SELECT FROM sweep.running) FROM sweep.jobs WHERE name = 'each minute'}, 't',
+		'no run of each minute soon', $database);
 }
 
 # What a process has used of a processor, user and system.

@@ -57,12 +57,11 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	like($refused, qr/ERROR:  invalid arg "schema": 3/, "$where: and its args are checked");
 	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.queue_message'), 200, "$where: all of them");
-	ok(pid_of($cluster, 'scheduler', 'copy'), "$where: there is a scheduler");
 	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '4|paused|paused', "$where: every job is paused");
 	my $begin = $cluster->safe_psql('postgres', 'SELECT clock_timestamp()');
 	my $count = $cluster->safe_psql('copy', 'SELECT count(*) FROM t.started');
-	# Even what wakes the scheduler makes it start nothing.
-	$cluster->safe_psql('copy', 'SELECT sweep._wake()');
+	# A scheduler that looks starts nothing.
+	tick($cluster, database => 'copy');
 	soon($cluster, "SELECT clock_timestamp() > '$begin'::timestamptz + interval '2 s'", 't', "$where: two due moments pass");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM t.started'), $count, "$where: nothing starts");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.runs'), 0, "$where: no run is written down");

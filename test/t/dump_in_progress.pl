@@ -83,7 +83,6 @@ for my $where ([ $node, 'dumped', 0 ], [ $elsewhere, 'dumped', 0 ], [ $elsewhere
 	if ($runs_first)
 	{
 		$ask->($first . $runs);
-		ok(pid_of($cluster, 'scheduler', $copy), "$name: the copy has a scheduler");
 		tick($cluster, database => $copy);
 		soon($cluster, 'SELECT count(*) FROM sweep.run_live', 0, "$name: the scheduler has archived runs before their jobs are there", $copy);
 		$ask->($before . $after);
@@ -91,7 +90,6 @@ for my $where ([ $node, 'dumped', 0 ], [ $elsewhere, 'dumped', 0 ], [ $elsewhere
 	else
 	{
 		$cluster->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $copy, '-f', $dump ], "$name: psql");
-		ok(pid_of($cluster, 'scheduler', $copy), "$name: the copy has a scheduler");
 		tick($cluster, database => $copy);
 		is($ask->(q{SELECT string_agg(DISTINCT status || ' ' || job, ', ' ORDER BY status || ' ' || job) FROM sweep.runs}),
 			'cancelled always, cancelled copy, succeeded drained', "$name: what was in progress has been cancelled, as far as the copy is concerned");

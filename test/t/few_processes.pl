@@ -80,9 +80,8 @@ as_role('mallory', q{SELECT sweep.drop_consumer('q')});
 $node->safe_psql('postgres', $end_consumers);
 stop_all();
 soon($node, $waits, 0, 'no process is left');
-# The notifier goes with the queue.
 as_role('mallory', q{SELECT sweep.drop_queue('q')});
-soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ '^pg_sweep (notifier|consumer|runner)'}, 0, 'nor any that is not always there');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ '^pg_sweep (consumer|runner)'}, 0, 'nor any that is not always there');
 
 # ---------------------------------------------------------------- what others use
 # Two parallel workers of a query wait for a lock: three processes are left, of which a role may have two.

@@ -217,6 +217,7 @@ open_gate($gate);
 $gate = hold_gate($node, 22);
 $run = start('stubborn');
 at_gate($node, 22, 'a step that swallows its cancellation is in progress');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, 0, 'in a database without a scheduler');
 like(ended_run($node, $run), qr/^(failed timeout|lost lost) 0 0$/, 'the watchdog ends it');
 soon($node, q{SELECT sweep.try_lock('stubborn')}, 't', 'its lock is free');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.overlap}), 0, 'what it did is undone');

@@ -75,7 +75,7 @@ for my $what ('cursor', 'detail')
 
 # ---------------------------------------------------------------- what is stored all the same
 $node->safe_psql('postgres', q{SET SESSION AUTHORIZATION jobber; SELECT sweep.create_job('large', step => 't.note'), sweep.create_job('other', step => 't.note')});
-my $pid = pid_of($node, 'scheduler', 'postgres');
+my $pid = keep_scheduler($node);
 my $before = peak_of($pid);
 $node->safe_psql('postgres', q{
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)

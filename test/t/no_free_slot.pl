@@ -74,20 +74,31 @@ $node->restart;
 check('pg_sweep.max_running_jobs');
 
 # ---------------------------------------------------------------- not even a scheduler finds room
-$node->append_conf('postgresql.conf', "max_worker_processes = 3\npg_sweep.max_running_jobs = 4");
+# A query has all the parallel workers that there are, and they wait for a lock.
+$node->safe_psql('postgres', q{
+	CREATE TABLE t.closed ();
+	CREATE TABLE t.large WITH (parallel_workers = 3) AS SELECT i FROM generate_series(1, 5000) AS i;
+	CREATE FUNCTION t.look(i int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN PERFORM FROM t.closed; RETURN i; END'});
+$node->append_conf('postgresql.conf', "max_worker_processes = 5\nmax_parallel_workers = 5");
 $node->restart;
-pid_of($node, 'scheduler', 'postgres');
 $node->safe_psql('postgres', q{CREATE ROLE clerk; SELECT sweep.create_queue('letters')});
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ '^pg_sweep (scheduler|runner)'}, 0, 'nothing to do, no scheduler');
+my $locker = session($node);
+$locker->query_safe('BEGIN; LOCK TABLE t.closed');
+my $reader = session($node);
+$reader->query_safe('SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 3');
+SweepTest::begin_query($reader, 'SELECT sum(t.look(i)) FROM t.large');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'}, 3, 'a query has all processes that there are');
+my $offset = -s $node->logfile;
 my (undef, undef, $refused) = $node->psql('postgres', q{SELECT sweep.grant_queue('letters', 'clerk', '{send}')});
 like($refused, qr/ERROR:  role "clerk" cannot be made a member of sweep_client: no background worker is free\n.*HINT:  .*GRANT sweep_client/s,
 	'no room for what makes a role a member of sweep_client: the error says what to do');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.queue WHERE 'clerk' = ANY (senders)}), 0, 'and the queue is not granted');
 $node->safe_psql('postgres', q{GRANT sweep_client TO clerk; SELECT sweep.grant_queue('letters', 'clerk', '{send}')});
 is($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.queue WHERE 'clerk' = ANY (senders)}), 1, 'that lets the queue be granted');
-my $offset = -s $node->logfile;
-$node->safe_psql('postgres', 'CREATE DATABASE second');
-prepare_database($node, 'second');
-$node->wait_for_log(qr/could not start a scheduler for database "second"/, $offset);
+my $run = $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+$node->wait_for_log(qr/could not start a scheduler for database "postgres"\n.*DETAIL:  All of max_worker_processes = 5 are in use; parallel queries may use max_parallel_workers = 5 of them/, $offset);
+soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, 'waiting_for_slot: max_worker_processes', 'no room for a scheduler: the job says so');
 my $launcher = pid_of($node, 'launcher');
 my $used = cpu_seconds($launcher);
 my $begin = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
@@ -95,8 +106,16 @@ $node->poll_query_until('postgres', "SELECT clock_timestamp() > '$begin'::timest
 $used = cpu_seconds($launcher) - $used;
 cmp_ok($used, '<', 0.2, "no room for a scheduler: the launcher used $used s of 2 s");
 is(scalar(() = slurp_file($node->logfile, $offset) =~ /could not start a scheduler/g), 1, 'no room for a scheduler: one line in the log');
-$node->safe_psql('postgres', 'DROP EXTENSION pg_sweep CASCADE');
-$node->poll_query_until('second', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'second'});
-ok(pid_of($node, 'scheduler', 'second'), 'room again: the scheduler starts');
+$locker->query_safe('COMMIT');
+SweepTest::end_query($reader);
+is(ended_run($node, $run), 'succeeded drained 1 0', 'room again: a scheduler starts, and the run');
+$_->quit for $locker, $reader;
+
+# ---------------------------------------------------------------- too few for anything
+$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_parallel_workers = 2");
+$node->restart;
+$node->safe_psql('postgres', 'CREATE DATABASE few');
+my ($status, $output, $message) = $node->psql('few', 'CREATE EXTENSION pg_sweep');
+like($message, qr/^.*WARNING:  max_worker_processes = 3 leaves no process for the runs of jobs\nDETAIL:  It must be 4 at least: .*\nHINT:  Raise max_worker_processes.*max_parallel_workers \(2\)/, 'too few processes: CREATE EXTENSION says so');
 $node->stop;
 done_testing();

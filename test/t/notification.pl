@@ -1,6 +1,6 @@
 # room: process
-# Notifications: sent by a process of their own, at most one per queue and
-# interval, never by the commit of a producer.
+# Notifications: sent by the scheduler, at most one per queue and interval, never
+# by the commit of a producer.
 use strict;
 use warnings;
 
@@ -37,15 +37,15 @@ sub notified
 	return $count;
 }
 
-is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep notifier'}), 0, 'no queue, no notifier');
 sql(q{SELECT sweep.create_queue('loud'); SELECT sweep.create_queue('quiet', notify => false)});
-my $pid = pid_of($node, 'notifier', 'postgres');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, 0, 'a queue alone needs no process');
 $listener->query_safe('LISTEN "sweep.loud"; LISTEN "sweep.quiet"');
 
 sql(q{SELECT sweep.send('quiet', '1'); SELECT sweep.send('loud', '1')});
 is(notified('sweep.loud'), 1, 'a message is notified');
 is(notifications('sweep.quiet'), 0, 'not that of a queue that does not want it');
-soon($node, "SELECT state, backend_xmin IS NULL, xact_start IS NULL FROM pg_stat_activity WHERE pid = $pid", 'idle|t|t', 'the notifier waits without a transaction');
+my $pid = pid_of($node, 'scheduler', 'postgres');
+soon($node, "SELECT state, backend_xmin IS NULL, xact_start IS NULL FROM pg_stat_activity WHERE pid = $pid", 'idle|t|t', 'the scheduler that has sent it waits for more, without a transaction');
 
 $node->psql('postgres', q{BEGIN; SELECT sweep.send('loud', '2'); ROLLBACK; SELECT sweep.send('quiet', '2')});
 sql(q{SELECT sweep.create_queue('last')});
@@ -82,9 +82,12 @@ $sender->query_safe(q{SELECT sweep.send('next', '5')});
 is(notified('sweep.next'), 1, 'so is that of another queue');
 is(notifications('sweep.hourly'), 0, 'others of the same interval are not');
 
-# It comes back, and tells what was sent meanwhile.
-sql("SELECT pg_terminate_backend($pid, 100000)");
-isnt(pid_of($node, 'notifier', 'postgres'), $pid, 'a notifier that was terminated comes back');
+# The interval outlives the scheduler, and what was sent meanwhile is announced when it is over.
+sql('SELECT pg_terminate_backend(' . keep_scheduler($node) . ', 100000)');
+pid_of($node, 'scheduler', 'postgres');
+is(notifications('sweep.hourly'), 0, 'another scheduler knows that the interval is not over');
+$node->append_conf('postgresql.conf', 'pg_sweep.notify_interval = 10ms');
+$node->reload;
 is(notified('sweep.hourly'), 1, 'and notifies what was sent before');
 
 # A listener that stays in a transaction keeps the notification queue from being emptied.
@@ -102,15 +105,12 @@ sql(q{SELECT sweep.send('kept', '7')});
 ok($node->wait_for_log(qr/pg_sweep sends no notifications: the notification queue of the server is filling up/, $offset), 'the log says that none are sent');
 is(notifications('sweep.kept'), 0, 'and none is');
 $offset = -s $node->logfile;
-sql('SELECT pg_terminate_backend(' . pid_of($node, 'notifier', 'postgres') . ', 100000)');
-ok($node->wait_for_log(qr/pg_sweep sends no notifications: the notification queue of the server is filling up/, $offset), 'another notifier knows what the one before has not sent');
+sql('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler', 'postgres') . ', 100000)');
+ok($node->wait_for_log(qr/pg_sweep sends no notifications: the notification queue of the server is filling up/, $offset), 'another scheduler knows what the one before has not sent');
 $stuck->query_safe('COMMIT');
 ok($node->wait_for_log(qr/pg_sweep sends notifications again/, $offset), 'the log says when there is room again');
 is(notified('sweep.kept'), 1, 'and what was kept is sent');
 $stuck->quit;
-sql(q{SELECT sweep.drop_queue(queue) FROM sweep.queues WHERE queue <> 'quiet'});
-sql(q{SELECT sweep.create_job('nothing', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0')});
-soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep notifier'}, 0, 'without a queue that wants it, it leaves');
 unlike(slurp_file($node->logfile), qr/could not notify/, 'no notification failed');
 $node->stop;
 done_testing();

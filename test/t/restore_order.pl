@@ -64,7 +64,6 @@ for my $text (@dumps)
 	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS copy WITH (FORCE)');
 	$node->safe_psql('postgres', 'CREATE DATABASE copy');
 	$node->safe_psql('copy', $first);
-	ok(pid_of($node, 'scheduler', 'copy'), 'the copy has a scheduler');
 	$node->safe_psql('copy', join('', @$copy{ 'sweep.queue', 'sweep.queue_message' }));
 	for my $order (permutations(grep { $copy->{$_} } @tables))
 	{

@@ -153,11 +153,10 @@ sub hostile
 local $ENV{PGOPTIONS} = '-c transaction_timeout=0' if $version >= 170000;
 is($node->safe_psql('hostile', 'SELECT session_user, current_user'), 'postgres|other', 'a session is somebody else');
 hostile('TRUNCATE t.scheduled, t.who');
-my %old = map { ($_ => pid_of($node, $_, 'hostile')) } qw(scheduler notifier);
-sql("SELECT pg_terminate_backend($_)") for values %old;
-$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid IN ($old{scheduler}, $old{notifier})");
-isnt(pid_of($node, 'scheduler', 'hostile'), $old{scheduler}, 'a scheduler that begins under these settings');
-isnt(pid_of($node, 'notifier', 'hostile'), $old{notifier}, 'and a notifier');
+my $old = pid_of($node, 'scheduler', 'hostile');
+sql("SELECT pg_terminate_backend($old)");
+$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $old");
+isnt(pid_of($node, 'scheduler', 'hostile'), $old, 'a scheduler that begins under these settings');
 hostile('TRUNCATE t.scheduled');
 soon($node, q{SELECT count(*) > 2 FROM t.scheduled WHERE kind ~ 'scheduler'}, 't', 'whose transactions last longer than the database allows', 'hostile');
 # A run keeps to that limit, and nothing is done in a millisecond.
@@ -171,7 +170,7 @@ hostile(q{SELECT sweep.send('loud', '1')});
 my $heard = '';
 my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
 $heard .= end_query($listener) while $heard !~ /Asynchronous notification "sweep.loud"/ && time < $deadline;
-like($heard, qr/Asynchronous notification "sweep.loud"/, 'the notifier notifies');
+like($heard, qr/Asynchronous notification "sweep.loud"/, 'the scheduler notifies');
 $listener->quit;
 is(pid_of($node, 'scheduler', 'hostile'), $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'hostile'}), 'one scheduler');
 unlike(slurp_file($node->logfile), qr/pg_sweep scheduler could not do its work|PANIC|could not be scheduled/, 'nothing of all that was in its way');

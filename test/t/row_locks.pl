@@ -140,9 +140,8 @@ is(ended_run($node, $run), 'failed error 0 0', 'sweep.bucket is locked: the run 
 is($node->safe_psql('postgres', "SELECT sqlstate FROM sweep.runs WHERE run_id = $run"), '55P03', 'by the timeout of the lock');
 $locker->query_safe('COMMIT');
 
-# ---------------------------------------------------------------- the notifier and a consumer
+# ---------------------------------------------------------------- notifications and a consumer
 as_jobber(q{SELECT sweep.send('told', '1')});
-my $notifier = pid_of($node, 'notifier', 'postgres');
 $offset = -s $node->logfile;
 my $sender = session($node, user => 'jobber');
 # It knows the queue already, so it need not read the table that is locked.
@@ -150,7 +149,7 @@ $sender->query_safe(q{SELECT sweep.send('told', '1')});
 $sender->query_safe(q{BEGIN; SELECT sweep.send('told', '2')});
 $locker->query_safe('BEGIN; LOCK TABLE sweep.queue');
 $sender->query_safe('COMMIT');
-$node->wait_for_log(qr/pg_sweep notifier could not notify: canceling statement due to lock timeout/, $offset);
+$node->wait_for_log(qr/pg_sweep scheduler could not notify: canceling statement due to lock timeout/, $offset);
 $locker->query_safe('COMMIT');
 my $listener = session($node);
 $listener->query_safe('LISTEN "sweep.told"');
@@ -163,8 +162,7 @@ while (time < $deadline && $heard !~ /Asynchronous notification/)
 	$node->poll_query_until('postgres', 'SELECT true');
 	$heard .= $listener->query('SELECT 1 WHERE false');
 }
-like($heard, qr/"sweep\.told"/, 'the notifier goes on');
-is(pid_of($node, 'notifier', 'postgres'), $notifier, 'it is the same process');
+like($heard, qr/"sweep\.told"/, 'the scheduler goes on');
 
 $node->safe_psql('postgres', q{
 	CREATE TABLE t.handled (payload jsonb);
@@ -184,7 +182,7 @@ is(pid_of($node, 'consumer', 'postgres'), $consumer, 'it is the same process');
 as_jobber(q{ALTER ROLE jobber RESET lock_timeout});
 
 # ---------------------------------------------------------------- a request to cancel that is meant for nothing
-my %processes = map { $_ => pid_of($node, $_, $_ eq 'launcher' ? undef : 'postgres') } qw(launcher scheduler notifier consumer);
+my %processes = map { $_ => pid_of($node, $_, $_ eq 'launcher' ? undef : 'postgres') } qw(launcher scheduler consumer);
 for my $kind (sort keys %processes)
 {
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($processes{$kind}) FROM generate_series(1, 200)") for 1 .. 5;

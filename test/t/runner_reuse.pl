@@ -111,7 +111,7 @@ $node->safe_psql('postgres', q{
 my $last = $node->safe_psql('postgres', 'SELECT max(run_id) FROM sweep.runs');
 $node->safe_psql('postgres', q{SELECT sweep.start(r || ' ' || i) FROM unnest('{a,b,c}'::text[]) AS r, generate_series(1, 60) AS i});
 soon($node, $ended, 0, 'where there is hardly room for a process, runs of three roles end');
-is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.runs WHERE run_id > $last AND status = 'succeeded'"), 180, 'as they should');
+is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.runs WHERE run_id > $last AND status = 'succeeded'"), 180, 'as they should') or diag($node->safe_psql('postgres', "SELECT run_id, job, status, stop_reason, started_at, finished_at, error FROM sweep.runs WHERE run_id > $last AND status <> 'succeeded'"));
 cmp_ok($node->safe_psql('postgres', qq{SELECT percentile_disc(0.1) WITHIN GROUP (ORDER BY gap) FROM (
 	SELECT extract(epoch FROM started_at - lag(finished_at) OVER (ORDER BY started_at, run_id)) AS gap FROM sweep.runs WHERE run_id > $last) AS gaps}), '<', 0.1,
 	'and none has waited for a process that had nothing to do');

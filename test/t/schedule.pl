@@ -87,8 +87,7 @@ is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'restart
 
 # ---------------------------------------------------------------- @reboot: the server has just been restarted once
 soon($node, q{SELECT count(*) FROM t.started WHERE job = 'boot'}, 1, '@reboot: once after a start of the server');
-sql('SELECT pg_terminate_backend(' . pid_of($node, 'scheduler') . ', 100000)');
-pid_of($node, 'scheduler');
+sql('SELECT pg_terminate_backend(' . keep_scheduler($node) . ', 100000)');
 is(ended_run($node, sql(q{SELECT sweep.start('once')})), 'succeeded drained 1 0', '@reboot: the new scheduler works');
 is(sql(q{SELECT count(*) FROM t.started WHERE job = 'boot'}), 1, '@reboot: not again when the scheduler starts');
 
@@ -193,7 +192,7 @@ is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: it runs');
 is(sql("SELECT started_at >= due_at FROM sweep.runs WHERE run_id = $run"), 't', 'delay: not before its time');
 $run = sql(q{SELECT sweep.start('once', '{"word": "kept"}', delay => '1 hour')});
 $node->restart;
-pid_of($node, 'scheduler');
+SweepTest::tick($node);
 is(sql("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM sweep.runs WHERE run_id = $run"), 'waiting|kept|t', 'delay: it survives a restart');
 $node->stop('immediate');
 $node->start;

@@ -9,7 +9,7 @@ use Test::More;
 use SweepTest;
 
 my $node = new_cluster('scheduler_rest');
-my $scheduler = pid_of($node, 'scheduler', 'postgres');
+my $scheduler = keep_scheduler($node);
 soon($node, "SELECT state FROM pg_stat_activity WHERE pid = $scheduler", 'idle', 'its first tick is over');
 
 # A tick ends with a change of the state that pg_stat_activity shows.
@@ -36,6 +36,7 @@ sub called
 called('SELECT sweep._wake()', 'who calls it has it look');
 called(q{SELECT sweep.create_job('work', step => 't.note')}, 'so does who creates a job');
 
+not_before_the_minute($node);
 soon($node, "SELECT wait_event IS NOT NULL FROM pg_stat_activity WHERE pid = $scheduler", 't', 'it sleeps');
 my $before = last_tick();
 my $slept = sleeps();

@@ -23,6 +23,7 @@ system('cc', '-shared', '-fPIC', '-O1', '-D_GNU_SOURCE', "-I$include", '-o', $li
 
 my $node = new_cluster('scheduler_wake', preload => "pg_sweep, $library");
 my $postgres = sql(q{SELECT oid FROM pg_database WHERE datname = 'postgres'});
+keep_scheduler($node);
 
 sub soon_enough
 {
@@ -120,7 +121,8 @@ sql('CREATE DATABASE other OID = 77777');
 sql('SELECT pg_reload_conf()');
 is_held(77777, '38: a scheduler has found no extension');
 my $leaving = pid_of($node, 'scheduler', 'other');
-sql('CREATE EXTENSION pg_sweep', database => 'other');
+my $create = q{BEGIN; CREATE EXTENSION pg_sweep; SELECT sweep.create_job('each minute', sql => 'SELECT', schedule => '* * * * *'); COMMIT};
+sql($create, database => 'other');
 let_go(77777);
 soon($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $leaving", 0, '38: it leaves');
 soon_enough(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 1,
@@ -129,16 +131,15 @@ soon_enough(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_swe
 # without an extension it goes, and nobody comes until there is one
 sql('DROP EXTENSION pg_sweep', database => 'other');
 soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 0, '38: no extension, no scheduler');
-sql('CREATE EXTENSION pg_sweep', database => 'other');
+sql($create, database => 'other');
 soon_enough(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler' AND datname = 'other'}, 1, '38: one that is created has one');
 
 # ---------------------------------------------------------------- 22: many databases after a restart
 my $databases = 11;
 sql("CREATE DATABASE d$_") for 3 .. $databases;
-sql('CREATE EXTENSION pg_sweep', database => "d$_") for 3 .. $databases;
+sql(q{CREATE EXTENSION pg_sweep; SELECT sweep.create_job('boot', sql => 'SELECT', schedule => '@reboot')}, database => "d$_") for 3 .. $databases;
 $node->restart;
-soon_enough(q{SELECT count(DISTINCT datname) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, $databases,
-	"22: $databases databases have their schedulers soon after a restart");
+soon_enough(q{SELECT count(*) > 0 FROM sweep.runs WHERE status = 'succeeded'}, 't', '22: a database is looked into soon after a restart', "d$_") for 3 .. $databases;
 
 $node->stop;
 done_testing();

@@ -86,8 +86,10 @@ is(ended_run($node, $run + 1), 'succeeded drained 1 0', 'one after the other');
 # A process that stands still before it takes the lock, here while it connects, finds it taken: its run waits on. Who
 # cancels the run meanwhile cancels it. Nobody can connect while the table is locked, so sessions are asked that are there.
 my $locker = session($node);
+keep_scheduler($node);
 for my $cancelled (0, 1)
 {
+	not_before_the_minute($node);
 	$locker->query_safe('BEGIN');
 	$locker->query_safe('LOCK TABLE pg_catalog.pg_db_role_setting IN ACCESS EXCLUSIVE MODE');
 	$run = $holder->query_safe(q{WITH queued AS (INSERT INTO sweep.run_live (job, trigger, due_at, run_as)

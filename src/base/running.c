@@ -1,0 +1,91 @@
+/*
+ * running.c
+ *		SQL function that shows the runs in progress of this database.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "base/role.h"
+#include "base/shared.h"
+
+const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "standby", "braked", "ending"};
+
+StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
+
+static bool copy_run(SweepSlot *slot, SweepSlot *run);
+static void put_run(ReturnSetInfo *result, const SweepSlot *run);
+
+PG_FUNCTION_INFO_V1(sweep_shared_running);
+
+/*
+ * SQL: sweep._running() RETURNS SETOF record: one row per run in progress in this database. Source of
+ * sweep.running.
+ */
+Datum
+sweep_shared_running(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; sweep_shared_exists() && i < sweep_shared()->slot_count; i++)
+	{
+		SweepSlot	run;
+
+		if (copy_run(&sweep_shared()->slots[i], &run) && (sweep_role_acts_for(GetUserId(), run.role) || sweep_role_sees_all(GetUserId())))
+			put_run(result, &run);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * False unless a run of this database has it. The right to see it is looked up without the lock: that reads tables, which
+ * a session may have locked, and all other processes would wait as well. The definition is not copied: it is not shown.
+ */
+static bool
+copy_run(SweepSlot *slot, SweepSlot *run)
+{
+	sweep_shared_lock(LW_SHARED);
+	SpinLockAcquire(&slot->mutex);
+	memcpy(run, slot, offsetof(SweepSlot, definition_size));
+	SpinLockRelease(&slot->mutex);
+	sweep_shared_unlock();
+	return (run->state == SLOT_STARTING || run->state == SLOT_RUNNING) && run->database == MyDatabaseId;
+}
+
+static void
+put_run(ReturnSetInfo *result, const SweepSlot *run)
+{
+	const SweepLiveProgress *live = &run->live;
+	Datum		values[14];
+	bool		nulls[14] = {0};
+	int64		braked_us = live->braked_us;
+
+	values[0] = Int64GetDatum(run->run_id);
+	values[1] = CStringGetTextDatum(run->job);
+	values[2] = Int32GetDatum(run->pid);
+	nulls[2] = run->pid == 0;
+	values[3] = CStringGetTextDatum(sweep_phase_names[live->phase]);
+	values[4] = Int64GetDatum(live->batches);
+	values[5] = Int64GetDatum(live->rows);
+	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);
+	nulls[6] = live->batches == 0;
+	values[7] = Int32GetDatum(live->batch_size);
+	values[8] = Int64GetDatum(live->estimated_rows);
+	nulls[8] = live->estimated_rows < 0 || live->started_at == 0;
+	values[9] = TimestampTzGetDatum(live->started_at);
+	values[10] = TimestampTzGetDatum(live->deadline);
+	nulls[10] = live->deadline == 0;
+	values[11] = Float8GetDatum(live->rows_per_second);
+	nulls[9] = nulls[11] = live->started_at == 0;
+	values[12] = TimestampTzGetDatum(live->eta);
+	nulls[12] = live->eta == 0;
+	if (live->phase == PHASE_BRAKED)
+		braked_us += sweep_monotonic_us() - live->braked_since_us;
+	values[13] = Int64GetDatum(braked_us / 1000);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}

@@ -1,0 +1,135 @@
+/*
+ * databases.c
+ *		What the launcher knows of the databases: those in which pg_sweep may work, and when each is next due.
+ *
+ * Called by launcher.c. Nothing is kept across a restart of the launcher: a database that is new to it is due at once.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "base/consumer_shared.h"
+#include "base/settings.h"
+#include "process/databases.h"
+
+static HTAB *known = NULL;		/* of SweepKnownDatabase */
+
+static void enter_database(Oid oid, const char *name);
+static void forget_unlisted(void);
+
+/*
+ * Shared catalogs can be read without a database; there is no SQL here. False when a session has locked the list: then it is
+ * tried again soon, and the timeouts of runs are watched meanwhile.
+ */
+bool
+sweep_databases_list(void)
+{
+	HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(SweepKnownDatabase)};
+	Relation	relation;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	bool		locked;
+
+	if (known == NULL)
+		known = hash_create("pg_sweep databases", 128, &control, HASH_ELEM | HASH_BLOBS);
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	locked = ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock);
+	if (locked)
+	{
+		HASH_SEQ_STATUS status;
+		SweepKnownDatabase *database;
+
+		hash_seq_init(&status, known);
+		while ((database = hash_seq_search(&status)) != NULL)
+			database->listed = false;
+		(void) GetTransactionSnapshot();
+		relation = table_open(DatabaseRelationId, NoLock);
+		scan = table_beginscan_catalog(relation, 0, NULL);
+		while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+		{
+			Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+			/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
+			if (!sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
+				sweep_settings_allow_database(NameStr(form->datname)))
+				enter_database(form->oid, NameStr(form->datname));
+		}
+		table_endscan(scan);
+		table_close(relation, AccessShareLock);
+	}
+	CommitTransactionCommand();
+	pgstat_report_stat(false);
+	if (locked)
+		forget_unlisted();
+	return locked;
+}
+
+/* A database that was renamed may be another one. */
+static void
+enter_database(Oid oid, const char *name)
+{
+	bool		found;
+	SweepKnownDatabase *database = hash_search(known, &oid, HASH_ENTER, &found);
+
+	if (!found || strcmp(database->name, name) != 0)
+	{
+		memset(database, 0, sizeof(*database));
+		database->database = oid;
+		strlcpy(database->name, name, sizeof(database->name));
+		database->due_at = GetCurrentTimestamp();
+	}
+	database->listed = true;
+}
+
+/* Databases that are no longer there or no longer among pg_sweep.databases, and all of them while pg_sweep.start_paused is on. */
+static void
+forget_unlisted(void)
+{
+	HASH_SEQ_STATUS status;
+	SweepKnownDatabase *database;
+
+	hash_seq_init(&status, known);
+	while ((database = hash_seq_search(&status)) != NULL)
+	{
+		if (database->listed)
+			continue;
+		sweep_consumer_shared_dismiss(database->database, -1, PG_INT32_MAX);
+		(void) hash_search(known, &database->database, HASH_REMOVE, NULL);
+	}
+}
+
+void
+sweep_databases_forget_moments(void)
+{
+	HASH_SEQ_STATUS status;
+	SweepKnownDatabase *database;
+
+	hash_seq_init(&status, known);
+	while ((database = hash_seq_search(&status)) != NULL)
+	{
+		if (!TIMESTAMP_IS_NOEND(database->due_at))
+			database->due_at = GetCurrentTimestamp();
+	}
+}
+
+SweepKnownDatabase *
+sweep_databases_find(Oid database)
+{
+	return known == NULL ? NULL : hash_search(known, &database, HASH_FIND, NULL);
+}
+
+void
+sweep_databases_scan(HASH_SEQ_STATUS *status)
+{
+	hash_seq_init(status, known);
+}
