@@ -19,7 +19,7 @@ CREATE UNLOGGED TABLE sweep_gitlab.artifact_list (
 	places        tid[] NOT NULL,
 	PRIMARY KEY (role_id, table_id, buckets, bucket, list_id)
 );
-COMMENT ON TABLE sweep_gitlab.artifact_list IS 'where artifacts are that one share has read for all, each row a batch; nothing in it has to be kept';
+COMMENT ON TABLE sweep_gitlab.artifact_list IS 'places of artifacts that a share has read for all shares, each row a batch; nothing in it has to be kept';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.role_id IS 'role of the job';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.table_id IS 'table of the artifacts';
 COMMENT ON COLUMN sweep_gitlab.artifact_list.buckets IS 'number of shares that it was read for';
@@ -37,7 +37,7 @@ CREATE UNLOGGED TABLE sweep_gitlab.artifact_position (
 	drained   boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (role_id, table_id, buckets)
 );
-COMMENT ON TABLE sweep_gitlab.artifact_position IS 'how far artifacts have been read for all shares; who reads holds a lock on the row';
+COMMENT ON TABLE sweep_gitlab.artifact_position IS 'how far artifacts have been read for all shares; the share that reads holds a lock on the row';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.role_id IS 'role of the job';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.table_id IS 'table of the artifacts';
 COMMENT ON COLUMN sweep_gitlab.artifact_position.buckets IS 'number of shares';
@@ -60,7 +60,7 @@ BEGIN
 		DELETE FROM sweep_gitlab.artifact_list AS l WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 			AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
 	ELSIF FOUND THEN
-		-- It was read for larger batches; what is left of it is found again behind the number before it.
+		-- The list was read for larger batches; its rest is found again behind the number before it.
 		UPDATE sweep_gitlab.artifact_list AS l SET partition_ids = l.partition_ids[size + 1:], places = l.places[size + 1:]
 			WHERE l.role_id = caller AND l.table_id = taken.table_id AND l.buckets = taken.buckets
 				AND l.bucket = taken.bucket AND l.list_id = taken.list_id;
@@ -78,8 +78,8 @@ CREATE FUNCTION sweep_gitlab.take_artifacts(table_id oid, buckets int, bucket in
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep_gitlab.take_artifacts(oid, int, int, bigint, int) IS 'takes the next batch from the list of a bucket, behind that number; NULL when there is none, or all are locked';
 
--- From where to read, and for which shares: {"for": "all" | "self" | "nobody", "from": …}; with the last, another share has
--- just read for this bucket. A share that reads for all holds the lock until the end of its transaction.
+-- Returns where reading begins ("from"), and whether the share reads for all shares or for itself ("for"). With another "for" it
+-- does not read: another share reads, or has just read for this bucket. A share that reads for all keeps the lock until its commit.
 CREATE FUNCTION sweep_gitlab._start_reading(caller oid, table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 AS $$
@@ -108,7 +108,7 @@ BEGIN
 		EXCEPTION WHEN lock_not_available THEN
 			SELECT * INTO position FROM sweep_gitlab.artifact_position
 				WHERE role_id = caller AND table_id = of_table AND buckets = of_buckets;
-			-- A share that reads after everything was drained has begun at the front, as this one does if it could take none of its lists.
+			-- This share begins at the front if everything was drained, as the reading share does, or if its own lists are locked.
 			RETURN pg_catalog.jsonb_build_object('for', 'self', 'from', CASE WHEN position.drained IS NOT FALSE OR EXISTS (
 				SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 					AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN '-infinity' ELSE position.read_from END);
@@ -131,7 +131,7 @@ BEGIN
 				AND (o.buckets = of_buckets OR o.buckets IN (SELECT other.buckets FROM other)) FOR UPDATE SKIP LOCKED));
 		RETURN '{"for": "all", "from": "-infinity"}';
 	END IF;
-	-- A list that another share holds is not an empty bucket: what is in it is looked for in the table.
+	-- Another share has the lists of this bucket locked: its artifacts are looked for in the table.
 	IF EXISTS (SELECT FROM sweep_gitlab.artifact_list WHERE role_id = caller AND table_id = of_table
 			AND buckets = of_buckets AND bucket = _start_reading.bucket AND list_id > after) THEN
 		RETURN '{"for": "self", "from": "-infinity"}';
@@ -147,7 +147,7 @@ COMMENT ON FUNCTION sweep_gitlab._start_reading(oid, oid, int, int, bigint, bool
 
 CREATE FUNCTION sweep_gitlab.start_reading(table_id oid, buckets int, bucket int, after bigint, first boolean, wait boolean) RETURNS jsonb
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.start_reading(oid, int, int, bigint, boolean, boolean) IS 'a share that has no list left asks from where it shall read, and for whom';
+COMMENT ON FUNCTION sweep_gitlab.start_reading(oid, int, int, bigint, boolean, boolean) IS 'where a share that has no list left begins to read, and for which shares';
 
 CREATE FUNCTION sweep_gitlab._list_artifacts(caller oid, table_id oid, buckets int, size int, read_from timestamptz, for_all boolean,
 	bucket_of int[], partition_of bigint[], place_of tid[]) RETURNS void

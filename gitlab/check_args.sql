@@ -3,19 +3,19 @@
 --
 -- An arg that makes no sense must not look like work: a misspelt final_status
 -- would be written into every build, a reason that the column cannot hold would
--- have every build doomed, and a bound that is null matches nothing. So the args
+-- have every build doomed, and a bound that is null matches nothing. The args
 -- are checked twice: by sweep.alter_job, as far as they are in the job, and by
 -- each run before its first batch, with those of the run and against the table
--- as it is then. Both end with the same error, before anything is written.
+-- as it is then. Both raise the same error, before anything is written.
 --
--- A job that is inserted is not checked: restoring a dump must not fail because
--- of one arg. Its runs are.
+-- A job that is inserted is not checked, only its runs are: restoring a dump
+-- must not fail because of an arg.
 --
 CREATE FUNCTION sweep_gitlab.arg_rules(step text, args jsonb) RETURNS TABLE (arg text, needed boolean, kind text, wanted text[])
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH reason AS (
-		-- The column is a number, or a name in an older GitLab; a table that is not there is not for us to judge.
+		-- The column is a number, or a name in an older GitLab; a missing table is not reported here.
 		SELECT pg_catalog.max(t.typname::pg_catalog.text) FILTER (WHERE t.typname IN ('text', 'varchar')) IS NOT NULL AS named,
 			CASE pg_catalog.max(t.typname::pg_catalog.text) WHEN 'int2' THEN '32767' ELSE '2147483647' END AS highest
 		FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid

@@ -12,20 +12,20 @@
 -- Done when  a batch deletes nothing; its 0 is part of batch_counts.
 -- Args       schema: where the table ci_runner_machines is; stale_after.
 --
--- The key of the table is (id, runner_type), and no index has both behind contacted_at. Machines
--- that share an id are looked at where they fall on the edge of a batch: it ends between two of
--- them, and the cursor before both. Those are deleted by a statement of
--- their own: to read the type of each machine costs more.
+-- The key of the table is (id, runner_type), and no index has both behind contacted_at. Where
+-- machines that share an id fall on the edge of a batch, the batch ends between two of them and
+-- the cursor stands before both. A statement of their own deletes the machines of that id: to
+-- read the type of each machine costs more.
 --
--- One index serves both kinds, (contacted_at DESC, id DESC) read backwards,
+-- One index serves both kinds of machines, (contacted_at DESC, id DESC) read backwards,
 -- but not with OR between them: hence two phases, and a batch that ends the
 -- first goes on with the second.  Each looks up the key at which the batch is
 -- full and deletes the range up to it. By key (id, runner_type) or by ctid each
 -- machine would be found a second time on its own, which takes up to half as
 -- long again. The DELETE repeats the whole predicate and looks at each row again
--- under its lock: a machine that makes contact meanwhile stays. (created_at <= stale) IS TRUE is
--- the same as without, but says nothing to an index: most machines are old, so
--- the one on created_at leads through all of them.
+-- under its lock: a machine that makes contact meanwhile stays. IS TRUE keeps the
+-- planner from the index on created_at: most machines are old, and that index
+-- leads through all of them.
 --
 -- See environments_auto_stop.sql for the way the table is addressed.
 --

@@ -33,9 +33,9 @@
 -- One pick, one step and one rescue function serve all four. The write repeats
 -- the predicate and the lock_version that was picked, so a build that changed
 -- meanwhile is not written. It is read again and tried again up to 3 times; once
--- it is no longer stuck, it is left as it is. The rescue asks for the same but
--- the lock_version: what the step could not drop and has since finished, or come
--- back to life, is not doomed.
+-- it is no longer stuck, it is left as it is. The rescue repeats the predicate
+-- without the lock_version: a build that the step could not drop is not doomed
+-- if it is no longer stuck.
 --
 -- created_at, updated_at and finished_at are timestamps without time zone and
 -- hold UTC; scheduled_at has its zone. Both are compared with as_of in UTC, where
@@ -52,7 +52,7 @@
 -- See environments_auto_stop.sql for the way the table is addressed.
 -- The predicate stands once, in sweep_gitlab.is_stuck, which the planner puts in place of its
 -- call: it has no settings of its own, and its body is parsed when it is created. The pick
--- repeats what says where reading the index ends, and counts what shares one place of it.
+-- repeats the bound at which reading the index ends, and counts the builds with one index key.
 --
 CREATE TYPE sweep_gitlab.stuck AS (
 	status           text,
@@ -89,7 +89,7 @@ COMMENT ON FUNCTION sweep_gitlab.is_stuck(text, text, timestamp, timestamp, time
 CREATE FUNCTION sweep_gitlab.next_lock_version(lock_version int) RETURNS int
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN lock_version % 2147483647 + 1;
-COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the lock_version of a build that is written: one more, behind the highest one 1; the planner puts its body in place of a call';
+COMMENT ON FUNCTION sweep_gitlab.next_lock_version(int) IS 'the next lock_version of a build: one more, and 1 after the highest; the planner puts its body in place of a call';
 
 CREATE FUNCTION sweep_gitlab.pick_stuck_builds(b sweep.batch) RETURNS SETOF jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -150,9 +150,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.pick_stuck_builds(sweep.batch) IS 'pick of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: builds that are stuck in a status';
 
--- Most batches are of one build, and there are as many as there are builds. What
--- this needs of them is in C (build.c), for PL/pgSQL prepares its
--- expressions anew in every transaction; the rest is left to the function below.
+-- Most batches are of one build. This case is done in C (build.c), because
+-- PL/pgSQL prepares its expressions anew in every transaction; the function
+-- below does all others.
 CREATE FUNCTION sweep_gitlab.drop_stuck_builds(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_gitlab_drop_builds';
 COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds(sweep.batch) IS 'step of ci_stuck_jobs and the ci_stuck_builds_drop_* jobs: ends builds that are still stuck';
@@ -171,7 +171,7 @@ DECLARE
 BEGIN
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	-- These have changed since they were read. What is still stuck is tried again as it is now.
+	-- These builds have changed since they were read. A build that is still stuck is tried again as it is now.
 	FOREACH item IN ARRAY unwritten LOOP
 		FOR try IN 0 .. retries LOOP
 			SELECT p.lock_version INTO version
@@ -196,7 +196,7 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.drop_stuck_builds_in_batch(sweep.batch) IS
 	'part of sweep_gitlab.drop_stuck_builds: ends the builds of a batch, again if they have changed and are still stuck, and returns how many';
 
--- What goes with every change of status, whichever table the build is in.
+-- The effects of a change of status outside of the table of the builds.
 CREATE FUNCTION sweep_gitlab.follow_builds(schema text, ids bigint[], partition_ids bigint[], project_ids bigint[], pipeline_ids bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
@@ -224,9 +224,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.follow_builds(text, bigint[], bigint[], bigint[], bigint[]) IS
-	'part of the jobs for stuck builds: builds that were ended leave the queues of runners, and messages say so';
+	'part of the jobs for stuck builds: removes builds that were ended from the queues of runners, and sends their messages';
 
--- The same for any number of items in one statement; returns those that it did not write.
+-- Ends any number of builds in one statement; returns the items that it did not write.
 CREATE FUNCTION sweep_gitlab.drop_stuck_builds_at_once(b sweep.batch) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off

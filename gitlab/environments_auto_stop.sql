@@ -16,24 +16,24 @@
 -- Done when  nothing due lies behind the cursor.
 -- Args       schema: where the table environments is; stop_action: see below.
 --
--- How it is written, which holds for all GitLab steps: the statements are
--- static, so their plan is made once in a run (to plan them in every batch of
--- 100 doubles its time), and they find their table because the step sets the
--- schema first. That schema comes behind pg_catalog, and whatever a function
--- or operator in it could match better is qualified or exact in its types.
--- The plan must not depend on what the planner guesses about a parameter or
--- a table it has no statistics of: it is the generic one, and what is switched
--- off leaves only the way along the index.
+-- All GitLab steps are written like this: the statements are static, so their
+-- plan is made once in a run (to plan them in every batch of 100 doubles its
+-- time), and they find their table because the step sets the schema first.
+-- That schema comes behind pg_catalog, and each name that a function or
+-- operator in it could match better is qualified or exact in its types.
+-- The plan must not depend on guesses of the planner about a parameter or a
+-- table without statistics: it is the generic plan, and the settings of the
+-- function leave only the way along the index.
 --
 -- The index is (state, auto_stop_at) WHERE state = 'available' AND auto_stop_at
 -- IS NOT NULL. Because of that WHERE the planner drops state = 'available' from
 -- the conditions on the index, and without its leading column the bounds on
 -- auto_stop_at say neither where to begin nor where to end: each batch would
--- read the index from its start. Hence state = ANY (available), which it keeps.
+-- read the index from its start. The planner keeps state = ANY (available).
 --
--- Within one moment the index does not know the order by id, so each batch
--- reads all that is left of that moment. Where so many share it that this is
--- dearer than walking along the ids, as after an UPDATE of all environments
+-- The index does not order the environments of one moment by id, so each batch
+-- reads all that are left of that moment. Where there are so many that this
+-- costs more than walking along the ids, as after an UPDATE of all environments
 -- of a customer, the cursor gets "upto" and the next batches walk.
 --
 CREATE FUNCTION sweep_gitlab.environments_auto_stop(b sweep.batch) RETURNS sweep.progress
@@ -114,15 +114,15 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep_gitlab.create_environments_auto_stop(jsonb) IS 'creates the job with its limits; sweep_gitlab.install calls it';
 
--- ------------------------------------------------------------------ what could not be stopped
--- Known to the job alone. What was kept for a job of another role that had its name is forgotten at the next run. No foreign
+-- ------------------------------------------------------------------ environments that could not be stopped
+-- Only the job uses these rows. The next run deletes rows that were kept for a job of this name of another role. No foreign
 -- key: the tables of a dump arrive in any order.
 CREATE TABLE sweep_gitlab.kept (
 	environment_id bigint PRIMARY KEY,
 	auto_stop_at   timestamptz NOT NULL,
 	run_as         text NOT NULL
 );
-COMMENT ON TABLE sweep_gitlab.kept IS 'environments that stop only by an action and have none: not sent again until something of that changes';
+COMMENT ON TABLE sweep_gitlab.kept IS 'environments that stop only by an action and have none: not sent again until that changes';
 COMMENT ON COLUMN sweep_gitlab.kept.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept.run_as IS 'name of the role of the job at that time';
@@ -133,13 +133,13 @@ CREATE VIEW sweep_gitlab.kept_environment WITH (security_barrier) AS
 	SELECT k.* FROM sweep_gitlab.kept AS k
 		WHERE (SELECT sweep._may_see(j.run_as) FROM sweep.job_definition AS j WHERE j.name = 'environments_auto_stop')
 	OFFSET 0;
-COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until something of that changes';
+COMMENT ON VIEW sweep_gitlab.kept_environment IS 'environments that stop only by an action and have none: not sent again until that changes';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.environment_id IS 'id of the environment';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.auto_stop_at IS 'its auto_stop_at at that time';
 COMMENT ON COLUMN sweep_gitlab.kept_environment.run_as IS 'name of the role of the job at that time';
 
--- The view is read as a whole, whatever the reader looks for. These two find by key, for the role of the job and its members alone:
--- for others the environment is not even looked up, as what PostgreSQL counts of tables would tell.
+-- The view is always read as a whole. These two functions find by key, for the role of the job and its members alone. For other
+-- roles they do not look the environment up, because the statistics of the tables would show it.
 CREATE FUNCTION sweep_gitlab._kept_until(caller oid, environment_id bigint) RETURNS timestamptz
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -211,7 +211,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
 	PERFORM sweep_gitlab._lock_environments_job(caller);
-	-- What a consumer is just writing will be looked at by the next run.
+	-- The next run looks at rows that a consumer is just writing.
 	DELETE FROM sweep_gitlab.kept AS k WHERE k.environment_id IN (
 		SELECT o.environment_id FROM sweep_gitlab.kept AS o
 		WHERE o.environment_id = ANY (_forget_environments.environment_ids) FOR UPDATE SKIP LOCKED);
@@ -221,10 +221,10 @@ COMMENT ON FUNCTION sweep_gitlab._forget_environments(oid, bigint[]) IS 'impleme
 
 CREATE FUNCTION sweep_gitlab.forget_environments(environment_ids bigint[]) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS '$libdir/pg_sweep', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'environments are sent to be stopped again, as far as they are due';
+COMMENT ON FUNCTION sweep_gitlab.forget_environments(bigint[]) IS 'environments are sent to be stopped again, if they are due';
 
--- Once a run, before its first batch: what is remembered of an environment goes when that is
--- gone or not available any more, when it could be stopped now, or when it was remembered for another role.
+-- Once a run, before its first batch: the row of a kept environment is deleted when the environment is gone or
+-- no longer available, when it could be stopped now, or when it was kept for another role.
 CREATE FUNCTION sweep_gitlab.review_kept_environments(b sweep.batch) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET plan_cache_mode = force_generic_plan
@@ -250,10 +250,10 @@ $$;
 COMMENT ON FUNCTION sweep_gitlab.review_kept_environments(sweep.batch) IS
 	'part of the step of environments_auto_stop: forgets kept environments that are gone, or could be stopped now';
 
--- The function also starts the action, which is for the consumer to do. So it is asked where it can write nothing, and whatever it
--- did is undone. One that writes before it looks fails there, which is no answer: it is asked again where it may write, and that is
--- undone as well. Its answer counts, and whether it has left the environment as it is; what it does to other tables says nothing.
--- One that fails for another reason, as it does when it cannot look, has not said no: the consumer asks it again.
+-- The stop_action also starts the action, which only the consumer may do. It is called first in a read-only subtransaction, which
+-- is rolled back. A stop_action that writes before it looks fails there; it is called again in a subtransaction that may write, which
+-- is rolled back as well. The result is true when it returns true or changes the state of the environment; its other effects do not count.
+-- A stop_action that fails for another reason counts as "may have one": the consumer asks it again.
 CREATE FUNCTION sweep_gitlab.may_have_stop_action(schema text, stop_action text, environment_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -264,11 +264,11 @@ BEGIN
 	IF stop_action IS NULL THEN
 		RETURN false;
 	END IF;
-	-- It finds its tables as when the consumer asks.
+	-- The stop_action has the search_path that the consumer gives it.
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', schema), true);
 	FOREACH read_only IN ARRAY '{on,off}'::pg_catalog.text[] LOOP
 		BEGIN
-			-- Until the error below takes it back. As a setting of the function 17 does not take it.
+			-- The error below takes it back. 17 does not take transaction_read_only as a setting of the function.
 			PERFORM pg_catalog.set_config('transaction_read_only', read_only, true), pg_catalog.set_config('sweep_gitlab.only_asks', 'on', true);
 			EXECUTE pg_catalog.format('SELECT coalesce(%s($1), false)', stop_action::pg_catalog.regproc) INTO answer USING environment_id;
 			answer := answer OR NOT EXISTS (SELECT FROM environments AS e
@@ -288,17 +288,17 @@ COMMENT ON FUNCTION sweep_gitlab.may_have_stop_action(text, text, bigint) IS
 	'part of the step of environments_auto_stop: false when the function says, without any effect, that the environment has no stop action, and leaves it as it is';
 
 -- ------------------------------------------------------------------ the consumer
--- Stops environments, for operators who do not leave that to GitLab.  It
+-- Stops environments in the database instead of leaving that to GitLab.  It
 -- has no args of its own, so it reads those of the job:
 --   schema       where the table environments is
 --   stop_action  name of a function(environment_id bigint) RETURNS boolean that
 --                looks whether an environment has a stop action, then starts it,
---                and says whether there is one; without it no environment has an
---                action.  Of those that were kept each run of the job asks it
---                again, undoes what it does, and goes by its answer
--- The action is asked for one environment after the other, by id.  Those that
--- are left are stopped by one UPDATE, and what may stop only by an action is
--- kept.  What ceased to be due since it was sent is left as it is.
+--                and returns whether there is one; without it no environment has
+--                an action.  Each run of the job calls it for the environments
+--                that were kept, rolls it back, and goes by its answer
+-- stop_action is called for one environment after the other, by id.  One UPDATE
+-- stops the environments without an action, and those that may stop only by an
+-- action are kept.  An environment that is no longer due is left as it is.
 CREATE FUNCTION sweep_gitlab.stop_environment(messages sweep.message[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -325,7 +325,7 @@ BEGIN
 			CONTINUE WHEN NOT FOUND;
 			EXECUTE pg_catalog.format('SELECT %s($1)', (args ->> 'stop_action')::pg_catalog.regproc) INTO has_action USING environment_id;
 			IF has_action THEN
-				-- One that has stopped it already has the last word.
+				-- The state stays if stop_action has changed it.
 				UPDATE environments AS e SET state = 'stopping', updated_at = pg_catalog.now() AT TIME ZONE 'UTC'
 					WHERE e.id = environment_id AND e.state::pg_catalog.text = 'available'::pg_catalog.text;
 			ELSE
@@ -351,4 +351,4 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message[]) IS 'consumer of the queue environments_auto_stop: stops a batch of environments in the database; the stop_action of the job must look first, then write, and return whether there was something to start';
+COMMENT ON FUNCTION sweep_gitlab.stop_environment(sweep.message[]) IS 'consumer of the queue environments_auto_stop: stops a batch of environments in the database; the stop_action of the job must look first, then write, and return whether there is a stop action';

@@ -2,10 +2,9 @@
 -- GitLab: the jobs and queues for the tables of one schema.
 --
 -- Both functions can be repeated and act with the rights of their caller.
--- What an operator has altered in a job stays: a second install sets where
--- the table is and, if asked, whether the job is paused. A job whose table
--- is gone is left as it is, and uninstall keeps a queue in which messages
--- wait; both say so.
+-- A second install sets where the table is and, if asked, whether the job is
+-- paused; all other settings of a job stay. A job whose table is gone is left
+-- as it is, and uninstall keeps a queue in which messages wait; both report it.
 --
 CREATE FUNCTION sweep_gitlab.jobs() RETURNS TABLE (job text, tables text[], queues text[])
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -25,8 +24,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep_gitlab.jobs() IS 'the GitLab jobs, the tables each can work on (the first that exists is taken) and the queues it fills';
 
--- What is found again by the next run must not be queued a second time while it waits for its retry; what
--- becomes of a pipeline while it is being handled has to be looked at once more.
+-- The next run finds an environment or a project again: no second message while the first waits for its retry.
+-- A pipeline that changes while its message is being handled needs a further message.
 CREATE FUNCTION sweep_gitlab.key_policy(queue text) RETURNS text
 	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -70,7 +69,7 @@ BEGIN
 		IF pg_catalog.cardinality(definition.tables) > 1 THEN
 			args := args || pg_catalog.jsonb_build_object('table', table_name);
 		END IF;
-		-- Whoever creates one of these names first must not get our messages, or our rights.
+		-- A role that has created one of these names first must not get the messages or the rights of the caller.
 		SELECT pg_catalog.format('job "%s" belongs to role %s', j.name, j.run_as) INTO note FROM sweep.job AS j
 			WHERE j.name = definition.job AND j.run_as <> current_user
 		UNION ALL SELECT pg_catalog.format('queue "%s" belongs to role %s', q.queue, q.owner) FROM sweep.queues AS q

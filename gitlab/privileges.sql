@@ -1,9 +1,9 @@
 --
--- GitLab: who may do what. Every grant of the extension is here.
+-- GitLab: privileges. Every grant of the extension is here.
 --
--- Jobs act with the rights of their role, and so does each function: who may create jobs may call all of
--- them, and needs the rights on the tables of GitLab as well. Those whose names begin with _ are called by
--- others only; flags are of the whole database.
+-- Jobs act with the rights of their role, functions with those of their caller: a role that may create jobs may
+-- call all functions, and needs the rights on the tables of GitLab as well. Only other functions call those whose
+-- names begin with _; feature flags are of the whole database.
 --
 SELECT sweep._revoke_foreign_grants('pg_sweep_gitlab');
 

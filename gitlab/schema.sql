@@ -1,9 +1,9 @@
 --
--- GitLab: the schema of the extension. What is in it is described in README.md.
+-- GitLab: the schema of the extension, see README.md.
 --
 CREATE SCHEMA sweep_gitlab;
 COMMENT ON SCHEMA sweep_gitlab IS 'the jobs of GitLab: install() creates them for the tables of a schema';
 
--- The library asks for it, see build.c. A script that updates to another interface renames it.
+-- The library looks for this type, see build.c. A script that updates to another interface renames it.
 CREATE TYPE sweep_gitlab._interface_1 AS ENUM ();
 COMMENT ON TYPE sweep_gitlab._interface_1 IS 'number of the interface between the library and the objects of the extension';

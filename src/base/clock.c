@@ -2,7 +2,7 @@
  * clock.c
  *		Measuring time, and intervals as microseconds.
  *
- * Limits and pauses go by a clock that nobody sets, see the invariants in doc/architecture.md.
+ * Limits and pauses go by the monotonic clock, see the invariants in doc/architecture.md.
  */
 #include "postgres.h"
 

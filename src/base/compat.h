@@ -27,7 +27,7 @@
  *		table_tuple_delete, table_tuple_update	take options
  *		heap_page_prune_opt			takes a page of the visibility map
  *		QueryDesc.totaltime			is query_instr, and ExecutorStart makes it on request
- *		StatementCancelHandler		is given who sent the signal, as is every handler
+ *		StatementCancelHandler		is given the sender of the signal, as is every handler
  *		standard_conforming_strings	is always on
  *		get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h
  *		numeric_add_safe			is new; it was numeric_add_opt_error

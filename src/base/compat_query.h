@@ -53,7 +53,7 @@ sweep_query_is_timed(const QueryDesc *query)
 #endif
 }
 
-/* Of a query that is timed, at its end. */
+/* Duration of a query that is timed, called at its end. */
 static inline double
 sweep_query_ms(QueryDesc *query)
 {

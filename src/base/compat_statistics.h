@@ -15,8 +15,8 @@
 #endif
 
 /*
- * What the statistics say of a table, with what this process has not given to them yet, its transaction in progress
- * included. 16: other names, and what is pending includes the transaction.
+ * Statistics of a table, with the counts that this process has not reported yet, its transaction in progress included.
+ * 16: other names, and the pending counts include the transaction.
  */
 typedef struct SweepTableCounts
 {

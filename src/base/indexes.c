@@ -2,10 +2,9 @@
  * indexes.c
  *		Locks and index entries of rows that are written without SQL.
  *
- * Called for the rows of messages and of runs, see table.c, free_key.c and run_row.c. What the executor would do at the
- * start and end of a statement is done here, so nothing has to be planned; that includes the predicates of partial
- * indexes, which the relation cache has ready to be compiled. The executor would have them simplified again for each
- * statement.
+ * Called for the rows of messages and of runs, see table.c, free_key.c and run_row.c. These functions do the work of the
+ * executor at the start and end of a statement, so nothing has to be planned; that includes the predicates of partial
+ * indexes, which the relation cache has ready to be compiled. The executor would simplify them again for each statement.
  */
 #include "postgres.h"
 

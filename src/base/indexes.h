@@ -11,18 +11,18 @@
 
 #include "base/compat_table.h"
 
-/* All zero while they are not open. */
+/* All zero while the indexes are not open. */
 typedef struct SweepIndexes
 {
 	EState	   *estate;
 	ResultRelInfo *relation;
 } SweepIndexes;
 
-/* All indexes of the table, also those that a user has added; until they are closed, or the transaction ends with an error. */
+/* Opens all indexes of the table, also those that a user has added. They stay open until the close or an error of the transaction. */
 extern void sweep_indexes_open(SweepIndexes *indexes, Relation table);
 extern void sweep_indexes_close(SweepIndexes *indexes);
 
-/* After a row was inserted. In the index that is given, if any, see EIIT_NO_DUPE_ERROR: false when an entry may be a duplicate. */
+/* Makes the index entries of a row. Returns false when the entry in the given index, if any, may be a duplicate (EIIT_NO_DUPE_ERROR). */
 extern bool sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid tolerant);
 
 /*

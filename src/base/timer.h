@@ -15,7 +15,7 @@ typedef enum SweepTimer
 /* Calls the function in a signal handler after that time. */
 extern void sweep_timer_arm(SweepTimer timer, int64 time_us, void (*fired) (void));
 
-/* Returns whether the time has passed. One that is not armed stays so. */
+/* Returns whether the time has passed. The timer need not be armed. */
 extern bool sweep_timer_disarm(SweepTimer timer);
 
 extern bool sweep_timer_is_armed(SweepTimer timer);

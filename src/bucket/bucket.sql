@@ -1,18 +1,18 @@
 --
--- The buckets of divided jobs: who works on which share.
+-- The buckets of divided jobs: which run works on which bucket.
 --
 -- A run of a divided job works on one bucket, which it claims before its first batch and gives back at
--- its end. Whoever dies with a bucket does not: it is free again once it was occupied for the
--- bucket_recovery of its job. The run that holds it is the fence. Before each commit of a batch the run
--- locks the row of its bucket, FOR SHARE, which it can do only while it is still its own; so a run that
--- lost its bucket commits nothing more, and recovery passes over a bucket whose run is just committing.
+-- its end. If its process dies, the bucket is free again once it was occupied for the bucket_recovery of
+-- its job. The run_id in the row is the fence. Before each commit of a batch the run locks the row of its
+-- bucket, FOR SHARE, which it can do only while the bucket is still its own: a run that lost its bucket
+-- commits nothing more, and recovery passes over a bucket whose run is just committing.
 --
 -- Dispatching: a run that was not begun as a share (shares_left IS NULL) maintains the buckets, queues as
--- many shares as there are free buckets and free workers, and goes on as a share itself. What there is no
--- worker for follows later: shares_left says how many shares a share is followed by. Each of them prefers
--- a bucket of its own (run_live.bucket of a waiting run). To take the one that is free for longest would not
--- be enough: who is about to lock that may find that another one has had it and given it back meanwhile. A
--- share that reached a limit is followed by one that takes its bucket up again.
+-- many shares as there are free buckets and free workers, and goes on as a share itself. Shares without a
+-- worker follow later: shares_left says how many shares follow a share. Each share prefers a bucket of its
+-- own (run_live.bucket of a waiting run). To take the bucket that is free for longest would not be enough:
+-- another share may have claimed it and given it back before the row lock is granted. A share that reached
+-- a limit is followed by a share that takes its bucket up again.
 --
 CREATE TABLE sweep.bucket (
 	job    text,
@@ -39,7 +39,7 @@ CREATE FUNCTION sweep._maintain_buckets(job text, buckets int, recovery interval
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Whoever has one of these rows locked is claiming it, giving it back or committing: it needs no care.
+	-- A run that has locked one of these rows is claiming it, giving it back or committing: the row is passed over.
 	WITH old AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'occupied'
 			AND b.since <= at - recovery FOR UPDATE SKIP LOCKED)
 	UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = at
@@ -57,7 +57,7 @@ BEGIN
 		WHERE b.job = _maintain_buckets.job AND b.state = 'available' AND b.bucket < buckets;
 END
 $$;
-COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers the buckets that were occupied for so long, adds the missing ones and drops those beyond';
+COMMENT ON FUNCTION sweep._maintain_buckets(text, int, interval, timestamptz) IS 'recovers buckets that were occupied for longer than recovery, adds missing ones and drops those from the number buckets on';
 
 CREATE FUNCTION sweep._claim_bucket(job text, buckets int, run_id bigint, pid int, wanted int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -65,7 +65,7 @@ AS $$
 DECLARE
 	free int;
 BEGIN
-	-- One that is locked is not taken yet: another share may be taking it, which does not last, and another bucket may have been done.
+	-- This waits for a locked row: the share that claims it commits soon, and the other free buckets may be done already.
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
 		ORDER BY b.bucket <> wanted, b.since, pg_catalog.random() LIMIT 1 FOR UPDATE;
@@ -74,7 +74,7 @@ BEGIN
 	RETURN free;
 END
 $$;
-COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int, int) IS 'takes the wanted bucket, else the one that is free for longest, at random among several; NULL when none is';
+COMMENT ON FUNCTION sweep._claim_bucket(text, int, bigint, int, int) IS 'takes the wanted bucket, else the one that is free for longest, at random among several; NULL when none is free';
 
 CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, bucket int) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -90,14 +90,14 @@ BEGIN
 	RETURN FOUND;
 END
 $$;
-COMMENT ON FUNCTION sweep._release_bucket(text, int, bigint, int) IS 'gives a bucket back, or drops one beyond the number of buckets; false when it is no longer that run''s';
+COMMENT ON FUNCTION sweep._release_bucket(text, int, bigint, int) IS 'gives a bucket back, or drops it when its number is beyond buckets; false when the run no longer has it';
 
 -- ------------------------------------------------------------------ shares
 CREATE FUNCTION sweep._divided_children(run_id bigint, role oid) RETURNS TABLE (name text, bucket_store text, bucket_recovery interval,
 	bucket_key text, buckets_function text, args jsonb, delay text)
 	LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- Of the very role that asks: it executes the buckets_function of the child. Others divide themselves.
+	-- Only children of the same role: the parent executes their buckets_function. Other children divide themselves.
 	SELECT child.name, child.bucket_store, child.bucket_recovery, child.bucket_key, child.buckets_function, child.args, c.value
 		FROM sweep.run_live r JOIN sweep.job_definition parent ON parent.name = r.job
 			CROSS JOIN LATERAL pg_catalog.jsonb_each_text(parent.on_start) AS c
@@ -133,13 +133,13 @@ BEGIN
 	shares := claimable - (SELECT pg_catalog.count(*) FROM sweep.run_live w
 		WHERE w.job = _queue_shares.job AND w.run_as = dispatcher.run_as AND w.status = 'waiting' AND w.shares_left IS NOT NULL AND w.due_at <= pg_catalog.clock_timestamp() + delay
 			AND NOT EXISTS (SELECT FROM sweep.bucket b WHERE b.job = w.job AND b.run_id = w.run_id));
-	-- The worker of the dispatcher counts: it becomes a share itself, or is free in a moment.
+	-- The worker of the dispatcher counts: the dispatcher becomes a share itself, or ends in a moment.
 	chains := greatest(least(shares, workers + 1), own);
 	IF chains = 0 THEN
 		RETURN;
 	END IF;
-	-- Each chain of shares has numbers of its own, one after the other and beginning anywhere. Which of
-	-- them are free in Redis is not known here.
+	-- Each chain of shares has consecutive numbers of its own, beginning anywhere. The free numbers in
+	-- Redis are not known here.
 	first := pg_catalog.floor(pg_catalog.random() * buckets);
 	preferred := ARRAY(SELECT n FROM pg_catalog.generate_series(0, buckets - 1) AS n
 		WHERE divided.bucket_store = 'redis'
@@ -158,7 +158,7 @@ BEGIN
 	PERFORM sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int, int) IS 'queues shares up to the free buckets and workers; returns how many follow that of the dispatcher, and the bucket it would have';
+COMMENT ON FUNCTION sweep._queue_shares(bigint, text, interval, int, int, int) IS 'queues shares up to the free buckets and workers; returns how many shares follow that of the dispatcher, and the bucket that it prefers';
 
 CREATE FUNCTION sweep._follow_share(run_id bigint, divides boolean, stop_reason text, bucket int, buckets int, delay interval) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -176,7 +176,7 @@ BEGIN
 		SELECT r.job, r.run_as, r.args, r.shares_left, r.parent_run_id, r.hook_depth, r.batches, greatest(r.rows, r.rescued, r.quarantined) AS handled INTO share
 			FROM sweep.run_history r WHERE r.run_id = _follow_share.run_id;
 	END IF;
-	-- More is left to do where this share ends: that is one share more. One that did nothing would be followed for ever.
+	-- A share that stops at a limit is followed by one share more, but only if it has done something: else this would not end.
 	goes_on := stop_reason IN ('max_batches', 'stop_after') AND share.handled > 0
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
@@ -197,9 +197,9 @@ BEGIN
 	RETURN follower;
 END
 $$;
-COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interval) IS 'queues the share that follows one which has ended, if there is to be one, and returns it; divides: that one has divided the job itself';
+COMMENT ON FUNCTION sweep._follow_share(bigint, boolean, text, int, int, interval) IS 'queues the share that follows a share that has ended, if one is to follow, and returns it; divides: the ended share has divided the job itself';
 
--- ------------------------------------------------------------------ what an operator reads
+-- ------------------------------------------------------------------ the view
 CREATE VIEW sweep.buckets WITH (security_barrier) AS
 	SELECT * FROM (SELECT b.job, b.bucket, b.state, b.run_id AS holder, b.pid, b.since
 		FROM sweep.bucket b JOIN sweep.job_definition j ON j.name = b.job AND j.bucket_store = 'table' AND j.buckets IS NOT NULL

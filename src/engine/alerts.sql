@@ -2,8 +2,8 @@
 -- Alerts: messages that tell of a job that failed or is broken, in the commit that records it.
 --
 -- They go to the alert_queue of the job, as far as its role may send there, else to that of the server,
--- pg_sweep.alert_queue, in the databases that have such a queue. What keeps one from being sent is a WARNING: it
--- keeps nothing from being recorded, and waits for no session.
+-- pg_sweep.alert_queue, in the databases that have such a queue. An alert that cannot be sent is a WARNING: the
+-- event is recorded all the same, and sending waits for no session.
 --
 CREATE FUNCTION sweep._send_alert(job text, alert jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -25,11 +25,11 @@ BEGIN
 	END IF;
 	sees := sweep._may_act_on(sweep._role_oid(target.owner), j.run_as, true) OR sweep._acts_for(sweep._role_oid(target.owner), 'sweep_monitor');
 	problem := CASE WHEN target.queue_id IS NULL THEN 'it does not exist'
-		-- A role that creates a queue of a name that was given up must not get what was for the one before.
+		-- A role that creates a queue under a name that was given up must not get the alerts for the old queue.
 		WHEN target.owner IS DISTINCT FROM j.alert_queue_owner AND j.own IS NOT NULL AND sees IS NOT TRUE
 			THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', target.owner)
 		WHEN j.own IS NOT NULL AND NOT sweep._may_use_queue(sweep._role_oid(j.run_as), target, 'send') THEN 'the role of the job may not send to it'
-		-- Anybody may have a queue of that name, and who has it hands on what it is told.
+		-- Any role may own a queue of that name, and its owner reads the alerts.
 		WHEN j.own IS NULL AND sees IS NOT TRUE
 			THEN pg_catalog.format('role "%s", which owns it, may not see the runs of the job', target.owner)
 		ELSE sweep._try_send(target.queue_id, target.name, alert) END;

@@ -56,7 +56,7 @@ typedef struct PlanWork
 	int32		shares_left;
 } PlanWork;
 
-/* Of these, false means: with an error, or with the reason for which the run ends. */
+/* These return false with an error, or with the reason for which the run ends. */
 static bool open_buckets(SweepRun *run, ErrorData **error);
 static bool claim_bucket(SweepRun *run, SweepFence *fence, ErrorData **error);
 static bool plan_children(SweepRun *run, ErrorData **error);

@@ -10,7 +10,7 @@ CREATE FUNCTION sweep._crash_problem(crashes int) RETURNS text
 AS $$
 	SELECT CASE WHEN crashes >= 3 THEN pg_catalog.format('the server went down %s times while it ran', crashes) END
 $$;
-COMMENT ON FUNCTION sweep._crash_problem(int) IS 'why a job is broken during whose runs the server went down so often in a row; NULL: it is not';
+COMMENT ON FUNCTION sweep._crash_problem(int) IS 'why a job is broken when the server went down so often in a row during its runs; NULL: it is not';
 
 CREATE FUNCTION sweep._is_suspect(state sweep.job_state) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -66,4 +66,4 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._forget_crashes(text) IS 'lets a job run again during whose runs the server went down';
+COMMENT ON FUNCTION sweep._forget_crashes(text) IS 'lets a job run again after the server went down during its runs';

@@ -2,13 +2,13 @@
 -- Hooks: the runs of other jobs that a run queues when it starts, succeeds or fails, in the commit that says so.
 --
 -- A run that is tried again has not failed yet: its last attempt decides. A divided job has ended when all shares of
--- a dispatch have, with the last one to end. Two that end at once would each see the other one in progress, so they end
--- one after the other, by a lock (SWEEP_LOCK_ENDING) that is held until the commit; see batch.c. The scheduler, which
+-- a dispatch have ended. Two shares that end at once would each see the other in progress, so a lock (SWEEP_LOCK_ENDING)
+-- that is held until the commit lets them end one after the other; see batch.c. The scheduler, which
 -- waits for no session, leaves the end of a share to its next tick while another session has that lock.
 --
 CREATE FUNCTION sweep._try_lock_ending(job text) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_try_ending';
-COMMENT ON FUNCTION sweep._try_lock_ending(text) IS 'keeps the other shares of a divided job from ending until the transaction ends; false when one of them is just doing so';
+COMMENT ON FUNCTION sweep._try_lock_ending(text) IS 'keeps the other shares of a divided job from ending until the transaction ends; false when a share is just ending';
 
 CREATE FUNCTION sweep._may_end(run_id bigint) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -18,7 +18,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._may_end(bigint) IS 'whether a run may be ended in this transaction; false when another share of its job is just ending';
 
--- ------------------------------------------------------------------ what the queued run is told
+-- ------------------------------------------------------------------ args of the queued run
 CREATE FUNCTION sweep._hook_of(status text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,7 +29,7 @@ COMMENT ON FUNCTION sweep._hook_of(text) IS 'the hook that queues runs when the 
 CREATE FUNCTION sweep._error_message(error text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- No regular expression: while a request to cancel is pending it fails, and with it what records the outcome.
+	-- No regular expression: it fails while a request to cancel is pending, and the outcome would not be recorded.
 	SELECT pg_catalog.split_part(pg_catalog.split_part(pg_catalog.split_part(error, E'\nDETAIL: ', 1), E'\nHINT: ', 1), E'\nCONTEXT: ', 1)
 $$;
 COMMENT ON FUNCTION sweep._error_message(text) IS 'the error of a run without its detail, hint and context';
@@ -48,7 +48,7 @@ CREATE FUNCTION sweep._ends_chain(hook_depth int) RETURNS boolean
 AS $$
 	SELECT hook_depth >= 16
 $$;
-COMMENT ON FUNCTION sweep._ends_chain(int) IS 'whether a run that so many hooks have led to queues none any more: a circle of definitions would go round for ever';
+COMMENT ON FUNCTION sweep._ends_chain(int) IS 'whether a run behind so many hooks queues no further run: a circle of definitions would not end';
 
 CREATE FUNCTION sweep._queue_hooks(run_id bigint, hook text, parent_args jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -66,7 +66,7 @@ BEGIN
 		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as WHERE l.run_id = _queue_hooks.run_id;
 	FOR named IN SELECT h.key AS name, h.value::interval AS delay FROM pg_catalog.jsonb_each_text(r.hooks) AS h ORDER BY h.key LOOP
 		SELECT j.name, j.run_as, s.paused_at IS NOT NULL AS paused, sweep._is_home(s.system_identifier, s.database) AS at_home,
-				-- Queued as shares, before the run began: sweep._divided_children().
+				-- The shares were queued before the run began: sweep._divided_children().
 				hook = 'on_start' AND r.status = 'running' AND j.buckets IS NOT NULL AND j.run_as = r.run_as AS divided INTO child
 			FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = named.name;
 		reason := CASE
@@ -76,16 +76,16 @@ BEGIN
 			WHEN NOT child.at_home THEN 'the database is a copy: its jobs are paused'
 			-- Only jobs that the role of the parent may start.
 			WHEN NOT sweep._may_act_on(sweep._role_oid(r.run_as), child.run_as, true) THEN 'the role of its parent may not start it'
-			-- A role that creates a job of a name that was given up must not start what was for the one before.
+			-- A job that another role creates under a name that was given up must not be started in place of the old job.
 			WHEN child.run_as IS DISTINCT FROM r.roles ->> child.name AND sweep._may_act_on(sweep._role_oid(child.run_as), r.run_as, true) IS NOT TRUE
 				THEN pg_catalog.format('it is now of role "%s": sweep.alter_job can name it again', child.run_as)
 			WHEN sweep._ends_chain(r.hook_depth) THEN 'the chain of hooks that led to this run is too long' END;
 		IF reason IS NOT NULL THEN
-			-- A run that succeeds and leaves work that no job continues has to say so.
+			-- A run that succeeds and leaves work that no job continues has to report it.
 			RAISE NOTICE 'job "%" in % of job "%" is not started: %', named.name, hook, r.job, reason;
 			not_started := coalesce(not_started, '{}') || pg_catalog.jsonb_build_object(named.name, reason);
 		ELSIF NOT child.divided THEN
-			-- One of this hook that waits already will do, if it begins when this is committed: it has to find what was done.
+			-- A waiting run of this hook is enough. The lock keeps it from beginning before this commit, so that it sees the work.
 			PERFORM FROM sweep.run_live w WHERE w.job = child.name AND w.trigger = 'parent' AND w.run_as = child.run_as
 				AND w.status = 'waiting' AND w.shares_left IS NULL
 				AND w.args #>> '{parent,job}' = r.job AND sweep._hook_of(w.args #>> '{parent,status}') = hook LIMIT 1 FOR SHARE SKIP LOCKED;
@@ -119,7 +119,7 @@ DECLARE
 	r pg_catalog.record;
 	not_started pg_catalog.jsonb;
 BEGIN
-	-- One that another session has locked waits on.
+	-- A run that is still waiting, because another session has locked it, queues nothing.
 	SELECT l.job, l.status INTO r FROM sweep.run_live l WHERE l.run_id = _start_hooks.run_id AND l.status <> 'waiting';
 	IF NOT FOUND THEN
 		RETURN NULL;
@@ -134,8 +134,8 @@ $$;
 COMMENT ON FUNCTION sweep._start_hooks(bigint) IS 'queues what a run queues when it starts, or when its moment has come and it does not get its lock; returns detail for it';
 
 -- ------------------------------------------------------------------ ends
--- All runs of the job that hang together by what has queued what: shares, those that follow them, and retries. What has
--- queued them is a run of the job, or one of another job that has divided it.
+-- A dispatch is all runs of the job that are linked by parent_run_id: shares, the shares that follow them, and retries.
+-- Their parent is a run of the job itself, or of another job that has divided it.
 CREATE FUNCTION sweep._dispatch_outcome(run_id bigint, OUT ended boolean, OUT first bigint, OUT decisive bigint, OUT status text)
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
@@ -156,7 +156,7 @@ BEGIN
 		first := parent;
 		parent := above;
 	END LOOP;
-	-- Another hook of that job may have queued a run of this one as well.
+	-- Another hook of the parent may have queued a run of this job as well.
 	shares := ARRAY[first] || ARRAY(SELECT r.run_id FROM sweep.run_live r WHERE r.parent_run_id = parent AND r.job = asked.job AND r.run_as = asked.run_as
 			AND r.run_id <> first AND r.args -> 'parent' IS NOT DISTINCT FROM asked.cause
 		UNION ALL SELECT h.run_id FROM sweep.run_history h WHERE h.parent_run_id = parent AND h.job = asked.job AND h.run_as = asked.run_as
@@ -170,7 +170,7 @@ BEGIN
 	first := (SELECT pg_catalog.min(s.id) FROM pg_catalog.unnest(shares) AS s (id));
 	WITH share AS (SELECT r.run_id, r.status, r.finished_at, r.parent_run_id, r.trigger FROM sweep.run_live r WHERE r.run_id = ANY (shares)
 			UNION ALL SELECT h.run_id, h.status, h.finished_at, h.parent_run_id, h.trigger FROM sweep.run_history h WHERE h.run_id = ANY (shares)),
-		-- Somebody has stopped it: it has neither succeeded nor failed. What was tried again does not count.
+		-- A dispatch with a cancelled share has neither succeeded nor failed. A run that was tried again does not count.
 		counted AS (SELECT s.*, pg_catalog.array_position('{cancelled,failed,lost,succeeded}'::pg_catalog.text[], s.status::pg_catalog.text) AS rank FROM share s
 			WHERE s.status <> 'skipped' AND NOT EXISTS (SELECT FROM share t WHERE t.parent_run_id = s.run_id AND t.trigger = 'retry'))
 	SELECT (SELECT pg_catalog.bool_and(s.finished_at IS NOT NULL) FROM share s),
@@ -178,7 +178,7 @@ BEGIN
 		INTO ended, decisive, status FROM counted c;
 END
 $$;
-COMMENT ON FUNCTION sweep._dispatch_outcome(bigint) IS 'whether all shares of the dispatch have ended that a run of a divided job belongs to, the first of them, and which of them says what came of it';
+COMMENT ON FUNCTION sweep._dispatch_outcome(bigint) IS 'whether all shares of the dispatch of a run of a divided job have ended, the first of them, and the share that decides the outcome';
 
 CREATE FUNCTION sweep._end_hooks(run_id bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -186,13 +186,13 @@ AS $$
 DECLARE
 	r pg_catalog.record;
 	dispatch pg_catalog.record;
-	-- The run that the hook tells of, and the one of which the error is.
+	-- The run that the hook reports, and the run whose error it reports.
 	told bigint := run_id;
 	decisive bigint := run_id;
 	status pg_catalog.text;
 	failure pg_catalog.record;
 BEGIN
-	-- Whether it is tried again is known by the run that does: max_attempts may have changed since that was queued.
+	-- A queued retry shows that the run is tried again; max_attempts may have changed since the retry was queued.
 	SELECT l.job, l.status, EXISTS (SELECT FROM sweep.run_live t WHERE t.parent_run_id = l.run_id AND t.trigger = 'retry') AS retried, j.buckets IS NOT NULL OR l.shares_left IS NOT NULL AS divided INTO r
 		FROM sweep.run_live l JOIN sweep.job_definition j ON j.name = l.job AND j.run_as = l.run_as
 		WHERE l.run_id = _end_hooks.run_id AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL);

@@ -41,7 +41,7 @@ AS $$
 		RETURNING true
 $$;
 COMMENT ON FUNCTION sweep._quarantine(text, oid, jsonb, text, text) IS
-	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most; NULL: the job is no longer one of that role, and nothing was done';
+	'puts an item into quarantine: 10 minutes at first, twice as long after each further failure, about 7 days at most; NULL: the job no longer belongs to that role, and nothing was done';
 
 CREATE FUNCTION sweep._release_quarantine(caller oid, name text, item jsonb) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

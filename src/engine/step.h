@@ -77,8 +77,8 @@ typedef struct SweepCallee
 } SweepCallee;
 
 /*
- * Called before each execution of that statement, as the user who executes it. Raises when the owner of the function could not
- * become that user; looks only when a function, a role or a membership has changed.
+ * Called before each execution of the statement, as its user. Raises when the owner of the function could not become
+ * that user; looks only when a function, a role or a membership has changed.
  */
 extern void sweep_step_check_callee(SweepCallee *callee);
 

@@ -88,15 +88,15 @@ COMMENT ON COLUMN sweep.job_definition.catch_up IS 'what happens to due moments 
 COMMENT ON COLUMN sweep.job_definition.jitter IS 'a start is delayed by a random time up to this';
 COMMENT ON COLUMN sweep.job_definition.cursor IS 'how long the cursor is kept: run: until the run ends; drain: until a run drains; always: for good';
 COMMENT ON COLUMN sweep.job_definition.estimate IS 'SELECT of one number, the rows that there are to do: asked when a run starts; $1 is the batch. NULL: those of the last run that drained';
-COMMENT ON COLUMN sweep.job_definition.run_as IS 'name of the role the job runs as; a name, because the number of a role is that of another one where a dump is restored';
+COMMENT ON COLUMN sweep.job_definition.run_as IS 'name of the role the job runs as; a name, because its OID may be that of another role where a dump is restored';
 COMMENT ON COLUMN sweep.job_definition.on_start IS 'jobs that each run of this one queues a run of when it starts, with the delays: {"name": "15 min"}';
 COMMENT ON COLUMN sweep.job_definition.on_success IS 'the same when a run has succeeded, of a divided job all shares together';
 COMMENT ON COLUMN sweep.job_definition.on_failure IS 'the same when a run has failed or was lost, and is not tried again';
-COMMENT ON COLUMN sweep.job_definition.alert_queue IS 'queue that is told when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if there is one';
+COMMENT ON COLUMN sweep.job_definition.alert_queue IS 'queue that gets a message when a run has failed, and when the job is broken; NULL: pg_sweep.alert_queue, if it exists';
 COMMENT ON COLUMN sweep.job_definition.priority IS 'which run gets the next free worker: the one of the highest priority';
 COMMENT ON COLUMN sweep.job_definition.buckets IS 'number of shares the job is divided into; NULL: it is not';
 COMMENT ON COLUMN sweep.job_definition.bucket_store IS 'where its buckets are kept: table or redis';
-COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'a bucket that was taken so long ago is free again, whoever has it';
+COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'a bucket that was claimed so long ago is free again';
 COMMENT ON COLUMN sweep.job_definition.bucket_key IS 'name of its buckets in the store redis';
 COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
 COMMENT ON COLUMN sweep.job_definition.description IS 'a word to the reader';
@@ -131,17 +131,17 @@ COMMENT ON TABLE sweep.job_state IS 'when each job is due next, and what keeps i
 COMMENT ON COLUMN sweep.job_state.job IS 'name of the job';
 COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL: none, or the schedule does not apply';
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
-COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: one up to it may have had its run before the clock was set back';
+COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: an earlier moment may have had its run before the clock was set back';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
 COMMENT ON COLUMN sweep.job_state.crashed_at IS 'the last time';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
-COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while it is one';
+COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while the role is a member';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
 COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
-COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'role that had the queue of the name in alert_queue when that was said: that of another role is told nothing, unless it may see the runs anyhow';
+COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'owner of the alert_queue when that was set: a queue of another owner gets no alert, unless that role may see the runs';
 COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles that the jobs of the hooks had when the hooks were said: {"name": "role"}';
 COMMENT ON COLUMN sweep.job_state.system_identifier IS 'cluster the job is meant for';
 COMMENT ON COLUMN sweep.job_state.database IS 'database the job is meant for: a copy of it elsewhere is paused until sweep.resume_all() is called there';
@@ -219,7 +219,7 @@ COMMENT ON FUNCTION sweep._can_become(oid, text) IS 'whether the caller may SET 
 
 CREATE FUNCTION sweep._may_see(run_as text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_may_see';
-COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and those who watch or act on all';
+COMMENT ON FUNCTION sweep._may_see(text) IS 'whether the current user may see jobs and runs of a role: its members, and roles that watch or act on all';
 
 CREATE FUNCTION sweep._is_trusted(function regprocedure, role text) RETURNS boolean
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_step_is_trusted';

@@ -71,7 +71,7 @@ BEGIN
 	BEGIN
 		INSERT INTO sweep.job_definition SELECT (job).*;
 	EXCEPTION WHEN unique_violation THEN
-		-- Somebody else has just created it.
+		-- Another session has just created the job.
 		IF replace AND sweep._replace_job(caller, job) THEN
 			RETURN;
 		END IF;
@@ -187,7 +187,7 @@ BEGIN
 	PERFORM sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'makes a job that is locked another one of the same name, with what follows from that; a run in progress goes on';
+COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'gives a job that is locked a new definition, with all that follows from it; a run in progress goes on';
 
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -29,7 +29,7 @@ COMMENT ON FUNCTION sweep._resolve(text, text) IS 'the function a text names; NU
 
 CREATE FUNCTION sweep._caller_search_path() RETURNS text[]
 	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_search_path';
-COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path of whoever has called the public function that is being executed';
+COMMENT ON FUNCTION sweep._caller_search_path() IS 'the names in the search_path with which the public function that is being executed was called';
 
 -- A name without a schema stands for the first function in the search_path of the caller that the role of the job can see,
 -- except temporary ones, which do not exist when the job runs. A name that is not found stays; another check refuses it.
@@ -58,7 +58,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN name;
 END
 $$;
-COMMENT ON FUNCTION sweep._find_function(text, text, text) IS 'the name of a function as it is stored, with its schema, of one that may be without and may have its arguments in parentheses';
+COMMENT ON FUNCTION sweep._find_function(text, text, text) IS 'the name of a function as it is stored, with its schema; the given name may lack the schema and may have arguments in parentheses';
 
 CREATE FUNCTION sweep._function_form(kind text, name text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -83,7 +83,7 @@ BEGIN
 		FROM pg_catalog.pg_proc p WHERE p.oid = function);
 END
 $$;
-COMMENT ON FUNCTION sweep._owner_problem(text, regprocedure) IS 'why the function must not be executed as the role: whoever owns it decides what it does; NULL when it may';
+COMMENT ON FUNCTION sweep._owner_problem(text, regprocedure) IS 'why the function must not be executed as the role: its owner decides what it does; NULL when it may';
 
 CREATE FUNCTION sweep._execute_problem(role text, function regprocedure) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -116,7 +116,7 @@ COMMENT ON FUNCTION sweep._function_problem(text, text, text) IS 'why the role, 
 
 CREATE FUNCTION sweep._role_problem(role text, as_user boolean) RETURNS text
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_problem';
-COMMENT ON FUNCTION sweep._role_problem(text, boolean) IS 'why no process works for the role, and (as_user) why none may; NULL when one does';
+COMMENT ON FUNCTION sweep._role_problem(text, boolean) IS 'why no process works for the role, or (as_user) may work for it; NULL when a process does';
 
 CREATE FUNCTION sweep._is_user(role text) RETURNS boolean
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_is_user';
@@ -155,7 +155,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
 
--- Only schedule and sql are meant to be passed by position; a step may have been, or the command alone.
+-- Only schedule and sql are passed by position; a step, or the command alone, may have been passed in their place.
 CREATE FUNCTION sweep._check_position(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -310,7 +310,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_sizes(sweep.job_definition, sweep.job_definition) IS 'raises when a text of the definition, or its args, are too large and not those of the old one';
+COMMENT ON FUNCTION sweep._check_sizes(sweep.job_definition, sweep.job_definition) IS 'raises when a text of the definition, or its args, are too large and differ from those of the old definition';
 
 CREATE FUNCTION sweep._check_hooks(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -468,7 +468,7 @@ CREATE FUNCTION sweep._check_bucket_store(caller oid, job sweep.job_definition) 
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- The keys in Redis are shared by all roles, and the login is the superuser's who configured it.
+	-- All roles share the keys in Redis, under the login that a superuser has configured.
 	IF job.bucket_store = 'redis' AND NOT sweep._acts_for(caller, 'sweep_admin') THEN
 		RAISE EXCEPTION 'permission denied to keep the buckets of job "%" in Redis', job.name
 			USING ERRCODE = 'insufficient_privilege', HINT = 'Members of sweep_admin may do this; the store "table" is open to all.';

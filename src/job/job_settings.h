@@ -59,7 +59,7 @@
 	X(JSONB, run_args, "r.args", "$2")	/* on the way from the scheduler: not merged yet */ \
 	X(INT32_OR(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
 	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* what the share before it has left unfinished; -1 = any */ \
-	/* it was started, not due: put back while somebody else has the lock */ \
+	/* it was started, not due: put back while another run has the lock */ \
 	X(BOOL, waits_for_lock, "r.trigger NOT IN ('schedule', 'catch_up')", "false")
 
 #endif							/* SWEEP_JOB_SETTINGS_H */

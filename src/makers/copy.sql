@@ -107,7 +107,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text, text) IS
-	'the statements of a job that was made, in its first pass or a further one: those of the first batch of the pass, and those of the next ones';
+	'the statements of a job that was made, in its first or a further pass: those of the first batch of the pass, and those of the next batches';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';

@@ -37,7 +37,7 @@ BEGIN
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text) IS 'the partitions that the role can go through one after the other, in the order of their names; NULL: the table as a whole';
+COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text) IS 'the partitions, in the order of their names, that the role can process one by one; NULL: the table as a whole';
 
 CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

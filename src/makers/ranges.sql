@@ -25,7 +25,7 @@ CREATE TYPE sweep._statements AS (
 );
 COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
 COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
-COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch, and the one behind it where keys are not unique';
+COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch, and the next key where keys are not unique';
 COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is left, and how many rows these are';
 COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
 COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
@@ -36,9 +36,9 @@ COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NU
 COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
 COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows that were done';
 COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
-COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns how many rows it has done, and the key of one that would be done again';
+COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that would be done again';
 COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
-COMMENT ON COLUMN sweep._statements.parts IS 'the partitions that are gone through one after the other, an array; NULL: none';
+COMMENT ON COLUMN sweep._statements.parts IS 'array of the partitions that are processed one by one; NULL: none';
 
 CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';
@@ -331,7 +331,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns by which a table is gone through, and where their nulls are in the index; raises when there is no such index';
+COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns whose index gives the order of the batches, and where their nulls are in it; raises when there is no such index';
 
 -- ------------------------------------------------------------------ the job
 CREATE FUNCTION sweep._job_defaults() RETURNS jsonb

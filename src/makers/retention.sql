@@ -34,7 +34,7 @@ BEGIN
 	RETURN (SELECT CASE WHEN type = wanted OR t.typtype = 'p' THEN '' ELSE '::' || pg_catalog.format_type(wanted, -1) END FROM pg_catalog.pg_type t WHERE t.oid = wanted);
 END
 $$;
-COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'what stands behind a value of the one type so that it is one of the other, which may be polymorphic';
+COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'text behind a value that casts it from one type to another, which may be polymorphic';
 
 -- Partitions go with their table, tables that inherit from it have no part in its foreign keys.
 CREATE FUNCTION sweep._referring_source(relation regclass, alias text) RETURNS text
@@ -44,7 +44,7 @@ BEGIN
 	RETURN (SELECT pg_catalog.format('%s%s AS %I', CASE c.relkind WHEN 'p' THEN '' ELSE 'ONLY ' END, sweep._table_name(relation), alias) FROM pg_catalog.pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._referring_source(regclass, text) IS 'what stands behind FROM for a table that refers to another one';
+COMMENT ON FUNCTION sweep._referring_source(regclass, text) IS 'text behind FROM for a table that refers to another table';
 
 -- A row of a table that goes with it, ON DELETE CASCADE, is asked for what refers to that. A circle of tables is gone through once.
 CREATE FUNCTION sweep._asked_owners(referring regclass, action "char", path regclass[]) RETURNS oid[]
@@ -450,4 +450,4 @@ CREATE FUNCTION sweep.create_retention(target text, age_column text, keep interv
 	run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_retention IS
-	'creates a job that deletes the rows of a table that are older than they are to be kept, or moves them to another one; returns its name';
+	'creates a job that deletes rows that are older than the retention time, or moves them to another table; returns its name';

@@ -29,7 +29,7 @@ typedef enum SweepStopReason
 	SWEEP_STOP_TIMEOUT,	/* the hard limit, within a batch */
 	SWEEP_STOP_NO_PROGRESS,
 	SWEEP_STOP_ERROR,
-	SWEEP_STOP_SKIPPED,			/* never began: somebody else holds the lock */
+	SWEEP_STOP_SKIPPED,			/* never began: another process holds the lock */
 	SWEEP_STOP_LOST,			/* its process vanished */
 	SWEEP_STOP_RESCALED			/* a share: the number of buckets is another now */
 } SweepStopReason;

@@ -1,10 +1,10 @@
 /*
  * pace.c
- *		How fast a run goes, and how long it takes still.
+ *		Rate of a run, and the time that it still needs.
  *
- * Both by the average over the whole run until its last commit. A rate of the last batches alone would follow a change
- * sooner, but batches differ (what is cached, who else works, who holds a lock), and an end that moves back and forth with
- * them is of no use. And between two commits nothing moves at all.
+ * Both use the average over the whole run until its last commit. A rate of the last batches alone would follow a change
+ * sooner, but batches differ (caches, load, locks of others), and an estimated end that moves back and forth with them is
+ * of no use. Between two commits nothing moves at all.
  */
 #include "pure/pace.h"
 

@@ -2,15 +2,15 @@
  * runaway.c
  *		Whether the batches of a run bring it nearer to an end.
  *
- * Called by watch.c for each batch that was not empty. A run gets on when its cursor moves to where it has not
- * been, or when a batch leaves less behind than it found. What does neither, an UPDATE for example, may still be
- * honest: each row is handled once. So a run is endless only if it has done neither for some time, and has handled
+ * Called by watch.c for each batch that was not empty. A run makes progress when its cursor gets a value that it did
+ * not have before, or when a batch leaves fewer rows than it found. A run that does neither, by an UPDATE for example,
+ * may still handle each row once: a run is endless only if it has made no progress for some time, and has handled
  * twice as many rows as there were to handle.
  *
- * Where a cursor has been is not kept, for it may move for days. Like Brent's search for a cycle, this saves one
- * cursor, compares each new one with it, and saves another one after twice as many batches as before: once
- * it is within a circle, and that is as long as the circle, the cursor comes back to it. The cursor at the mark is
- * compared as well: to go back to where it began, with no cursor for example, is the most frequent circle.
+ * The values of the cursor are not kept, for it may move for days. Like Brent's search for a cycle, this saves one
+ * value, compares each new one with it, and saves another after twice as many batches as before: a value that is
+ * saved within a circle comes back, if the next one is not saved before. The cursor at the mark is
+ * compared as well: the most frequent circle goes back to where it began, with no cursor for example.
  */
 #include "pure/runaway.h"
 

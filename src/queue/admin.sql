@@ -10,7 +10,7 @@ AS $$
 	SELECT sweep._acts_for(caller, 'sweep_monitor')
 		OR EXISTS (SELECT FROM pg_catalog.unnest(q.owner || q.senders || q.consumers) AS g (role) WHERE sweep._may_act_on(caller, g.role, true))
 $$;
-COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, whom it was granted to, and those who watch or act on all';
+COMMENT ON FUNCTION sweep._sees_queue(oid, sweep.queue) IS 'internal: whether the caller may see the queue: its owner, roles with a grant on it, and roles that watch or act on all';
 
 -- Members of the owner and of sweep_admin have all of the rights: 'send', 'consume', 'redrive' and 'own'.
 CREATE FUNCTION sweep._may_use_queue(caller oid, q sweep.queue, wanted text)
@@ -61,11 +61,11 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_queue(oid, text, text) IS 'internal: the queue of this name, or an error when there is none or the caller lacks the right';
 
--- Statements between these two are the extension's own.  The first waits until
--- nobody drops the queue, or alone until nobody else works with it, and keeps
--- them from it until the transaction ends; the second says what they did: how
--- many rows have come, in lanes without and with a due time, how many dead
--- ones, from when something is due.
+-- The extension's own statements stand between these two.  The first waits for
+-- a transaction that drops the queue, or with "alone" for all that work with it,
+-- and locks them out until this transaction ends; the second reports the changes:
+-- rows that have come, in lanes without and with a due time, dead messages, and
+-- the first due time.
 CREATE FUNCTION sweep._begin_queue_statement(queue_id int, alone boolean)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -82,9 +82,9 @@ CREATE FUNCTION sweep._note_purged(queue_id int, lane smallint, message_id bigin
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_statement_note_purged';
-COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; whoever holds it need not any more when that has committed';
+COMMENT ON FUNCTION sweep._note_purged(int, smallint, bigint) IS 'internal: this message was purged; its claim ends when the transaction commits';
 
--- Nothing is written when nothing is to be changed.  Its owner, those it was granted to and its messages stay.
+-- Writes only when a setting changes.  Owner, grants and messages of the queue stay.
 CREATE FUNCTION sweep._replace_queue(caller oid, name text, visibility interval, max_attempts int, backoff text, keep_done interval, notify boolean, key_policy text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -174,11 +174,11 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean) IS 'creates a queue of the caller, or with replace gives an existing one these settings: how long a claim holds a message, how often and after which pauses a failed one comes again, how long acknowledged ones are kept, whether LISTEN hears of new ones, for how long a key is unique';
 
--- First a lock of this queue that lets its open senders and consumers finish, so
--- that what they sent goes too.  A sender looks for the queue again after it got
--- its own, so none can slip in behind.  To delete anything before would have
--- consumers wait for us, whose locks we wait for.  Waiting for the lock is given
--- up soon: the others who work with the queue wait behind it.
+-- This first locks the queue, which lets its open senders and consumers finish,
+-- so that their messages are deleted too.  A sender looks for the queue again
+-- after it got its own lock, so none comes later.  To delete rows before that
+-- would be a deadlock with consumers that wait for them.  lock_timeout is short:
+-- all sessions that work with the queue wait behind this one.
 CREATE FUNCTION sweep._drop_queue(caller oid, name text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -206,8 +206,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue, every message in it and its consumer';
 
--- Rows that others are removing or changing are left to them: to wait for them
--- while they wait for what was deleted here would be a deadlock.
+-- This skips rows that another transaction is removing or changing: to wait for
+-- it while it waits for a row that was deleted here would be a deadlock.
 CREATE FUNCTION sweep._purge_queue(caller oid, name text)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -260,7 +260,7 @@ BEGIN
 			USING ERRCODE = 'undefined_object';
 	END IF;
 	grantee := sweep._role_name(_change_queue_grants.role);
-	-- The owner of a queue never changes: who may own it now may when it is locked, unless it is another one by then.
+	-- The owner of a queue never changes: the check above still holds for the locked row, unless it is another queue by then.
 	UPDATE sweep.queue q
 	SET senders = CASE WHEN 'send' = ANY (privileges)
 			THEN pg_catalog.array_remove(q.senders, grantee) || CASE WHEN granted THEN ARRAY[grantee] ELSE '{}' END
@@ -277,8 +277,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._change_queue_grants(oid, text, regrole, text[], boolean) IS 'internal: grants or revokes';
 
--- Execution of the message functions is what sweep_client has; each of them checks the right on its queue.  The
--- membership is one of the whole cluster, and is made by the owner of the extension.
+-- sweep_client may execute the message functions; each function checks the right on its queue.  The owner of the
+-- extension grants the membership, which holds in the whole cluster.
 CREATE FUNCTION sweep._add_member(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -291,12 +291,12 @@ BEGIN
 		RETURN;
 	END IF;
 	BEGIN
-		-- Before version 16, whether a role inherits is for the role to say.
+		-- Before version 16, inheritance is an attribute of the role.
 		EXECUTE pg_catalog.format('GRANT sweep_client TO %I', grantee)
 			|| CASE WHEN pg_catalog.current_setting('server_version_num')::int >= 160000 THEN ' WITH INHERIT TRUE' ELSE '' END;
 	EXCEPTION
 		WHEN unique_violation THEN
-			NULL; -- somebody else has just made it a member
+			NULL; -- another session has just made it a member
 		WHEN insufficient_privilege THEN
 			RAISE EXCEPTION 'role "%" cannot be made a member of sweep_client', grantee
 				USING ERRCODE = 'insufficient_privilege',
@@ -317,8 +317,8 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_member_add_apart';
 COMMENT ON FUNCTION sweep._add_member_apart(regrole) IS 'internal: the same in a transaction of its own, which has ended when this returns';
 
--- A transaction that adds a membership waits for the end of another one that has added it, so it is added in one that ends
--- at once.  Only a role that is not committed itself is left to the transaction of its creator; no other one knows it.
+-- A transaction that adds a membership waits for another one that has added it, so a transaction of its own adds it and ends
+-- at once.  Only a role that is not committed yet gets it in the transaction of its creator; no other transaction sees that role.
 CREATE FUNCTION sweep._make_client(role regrole)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -368,9 +368,9 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given on this queue; the role remains a member of sweep_client';
 
--- Read in pages, each behind the last row of the one before it: what is above a LIMIT is not read. PostgreSQL puts what is written in SQL
--- into the statement that calls it, where a page is asked for when its rows are wanted; of any other function it reads all rows first. A page is
--- declared smaller than it is, for the planner would take hundreds of pages for a large query and compile it.
+-- sweep.dead and sweep.done read in pages, each behind the last row of the page before, so that rows above a LIMIT are not read. PostgreSQL
+-- inlines a function in SQL, and the statement then asks for a page when it wants its rows; of any other function it reads all rows first. A
+-- page is declared smaller than it is, because the planner would take hundreds of pages for a large query and compile it.
 CREATE FUNCTION sweep.__dead_page(caller oid, queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int,
 	OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
 RETURNS SETOF record
@@ -393,7 +393,7 @@ CREATE FUNCTION sweep._dead_page(queue text, after_id bigint, OUT message_id big
 RETURNS SETOF record
 LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._dead_page(text, bigint) IS 'internal: some of the dead messages behind an id; after the last of them the next page is looked for if it goes_on';
+COMMENT ON FUNCTION sweep._dead_page(text, bigint) IS 'internal: a page of the dead messages behind an id; goes_on: a further page may follow';
 
 CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
@@ -430,7 +430,7 @@ CREATE FUNCTION sweep._done_page(queue text, after_at timestamptz, after_id bigi
 RETURNS SETOF record
 LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._done_page(text, timestamptz, bigint) IS 'internal: some of the acknowledged messages behind one; after the last of them the next page is looked for if it goes_on';
+COMMENT ON FUNCTION sweep._done_page(text, timestamptz, bigint) IS 'internal: a page of the acknowledged messages behind a time and id; goes_on: a further page may follow';
 
 CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT sent_at timestamptz, OUT done_at timestamptz)
@@ -445,8 +445,8 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
 
--- They come back with their ids, due at once, a microsecond apart so that their
--- order stays. One whose key another message has stays where it is.
+-- Messages come back with their ids, due at once, a microsecond apart so that their
+-- order stays. A message whose key another message has stays dead.
 CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -151,7 +151,7 @@ get_slot(Claim *claim)
 	return slot;
 }
 
-/* Whether the role may have one more; asked anew only when what it may have is used up. */
+/* Whether the role may have one more message; asks its quota only when the known room is used up. */
 static bool
 may_take(Claim *claim)
 {
@@ -166,7 +166,7 @@ may_take(Claim *claim)
 	return claim->refusal == REFUSED_NOT;
 }
 
-/* The entry of the next message, or -1. What was returned comes first. */
+/* The entry of the next message, or -1. Returned messages come first. */
 static int
 take_one(Claim *claim, SweepQueueSlot *slot)
 {

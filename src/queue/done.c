@@ -5,10 +5,10 @@
  * An acknowledgement adds to sweep.queue_done, and deletes what was kept long enough: the table does not grow while the
  * queue is used.
  *
- * While an old snapshot is held, deleted rows stay, and a read of the index from its front walks over all of them. So
- * the table is pruned once a second, more often only while there is much, and from where the last pruning found
- * something. A row behind that place, of a transaction that was open for long, is found by a look from the front, which
- * is rare enough to cost next to nothing.
+ * While an old snapshot is held, deleted rows stay, and a read of the index from its front walks over all of them. The
+ * table is therefore pruned once a second, more often only while many rows are to go, and from the place where the last
+ * pruning found a row. A row before that place, of a transaction that was open for long, is found by a look from the
+ * front, which is rare enough to cost next to nothing.
  */
 #include "postgres.h"
 

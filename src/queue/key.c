@@ -10,10 +10,10 @@
  * inserts the rows, and their index entries one by one. One sender to a queue has a turn at a time, and waits for no
  * transaction within it: what it has looked up is still so when it inserts.
  *
- * An INSERT by hand knows nothing of turns. So index entries are made without waiting, and say whether the index had
+ * An INSERT by hand takes no turn. Index entries are therefore made without waiting, and report whether the index had
  * another entry with the key. If so, the key is looked up again, when all later senders see the new row: with no other
- * row it stays; else it is withdrawn with those behind it, and the next turn begins with this key. Of any two rows one
- * has the later entry and sees the other, so never both stay. Until its transaction ends, a row that was withdrawn looks
+ * row it stays; else it is withdrawn with those behind it, and the next turn begins with this key. The row with the later
+ * entry sees the other one, so two rows with a key never both stay. Until its transaction ends, a withdrawn row looks
  * like one that is being inserted. Senders do not wait for it: it was deleted by the (sub)transaction that inserted it.
  *
  * A message that fails takes back the key that its first claim gave free, in such a turn and without waiting: if another

@@ -136,7 +136,7 @@ typedef struct SweepInFlight
 	int16		slot;
 	int16		holder;			/* role that it counts for, unless it is RETURNED */
 	int			lease;			/* of LEASED, ENDING and PREPARED */
-	int			previous;		/* in the list of its lease, of the returned or of the blocked messages */
+	int			previous;		/* in the list of a lease, of the returned or of the blocked messages */
 	int			next;			/* also of what a transaction that is prepared is ending */
 	int			hash_next;
 	int			key_previous;	/* of messages with its key and a similar state */

@@ -6,13 +6,13 @@ CREATE FUNCTION sweep.send(queue text, payload jsonb, key text DEFAULT NULL, del
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_send';
-COMMENT ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb) IS 'queues a message in the caller''s transaction and returns its id; NULL when one with this key is already waiting';
+COMMENT ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb) IS 'queues a message in the caller''s transaction and returns its id; NULL when a message with this key is already waiting';
 
 CREATE FUNCTION sweep._try_send(queue_id int, queue text, payload jsonb)
 RETURNS text
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_try_send';
-COMMENT ON FUNCTION sweep._try_send(int, text, jsonb) IS 'internal: sends without waiting for who drops the queue, in a transaction that goes on in any case; NULL, or what has kept it from being sent';
+COMMENT ON FUNCTION sweep._try_send(int, text, jsonb) IS 'internal: sends without waiting for a transaction that drops the queue; NULL, or why the message was not sent: the transaction goes on';
 
 CREATE FUNCTION sweep.send_many(queue text, payloads jsonb[], keys text[] DEFAULT NULL, delay interval DEFAULT '0', priority int DEFAULT 0)
 RETURNS bigint
@@ -30,7 +30,7 @@ CREATE FUNCTION sweep.ack(lease uuid, message_ids bigint[] DEFAULT NULL)
 RETURNS int
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_ack';
-COMMENT ON FUNCTION sweep.ack(uuid, bigint[]) IS 'removes messages of a lease, all of them unless told which, and returns how many; what the lease no longer holds is left alone';
+COMMENT ON FUNCTION sweep.ack(uuid, bigint[]) IS 'removes messages of a lease, all of them unless message_ids is given, and returns how many; leaves alone what the lease no longer holds';
 
 CREATE FUNCTION sweep.fail(lease uuid, error text DEFAULT NULL, message_ids bigint[] DEFAULT NULL)
 RETURNS int
@@ -50,7 +50,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_queue_extend';
 COMMENT ON FUNCTION sweep.extend(uuid, interval) IS 'has a lease end this long from now, and returns how many messages it holds';
 
--- What shared memory knows of the queues of this database. Without it, or on a
+-- State of the queues of this database in shared memory. Without it, or on a
 -- standby, the rows are counted.
 CREATE FUNCTION sweep._queue_states(OUT queue_id int, OUT ready_rows bigint, OUT delayed_rows bigint, OUT dead bigint, OUT ready_held int, OUT delayed_held int,
 	OUT due_from timestamptz, OUT due_known int, OUT due_inside int, OUT lanes smallint[], OUT positions bigint[], OUT unsearched smallint,
@@ -65,9 +65,9 @@ CREATE TYPE sweep._seen_queue AS (queue text, depth bigint, ready bigint, delaye
 	sent_per_second double precision, acked_per_second double precision, owner text);
 COMMENT ON TYPE sweep._seen_queue IS 'a row of sweep.queues';
 
--- For 10,000 queues: who may see is asked once for each role, and of a queue is read, along indexes, what is not known: how many delayed messages are due and
--- not found yet, ten thousand at most, and how long the oldest has been waiting: in each lane from its position on, and of the lanes that no search has come
--- to, which are 16 for most queues, in those that have messages. The planner takes this for a large query, and compiling it would take a
+-- Fast with 10,000 queues: the rights are checked once for each role, and of a queue only the unknown is read, along indexes: how many delayed messages are due
+-- and not found yet, ten thousand at most, and how long the oldest has been waiting, in each lane from its position on. Lanes that no search has reached,
+-- 16 for most queues, are read only if they have messages. The planner takes this for a large query, and compiling it would take a
 -- hundred times as long as executing it.
 CREATE FUNCTION sweep.__seen_queues(caller oid)
 RETURNS SETOF sweep._seen_queue
@@ -120,7 +120,7 @@ COMMENT ON FUNCTION sweep._seen_queues() IS 'internal: the queues that the calle
 
 CREATE VIEW sweep.queues WITH (security_barrier) AS
 	SELECT * FROM sweep._seen_queues();
-COMMENT ON VIEW sweep.queues IS 'how much is in each queue; known without counting, whatever the number; one sees those one may use, or all of them as sweep_monitor';
+COMMENT ON VIEW sweep.queues IS 'how much is in each queue, known without counting; shows the queues that the user may use, and all of them to sweep_monitor';
 COMMENT ON COLUMN sweep.queues.queue IS 'name of the queue';
 COMMENT ON COLUMN sweep.queues.depth IS 'all messages but the dead: ready, delayed and in_flight';
 COMMENT ON COLUMN sweep.queues.ready IS 'can be claimed now';

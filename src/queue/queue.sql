@@ -69,7 +69,7 @@ CREATE TABLE sweep.queue_message (
 	autovacuum_vacuum_insert_scale_factor = 0.05,
 	autovacuum_analyze_scale_factor = 0.05
 );
-COMMENT ON TABLE sweep.queue_message IS 'the messages of all queues, waiting or held by a consumer; who holds which is in shared memory';
+COMMENT ON TABLE sweep.queue_message IS 'the messages of all queues, waiting or claimed by a consumer; the claims are in shared memory';
 COMMENT ON COLUMN sweep.queue_message.message_id IS 'order within a queue';
 COMMENT ON COLUMN sweep.queue_message.sent_at IS 'when the transaction that sent it began';
 COMMENT ON COLUMN sweep.queue_message.due_at IS 'not delivered before; NULL unless it was sent with a delay, has failed or was redriven';
@@ -78,7 +78,7 @@ COMMENT ON COLUMN sweep.queue_message.lane IS 'its priority; with a due time: it
 COMMENT ON COLUMN sweep.queue_message.attempts IS 'how often it was delivered when it last failed';
 COMMENT ON COLUMN sweep.queue_message.claimed IS 'its key is free: it was claimed, and has not taken it back';
 COMMENT ON COLUMN sweep.queue_message.key IS 'no second message with this key is queued, for as long as the queue''s key_policy says';
-COMMENT ON COLUMN sweep.queue_message.headers IS 'what the sender says beside the payload, such as traceparent';
+COMMENT ON COLUMN sweep.queue_message.headers IS 'values that the sender adds to the payload, such as traceparent';
 COMMENT ON COLUMN sweep.queue_message.error IS 'why it failed the last time: an object with a message, and of a handler in the database its sqlstate, detail, hint and context';
 COMMENT ON COLUMN sweep.queue_message.payload IS 'what the sender says';
 

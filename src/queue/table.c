@@ -9,7 +9,7 @@
  * and stays open keeps no other one from other queues.
  *
  * The table of messages is read and written without SQL (search.c, ack.c, and below): a plan costs several times as
- * much, and is bound to the snapshot of the transaction. So the rights that count are those checked here. Rows are
+ * much, and is bound to the snapshot of the transaction. Only the rights that are checked here count. Rows are
  * inserted many at a time: those of a page are one record of the WAL. Triggers and defaults do not take part: all
  * columns are filled here. Indexes that a user has added are kept up to date.
  */

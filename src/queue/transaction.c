@@ -9,7 +9,7 @@
  * Each level of subtransactions has changes of its own. When it ends well they are added to those of the level above;
  * when it is rolled back they are thrown away, and what it has claimed is given back.
  *
- * COMMIT PREPARED calls no callback of an extension. So the changes of a transaction go to shared memory before it is
+ * COMMIT PREPARED calls no callback of an extension. Changes of a transaction therefore go to shared memory before it is
  * prepared, and a process that looks for messages later finds out how it has ended (prepared.c).
  */
 #include "postgres.h"

@@ -5,7 +5,7 @@
  * Called by connection.c. hiredis connects, writes and reads; its hooks say what it waits for, and serve()
  * waits for it, together with the latch, the deadline and the end of the postmaster, in slices short enough
  * that a request to stop is noticed. Every wait stands in serve(), outside of hiredis, and the hooks do not
- * raise: no longjmp passes through hiredis. What hiredis allocates with malloc hangs on the static Network;
+ * raise: no longjmp passes through hiredis. The memory that hiredis allocates with malloc belongs to the static Network;
  * if a wait is left by a longjmp, "waiting" stays set and the next call closes the connection.
  *
  * Four things are done here because hiredis does not do them: every address of a host is tried, the

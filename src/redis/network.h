@@ -2,7 +2,7 @@
  * network.h
  *		One connection to Redis: hiredis's asynchronous interface, waited for by the latch of the process.
  *
- * No function raises or blocks. One that fails has set the failure and closed the connection.
+ * No function raises or blocks. A function that fails has set the failure and closed the connection.
  */
 #ifndef SWEEP_REDIS_NETWORK_H
 #define SWEEP_REDIS_NETWORK_H

@@ -1,10 +1,10 @@
 /*
  * cursor.pml - a job that keeps its cursor: runs that are queued in the order of their ids and begin in any order, under the
- * lock of the job; batches; a clock that is set to anything at any time; failovers to a standby that is behind, whose
- * clock is another one.  Claim: no row is done twice, none is left out, of what the server that is there knows.
+ * lock of the job; batches; a clock that is set to anything at any time; failovers to a standby that is behind and has
+ * another clock.  Claim: of the rows that the present server knows none is done twice and none is left out.
  *
- * The cursor that a run goes on from is that of the run that began last, by a number of a sequence.  UNMENDED_CLOCK: by
- * the time at which it began.  UNMENDED_ID: by its id.
+ * A run goes on from the cursor of the run that began last, by a number of a sequence.  UNMENDED_CLOCK: by the time at
+ * which it began.  UNMENDED_ID: by its id.
  */
 #ifndef RUNS
 #define RUNS 4
@@ -18,7 +18,7 @@
 #define ROWS (2 * RUNS)
 #define NONE 15
 
-/* What is committed: the rows of runs, those of the job, the sequence. */
+/* Committed state: the rows of runs and of the job, the sequence. */
 typedef Server {
 	byte begun[RUNS];		/* number of the sequence; 0: it waits */
 	byte started_at[RUNS];
@@ -29,7 +29,7 @@ typedef Server {
 Server server[2];			/* the one that works, and the standby */
 byte now = 0;
 bool locked = false;
-byte epoch = 0;				/* failovers so far: a run of before has gone */
+byte epoch = 0;				/* failovers so far: they end all runs */
 
 /* Whether run a counts as the later one of two that have begun. */
 #ifdef UNMENDED_CLOCK

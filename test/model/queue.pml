@@ -3,11 +3,11 @@
  * lock of queue/shared.h, or one event of the transaction manager (a commit becomes visible; a snapshot).
  * Names are those of the code.  Ids are 0..NM-1; times are ticks.
  *
- * UNMENDED_EXPIRY: expiry looks again at a lease with something that is being ended only if it gave nothing back, and
- * nobody notes when that is held again (number 39).  UNMENDED_TELL: those who wait are not told when a lease ends or
- * something falls due earlier than they know (number 40).  UNMENDED_ORDER: what a transaction has done is applied before
- * what it has ended is forgotten.  LEAVES: the client of one who waits goes away;
- * UNMENDED_LEAVES: and he takes a wake-up with him (number 18).
+ * UNMENDED_EXPIRY: expiry looks again at a lease with a message that is being ended only if it gave nothing back, and
+ * no process notes when that message is held again (number 39).  UNMENDED_TELL: waiting consumers are not woken when a
+ * lease ends or a message falls due earlier than they know (number 40).  UNMENDED_ORDER: the changes of a transaction are
+ * applied before the messages that it has ended are forgotten.  LEAVES: the client of a waiting consumer goes away;
+ * UNMENDED_LEAVES: the consumer then loses a wake-up (number 18).
  */
 #ifndef NM
 #define NM 2            /* messages */
@@ -30,7 +30,7 @@
 #ifndef BACKOFF
 #define BACKOFF 1
 #endif
-#define NPL 3           /* leases of a consumer; an index is not used by others, as uuids are not */
+#define NPL 3           /* leases of a consumer; like a uuid, an index is used by one consumer only */
 #define NL 6
 #define NOTHING 15
 
@@ -72,7 +72,7 @@ inline wake(count) {
 	:: else -> break
 	od
 }
-/* tell_waiting: they stay in the list, and set their alarms anew */
+/* tell_waiting: the consumers stay in the list, and set their alarms anew */
 inline tell(at) {
 #ifndef UNMENDED_TELL
 	if
@@ -149,14 +149,14 @@ inline is_ready(me, r, d) {
 	fi
 }
 
-/* What is ready, whatever the shared memory says; ghost. */
+/* Whether a message is ready, by its row alone; ghost. */
 inline check_quiet() {
 	d_step {
 	i = 0;
 	do
 	:: i < NM ->
 		if
-#ifdef PROP_STUCK	/* nobody will ever look at it again: not even the heartbeat of those who wait */
+#ifdef PROP_STUCK	/* no process will look at it again, not even by the heartbeat of a waiting one */
 		:: row[i] == VIS && hold[i] == HELD && lused[hlease[i]] && lexp[hlease[i]] <= now -> assert(next_expiry <= now + 1)
 #else
 		:: row[i] == VIS && (due[i] == 0 || due[i] <= now) && (hold[i] == FREE || hold[i] == RETURNED) ->
@@ -173,7 +173,7 @@ inline check_quiet() {
 	}
 }
 
-/* Never stepped over: an invariant whenever nobody searches. */
+/* Never stepped over: an invariant while no process searches. */
 #define KNOWN(m) (found[m] || hold[m] != FREE || (due[m] == 0 && pending && position <= m) || (due[m] != 0 && next_due <= due[m] && due_from <= due[m]))
 inline invariant() {
 	if
@@ -452,7 +452,7 @@ wait:
 			fi;
 			woken = !listed[me];
 			is_ready(me, ready, mydue);
-			/* without having been woken: it leaves what there is to those who were, for a while */
+			/* without a wake-up: it leaves the messages to the woken consumers, for a while */
 			if
 			:: ready && !woken && (pending || ANY_FOUND || ANY_RETURNED) ->
 				if :: looked_at != NOTHING && now < looked_at + 1 -> ready = false; mydue = looked_at + 1 :: else -> looked_at = now fi
@@ -461,7 +461,7 @@ wait:
 			if :: ready || woken -> asleep[me] = false; goto leave :: else -> until[me] = mydue fi
 		}
 #ifdef LEAVES
-	/* his client has gone, which he sees at any time, or when he is woken */
+	/* its client has gone, which it sees at any time, or when it is woken */
 	:: atomic { !hung[0] && !hung[1] -> hung[me] = true; asleep[me] = false; until[me] = 0; latch[me] = false;
 #ifndef UNMENDED_LEAVES
 			if :: waiting??[eval(me)] -> waiting??eval(me); listed[me] = false :: else fi;
