@@ -39,7 +39,7 @@ static SweepExtension extension;
 static bool valid = false;
 static bool unchanged = false;
 
-/* Of that type in the cache of types; 0 = it was not looked for yet. */
+/* Hash of that type in the cache of types; 0 = it was not looked for yet. */
 static uint32 interface_hash = 0;
 
 static bool search(void);
