@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database sql start soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server restart_after ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
   due_run start_with_clock set_clock);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -326,6 +326,20 @@ sub wait_for_server
 	{
 		die 'the server did not come back' if time > $deadline;
 	}
+}
+
+# Restarts the server, changed (SQL) while no process of pg_sweep lives: what the change makes due begins after the restart
+# and not before it, when the shutdown would end it.
+sub restart_after
+{
+	my ($node, $change) = @_;
+
+	my $preloaded = $node->safe_psql('postgres', 'SHOW shared_preload_libraries');
+	$node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
+	$node->restart;
+	$node->safe_psql('postgres', $change);
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = '$preloaded'");
+	$node->restart;
 }
 
 # Waits for the end of a run, and until its process, which gives back what it has after that, has no more to do with

@@ -368,8 +368,7 @@ is(children(), 1, 'the child waits still');
 open_gate($gate);
 
 # Across a restart, and overdue when the server comes back.
-$node->safe_psql('postgres', q{UPDATE sweep.run_live SET due_at = now() - interval '10 min' WHERE job = 'child' AND status = 'waiting'});
-$node->restart;
+restart_after($node, q{UPDATE sweep.run_live SET due_at = now() - interval '10 min' WHERE job = 'child' AND status = 'waiting'});
 soon($node, q{SELECT string_agg(status || ' ' || stop_reason, ',') FROM sweep.runs WHERE job = 'child' AND trigger = 'parent' AND status <> 'cancelled'},
 	'succeeded drained', 'after a restart a late child runs once');
 $node->stop;

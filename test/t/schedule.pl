@@ -78,9 +78,8 @@ next_is_ahead('catch_all', 'all, very many');
 cmp_ok(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_all'}), '<=', 106, 'all: up to a cap');
 
 # The same after a restart, without anybody who wakes the scheduler.
-sql(q{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '3 hours', next_start = date_trunc('hour', now()) - interval '3 hours'
-	WHERE job IN ('catch_once', 'catch_skip')});
-$node->restart;
+restart_after($node, q{UPDATE sweep.job_state SET next_due = date_trunc('hour', now()) - interval '3 hours',
+	next_start = date_trunc('hour', now()) - interval '3 hours' WHERE job IN ('catch_once', 'catch_skip')});
 next_is_ahead($_, "restart, $_") for ('catch_once', 'catch_skip');
 is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_once'}), 2, 'restart, once: one run');
 is(sql(q{SELECT count(*) FROM sweep.runs WHERE job = 'catch_skip'}), 0, 'restart, skip: none');
@@ -197,8 +196,7 @@ is(sql("SELECT status, args ->> 'word', due_at > now() + interval '50 min' FROM 
 $node->stop('immediate');
 $node->start;
 is(sql("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'delay: and a crash');
-sql("UPDATE sweep.run_live SET due_at = now() - interval '1 day' WHERE run_id = $run");
-$node->restart;
+restart_after($node, "UPDATE sweep.run_live SET due_at = now() - interval '1 day' WHERE run_id = $run");
 is(ended_run($node, $run), 'succeeded drained 1 0', 'delay: its time came while the server was down, it runs late');
 is(sql("SELECT count(*) FROM t.started WHERE run_id = $run"), 1, 'delay: once');
 $node->stop;
