@@ -15,10 +15,12 @@ my $node = new_cluster('buckets', conf => [ 'pg_sweep.max_running_jobs = 8', 'ma
 
 # t.share deletes the rows of its bucket, and writes down which. Its args:
 #   gate    an advisory lock (gate, bucket + 1) that it waits for in the middle of the batch
-# If somebody else works on the same bucket with the same number of buckets, that is an overlap.
+# If another run works on the same bucket with the same number of buckets, that is an overlap. The lock is one of a row,
+# free from the moment on at which the commit of its holder can be seen, as the bucket is: an advisory lock is released later.
 $node->safe_psql('postgres', q{
 	CREATE TABLE t.artifact (id int PRIMARY KEY);
 	CREATE TABLE t.deleted (id int, run_id bigint, bucket int, buckets int);
+	CREATE TABLE t.turn AS SELECT buckets, bucket FROM generate_series(1, 20) AS buckets, generate_series(0, buckets - 1) AS bucket;
 	CREATE TABLE t.flag (buckets int);
 	INSERT INTO t.flag VALUES (1000);
 	CREATE FUNCTION t.flagged(b sweep.batch) RETURNS int LANGUAGE sql AS $$ SELECT buckets FROM t.flag $$;
@@ -34,8 +36,11 @@ $node->safe_psql('postgres', q{
 		GET DIAGNOSTICS n = ROW_COUNT;
 		IF b.args ? 'gate' THEN
 			PERFORM pg_advisory_xact_lock((b.args ->> 'gate')::int, b.bucket + 1);
-		ELSIF NOT pg_try_advisory_xact_lock(1000 + b.buckets, b.bucket) THEN
-			INSERT INTO t.overlap VALUES (b.run_id);
+		ELSE
+			PERFORM FROM t.turn AS u WHERE u.buckets = b.buckets AND u.bucket = b.bucket FOR UPDATE SKIP LOCKED;
+			IF NOT FOUND THEN
+				INSERT INTO t.overlap VALUES (b.run_id);
+			END IF;
 		END IF;
 		RETURN ROW(n, NULL, NULL)::sweep.progress;
 	END
