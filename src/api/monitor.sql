@@ -69,7 +69,7 @@ $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
 
 -- The list of columns of the view sweep.jobs and of the functions that it reads.
-CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql text, step text, timezone text, next_run timestamptz, paused boolean, state text,
+CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql text, step text, timezone text, next_run timestamptz, paused boolean, state text, since timestamptz,
 	last_run_id bigint, last_status sweep.run_status, last_stop_reason sweep.run_stop_reason, last_started_at timestamptz, last_rows bigint, last_duration interval,
 	last_error text, run_as text, description text);
 COMMENT ON TYPE sweep._seen_job IS 'a row of sweep.jobs';
@@ -81,14 +81,15 @@ CREATE FUNCTION sweep.__seen_jobs(caller oid) RETURNS SETOF sweep._seen_job
 AS $$
 DECLARE
 	all_paused constant boolean := EXISTS (SELECT FROM sweep.control);
-	has_workers constant boolean := sweep._has_workers();
+	no_scheduler constant pg_catalog.text := (sweep._no_scheduler()).reason;
 	watches constant boolean := sweep._acts_for(caller, 'sweep_monitor');
 BEGIN
 	RETURN QUERY WITH role AS MATERIALIZED (
 		SELECT r.run_as FROM (SELECT DISTINCT j.run_as FROM sweep.job_definition j OFFSET 0) AS r WHERE watches OR sweep._may_act_on(caller, r.run_as, true)
 	), seen AS MATERIALIZED (
 		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
-				h.at_home, all_paused OR s.paused_at IS NOT NULL OR s.all_paused_at IS NOT NULL OR NOT h.at_home AS held_back,
+				h.at_home, CASE WHEN NOT h.at_home THEN 'paused: the database is a copy' WHEN all_paused OR s.all_paused_at IS NOT NULL THEN 'paused: by pause_all'
+					WHEN s.paused_at IS NOT NULL THEN 'paused' END AS held_back,
 				-- All that sweep._job_problem() looks at.
 				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS kind
 			FROM role JOIN sweep.job_definition j ON j.run_as = role.run_as JOIN sweep.job_state s ON s.job = j.name
@@ -97,8 +98,10 @@ BEGIN
 		SELECT k.kind, sweep._job_problem(j, t.as_user) AS reason
 			FROM (SELECT s.kind, pg_catalog.min(s.name) AS name FROM seen s GROUP BY s.kind) AS k JOIN sweep.job_definition j ON j.name = k.name JOIN sweep.job_state t ON t.job = k.name
 	), live AS MATERIALIZED (
-		SELECT r.job, r.run_as, pg_catalog.bool_or(r.status = 'running') AS running, pg_catalog.bool_or(r.status = 'waiting' AND r.trigger = 'manual') AS started,
-				pg_catalog.bool_or(r.status = 'waiting' AND r.trigger <> 'manual') AS due
+		-- Where no scheduler comes nothing records that the process of a run has gone.
+		SELECT r.job, r.run_as, pg_catalog.bool_or(r.status = 'running' AND (no_scheduler IS NULL OR sweep._run_is_alive(r.run_id))) AS running,
+				pg_catalog.min(r.started_at) FILTER (WHERE r.status = 'running') AS started_at, pg_catalog.bool_or(r.status = 'waiting' AND r.trigger = 'manual') AS started,
+				pg_catalog.bool_or(r.status = 'waiting' AND r.trigger <> 'manual') AS due, pg_catalog.min(r.due_at) FILTER (WHERE r.status = 'waiting') AS due_at
 			FROM sweep.run_live r
 			WHERE r.pid IS NOT NULL AND r.status = 'running' OR r.pid IS NULL AND r.status = 'waiting' AND r.due_at < pg_catalog.statement_timestamp() - interval '1 s'
 			GROUP BY r.job, r.run_as
@@ -109,18 +112,25 @@ BEGIN
 	SELECT s.name, s.schedule, s.sql, s.batch_sql, s.step, s.timezone, s.next_due, s.paused,
 			CASE
 				WHEN coalesce(problem.reason, s.broken) IS NOT NULL THEN 'broken: ' || coalesce(problem.reason, s.broken)
-				WHEN live.running THEN CASE WHEN s.held_back THEN 'paused (running)' ELSE 'running' END
+				WHEN live.running THEN CASE WHEN s.held_back IS NOT NULL THEN 'paused (running)' ELSE 'running' END
+				WHEN no_scheduler IS NOT NULL AND (s.held_back IS NULL OR live.started AND s.at_home) THEN 'no_scheduler: ' || no_scheduler
 				-- A run that was started by hand begins in spite of a pause.
-				WHEN live.started AND s.at_home OR (live.started OR live.due) AND NOT s.held_back
+				WHEN live.started AND s.at_home OR (live.started OR live.due) AND s.held_back IS NULL
 					THEN 'waiting_for_slot' || coalesce(': ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority), '')
+				WHEN s.held_back IS NOT NULL THEN s.held_back
 				-- It is due, and no scheduler has queued its run.
-				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '1 s' AND NOT s.held_back AND sweep._missing_worker(sweep._role_oid(s.run_as), s.priority) IS NOT NULL
+				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '1 s' AND sweep._missing_worker(sweep._role_oid(s.run_as), s.priority) IS NOT NULL
 					THEN 'waiting_for_slot: ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority)
-				WHEN s.held_back THEN 'paused'
-				WHEN s.schedule IS NOT NULL AND NOT has_workers THEN 'broken: pg_sweep is not in shared_preload_libraries'
+				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '10 s' THEN 'overdue'
 				WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
 				WHEN last.status IN ('failed', 'lost') THEN 'failing'
 				ELSE 'idle'
+			END,
+			-- since
+			CASE
+				WHEN live.running THEN live.started_at
+				WHEN live.started AND s.at_home OR (live.started OR live.due) AND s.held_back IS NULL THEN live.due_at
+				WHEN s.held_back IS NULL AND s.next_start < pg_catalog.statement_timestamp() - interval '1 s' THEN s.next_start
 			END,
 			last.run_id, last.status, last.stop_reason, last.started_at, last.rows, sweep._elapsed(last.started_at, last.finished_at), last.error, s.run_as, s.description
 		FROM seen s
@@ -168,7 +178,8 @@ BEGIN
 		['jobs', 'sql', 'what it executes once'], ['jobs', 'batch_sql', 'or the statement that does a batch'], ['jobs', 'step', 'or the function that does'],
 		['jobs', 'timezone', 'time zone of the schedule'], ['jobs', 'next_run', 'next moment of the schedule'],
 		['jobs', 'paused', 'whether it is paused by its name; that all are paused, or are a copy, is in state'],
-		['jobs', 'state', 'running, waiting_for_slot: and the setting that is short, paused, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],
+		['jobs', 'state', 'running, no_scheduler: and why none works in this database, waiting_for_slot: and the setting that is short, overdue, paused: and by what, paused (running): a run goes on to its end, failing: the last run did, broken: and why, or idle'],
+		['jobs', 'since', 'since when a run is in progress, has been due without having begun, or the schedule has been; NULL: neither'],
 		['jobs', 'last_run_id', 'the last run that ended and was not skipped; of a divided job its last dispatch, by the run that made it: all of its shares are meant in what follows'],
 		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lock'],

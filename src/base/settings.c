@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "pure/redis_url.h"
 
+bool		sweep_enabled = true;
 bool		sweep_start_paused = false;
 char	   *sweep_databases = NULL;
 int			sweep_history_max_age = 30 * 24 * 60;
@@ -170,9 +171,13 @@ sweep_settings_define(bool at_server_start)
 	DefineCustomEnumVariable("pg_sweep.log_batches", "Logs the progress of runs.",
 							 NULL, &sweep_log_batches, LOG_BATCHES_OFF, log_batches_options, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	if (at_server_start)
+	{
+		DefineCustomBoolVariable("pg_sweep.enabled", "Sets whether runs and consumers of all databases are started.",
+								 NULL, &sweep_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 		DefineCustomBoolVariable("pg_sweep.start_paused", "Sets whether runs and consumers of all databases are kept from being started.",
 								 "For a server that goes down before a job could be paused.", &sweep_start_paused, false, PGC_SIGHUP, 0,
 								 NULL, NULL, NULL);
+	}
 	MarkGUCPrefixReserved("pg_sweep");
 }
 

@@ -12,7 +12,8 @@ typedef enum SweepLogBatches
 	LOG_BATCHES_ITEMS,
 } SweepLogBatches;
 
-extern bool sweep_start_paused; /* no database has a scheduler */
+extern bool sweep_enabled;		/* off: no database has a scheduler */
+extern bool sweep_start_paused; /* on: the same */
 extern char *sweep_databases;	/* names separated by commas; empty = all */
 extern int	sweep_history_max_age;	/* minutes */
 extern int	sweep_history_per_job;

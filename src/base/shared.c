@@ -58,6 +58,7 @@ sweep_shared_initialize(void)
 		return;
 	memset(shared, 0, memory_size());
 	shared->launcher = INVALID_PROC_NUMBER;
+	shared->launcher_left_us = sweep_monotonic_us();
 	shared->slot_count = max_worker_processes + SESSION_SLOTS;
 	ConditionVariableInit(&shared->changed);
 	for (int i = 0; i < (int) lengthof(shared->asked); i++)

@@ -80,10 +80,8 @@ static void set_session(void);
 static void bound_statements(void);
 
 PG_FUNCTION_INFO_V1(sweep_worker_wake);
-PG_FUNCTION_INFO_V1(sweep_worker_available);
 PG_FUNCTION_INFO_V1(sweep_worker_system_identifier);
 PG_FUNCTION_INFO_V1(sweep_worker_is_home);
-PG_FUNCTION_INFO_V1(sweep_worker_require);
 
 /* Line ends and tabs stay, which pg_clean_ascii() would replace as well: statements are shown. */
 char *
@@ -350,13 +348,6 @@ wake_after_commit(XactEvent event, void *arg)
 		wake_at_commit = false;
 }
 
-/* SQL: sweep._has_workers() RETURNS boolean */
-Datum
-sweep_worker_available(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(sweep_shared_exists());
-}
-
 /* SQL: sweep._system_identifier() RETURNS bigint: of the cluster, as pg_control_system() has it */
 Datum
 sweep_worker_system_identifier(PG_FUNCTION_ARGS)
@@ -369,24 +360,4 @@ Datum
 sweep_worker_is_home(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(PG_GETARG_INT64(0) == (int64) GetSystemIdentifier() && PG_GETARG_OID(1) == MyDatabaseId);
-}
-
-/* SQL: sweep._require_workers() RETURNS void */
-Datum
-sweep_worker_require(PG_FUNCTION_ARGS)
-{
-	char	   *database = get_database_name(MyDatabaseId);
-
-	if (!sweep_shared_exists())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_sweep cannot start background workers"),
-				 errdetail("The library was not loaded at server start."),
-				 errhint("Set shared_preload_libraries = 'pg_sweep' and restart the server; CALL sweep.run() works without.")));
-	if (!sweep_settings_allow_database(database))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_sweep does not start background workers in database \"%s\"", database),
-				 errhint("Add the database to pg_sweep.databases and reload the configuration.")));
-	PG_RETURN_VOID();
 }

@@ -348,7 +348,7 @@ BEGIN
 	INSERT INTO sweep.run_live (job, run_as, args, trigger, due_at)
 		VALUES (name, job.run_as, args, 'manual', greatest(at, pg_catalog.clock_timestamp() + delay))
 		RETURNING run_id INTO new_id;
-	PERFORM sweep._wake();
+	PERFORM sweep._wake(), sweep._warn_no_scheduler(pg_catalog.format('run %s of job "%s" waits', new_id, name));
 	RETURN new_id;
 END
 $$;

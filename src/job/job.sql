@@ -180,8 +180,25 @@ CREATE TRIGGER job_added AFTER INSERT ON sweep.job_state
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
 
 CREATE FUNCTION sweep._require_workers() RETURNS void
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_worker_require';
+	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_availability_require';
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
+
+CREATE FUNCTION sweep._no_scheduler(OUT reason text, OUT hint text)
+	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_availability_obstacle';
+COMMENT ON FUNCTION sweep._no_scheduler() IS 'why no scheduler comes to this database, whatever is due, and what helps; NULLs when one does';
+
+CREATE FUNCTION sweep._warn_no_scheduler(what text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	obstacle constant pg_catalog.record := sweep._no_scheduler();
+BEGIN
+	IF obstacle.reason IS NOT NULL THEN
+		RAISE WARNING '%', what USING DETAIL = pg_catalog.format('No scheduler works here: %s.', obstacle.reason), HINT = obstacle.hint;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._warn_no_scheduler(text) IS 'warns of what will not happen where no scheduler works';
 
 CREATE FUNCTION sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void
 	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_definition_check_batch_sql';

@@ -285,6 +285,8 @@ AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, false);
 	PERFORM sweep._set_paused(name, false), sweep._forget_crashes(name);
+	PERFORM sweep._warn_no_scheduler(pg_catalog.format('job "%s" will not be started by its schedule', _resume.name))
+		FROM sweep.job_definition j WHERE j.name = _resume.name AND j.schedule IS NOT NULL;
 END
 $$;
 COMMENT ON FUNCTION sweep._resume(oid, text) IS 'implements sweep.resume';
@@ -359,6 +361,8 @@ BEGIN
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(j.name, pg_catalog.clock_timestamp(), NULL) FROM sweep.job_definition j;
 	PERFORM sweep._wake(), sweep._warn_of_foreign_grants();
+	PERFORM sweep._warn_no_scheduler(pg_catalog.format('jobs of database "%s" will not be started by their schedules', pg_catalog.current_database()))
+		WHERE EXISTS (SELECT FROM sweep.job_definition j WHERE j.schedule IS NOT NULL);
 END
 $$;
 COMMENT ON FUNCTION sweep._resume_all(oid) IS 'implements sweep.resume_all';

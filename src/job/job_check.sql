@@ -422,17 +422,13 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The setting is %s.', smallest),
 				HINT = 'Choose a longer interval, or lower pg_sweep.min_interval.';
 	END IF;
-	IF NOT sweep._has_workers() THEN
-		RAISE WARNING 'job "%" will not be started by its schedule', job.name
-			USING DETAIL = 'pg_sweep is not loaded at server start.',
-				HINT = 'Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without.';
-	END IF;
+	PERFORM sweep._warn_no_scheduler(pg_catalog.format('job "%s" will not be started by its schedule', job.name));
 END
 $$;
 COMMENT ON FUNCTION sweep._check_schedule(sweep.job_definition) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
 
 CREATE FUNCTION sweep._has_workers() RETURNS boolean
-	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_available';
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_availability_has_workers';
 COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at server start, so that it can start workers';
 
 CREATE FUNCTION sweep._check_role(caller oid, job sweep.job_definition) RETURNS void

@@ -338,14 +338,17 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 	SELECT q.name AS queue, c.handler, c.run_as, c.concurrency, c.batch,
 		CASE
 			WHEN problem.reason IS NOT NULL THEN 'broken: ' || problem.reason
-			WHEN c.paused_at IS NOT NULL OR c.all_paused_at IS NOT NULL OR NOT sweep._is_home(c.system_identifier, c.database)
-				OR EXISTS (SELECT 1 FROM sweep.control) THEN 'paused'
+			WHEN NOT sweep._is_home(c.system_identifier, c.database) THEN 'paused: the database is a copy'
+			WHEN c.all_paused_at IS NOT NULL OR EXISTS (SELECT 1 FROM sweep.control) THEN 'paused: by pause_all'
+			WHEN c.paused_at IS NOT NULL THEN 'paused'
+			WHEN obstacle.reason IS NOT NULL THEN 'no_scheduler: ' || obstacle.reason
 			WHEN p.workers >= c.concurrency THEN 'running'
 			ELSE 'waiting_for_slot'
 		END AS state,
 		p.workers, p.handled, p.failed, p.last_error
 	FROM sweep.consumer c
 		LEFT JOIN sweep.queue q USING (queue_id)
+		CROSS JOIN sweep._no_scheduler() AS obstacle
 		CROSS JOIN LATERAL (SELECT CASE WHEN q.name IS NULL THEN pg_catalog.format('queue %s does not exist', c.queue_id)
 			ELSE sweep._consumer_problem(c) END AS reason) AS problem
 		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, least(coalesce(pg_catalog.sum(l.handled), 0), 9223372036854775807)::bigint AS handled,
@@ -359,7 +362,7 @@ COMMENT ON COLUMN sweep.consumers.handler IS 'the function that is called with e
 COMMENT ON COLUMN sweep.consumers.run_as IS 'the role it runs as';
 COMMENT ON COLUMN sweep.consumers.concurrency IS 'how many processes are wanted';
 COMMENT ON COLUMN sweep.consumers.batch IS 'messages per transaction';
-COMMENT ON COLUMN sweep.consumers.state IS 'running, waiting_for_slot (fewer processes than wanted), paused, or broken: and why';
+COMMENT ON COLUMN sweep.consumers.state IS 'running, no_scheduler: and why none works in this database, waiting_for_slot (fewer processes than wanted), paused: and by what, or broken: and why';
 COMMENT ON COLUMN sweep.consumers.workers IS 'how many processes there are';
 COMMENT ON COLUMN sweep.consumers.handled IS 'messages handled by these processes';
 COMMENT ON COLUMN sweep.consumers.failed IS 'messages that failed in these processes';

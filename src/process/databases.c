@@ -12,10 +12,12 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+#include "utils/varlena.h"
 
 #include "base/consumer_shared.h"
 #include "base/settings.h"
@@ -60,7 +62,7 @@ sweep_databases_list(void)
 			Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
 			/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
-			if (!sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
+			if (sweep_enabled && !sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
 				sweep_settings_allow_database(NameStr(form->datname)))
 				enter_database(form->oid, NameStr(form->datname));
 		}
@@ -91,7 +93,7 @@ enter_database(Oid oid, const char *name)
 	database->listed = true;
 }
 
-/* Databases that are no longer there or no longer among pg_sweep.databases, and all of them while pg_sweep.start_paused is on. */
+/* Databases that are no longer there or no longer among pg_sweep.databases, and all of them while pg_sweep.enabled is off or pg_sweep.start_paused on. */
 static void
 forget_unlisted(void)
 {
@@ -106,6 +108,27 @@ forget_unlisted(void)
 		sweep_consumer_shared_dismiss(database->database, -1, PG_INT32_MAX);
 		(void) hash_search(known, &database->database, HASH_REMOVE, NULL);
 	}
+}
+
+void
+sweep_databases_warn_missing(void)
+{
+	List	   *names = NIL;
+	ListCell   *cell;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	(void) SplitIdentifierString(pstrdup(sweep_databases ? sweep_databases : ""), ',', &names);
+	foreach(cell, names)
+	{
+		if (!OidIsValid(get_database_oid(lfirst(cell), true)))
+			ereport(WARNING,
+					(errcode(ERRCODE_UNDEFINED_DATABASE),
+					 errmsg("database \"%s\", which pg_sweep.databases names, does not exist", (char *) lfirst(cell)),
+					 errhint("Names in capitals, or with a comma, are enclosed in double quotes.")));
+	}
+	CommitTransactionCommand();
+	pgstat_report_stat(false);
 }
 
 void

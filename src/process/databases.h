@@ -25,6 +25,9 @@ typedef struct SweepKnownDatabase
 /* Reads the list of databases, in a transaction of its own; false when a session has locked it. To be called first. */
 extern bool sweep_databases_list(void);
 
+/* Warns of names in pg_sweep.databases that are of no database, in a transaction of its own. */
+extern void sweep_databases_warn_missing(void);
+
 /* Makes all of them due that have the extension, as far as is known. */
 extern void sweep_databases_forget_moments(void);
 

@@ -122,7 +122,10 @@ sweep_launcher_main(Datum arg)
 		}
 		/* New settings may let runs start, or keep less of the history. */
 		if (reload)
+		{
+			sweep_databases_warn_missing();
 			sweep_databases_forget_moments();
+		}
 		collect(listed);
 		wait_ms = start_due();
 		sweep_watchdog_look(&wait_ms);
@@ -434,6 +437,9 @@ retire(int code, Datum arg)
 {
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (sweep_shared()->launcher == MyProcNumber)
+	{
 		sweep_shared()->launcher = INVALID_PROC_NUMBER;
+		sweep_shared()->launcher_left_us = sweep_monotonic_us();
+	}
 	sweep_shared_unlock();
 }

@@ -145,7 +145,7 @@ soon($node, "SELECT count(*) > 0 FROM sweep.runs WHERE job = 'often' AND trigger
 	't', 'resume: its schedule applies again');
 $node->safe_psql('postgres', 'SELECT sweep.pause_all()');
 soon($node, 'SELECT count(*) FROM sweep.running', 0, 'pause_all: nothing runs any more');
-is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT state, ' ') FROM sweep.jobs}), 'paused', 'pause_all: every job is paused');
+is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT state, ' ') FROM sweep.jobs}), 'paused: by pause_all', 'pause_all: every job is paused');
 $count = $node->safe_psql('postgres', q{SELECT max(run_id) FROM sweep.runs});
 $node->safe_psql('postgres', 'SELECT sweep.resume_all()');
 soon($node, "SELECT count(*) > 0 FROM sweep.runs WHERE run_id > $count AND status = 'succeeded'", 't', 'resume_all: schedules apply again');

@@ -84,7 +84,7 @@ $node->safe_psql('two', q{SELECT sweep.alter_job('tick', '{"schedule": "every 1 
 SweepTest::not_before_the_minute($node, 'two');
 succeeds('CREATE DATABASE three TEMPLATE two', 'TEMPLATE');
 ok(pid_of($node, 'scheduler', 'two'), 'TEMPLATE: the original has a scheduler again');
-is($node->safe_psql('three', q{SELECT DISTINCT state FROM sweep.jobs}), 'paused', 'TEMPLATE: the jobs of the copy are paused');
+is($node->safe_psql('three', q{SELECT DISTINCT state FROM sweep.jobs}), 'paused: the database is a copy', 'TEMPLATE: the jobs of the copy are paused');
 is($node->safe_psql('two', q{SELECT DISTINCT state FROM sweep.jobs}), 'idle', 'TEMPLATE: those of the original are not');
 my $count = $node->safe_psql('three', 'SELECT count(*) FROM t.started');
 $node->safe_psql('three', q{SELECT sweep.alter_job('tick', '{"schedule": "* * * * * *"}')});

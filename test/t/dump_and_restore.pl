@@ -57,7 +57,7 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	like($refused, qr/ERROR:  invalid arg "schema": 3/, "$where: and its args are checked");
 	is($cluster->safe_psql('copy', $messages), $node->safe_psql('postgres', $messages), "$where: messages arrive");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.queue_message'), 200, "$where: all of them");
-	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '4|paused|paused', "$where: every job is paused");
+	is($cluster->safe_psql('copy', 'SELECT count(*), min(state), max(state) FROM sweep.jobs'), '4|paused: the database is a copy|paused: the database is a copy', "$where: every job is paused");
 	my $begin = $cluster->safe_psql('postgres', 'SELECT clock_timestamp()');
 	my $count = $cluster->safe_psql('copy', 'SELECT count(*) FROM t.started');
 	# A scheduler that looks starts nothing.
@@ -66,7 +66,7 @@ for my $target ([ $node, 'the same cluster' ], [ $elsewhere, 'another cluster' ]
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM t.started'), $count, "$where: nothing starts");
 	is($cluster->safe_psql('copy', 'SELECT count(*) FROM sweep.runs'), 0, "$where: no run is written down");
 	$cluster->safe_psql('copy', q{SELECT sweep.send('consumed', '1')});
-	is($cluster->safe_psql('copy', 'SELECT state, workers FROM sweep.consumers'), 'paused|0', "$where: the consumer is paused");
+	is($cluster->safe_psql('copy', 'SELECT state, workers FROM sweep.consumers'), 'paused: the database is a copy|0', "$where: the consumer is paused");
 	$cluster->safe_psql('copy', 'SELECT sweep.resume_all()');
 	soon($cluster, 'SELECT payload FROM t.consumed', 1, "$where: resume_all makes it consume", 'copy');
 	soon($cluster, "SELECT count(*) > $count FROM t.started", 't', "$where: resume_all makes its schedules apply", 'copy');
@@ -85,7 +85,7 @@ is($node->safe_psql('postgres', q{SELECT state IN ('idle', 'running', 'waiting_f
 $node->command_ok([ 'pg_dump', '-Fc', '-f', "$dump.c", 'copy' ], 'pg_dump of the copy');
 $node->safe_psql('postgres', 'CREATE DATABASE third');
 $node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'third', "$dump.c" ], 'pg_restore');
-is($node->safe_psql('third', 'SELECT DISTINCT state FROM sweep.jobs'), 'paused', 'its jobs are paused, too');
+is($node->safe_psql('third', 'SELECT DISTINCT state FROM sweep.jobs'), 'paused: the database is a copy', 'its jobs are paused, too');
 
 # ---------------------------------------------------------------- what belonged to a role that was dropped
 $node->safe_psql('postgres', 'CREATE ROLE leaver LOGIN IN ROLE sweep_user; CREATE DATABASE left_behind');

@@ -97,7 +97,7 @@ for my $where ([ $node, 'dumped', 0 ], [ $elsewhere, 'dumped', 0 ], [ $elsewhere
 	is($ask->('SELECT count(*) FROM t.target'), 10, "$name: ten rows are copied");
 	is($ask->(q{SELECT string_agg(job || ' ' || n, ', ' ORDER BY job, n) FROM t.number}), 'always 1, always 2, drained 1, drained 2, drained 3, drained 4, forgets 1, forgets 2',
 		"$name: two numbers are done");
-	is($ask->('SELECT DISTINCT state FROM sweep.jobs'), 'paused', "$name: all is paused");
+	is($ask->('SELECT DISTINCT state FROM sweep.jobs'), 'paused: the database is a copy', "$name: all is paused");
 	is($ask->(q{SELECT count(*) FROM sweep.runs WHERE status = 'waiting' OR trigger <> 'manual'}), 0, "$name: nothing waits, nor is tried again");
 	is($ask->(q{SELECT (SELECT count(*) FROM sweep.queue_message) + (SELECT count(*) FROM t.started)}), 0, "$name: nobody is told");
 	$ask->('SELECT sweep.resume_all()');

@@ -16,7 +16,7 @@ my ($status, $output, $message);
 is("$status$message", '0', 'create_job without a schedule says nothing');
 ($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.create_job('tick', step => 't.note', schedule => '* * * * * *', args => '{"job": "tick"}')});
 is($status, 0, 'create_job with a schedule works');
-like($message, qr/WARNING:  job "tick" will not be started by its schedule\nDETAIL:  pg_sweep is not loaded at server start.\nHINT:  Add pg_sweep to shared_preload_libraries/,
+like($message, qr/WARNING:  job "tick" will not be started by its schedule\nDETAIL:  No scheduler works here: pg_sweep is not in shared_preload_libraries.\nHINT:  Add pg_sweep to shared_preload_libraries/,
 	'and warns');
 
 $node->safe_psql('postgres', 'INSERT INTO t.todo SELECT i FROM generate_series(1, 95) AS i');
@@ -25,8 +25,8 @@ like($message, qr/NOTICE:  job "work" run 1: 95 rows in 11 batches, drained/, 'C
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.todo WHERE run_id = 1'), 95, 'it did what it says');
 is($node->safe_psql('postgres', 'SELECT status, stop_reason, batches, rows FROM sweep.run_history WHERE run_id = 1'), 'succeeded|drained|11|95', 'it is in the history');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'sweep.running is empty');
-is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM sweep.jobs}), 'tick broken: pg_sweep is not in shared_preload_libraries, work idle',
-	'sweep.jobs says which jobs nothing starts');
+is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM sweep.jobs}), 'tick no_scheduler: pg_sweep is not in shared_preload_libraries, work no_scheduler: pg_sweep is not in shared_preload_libraries',
+	'sweep.jobs says that nothing starts them');
 like($node->safe_psql('postgres', q{SELECT notes FROM sweep.preview('work')}), qr/Nothing is left to do/, 'so does preview');
 
 ($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.start('work')});

@@ -94,7 +94,7 @@ for my $round (1 .. 3)
 {
 	recreate_copy();
 	$node->command_ok([ 'pg_restore', '--exit-on-error', '-j', 4, '-d', 'copy', $dump ], "pg_restore -j 4 ($round)");
-	is($node->safe_psql('copy', 'SELECT queue, state FROM sweep.consumers'), 'q|paused', "the consumer is there ($round)");
+	is($node->safe_psql('copy', 'SELECT queue, state FROM sweep.consumers'), 'q|paused: the database is a copy', "the consumer is there ($round)");
 }
 is($node->safe_psql('postgres', q{SELECT concat_ws(' ', depth, ready, delayed, in_flight, dead) FROM sweep.queues}), '6 4 1 1 1',
 	'the original is as before');

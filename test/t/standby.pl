@@ -33,6 +33,7 @@ $primary->wait_for_catchup($standby);
 
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_sweep%'}), 0, 'no process of ours on the standby');
 is($standby->safe_psql('postgres', q{SELECT name FROM sweep.jobs WHERE name = 'work'}), 'work', 'the views can be read there');
+is($standby->safe_psql('postgres', q{SELECT DISTINCT state FROM sweep.jobs}), 'no_scheduler: the server is a standby', 'the state says why nothing runs');
 is($standby->safe_psql('postgres', "SELECT status, batches, rows FROM sweep.runs WHERE run_id = $run"), 'running|3|30', 'as the primary wrote it');
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM sweep.running'), 0, 'nothing is in progress there');
 is($standby->safe_psql('postgres', 'SELECT queue, depth, ready, delayed, in_flight, oldest_age IS NOT NULL FROM sweep.queues'), 'mail|7|4|3|0|t',
