@@ -34,6 +34,7 @@
 #include "base/ask.h"
 #include "base/cancel.h"
 #include "base/lock.h"
+#include "base/log_context.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "base/worker.h"
@@ -190,6 +191,7 @@ sweep_worker_connect(Oid database, Oid role)
 	BackgroundWorkerInitializeConnectionByOid(database, role, SWEEP_CONNECT_FLAGS);
 	restore_identity();
 	set_session();
+	sweep_log_context_begin(true);
 }
 
 void
@@ -198,6 +200,7 @@ sweep_worker_connect_engine(Oid database)
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 	restore_identity();
 	set_session();
+	sweep_log_context_begin(false);
 	for (size_t i = 0; i < lengthof(engine_settings); i++)
 	{
 		/* Not every version and not every server has all of them. */

@@ -24,6 +24,7 @@
 #include "base/compat.h"
 #include "base/detail.h"
 #include "base/lock.h"
+#include "base/log_context.h"
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/brake.h"
@@ -75,6 +76,8 @@ void
 sweep_run_perform(SweepRun *run)
 {
 	sweep_worker_watch_postmaster(true);
+	if (!sweep_sql_in_call())
+		sweep_log_context_say(psprintf("job \"%s\", run %lld", run->job, (long long) run->run_id));
 	if (begin_run(run))
 	{
 		if (!sweep_sql_in_call())
@@ -105,6 +108,7 @@ sweep_run_perform(SweepRun *run)
 	sweep_step_free(run->rescue);
 	sweep_lock_give_back(run->run_as, run->lock_key, sweep_run_lock_mode(run));
 	sweep_lock_give_back_number(SWEEP_LOCK_RUN, run->run_id);
+	sweep_log_context_say(NULL);
 	sweep_worker_watch_postmaster(false);
 }
 

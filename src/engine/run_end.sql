@@ -39,13 +39,20 @@ DECLARE
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
 	-- That of a copy is not lost: it goes on where this database was copied from.
-	FOR gone IN SELECT r.run_id, r.status, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
+	FOR gone IN SELECT r.run_id, r.status, r.job, r.run_as, CASE WHEN pg_catalog.pg_postmaster_start_time() > r.started_at
+				THEN pg_catalog.format('the server was restarted while process %s performed the run', r.pid)
+				ELSE pg_catalog.format('process %s has ended without an outcome: it was terminated, or the server went down', r.pid) END AS reason, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
 				FROM sweep.job_definition j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
-		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp()
+		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp(),
+				error = CASE gone.outcome WHEN 'lost' THEN gone.reason END
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
+			IF gone.outcome = 'lost' THEN
+				RAISE WARNING 'run % of job "%" is lost: %', gone.run_id, gone.job, gone.reason USING DETAIL = pg_catalog.format('It ran as role "%s".', gone.run_as),
+					HINT = 'What it had committed stays; the next run goes on.';
+			END IF;
 			PERFORM sweep._follow_end(gone.run_id);
 			counted := counted + 1;
 		END IF;

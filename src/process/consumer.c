@@ -19,6 +19,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/log_context.h"
 #include "base/worker.h"
 #include "process/consumer.h"
 #include "process/consumer_handle.h"
@@ -65,6 +66,8 @@ sweep_consumer_main(Datum arg)
 		ereport(FATAL,
 				(errcode(error->sqlerrcode),
 				 errmsg("consumer %d could not be read: %s", consumer.consumer_id, error->message)));
+	if (consumer.present)
+		sweep_log_context_say(psprintf("queue \"%s\"", consumer.queue));
 	while (consumer.present && pg_atomic_read_u32(&consumer.slot->leave) == 0)
 	{
 		consumer.count = 0;
