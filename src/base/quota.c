@@ -20,6 +20,8 @@
 #include "base/role.h"
 #include "base/settings.h"
 
+/* Time for which something waits before the log says so, and between two such lines. */
+#define SAY_AFTER_US (10 * INT64CONST(1000000))
 #define SAY_AGAIN_US (60 * INT64CONST(1000000))
 
 static Oid	known_role = InvalidOid;
@@ -109,20 +111,31 @@ sweep_quota_setting(SweepRefusal refusal, const char *capacity)
 	return NULL;
 }
 
+bool
+sweep_quota_may_say(pg_atomic_uint64 *said_us, int64 since_us)
+{
+	uint64		now_us = (uint64) sweep_monotonic_us();
+	uint64		last_us = pg_atomic_read_u64(said_us);
+
+	return (int64) now_us - since_us >= SAY_AFTER_US && (last_us == 0 || now_us - last_us >= SAY_AGAIN_US) &&
+		pg_atomic_compare_exchange_u64(said_us, &last_us, now_us);
+}
+
 void
 sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepShortage *shortage, const char *role_name)
 {
 	const char *setting = sweep_quota_setting(refusal, capacity->setting);
-	int64		now_us = sweep_monotonic_us();
+	bool		was_said = shortage->said;
 	int			processes;
 
-	if (refusal == shortage->said)
+	if (refusal == REFUSED_NOT)
+		*shortage = (SweepShortage) {0};
+	else if (shortage->since_us == 0)
+		shortage->since_us = sweep_monotonic_us();
+	if (refusal != REFUSED_NOT)
+		shortage->said = was_said || sweep_quota_may_say(capacity->said_us, shortage->since_us);
+	if (shortage->said == was_said)
 		return;
-	/* Where everything is just used up, each of many short runs may wait for a moment. */
-	if (refusal != REFUSED_NOT && shortage->said_us[refusal] != 0 && now_us - shortage->said_us[refusal] < SAY_AGAIN_US)
-		return;
-	shortage->said = refusal;
-	shortage->said_us[refusal] = now_us;
 	processes = capacity->processes();
 	if (refusal == REFUSED_NOT)
 		ereport(LOG, (errmsg("pg_sweep %s no longer wait for a background worker", capacity->what)));

@@ -5,6 +5,8 @@
 #ifndef SWEEP_QUOTA_H
 #define SWEEP_QUOTA_H
 
+#include "port/atomics.h"
+
 /* What keeps somebody from using more. */
 typedef enum SweepRefusal
 {
@@ -48,20 +50,24 @@ typedef struct SweepCapacity
 	const char *setting;
 	const char *advice;			/* what to do else than to raise a setting */
 	int			(*processes) (void);	/* that runs and consumers may have */
+	pg_atomic_uint64 *said_us;	/* monotonic: last line in the log of any database that says that they wait; 0 = none */
 } SweepCapacity;
 
-/* What the log says last, and when (monotonic) it has said each of them. */
+/* What a database waits for. */
 typedef struct SweepShortage
 {
-	SweepRefusal said;
-	int64		said_us[REFUSED_PROCESSES + 1];
+	int64		since_us;		/* monotonic; 0 = for nothing */
+	bool		said;			/* in the log */
 } SweepShortage;
 
 /*
- * One line in the log when they begin to wait, for what they wait is another thing, or no longer wait; of the same
- * thing again a minute later at the earliest, if they wait for it then. The role is the one that was refused.
+ * One line in the log when they have waited for ten seconds, and one when they no longer wait after that: of all databases
+ * together once a minute. The role is the one that was refused.
  */
 extern void sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepShortage *shortage, const char *role_name);
+
+/* Whether a line that says so may be logged now, once a minute; counts it. */
+extern bool sweep_quota_may_say(pg_atomic_uint64 *said_us, int64 since_us);
 
 /* The setting to change; that of the capacity is given. NULL when nothing was refused. */
 extern const char *sweep_quota_setting(SweepRefusal refusal, const char *capacity);

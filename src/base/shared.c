@@ -59,6 +59,8 @@ sweep_shared_initialize(void)
 	memset(shared, 0, memory_size());
 	shared->launcher = INVALID_PROC_NUMBER;
 	shared->launcher_left_us = sweep_monotonic_us();
+	pg_atomic_init_u64(&shared->runs_said_us, 0);
+	pg_atomic_init_u64(&shared->consumers_said_us, 0);
 	shared->slot_count = max_worker_processes + SESSION_SLOTS;
 	ConditionVariableInit(&shared->changed);
 	for (int i = 0; i < (int) lengthof(shared->asked); i++)

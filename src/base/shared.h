@@ -140,6 +140,8 @@ typedef struct SweepShared
 	uint64		generation;
 	ProcNumber	launcher;		/* INVALID_PROC_NUMBER when there is none */
 	int64		launcher_left_us;	/* monotonic: since when there is none */
+	pg_atomic_uint64 runs_said_us;	/* see SweepCapacity; of schedulers that cannot be started as well */
+	pg_atomic_uint64 consumers_said_us;
 	bool		rescan;			/* the launcher is asked to look at the list of databases again */
 	bool		line;			/* databases wait for a scheduler: those that are there leave after a tick; by the launcher */
 	bool		left_short;		/* schedulers have left whose runs wait for others to end; by the launcher */

@@ -275,7 +275,8 @@ start_process(const Wanted *consumer)
 static void
 note_shortage(SweepRefusal refusal, SweepShortage *said, const char *role_name)
 {
-	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count};
+	SweepCapacity capacity = {"consumers", sweep_max_consumers, "pg_sweep.max_consumers", "lower the concurrency of consumers", sweep_processes_count,
+		&sweep_shared()->consumers_said_us};
 
 	if (refusal == REFUSED_NOT && next_ms >= 0)
 		return;

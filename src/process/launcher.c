@@ -49,16 +49,12 @@
 /* Pause after a registration that was refused, if no process of pg_sweep ends before. */
 #define REFUSED_PAUSE_MS 200
 
-/* A database that waits longer for a scheduler is logged. */
-#define NOTED_US INT64CONST(1000000)
-
 /* A slot that no scheduler has looked at is freed after this. */
 #define UNOPENED_AGE_MS 600000
 
 static SweepPool pool = {NULL};
 static int64 list_us = 0;		/* monotonic: when the list of databases is read next */
 static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
-static int64 noted_us = 0;		/* monotonic: when the log said last that none could be started */
 static bool line_said = false;	/* that databases wait */
 static bool short_said = false; /* that schedulers have left whose runs wait */
 
@@ -392,14 +388,11 @@ unclaim(SweepDatabase *entry)
 	ConditionVariableBroadcast(&sweep_shared()->changed);
 }
 
-/* Not of one whose turn has just come: the slot of a process that has ended may not be free yet. */
 static void
 note_refusal(const SweepKnownDatabase *database, int64 now_us)
 {
-	if (GetCurrentTimestamp() - database->due_at < NOTED_US ||
-		(noted_us != 0 && now_us - noted_us < LONGEST_PAUSE_MS * INT64CONST(1000)))
+	if (!sweep_quota_may_say(&sweep_shared()->runs_said_us, now_us - (GetCurrentTimestamp() - database->due_at)))
 		return;
-	noted_us = now_us;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("pg_sweep could not start a scheduler for database \"%s\"", database->name),

@@ -308,7 +308,7 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 static void
 note_shortage(SweepRefusal refusal, const char *role_name)
 {
-	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules", sweep_processes_count};
+	SweepCapacity capacity = {"runs", sweep_max_running_jobs, "pg_sweep.max_running_jobs", "spread the schedules", sweep_processes_count, &sweep_shared()->runs_said_us};
 
 	sweep_quota_log_shortage(&capacity, refusal, &scheduler.record->runs, role_name);
 	sweep_shared_lock(LW_EXCLUSIVE);
