@@ -187,7 +187,7 @@ sub test_recovery
 	prepare(50);
 	my $now = time;
 	$redis->cli('SADD', $available, 2, 3);
-	$redis->cli('ZADD', $occupied, $now - 600, 0, $now - 570, 1, $now - 700, 7);
+	$redis->cli('ZADD', $occupied, $now - 600, 0, $now - 300, 1, $now - 700, 7);
 	$run = start('j');
 	like(outcome($run), qr/^succeeded drained/, 'a run among remains');
 	is(sql("SELECT detail FROM sweep.runs WHERE run_id = $run"),

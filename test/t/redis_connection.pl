@@ -274,7 +274,7 @@ sub test_refusing
 	configure("pg_sweep.redis_url = 'redis://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
 	like(outcome(start('j')), qr/^failed error 08000 (could not connect to|no reply from) Redis at "127.0.0.1", port $port: no answer within/, 'silence');
 	configure("pg_sweep.redis_url = 'rediss://127.0.0.1:$port'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start('j')), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 .* built without TLS)/, 'silence instead of TLS');
+	like(outcome(start('j')), qr/^failed error (08000 could not connect to Redis at "127.0.0.1", port $port: no answer within|55000 [^\n]* built without TLS\n(.*\n)*HINT: Build pg_sweep with hiredis 1\.0 or later)/, 'silence instead of TLS');
 	close($listener);
 
 	# the least that a user needs
@@ -597,7 +597,6 @@ sub test_tls
 	my $run = start('j');
 	if (outcome($run) =~ /built without TLS/)
 	{
-		like(outcome($run), qr/^failed error 55000 [^\n]*HINT: Build pg_sweep with hiredis 1\.0 or later/s, 'what is missing is said');
 		$redis->kill;
 		$redis = $plain;
 		plan skip_all => 'pg_sweep was built without TLS';
