@@ -15,8 +15,8 @@
 	"  if value and value >= 0 and value < 1000000 and tostring(value) == member then return value end\n" \
 	"end\n"
 
-/* ARGV: bucket. Answers its score, or nil when it is not occupied. */
-#define CHECK_SCRIPT "return redis.call('ZSCORE', KEYS[2], ARGV[1])\n"
+/* ARGV: bucket. Answers its score, or "" when it is not occupied. */
+#define CHECK_SCRIPT "return redis.call('ZSCORE', KEYS[2], ARGV[1]) or ''\n"
 
 /*
  * ARGV: score; end of the wait for the answer, in milliseconds of Redis's clock; the wanted bucket, or -1. Takes the

@@ -19,14 +19,22 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "fmgr.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "base/compat.h"
+#include "bucket/store.h"
 #include "redis/bucket_scripts.h"
-#include "redis/bucket_store.h"
 #include "redis/connection.h"
 
-#define KEY_SIZE 512
+SWEEP_MODULE_MAGIC("pg_sweep_redis", SWEEP_VERSION);
+
+/* The function that pg_sweep calls in this module; see SweepBucketStoreFunction. */
+extern PGDLLEXPORT const SweepBucketStore *sweep_redis_bucket_store(void);
+
+/* Room for pg_sweep.redis_key_prefix (200 bytes), bucket_key (1024 bytes) and the rest of a key. */
+#define KEY_SIZE 1280
 #define MOST_NUMBERS 3
 
 /* Largest number that the scripts accept as a bucket. */
@@ -37,11 +45,10 @@ static SweepBucketResult maintain(const SweepBucketRequest *request, SweepBucket
 static SweepBucketResult claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error);
 static SweepBucketResult run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
-									const redisReply **reply, SweepBucketError *error);
-static bool write_key(char *key, const SweepBucketRequest *request, const char *suffix);
+									int type, const redisReply **reply, SweepBucketError *error);
+static void write_key(char *key, const SweepBucketRequest *request, const char *suffix);
 static bool is_stopped(const void *request);
 static SweepBucketResult result_of(SweepRedisOutcome outcome, SweepBucketError *error);
-static SweepBucketResult fail(SweepBucketError *error, int sqlstate, const char *message);
 static SweepBucketResult strange_reply(SweepBucketError *error);
 static int64 seconds_of(int64 unix_us, bool round_up);
 static int64 unix_now_us(void);
@@ -66,15 +73,9 @@ check(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBuc
 {
 	const int64 numbers[] = {claim->bucket};
 	const redisReply *reply;
-	SweepBucketResult result = run_script(CHECK_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	SweepBucketResult result = run_script(CHECK_SCRIPT, request, numbers, lengthof(numbers), REDIS_REPLY_STRING, &reply, error);
 
-	if (result != BUCKET_OK)
-		return result;
-	if (reply->type == REDIS_REPLY_NIL)
-		return BUCKET_NONE;
-	if (reply->type != REDIS_REPLY_STRING)
-		return strange_reply(error);
-	return strtod(reply->str, NULL) == (double) claim->token ? BUCKET_OK : BUCKET_NONE;
+	return result == BUCKET_OK && strtod(reply->str, NULL) != (double) claim->token ? BUCKET_NONE : result;
 }
 
 static SweepBucketResult
@@ -86,10 +87,10 @@ maintain(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBuck
 	SweepBucketResult result;
 
 	memset(counts, 0, sizeof(*counts));
-	result = run_script(MAINTAIN_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	result = run_script(MAINTAIN_SCRIPT, request, numbers, lengthof(numbers), REDIS_REPLY_ARRAY, &reply, error);
 	if (result != BUCKET_OK)
 		return result;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != lengthof(places))
+	if (reply->elements != lengthof(places))
 		return strange_reply(error);
 	for (size_t i = 0; i < lengthof(places); i++)
 	{
@@ -115,11 +116,9 @@ claim(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketErr
 
 	if (outcome != REDIS_REPLIED)
 		return result_of(outcome, error);
-	result = run_script(CLAIM_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	result = run_script(CLAIM_SCRIPT, request, numbers, lengthof(numbers), REDIS_REPLY_STRING, &reply, error);
 	if (result != BUCKET_OK)
 		return result;
-	if (reply->type != REDIS_REPLY_STRING)
-		return strange_reply(error);
 	if (reply->len == 0)
 	{
 		sweep_redis_disconnect();
@@ -137,46 +136,44 @@ release(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepB
 {
 	const int64 numbers[] = {claim->bucket, claim->token, request->buckets};
 	const redisReply *reply;
-	SweepBucketResult result = run_script(RELEASE_SCRIPT, request, numbers, lengthof(numbers), &reply, error);
+	SweepBucketResult result = run_script(RELEASE_SCRIPT, request, numbers, lengthof(numbers), REDIS_REPLY_INTEGER, &reply, error);
 
 	if (result != BUCKET_OK)
 		return result;
-	if (reply->type != REDIS_REPLY_INTEGER)
-		return strange_reply(error);
 	result = reply->integer == 1 ? BUCKET_OK : BUCKET_NONE;
 	sweep_redis_disconnect();
 	return result;
 }
 
-/* Executes a script with both keys and these numbers; with BUCKET_OK the reply is there. */
+/* Executes a script with both keys and these numbers; with BUCKET_OK its reply is of this type. */
 static SweepBucketResult
 run_script(const char *script, const SweepBucketRequest *request, const int64 numbers[], int count,
-		   const redisReply **reply, SweepBucketError *error)
+		   int type, const redisReply **reply, SweepBucketError *error)
 {
 	SweepRedisStop stop = {is_stopped, request};
 	char		available[KEY_SIZE];
 	char		occupied[KEY_SIZE];
 	char		texts[MOST_NUMBERS][24];
 	SweepRedisCommand command = {5, {"EVAL", script, "2", available, occupied}};
+	SweepBucketResult result;
 
-	if (!write_key(available, request, "available_buckets") || !write_key(occupied, request, "occupied_buckets"))
-		return fail(error, ERRCODE_NAME_TOO_LONG, "the key of the buckets in Redis is too long");
+	write_key(available, request, "available_buckets");
+	write_key(occupied, request, "occupied_buckets");
 	for (int i = 0; i < count; i++)
 	{
 		snprintf(texts[i], sizeof(texts[i]), INT64_FORMAT, numbers[i]);
 		command.argument[command.count++] = texts[i];
 	}
-	return result_of(sweep_redis_execute(&command, &stop, reply), error);
+	result = result_of(sweep_redis_execute(&command, &stop, reply), error);
+	return result == BUCKET_OK && (*reply)->type != type ? strange_reply(error) : result;
 }
 
-/* False when the key is too long. */
-static bool
+static void
 write_key(char *key, const SweepBucketRequest *request, const char *suffix)
 {
 	const char *prefix = GetConfigOption("pg_sweep.redis_key_prefix", true, false);
-	int			length = snprintf(key, KEY_SIZE, "%s{%s}:%s", prefix ? prefix : "", request->key, suffix);
 
-	return length >= 0 && length < KEY_SIZE;
+	snprintf(key, KEY_SIZE, "%s{%s}:%s", prefix ? prefix : "", request->key, suffix);
 }
 
 static bool
@@ -195,19 +192,14 @@ result_of(SweepRedisOutcome outcome, SweepBucketError *error)
 }
 
 static SweepBucketResult
-fail(SweepBucketError *error, int sqlstate, const char *message)
-{
-	memset(error, 0, sizeof(*error));
-	error->sqlstate = sqlstate;
-	strlcpy(error->message, message, sizeof(error->message));
-	return BUCKET_FAILED;
-}
-
-static SweepBucketResult
 strange_reply(SweepBucketError *error)
 {
 	sweep_redis_disconnect();
-	return fail(error, ERRCODE_PROTOCOL_VIOLATION, "Redis gave a reply of another kind than its script returns");
+	*error = (SweepBucketError) {
+		.sqlstate = ERRCODE_PROTOCOL_VIOLATION,
+		.message = "Redis gave a reply of another kind than its script returns",
+	};
+	return BUCKET_FAILED;
 }
 
 static int64

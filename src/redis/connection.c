@@ -16,7 +16,7 @@
 typedef struct Connection
 {
 	SweepRedisTarget target;
-	bool		open;			/* logged in */
+	bool		open;			/* logged in, and no command is waited for: a wait can be left by a longjmp */
 	int64		redis_ms;		/* clock of Redis ... */
 	int64		redis_read_us;	/* ... when our monotonic clock was this */
 } Connection;
@@ -37,14 +37,13 @@ sweep_redis_connect(const SweepRedisStop *stop)
 	if (connection.open && sweep_redis_network_is_usable())
 		return REDIS_REPLIED;
 	sweep_redis_disconnect();
-	if (!sweep_redis_target_read(&connection.target))
-		return REDIS_FAILED;
-	outcome = sweep_redis_network_open(&connection.target, stop);
+	outcome = sweep_redis_target_read(&connection.target);
+	if (outcome == REDIS_REPLIED)
+		outcome = sweep_redis_network_open(&connection.target, stop);
 	if (outcome == REDIS_REPLIED)
 		outcome = log_in(stop);
-	if (outcome == REDIS_REPLIED)
-		connection.open = true;
-	else
+	connection.open = outcome == REDIS_REPLIED;
+	if (outcome != REDIS_REPLIED)
 		sweep_redis_disconnect();
 	return outcome;
 }
@@ -55,7 +54,11 @@ sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop
 	SweepRedisOutcome outcome = sweep_redis_connect(stop);
 
 	if (outcome == REDIS_REPLIED)
+	{
+		connection.open = false;
 		outcome = ask(command, "a command", stop, reply);
+		connection.open = outcome == REDIS_REPLIED;
+	}
 	if (outcome != REDIS_REPLIED)
 		sweep_redis_disconnect();
 	return outcome;
@@ -64,9 +67,7 @@ sweep_redis_execute(const SweepRedisCommand *command, const SweepRedisStop *stop
 int64
 sweep_redis_last_moment(void)
 {
-	int64		end_us = sweep_redis_now() + (int64) connection.target.timeout_ms * 1000;
-
-	return connection.redis_ms + (end_us - connection.redis_read_us) / 1000;
+	return connection.redis_ms + (sweep_redis_now() + connection.target.timeout_us - connection.redis_read_us) / 1000;
 }
 
 void

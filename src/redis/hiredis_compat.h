@@ -5,7 +5,6 @@
 #ifndef SWEEP_REDIS_HIREDIS_COMPAT_H
 #define SWEEP_REDIS_HIREDIS_COMPAT_H
 
-#include <hiredis/async.h>
 #include <hiredis/hiredis.h>
 
 /* 1.0: an array is created with a size_t, and there is hiredis_ssl. The Makefile looks for its header. */

@@ -1,16 +1,14 @@
 /*
  * network.c
- *		Runs hiredis's asynchronous interface on the wait events of PostgreSQL.
+ *		Runs hiredis, on a connection that does not block, by the wait events of PostgreSQL.
  *
- * Called by connection.c. hiredis connects, writes and reads; its hooks say what it waits for, and serve()
- * waits for it, together with the latch, the deadline and the end of the postmaster, in slices short enough
- * that a request to stop is noticed. Every wait stands in serve(), outside of hiredis, and the hooks do not
- * raise: no longjmp passes through hiredis. The memory that hiredis allocates with malloc belongs to the static Network;
- * if a wait is left by a longjmp, "waiting" stays set and the next call closes the connection.
+ * Called by connection.c. hiredis connects, formats and writes a command, and reads and parses its reply; where it would
+ * have to wait it returns, and wait_for() waits for the socket, the latch, the deadline and the end of the postmaster, in
+ * slices short enough that a request to stop is noticed. The memory that hiredis allocates with malloc belongs to the static
+ * Network, and no wait stands within hiredis: a longjmp out of a wait loses nothing.
  *
- * Four things are done here because hiredis does not do them: every address of a host is tried, the
- * descriptor is not inherited by programs that SQL starts, a reply has a limit in reads, elements and depth,
- * and a second reply to one command ends the connection (hiredis would abort the process).
+ * Three things are done here because hiredis does not do them: every address of a host is tried, the descriptor
+ * is not inherited by programs that SQL starts, and a reply has a limit in reads, elements and depth.
  *
  * The resolver of the operating system can block, for a host that is neither an address nor in /etc/hosts; it
  * gives up as /etc/resolv.conf says.
@@ -41,35 +39,28 @@
 typedef struct Network
 {
 	const SweepRedisTarget *target;
-	redisAsyncContext *context; /* NULL: no connection; hiredis frees it at its first error */
+	redisContext *context;		/* NULL: no connection */
 	struct addrinfo *addresses; /* of the host */
 	redisReply *reply;			/* of the last command */
-	int			reads;			/* since the last command */
-	bool		writing;		/* hiredis wants to write */
-	bool		waiting;		/* in serve() */
-	bool		counted;		/* among the external descriptors of the process */
-	char		reason[256];	/* why the connection is gone */
+	const char *reason;			/* of the last failure; may be in the context */
 } Network;
 
 static Network network;
 
-/* hiredis's own functions that create and free replies, with a limit and with an exception. */
+/* hiredis's own functions that create replies, with a limit. */
 static redisReplyObjectFunctions limited;
 static void *(*create_array) (const redisReadTask *task, SweepRedisElements elements);
 
 static SweepRedisOutcome open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *stop);
 static SweepRedisOutcome open_address(const char *place, int port, int64 deadline_us, const SweepRedisStop *stop);
-static void prepare(redisAsyncContext *context);
-static SweepRedisOutcome serve(int64 deadline_us, const SweepRedisStop *stop);
-static void begin_writing(void *arg);
-static void end_writing(void *arg);
-static void forget_context(void *arg);
-static void take_reply(redisAsyncContext *context, void *reply, void *arg);
+static SweepRedisOutcome begin_tls(int64 deadline_us, const SweepRedisStop *stop);
 static void *create_limited_array(const redisReadTask *task, SweepRedisElements elements);
-static void free_other_reply(void *reply);
-static int64 deadline_of(const SweepRedisTarget *target);
+static SweepRedisOutcome read_reply(int *reads);
+static SweepRedisOutcome wait_for(int event, int64 deadline_us, const SweepRedisStop *stop);
+static void free_context(void);
+static SweepRedisOutcome result_of(int status);
 static SweepRedisOutcome because(const char *reason);
-static SweepRedisOutcome fail(SweepRedisOutcome outcome, const char *what);
+static SweepRedisOutcome finish(SweepRedisOutcome outcome, const char *what);
 
 static const char no_reply[] = "what it sent is not a reply, or is too long";
 
@@ -86,24 +77,18 @@ SweepRedisOutcome
 sweep_redis_network_open(const SweepRedisTarget *target, const SweepRedisStop *stop)
 {
 	const SweepRedisUrl *url = &target->url;
-	int64		deadline_us = deadline_of(target);
+	int64		deadline_us = sweep_redis_now() + target->timeout_us;
 	SweepRedisOutcome outcome;
-	const char *error = NULL;
 
 	sweep_redis_network_close();
 	network.target = target;
-	network.counted = AcquireExternalFD();
-	if (!network.counted)
-		outcome = because("too many files are open");
-	else if (url->path[0])
+	if (url->path[0])
 		outcome = open_address(url->path, 0, deadline_us, stop);
 	else
 		outcome = open_host(url, deadline_us, stop);
 	if (outcome == REDIS_REPLIED && url->tls)
-		error = sweep_redis_tls_begin(&network.context->c, target);
-	if (error != NULL)
-		outcome = because(error);
-	return outcome == REDIS_REPLIED ? outcome : fail(outcome, "could not connect to");
+		outcome = begin_tls(deadline_us, stop);
+	return finish(outcome, "could not connect to");
 }
 
 bool
@@ -112,39 +97,38 @@ sweep_redis_network_is_usable(void)
 	char		byte;
 
 	/* 0 would be the end of the connection, 1 data that no command has asked for. */
-	return network.context != NULL && !network.waiting &&
-		recv(network.context->c.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
+	return network.context != NULL &&
+		recv(network.context->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 SweepRedisOutcome
 sweep_redis_network_execute(const SweepRedisCommand *command, const SweepRedisStop *stop, const redisReply **reply)
 {
+	int64		deadline_us = sweep_redis_now() + network.target->timeout_us;
 	SweepRedisOutcome outcome;
+	int			reads = 0;
+	int			written = 0;
 
-	if (network.reply != NULL)
-		freeReplyObject(network.reply);
+	freeReplyObject(network.reply);
 	network.reply = NULL;
-	network.reads = 0;
-	if (redisAsyncCommandArgv(network.context, take_reply, NULL, command->count, (const char **) command->argument, NULL) == REDIS_OK)
-		outcome = serve(deadline_of(network.target), stop);
-	else
-		outcome = because("out of memory");
+	outcome = result_of(redisAppendCommandArgv(network.context, command->count, (const char **) command->argument, NULL));
+	while (outcome == REDIS_REPLIED && network.reply == NULL)
+	{
+		outcome = wait_for(written ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, deadline_us, stop);
+		if (outcome == REDIS_REPLIED)
+			outcome = written ? read_reply(&reads) : result_of(redisBufferWrite(network.context, &written));
+	}
 	*reply = network.reply;
-	return outcome == REDIS_REPLIED ? outcome : fail(outcome, sweep_redis_tls_is_negotiating() ? "could not connect to" : "no reply from");
+	return finish(outcome, "no reply from");
 }
 
 void
 sweep_redis_network_close(void)
 {
-	if (network.context != NULL)
-		redisAsyncFree(network.context);
-	sweep_redis_tls_end();
-	if (network.reply != NULL)
-		freeReplyObject(network.reply);
+	freeReplyObject(network.reply);
+	free_context();
 	if (network.addresses != NULL)
 		freeaddrinfo(network.addresses);
-	if (network.counted)
-		ReleaseExternalFD();
 	memset(&network, 0, sizeof(network));
 }
 
@@ -170,11 +154,8 @@ open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *sto
 		char		number[NI_MAXHOST];
 
 		error = getnameinfo(address->ai_addr, address->ai_addrlen, number, sizeof(number), NULL, 0, NI_NUMERICHOST);
-		if (error != 0)
-			outcome = because(gai_strerror(error));
-		else
-			outcome = open_address(number, url->port, now + Max(deadline_us - now, 0) / Max(left, 1), stop);
-		left--;
+		outcome = error != 0 ? because(gai_strerror(error)) :
+			open_address(number, url->port, now + Max(deadline_us - now, 0) / left--, stop);
 	}
 	return outcome;
 }
@@ -183,134 +164,49 @@ open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *sto
 static SweepRedisOutcome
 open_address(const char *place, int port, int64 deadline_us, const SweepRedisStop *stop)
 {
-	redisAsyncContext *context = port > 0 ? redisAsyncConnect(place, port) : redisAsyncConnectUnix(place);
 	SweepRedisOutcome outcome;
+	struct sockaddr_storage peer;
+	socklen_t	size = sizeof(peer);
+	int			error = 0;
 
-	if (context == NULL)
-		return because("out of memory");
-	if (context->err != 0)
+	free_context();
+	ReserveExternalFD();
+	network.context = port > 0 ? redisConnectNonBlock(place, port) : redisConnectUnixNonBlock(place);
+	if (network.context == NULL)
 	{
-		(void) because(context->errstr);
-		redisAsyncFree(context);
-		return REDIS_FAILED;
+		ReleaseExternalFD();
+		return because("out of memory");
 	}
-	prepare(context);
-	outcome = serve(deadline_us, stop);
-	if (outcome != REDIS_REPLIED && network.context != NULL)
-		redisAsyncFree(network.context);
-	return outcome;
-}
-
-static void
-prepare(redisAsyncContext *context)
-{
-	redisReader *reader = context->c.reader;
-
-	(void) fcntl(context->c.fd, F_SETFD, FD_CLOEXEC);
-	context->ev.addWrite = begin_writing;
-	context->ev.delWrite = end_writing;
-	context->ev.cleanup = forget_context;
-	limited = *reader->fn;
+	if (network.context->err != 0)
+		return result_of(REDIS_ERR);
+	(void) fcntl(network.context->fd, F_SETFD, FD_CLOEXEC);
+	limited = *network.context->reader->fn;
 	create_array = limited.createArray;
 	limited.createArray = create_limited_array;
-	limited.freeObject = free_other_reply;
-	reader->fn = &limited;
-	network.context = context;
-	network.writing = true;		/* a connection that is made can be written to */
+	network.context->reader->fn = &limited;
+	outcome = wait_for(WL_SOCKET_WRITEABLE, deadline_us, stop);
+	if (outcome != REDIS_REPLIED || getpeername(network.context->fd, (struct sockaddr *) &peer, &size) == 0)
+		return outcome;
+	/* From hiredis 1.3 on a unix socket whose queue is full can be written to, has no error, and is not connected. */
+	size = sizeof(error);
+	(void) getsockopt(network.context->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+	return because(strerror(error ? error : EAGAIN));
 }
 
-/*
- * Lets hiredis work until the connection is made or the reply to the command is there. A request to cancel is
- * not raised: is_stopped() sees it, and the caller decides. Other interrupts are served.
- */
+/* hiredis negotiates when it reads. */
 static SweepRedisOutcome
-serve(int64 deadline_us, const SweepRedisStop *stop)
+begin_tls(int64 deadline_us, const SweepRedisStop *stop)
 {
-	bool		connecting = (network.context->c.flags & REDIS_CONNECTED) == 0;
-	bool		retrying = false;
+	const char *error = sweep_redis_tls_begin(network.context, network.target);
+	SweepRedisOutcome outcome = error ? because(error) : REDIS_REPLIED;
 
-	network.waiting = true;
-	while (connecting ? (network.context->c.flags & REDIS_CONNECTED) == 0 : network.reply == NULL)
+	while (outcome == REDIS_REPLIED && sweep_redis_tls_is_negotiating())
 	{
-		int64		left = deadline_us - sweep_redis_now();
-		int			events = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
-		int			happened;
-
-		if (stop->is_stopped(stop->arg))
-			return REDIS_STOPPED;
-		if (left <= 0)
-			return because("no answer within pg_sweep.redis_timeout");
-		if (!retrying)
-			events |= (connecting ? 0 : WL_SOCKET_READABLE) | (network.writing ? WL_SOCKET_WRITEABLE : 0);
-		happened = WaitLatchOrSocket(MyLatch, events, network.context->c.fd, Min(left, SLICE_US) / 1000 + 1, sweep_wait_event());
-		if (happened & WL_LATCH_SET)
-			ResetLatch(MyLatch);
-		if (stop->is_stopped(stop->arg))
-			return REDIS_STOPPED;
-		HOLD_CANCEL_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS();
-		RESUME_CANCEL_INTERRUPTS();
-		sweep_redis_tls_clear_errors();
-		if (happened & WL_SOCKET_WRITEABLE)
-			redisAsyncHandleWrite(network.context);
-		if (network.context != NULL && (happened & WL_SOCKET_READABLE) != 0)
-		{
-			if (++network.reads > MOST_READS)
-				return because(no_reply);
-			redisAsyncHandleRead(network.context);
-		}
-		if (network.context == NULL)
-			return REDIS_FAILED;
-		/* From hiredis 1.3 on a unix socket whose queue is full can be written to, and is not connected. */
-		retrying = connecting && (happened & WL_SOCKET_WRITEABLE) != 0;
+		outcome = wait_for(WL_SOCKET_READABLE, deadline_us, stop);
+		if (outcome == REDIS_REPLIED)
+			outcome = result_of(redisBufferRead(network.context));
 	}
-	network.waiting = false;
-	return REDIS_REPLIED;
-}
-
-static void
-begin_writing(void *arg)
-{
-	network.writing = true;
-}
-
-static void
-end_writing(void *arg)
-{
-	network.writing = false;
-}
-
-/* hiredis frees the context after this: at its first error, or because we asked for it. */
-static void
-forget_context(void *arg)
-{
-	const redisAsyncContext *context = network.context;
-
-	if (context == NULL)
-		return;
-	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
-		(void) because(no_reply);
-	else if (context->err != 0)
-		(void) because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr));
-	network.context = NULL;
-}
-
-static void
-take_reply(redisAsyncContext *context, void *reply, void *arg)
-{
-	const redisReader *reader = context->c.reader;
-
-	if (reply == NULL)
-		return;
-	if (reader->pos < reader->len)
-	{
-		(void) because(no_reply);
-		redisAsyncFree(context);
-		return;
-	}
-	network.reply = reply;
-	if (network.reply->type == REDIS_REPLY_ERROR)
-		sweep_redis_clean_text(network.reply->str, (size_t) network.reply->len);
+	return outcome;
 }
 
 static void *
@@ -325,32 +221,93 @@ create_limited_array(const redisReadTask *task, SweepRedisElements elements)
 	return create_array(task, elements);
 }
 
-/* hiredis frees a reply after take_reply(); the one that was taken stays. */
-static void
-free_other_reply(void *reply)
+/* Reads once; there may be no complete reply yet. A second reply to one command is none that was asked for. */
+static SweepRedisOutcome
+read_reply(int *reads)
 {
-	if (reply != network.reply)
-		freeReplyObject(reply);
+	redisContext *context = network.context;
+
+	if (++*reads > MOST_READS)
+		return because(no_reply);
+	if (redisBufferRead(context) != REDIS_OK || redisGetReplyFromReader(context, (void **) &network.reply) != REDIS_OK)
+		return result_of(REDIS_ERR);
+	if (network.reply == NULL)
+		return REDIS_REPLIED;
+	if (context->reader->pos < context->reader->len)
+		return because(no_reply);
+	if (network.reply->type == REDIS_REPLY_ERROR)
+		sweep_redis_clean_text(network.reply->str, (size_t) network.reply->len);
+	return REDIS_REPLIED;
 }
 
-static int64
-deadline_of(const SweepRedisTarget *target)
+/*
+ * Waits until the socket is readable or writeable. A request to cancel is not raised: is_stopped() sees it, and
+ * the caller decides. Other interrupts are served.
+ */
+static SweepRedisOutcome
+wait_for(int event, int64 deadline_us, const SweepRedisStop *stop)
 {
-	return sweep_redis_now() + (int64) target->timeout_ms * 1000;
+	int			happened = 0;
+
+	while ((happened & event) == 0)
+	{
+		int64		left = deadline_us - sweep_redis_now();
+
+		if (stop->is_stopped(stop->arg))
+			return REDIS_STOPPED;
+		HOLD_CANCEL_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
+		if (left <= 0)
+			return because("no answer within pg_sweep.redis_timeout");
+		happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event, network.context->fd,
+									 Min(left, SLICE_US) / 1000 + 1, sweep_wait_event());
+		if (happened & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+	}
+	sweep_redis_tls_clear_errors();
+	return REDIS_REPLIED;
+}
+
+static void
+free_context(void)
+{
+	if (network.context == NULL)
+		return;
+	redisFree(network.context);
+	network.context = NULL;
+	sweep_redis_tls_end();
+	ReleaseExternalFD();
+}
+
+/* The result of a call of hiredis, which has left an error in the context if there is one. */
+static SweepRedisOutcome
+result_of(int status)
+{
+	const redisContext *context = network.context;
+
+	if (status == REDIS_OK)
+		return REDIS_REPLIED;
+	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
+		return because(no_reply);
+	return because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr));
 }
 
 static SweepRedisOutcome
 because(const char *reason)
 {
-	strlcpy(network.reason, reason, sizeof(network.reason));
+	network.reason = reason;
 	return REDIS_FAILED;
 }
 
+/* Sets the failure, and closes a connection that is of no more use. */
 static SweepRedisOutcome
-fail(SweepRedisOutcome outcome, const char *what)
+finish(SweepRedisOutcome outcome, const char *what)
 {
-	(void) sweep_redis_fail(sweep_redis_tls_is_misconfigured() ? REDIS_CLASS_CONFIGURATION : REDIS_CLASS_RETRY, NULL, NULL,
-							"%s Redis at %s: %s", what, network.target->place, network.reason);
-	sweep_redis_network_close();
+	if (outcome == REDIS_FAILED)
+		(void) sweep_redis_fail(sweep_redis_tls_is_misconfigured() ? REDIS_CLASS_CONFIGURATION : REDIS_CLASS_RETRY, NULL, NULL,
+								"%s Redis at %s: %s", what, network.target->place, network.reason);
+	if (outcome != REDIS_REPLIED)
+		sweep_redis_network_close();
 	return outcome;
 }

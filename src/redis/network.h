@@ -1,6 +1,6 @@
 /*
  * network.h
- *		One connection to Redis: hiredis's asynchronous interface, waited for by the latch of the process.
+ *		One connection to Redis: hiredis, waited for by the latch of the process.
  *
  * No function raises or blocks. A function that fails has set the failure and closed the connection.
  */

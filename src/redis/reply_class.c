@@ -8,7 +8,6 @@
  */
 #include "redis/reply_class.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -55,29 +54,29 @@ static const Known phrases[] = {
 	{"Write commands not allowed after non deterministic", REDIS_CLASS_CONFIGURATION, "pg_sweep needs Redis 5 or later."},
 };
 
+static const Known unknown = {NULL, REDIS_CLASS_MESSAGE, NULL};
+
+#define CAPITALS "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 static const Known *find(const char *reply);
 static const Known *find_code(const char *word, size_t length);
-static bool is_capital(char c);
 
 SweepRedisClass
 sweep_redis_reply_class(const char *reply)
 {
-	const Known *known = find(reply);
-
-	return known ? known->class : REDIS_CLASS_MESSAGE;
+	return find(reply)->class;
 }
 
 const char *
 sweep_redis_reply_hint(const char *reply)
 {
-	const Known *known = find(reply);
-
-	return known ? known->hint : NULL;
+	return find(reply)->hint;
 }
 
 static const Known *
 find(const char *reply)
 {
+	const Known *known = &unknown;
 	size_t		length = strcspn(reply, " ");
 
 	if (length != 3 || strncmp(reply, "ERR", 3) != 0)
@@ -87,21 +86,13 @@ find(const char *reply)
 		if (strstr(reply, phrases[i].text) != NULL)
 			return &phrases[i];
 	}
-	for (const char *word = reply; *word != '\0'; word++)
+	for (const char *word = reply; *word != '\0' && known == &unknown; word += length)
 	{
-		const Known *known;
-
-		length = 0;
-		while (is_capital(word[length]))
-			length++;
-		if (length == 0)
-			continue;
+		word += strcspn(word, CAPITALS);
+		length = strspn(word, CAPITALS);
 		known = find_code(word, length);
-		if (known != NULL)
-			return known;
-		word += length - 1;
 	}
-	return NULL;
+	return known;
 }
 
 static const Known *
@@ -112,11 +103,5 @@ find_code(const char *word, size_t length)
 		if (strlen(codes[i].text) == length && strncmp(codes[i].text, word, length) == 0)
 			return &codes[i];
 	}
-	return NULL;
-}
-
-static bool
-is_capital(char c)
-{
-	return c >= 'A' && c <= 'Z';
+	return &unknown;
 }

@@ -26,13 +26,12 @@ typedef enum Access
 	ACCESS_SERVER,				/* only the server may: a secret */
 } Access;
 
-static bool read_where(SweepRedisTarget *target);
-static bool read_password(SweepRedisTarget *target);
-static bool take_password(SweepRedisTarget *target, const char *path, ssize_t size);
-static bool read_tls(SweepRedisTarget *target);
+static SweepRedisOutcome read_where(SweepRedisTarget *target);
+static SweepRedisOutcome read_tls(SweepRedisTarget *target);
 static bool examine(const char *setting, const char *path, Access access);
+static SweepRedisOutcome read_password(SweepRedisTarget *target);
 static int	open_file(const char *setting, const char *path, Access access);
-static bool refuse_file(const char *setting, const char *path, const char *reason, const char *hint);
+static SweepRedisOutcome refuse_file(const char *setting, const char *path, const char *reason, const char *hint);
 static void copy_setting(char *place, const char *name);
 
 #define PASSWORD_FILE "pg_sweep.redis_password_file"
@@ -43,13 +42,17 @@ static const char tls_hint[] = "Build pg_sweep with hiredis 1.0 or later and its
 #endif
 static const char password_hint[] = "The file must have the password in one line, and nothing else.";
 
-bool
+SweepRedisOutcome
 sweep_redis_target_read(SweepRedisTarget *target)
 {
-	return read_where(target) && read_tls(target) && read_password(target);
+	SweepRedisOutcome outcome = read_where(target);
+
+	if (outcome == REDIS_REPLIED && target->url.tls)
+		outcome = read_tls(target);
+	return outcome == REDIS_REPLIED ? read_password(target) : outcome;
 }
 
-static bool
+static SweepRedisOutcome
 read_where(SweepRedisTarget *target)
 {
 	const char *text = GetConfigOption("pg_sweep.redis_url", true, false);
@@ -57,71 +60,75 @@ read_where(SweepRedisTarget *target)
 	const char *error;
 
 	if (text == NULL || text[0] == '\0')
-	{
-		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
 								"Set it to where Redis is, redis://host:port/db, and reload the configuration.",
 								"pg_sweep.redis_url is not set");
-		return false;
-	}
 	error = sweep_redis_url_parse(text, &target->url);
 	if (error != NULL)
-	{
-		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, error, NULL, "pg_sweep.redis_url cannot be read");
-		return false;
-	}
-	target->timeout_ms = timeout ? (int) strtol(timeout, NULL, 10) : 0;
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, error, NULL, "pg_sweep.redis_url cannot be read");
+	target->timeout_us = timeout ? strtol(timeout, NULL, 10) * 1000 : 0;
 	if (target->url.path[0])
 		snprintf(target->place, sizeof(target->place), "\"%s\"", target->url.path);
 	else
 		snprintf(target->place, sizeof(target->place), "\"%s\", port %d", target->url.host, target->url.port);
-	return true;
+	return REDIS_REPLIED;
+}
+
+/* OpenSSL reads the files itself, but says little about why it cannot. */
+static SweepRedisOutcome
+read_tls(SweepRedisTarget *target)
+{
+#ifndef SWEEP_REDIS_TLS
+	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, tls_hint,
+							"pg_sweep.redis_url asks for TLS, but pg_sweep_redis was built without TLS");
+#endif
+	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
+	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
+	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
+	if ((target->cert_file[0] == '\0') != (target->key_file[0] == '\0'))
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, "Set both, or neither.",
+								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
+	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_cert_file", target->cert_file, ACCESS_ALL) &&
+		examine("pg_sweep.redis_tls_key_file", target->key_file, ACCESS_SERVER) ? REDIS_REPLIED : REDIS_FAILED;
 }
 
 static bool
+examine(const char *setting, const char *path, Access access)
+{
+	int			fd = path[0] ? open_file(setting, path, access) : -1;
+
+	if (fd >= 0)
+		(void) close(fd);
+	return fd >= 0 || path[0] == '\0';
+}
+
+/* One call reads all of a regular file. The caller wipes what remains of a password that is refused. */
+static SweepRedisOutcome
 read_password(SweepRedisTarget *target)
 {
 	char		path[MAXPGPATH];
-	ssize_t		size = 0;
-	ssize_t		got;
-	int			error;
+	char	   *password = target->password;
+	const char *reason;
+	ssize_t		size;
 	int			fd;
 
 	copy_setting(target->user, "pg_sweep.redis_user");
 	copy_setting(path, PASSWORD_FILE);
+	if (path[0] == '\0' && target->user[0] == '\0')
+		return REDIS_REPLIED;
 	if (path[0] == '\0')
-	{
-		if (target->user[0] == '\0')
-			return true;
-		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
+		return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL,
 								"Set " PASSWORD_FILE " to a file with the password, and reload the configuration.",
 								"pg_sweep.redis_user is set, but " PASSWORD_FILE " is not");
-		return false;
-	}
 	fd = open_file(PASSWORD_FILE, path, ACCESS_SERVER);
 	if (fd < 0)
-		return false;
-	do
-	{
-		got = read(fd, target->password + size, sizeof(target->password) - (size_t) size);
-		if (got > 0)
-			size += got;
-	} while ((got > 0 && size < (ssize_t) sizeof(target->password)) || (got < 0 && errno == EINTR));
-	error = errno;
+		return REDIS_FAILED;
+	size = read(fd, password, sizeof(target->password));
+	reason = size < 0 ? strerror(errno) : NULL;
 	(void) close(fd);
-	if (got < 0)
-		return refuse_file(PASSWORD_FILE, path, strerror(error), NULL);
-	if (take_password(target, path, size))
-		return true;
-	explicit_bzero(target->password, sizeof(target->password));
-	return false;
-}
-
-/* Checks what was read, and removes the end of the line. */
-static bool
-take_password(SweepRedisTarget *target, const char *path, ssize_t size)
-{
-	char	   *password = target->password;
-
+	if (size < 0)
+		return refuse_file(PASSWORD_FILE, path, reason, NULL);
 	if (size > SWEEP_REDIS_MAX_PASSWORD)
 		return refuse_file(PASSWORD_FILE, path, "it is longer than 4096 bytes", password_hint);
 	if (size > 0 && password[size - 1] == '\n')
@@ -135,45 +142,7 @@ take_password(SweepRedisTarget *target, const char *path, ssize_t size)
 		return refuse_file(PASSWORD_FILE, path, "it has a zero byte", password_hint);
 	if (strchr(password, '\n') != NULL)
 		return refuse_file(PASSWORD_FILE, path, "it has more than one line", password_hint);
-	return true;
-}
-
-/* OpenSSL reads the files itself, but says little about why it cannot. */
-static bool
-read_tls(SweepRedisTarget *target)
-{
-	if (!target->url.tls)
-		return true;
-#ifndef SWEEP_REDIS_TLS
-	(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, tls_hint,
-							"pg_sweep.redis_url asks for TLS, but pg_sweep_redis was built without TLS");
-	return false;
-#endif
-	copy_setting(target->ca_file, "pg_sweep.redis_tls_ca_file");
-	copy_setting(target->cert_file, "pg_sweep.redis_tls_cert_file");
-	copy_setting(target->key_file, "pg_sweep.redis_tls_key_file");
-	if ((target->cert_file[0] == '\0') != (target->key_file[0] == '\0'))
-	{
-		(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, "Set both, or neither.",
-								"only one of pg_sweep.redis_tls_cert_file and pg_sweep.redis_tls_key_file is set");
-		return false;
-	}
-	return examine("pg_sweep.redis_tls_ca_file", target->ca_file, ACCESS_ALL) &&
-		examine("pg_sweep.redis_tls_cert_file", target->cert_file, ACCESS_ALL) &&
-		examine("pg_sweep.redis_tls_key_file", target->key_file, ACCESS_SERVER);
-}
-
-static bool
-examine(const char *setting, const char *path, Access access)
-{
-	int			fd;
-
-	if (path[0] == '\0')
-		return true;
-	fd = open_file(setting, path, access);
-	if (fd >= 0)
-		(void) close(fd);
-	return fd >= 0;
+	return REDIS_REPLIED;
 }
 
 /* The descriptor of the file, or -1. Nothing between open and close raises. */
@@ -182,7 +151,7 @@ open_file(const char *setting, const char *path, Access access)
 {
 	int			fd = BasicOpenFile(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | PG_BINARY);
 	const char *reason = NULL;
-	const char *hint = NULL;
+	const char *hint = "It must be a file that the user of the server can read.";
 	struct stat file;
 
 	if (fd < 0 || fstat(fd, &file) != 0)
@@ -201,19 +170,16 @@ open_file(const char *setting, const char *path, Access access)
 	}
 	if (reason == NULL)
 		return fd;
-	if (hint == NULL)
-		hint = "It must be a file that the user of the server can read.";
 	(void) refuse_file(setting, path, reason, hint);
 	if (fd >= 0)
 		(void) close(fd);
 	return -1;
 }
 
-static bool
+static SweepRedisOutcome
 refuse_file(const char *setting, const char *path, const char *reason, const char *hint)
 {
-	(void) sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, hint, "could not use %s \"%.300s\": %s", setting, path, reason);
-	return false;
+	return sweep_redis_fail(REDIS_CLASS_CONFIGURATION, NULL, hint, "could not use %s \"%.300s\": %s", setting, path, reason);
 }
 
 static void

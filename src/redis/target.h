@@ -6,6 +6,7 @@
 #define SWEEP_REDIS_TARGET_H
 
 #include "pure/redis_url.h"
+#include "redis/failure.h"
 
 /* Longest password, in bytes; tokens of clouds have up to 2 kB. */
 #define SWEEP_REDIS_MAX_PASSWORD 4096
@@ -14,7 +15,7 @@ typedef struct SweepRedisTarget
 {
 	SweepRedisUrl url;
 	char		place[384];		/* host and port, or path, for messages */
-	int			timeout_ms;
+	int64		timeout_us;
 	char		user[MAXPGPATH];	/* empty: Redis's own default user */
 	char		password[SWEEP_REDIS_MAX_PASSWORD + 1]; /* empty: no authentication */
 	char		ca_file[MAXPGPATH]; /* certificates to trust; empty: as OpenSSL is configured */
@@ -23,9 +24,9 @@ typedef struct SweepRedisTarget
 } SweepRedisTarget;
 
 /*
- * Reads settings and files, anew for each connection. False, with the failure set, when something is missing or
- * cannot be used. The caller wipes the password after the login.
+ * Reads settings and files, anew for each connection. REDIS_FAILED when something is missing or cannot be used. The caller
+ * wipes the password, also after a failure.
  */
-extern bool sweep_redis_target_read(SweepRedisTarget *target);
+extern SweepRedisOutcome sweep_redis_target_read(SweepRedisTarget *target);
 
 #endif							/* SWEEP_REDIS_TARGET_H */

@@ -33,24 +33,19 @@ static const char *expect_host(const char *host);
 const char *
 sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
 {
-	SSL_CTX    *settings;
-	const char *error = "out of memory";
+	SSL_CTX    *settings = SSL_CTX_new(TLS_client_method());
+	const char *error = settings ? create_session(settings, target) : "out of memory";
 
-	sweep_redis_tls_end();
-	ERR_clear_error();
-	settings = SSL_CTX_new(TLS_client_method());
-	if (settings != NULL)
-		error = create_session(settings, target);
 	SSL_CTX_free(settings);
 	misconfigured = error != NULL;
 	if (error != NULL)
 		return error;
-	if (redisInitiateSSL(context, session) != REDIS_OK)
-		return sweep_redis_tls_reason(context->errstr);
-	(void) SSL_up_ref(session);
+	if (redisInitiateSSL(context, session) == REDIS_OK)
+		(void) SSL_up_ref(session);
 	return NULL;
 }
 
+/* Without renegotiation writing never has to wait for something to read. */
 static const char *
 create_session(SSL_CTX *context, const SweepRedisTarget *target)
 {
@@ -60,6 +55,7 @@ create_session(SSL_CTX *context, const SweepRedisTarget *target)
 		return error;
 	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1)
 		return "TLS 1.2 is not available";
+	(void) SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	session = SSL_new(context);
 	return session == NULL ? "out of memory" : expect_host(target->url.host);
@@ -123,16 +119,16 @@ const char *
 sweep_redis_tls_reason(const char *other)
 {
 	static char reason[256];
-	unsigned long code = ERR_peek_last_error();
+	const char *error = ERR_reason_error_string(ERR_peek_last_error());
 	long		verified = session == NULL ? X509_V_OK : SSL_get_verify_result(session);
 
 	misconfigured = verified != X509_V_OK;
 	if (misconfigured)
 		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
-	else if (session != NULL && code != 0 && ERR_reason_error_string(code) != NULL)
-		snprintf(reason, sizeof(reason), "TLS failed: %s", ERR_reason_error_string(code));
+	else if (session != NULL && error != NULL)
+		snprintf(reason, sizeof(reason), "TLS failed: %s", error);
 	else
-		return sweep_redis_tls_is_negotiating() ? "it closed the connection while TLS was negotiated" : other;
+		return other;
 	return reason;
 }
 

@@ -10,7 +10,10 @@
 
 #ifdef SWEEP_REDIS_TLS
 
-/* Begins TLS on a connection: NULL, or the reason why it cannot. hiredis negotiates with the first command. */
+/*
+ * Begins TLS on a connection: NULL, or the reason why a setting or file cannot be used. hiredis negotiates when it reads, and
+ * has what failed otherwise.
+ */
 extern const char *sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target);
 
 /* OpenSSL has one queue of errors for the process; before each call of hiredis it must be empty. */

@@ -87,6 +87,11 @@ sub test_keys
 	outcome(start('j'));
 	at_rest();
 	is($redis->cli('-n', 3, 'KEYS', '*'), 'resque:gitlab:{bulk_delete_expired_job_artifacts}:available_buckets', 'bucket_key, prefix and number of the database');
+	configure("pg_sweep.redis_url = '" . $redis->url . "?db=4'", "pg_sweep.redis_key_prefix = '" . 'p' x 200 . "'");
+	sql(q{SELECT sweep.alter_job('j', jsonb_build_object('bucket_key', repeat(U&'\\00e4', 200)))});
+	like(outcome(start('j')), qr/^succeeded drained/, 'prefix and bucket_key as long as they may be');
+	at_rest();
+	is($redis->cli('-n', 4, 'EXISTS', 'p' x 200 . '{' . "\xc3\xa4" x 200 . '}:available_buckets'), 1, 'nothing of them is cut');
 	sql(q{SELECT sweep.alter_job('j', '{"bucket_key": null}')});
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
 }
