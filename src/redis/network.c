@@ -43,6 +43,7 @@ typedef struct Network
 	struct addrinfo *addresses; /* of the host */
 	redisReply *reply;			/* of the last command */
 	const char *reason;			/* of the last failure; may be in the context */
+	SweepRedisClass class;		/* of the last failure */
 } Network;
 
 static Network network;
@@ -118,8 +119,9 @@ sweep_redis_network_execute(const SweepRedisCommand *command, const SweepRedisSt
 		if (outcome == REDIS_REPLIED)
 			outcome = written ? read_reply(&reads) : result_of(redisBufferWrite(network.context, &written));
 	}
+	outcome = finish(outcome, "no reply from");
 	*reply = network.reply;
-	return finish(outcome, "no reply from");
+	return outcome;
 }
 
 void
@@ -200,6 +202,8 @@ begin_tls(int64 deadline_us, const SweepRedisStop *stop)
 	const char *error = sweep_redis_tls_begin(network.context, network.target);
 	SweepRedisOutcome outcome = error ? because(error) : REDIS_REPLIED;
 
+	if (error != NULL)
+		network.class = REDIS_CLASS_CONFIGURATION;
 	while (outcome == REDIS_REPLIED && sweep_redis_tls_is_negotiating())
 	{
 		outcome = wait_for(WL_SOCKET_READABLE, deadline_us, stop);
@@ -290,13 +294,16 @@ result_of(int status)
 		return REDIS_REPLIED;
 	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
 		return because(no_reply);
-	return because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr));
+	(void) because(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr);
+	network.reason = sweep_redis_tls_reason(network.reason, &network.class);
+	return REDIS_FAILED;
 }
 
 static SweepRedisOutcome
 because(const char *reason)
 {
 	network.reason = reason;
+	network.class = REDIS_CLASS_RETRY;
 	return REDIS_FAILED;
 }
 
@@ -305,8 +312,7 @@ static SweepRedisOutcome
 finish(SweepRedisOutcome outcome, const char *what)
 {
 	if (outcome == REDIS_FAILED)
-		(void) sweep_redis_fail(sweep_redis_tls_is_misconfigured() ? REDIS_CLASS_CONFIGURATION : REDIS_CLASS_RETRY, NULL, NULL,
-								"%s Redis at %s: %s", what, network.target->place, network.reason);
+		(void) sweep_redis_fail(network.class, NULL, NULL, "%s Redis at %s: %s", what, network.target->place, network.reason);
 	if (outcome != REDIS_REPLIED)
 		sweep_redis_network_close();
 	return outcome;

@@ -23,7 +23,6 @@
 #include <openssl/x509v3.h>
 
 static SSL *session = NULL;
-static bool misconfigured = false;
 
 static const char *create_session(SSL_CTX *context, const SweepRedisTarget *target);
 static const char *load_files(SSL_CTX *context, const SweepRedisTarget *target);
@@ -37,7 +36,6 @@ sweep_redis_tls_begin(redisContext *context, const SweepRedisTarget *target)
 	const char *error = settings ? create_session(settings, target) : "out of memory";
 
 	SSL_CTX_free(settings);
-	misconfigured = error != NULL;
 	if (error != NULL)
 		return error;
 	if (redisInitiateSSL(context, session) == REDIS_OK)
@@ -116,15 +114,17 @@ sweep_redis_tls_is_negotiating(void)
 }
 
 const char *
-sweep_redis_tls_reason(const char *other)
+sweep_redis_tls_reason(const char *other, SweepRedisClass *class)
 {
 	static char reason[256];
 	const char *error = ERR_reason_error_string(ERR_peek_last_error());
 	long		verified = session == NULL ? X509_V_OK : SSL_get_verify_result(session);
 
-	misconfigured = verified != X509_V_OK;
-	if (misconfigured)
+	if (verified != X509_V_OK)
+	{
+		*class = REDIS_CLASS_CONFIGURATION;
 		snprintf(reason, sizeof(reason), "its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
+	}
 	else if (session != NULL && error != NULL)
 		snprintf(reason, sizeof(reason), "TLS failed: %s", error);
 	else
@@ -132,18 +132,11 @@ sweep_redis_tls_reason(const char *other)
 	return reason;
 }
 
-bool
-sweep_redis_tls_is_misconfigured(void)
-{
-	return misconfigured;
-}
-
 void
 sweep_redis_tls_end(void)
 {
 	SSL_free(session);
 	session = NULL;
-	misconfigured = false;
 }
 
 #endif							/* SWEEP_REDIS_TLS */

@@ -22,11 +22,8 @@ extern void sweep_redis_tls_clear_errors(void);
 /* Whether TLS was begun and its negotiation is not complete. */
 extern bool sweep_redis_tls_is_negotiating(void);
 
-/* Why a connection failed, if TLS is the reason; else the other reason. */
-extern const char *sweep_redis_tls_reason(const char *other);
-
-/* Whether another try would fail as well: a file cannot be used, or a certificate is not accepted. */
-extern bool sweep_redis_tls_is_misconfigured(void);
+/* Why a connection failed, if TLS is the reason; else the other reason. Sets the class if a certificate is not accepted. */
+extern const char *sweep_redis_tls_reason(const char *other, SweepRedisClass *class);
 
 extern void sweep_redis_tls_end(void);
 
@@ -35,8 +32,7 @@ extern void sweep_redis_tls_end(void);
 #define sweep_redis_tls_begin(context, target) NULL
 #define sweep_redis_tls_clear_errors() ((void) 0)
 #define sweep_redis_tls_is_negotiating() false
-#define sweep_redis_tls_reason(other) (other)
-#define sweep_redis_tls_is_misconfigured() false
+#define sweep_redis_tls_reason(other, class) (other)
 #define sweep_redis_tls_end() ((void) 0)
 
 #endif

@@ -148,11 +148,11 @@ sub test_hanging
 	cmp_ok($fastest, '<', 0.15, 'cancelled while it connects');
 	undef $full;
 
-	# a unix socket; hiredis 1.3 and later tries it again and again
+	# a unix socket; from hiredis 1.3 on it seems to be connected
 	my $path = PostgreSQL::Test::Utils::tempdir_short() . '/s';
 	my $queue = listen_full_unix($path);
 	configure("pg_sweep.redis_url = 'unix:$path'", 'pg_sweep.redis_timeout = 300');
-	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "$path": (Resource temporarily unavailable|no answer within)/,
+	like(outcome(start('j')), qr/^failed error 08000 could not connect to Redis at "$path": Resource temporarily unavailable/,
 		'a unix socket with a full queue');
 	configure($url, "pg_sweep.redis_timeout = '10 min'");
 
