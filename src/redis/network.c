@@ -150,14 +150,14 @@ open_host(const SweepRedisUrl *url, int64 deadline_us, const SweepRedisStop *sto
 	}
 	for (const struct addrinfo *address = network.addresses; address; address = address->ai_next)
 		left++;
-	for (const struct addrinfo *address = network.addresses; address && outcome == REDIS_FAILED; address = address->ai_next)
+	for (const struct addrinfo *address = network.addresses; address && outcome == REDIS_FAILED; address = address->ai_next, left--)
 	{
 		int64		now = sweep_redis_now();
 		char		number[NI_MAXHOST];
 
 		error = getnameinfo(address->ai_addr, address->ai_addrlen, number, sizeof(number), NULL, 0, NI_NUMERICHOST);
 		outcome = error != 0 ? because(gai_strerror(error)) :
-			open_address(number, url->port, now + Max(deadline_us - now, 0) / left--, stop);
+			open_address(number, url->port, now + Max(deadline_us - now, 0) / left, stop);
 	}
 	return outcome;
 }
