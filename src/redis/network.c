@@ -43,7 +43,7 @@ typedef struct Network
 	struct addrinfo *addresses; /* of the host */
 	redisReply *reply;			/* of the last command */
 	const char *reason;			/* of the last failure; may be in the context */
-	SweepRedisClass class;		/* of the last failure */
+	SweepRedisClass class;		/* of that failure: REDIS_CLASS_RETRY, unless TLS cannot be had */
 } Network;
 
 static Network network;
@@ -294,16 +294,13 @@ result_of(int status)
 		return REDIS_REPLIED;
 	if (context->err == REDIS_ERR_PROTOCOL || context->err == REDIS_ERR_OOM)
 		return because(no_reply);
-	(void) because(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr);
-	network.reason = sweep_redis_tls_reason(network.reason, &network.class);
-	return REDIS_FAILED;
+	return because(sweep_redis_tls_reason(context->err == REDIS_ERR_EOF ? "it closed the connection" : context->errstr, &network.class));
 }
 
 static SweepRedisOutcome
 because(const char *reason)
 {
 	network.reason = reason;
-	network.class = REDIS_CLASS_RETRY;
 	return REDIS_FAILED;
 }
 
