@@ -99,7 +99,7 @@ GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.
 GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy TO sweep_admin, sweep_user;
 -- Steps, and what their statements call as the role of the job.
 GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch),
-	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, jsonb), sweep._settle(text, jsonb, bigint, jsonb) TO sweep_admin, sweep_user;
+	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;

@@ -28,6 +28,9 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
+/* Key of a detail. */
+#define WAITS_FOR "waits_for"
+
 static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
 
 static void begin(void *owner);
@@ -299,6 +302,10 @@ void
 sweep_batch_end(SweepRun *run, bool drained)
 {
 	run->reason = sweep_loop_end_batch(&run->next.loop, drained, sweep_monotonic_us());
+	/* Steps name in the detail the transactions because of which they leave rows. */
+	if (run->reason == SWEEP_STOP_DRAINED && run->next.detail != NULL &&
+		getKeyJsonValueFromContainer(&run->next.detail->root, WAITS_FOR, strlen(WAITS_FOR), &(JsonbValue) {0}) != NULL)
+		run->reason = SWEEP_STOP_WAITS;
 	if (run->reason == SWEEP_STOP_NONE && (pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0)
 		run->reason = SWEEP_STOP_CANCELLED;
 	if (run->reason == SWEEP_STOP_NONE)

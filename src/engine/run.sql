@@ -16,7 +16,7 @@ COMMENT ON DOMAIN sweep.run_status IS 'how far a run is, or how it ended';
 
 CREATE DOMAIN sweep.run_stop_reason AS text
 	CONSTRAINT run_stop_reason_check CHECK (VALUE IN ('drained', 'done', 'max_batches', 'max_rows', 'stop_after', 'cancelled', 'timeout',
-		'no_progress', 'error', 'skipped', 'lost', 'rescaled'));
+		'no_progress', 'error', 'skipped', 'lost', 'rescaled', 'waits'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
 -- In an order in which those of the indexes are soonest found in a row: each batch compares them with what they were.
@@ -110,7 +110,7 @@ BEGIN
 			['trigger', 'what caused it: schedule, manual, parent, retry, catch_up'], ['attempt', 'number of the attempt, from 1'],
 			['due_at', 'when it was meant to start'], ['started_at', 'when it had its lock'], ['finished_at', 'when it ended'],
 			['status', 'waiting, running, succeeded, skipped, failed, cancelled or lost'],
-			['stop_reason', 'why it ended: drained, done, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost or rescaled'],
+			['stop_reason', 'why it ended: drained, done, max_batches, max_rows, stop_after, cancelled, timeout, no_progress, error, skipped, lost, rescaled or waits'],
 			['batches', 'batches committed'], ['rows', 'rows handled in them'], ['rescued', 'items for which the rescue function reported rows'],
 			['quarantined', 'items put into quarantine'], ['braked_ms', 'time in pauses between its batches'], ['cursor', 'where the next batch would go on'], ['detail', 'what the step reported'],
 			['sqlstate', 'code of the error that ended it'], ['error', 'that error, with its detail, hint and context'],

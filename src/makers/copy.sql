@@ -25,33 +25,59 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
 
+-- DML takes ROW EXCLUSIVE also where its transaction has a stronger lock already. A transaction that has another lock alone, such as
+-- the SHARE ROW EXCLUSIVE of who is about to switch tables, has inserted nothing.
+CREATE FUNCTION sweep._writers(source regclass) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT coalesce(pg_catalog.jsonb_object_agg(l.virtualtransaction, coalesce(pg_catalog.to_jsonb(l.pid), '"prepared transaction"')), '{}') FROM pg_catalog.pg_locks l
+		WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+			AND (l.relation = source OR l.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(source) AS t))
+			AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND l.mode = 'RowExclusiveLock');
+END
+$$;
+COMMENT ON FUNCTION sweep._writers(regclass) IS 'the transactions in progress that may have inserted rows into a table: {"virtual transaction": pid}';
+
 -- A transaction in progress may still commit rows with smaller keys than visible ones, and a cursor after those would skip them for
 -- ever. The transaction took its lock on the table before it drew its keys. A key is therefore "settled", and rows are copied up to it,
--- when all transactions that held such a lock have ended; "newest" is the key that is settled next.
-CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb) RETURNS jsonb
+-- when all transactions that held such a lock have ended; "newest" is the key that is settled next. Most end soon: a run waits a second.
+CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	state pg_catalog.jsonb := coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('run', run_id);
-	writers constant pg_catalog.jsonb := (SELECT coalesce(pg_catalog.jsonb_agg(DISTINCT l.virtualtransaction), '[]') FROM pg_catalog.pg_locks l
-		WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-			AND (l.relation = source::pg_catalog.regclass OR l.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(source::pg_catalog.regclass) AS t))
-			AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
-			AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+	writers pg_catalog.jsonb := sweep._writers(source::pg_catalog.regclass);
+	deadline constant pg_catalog.timestamptz := pg_catalog.clock_timestamp() + interval '1 second';
+	pids pg_catalog.jsonb;
 BEGIN
-	IF writers = '[]' THEN
-		RETURN state - ARRAY['newest', 'writers'] || pg_catalog.jsonb_build_object('settled', newest);
-	END IF;
 	IF state ? 'newest' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_array_elements_text(state -> 'writers') AS w WHERE writers ? w) THEN
 		state := (state || pg_catalog.jsonb_build_object('settled', state -> 'newest')) - 'newest';
 	END IF;
 	IF NOT state ? 'newest' THEN
-		state := state || pg_catalog.jsonb_build_object('newest', newest, 'writers', writers);
+		state := state || pg_catalog.jsonb_build_object('newest', newest,
+			'writers', (SELECT coalesce(pg_catalog.jsonb_agg(w), '[]') FROM pg_catalog.jsonb_object_keys(writers) AS w));
 	END IF;
-	RETURN state;
+	LOOP
+		SELECT pg_catalog.jsonb_agg(DISTINCT writers -> w) INTO pids FROM pg_catalog.jsonb_array_elements_text(state -> 'writers') AS w WHERE writers ? w;
+		EXIT WHEN pids IS NULL OR pg_catalog.clock_timestamp() > deadline;
+		PERFORM pg_catalog.pg_sleep(0.01);
+		writers := sweep._writers(source::pg_catalog.regclass);
+	END LOOP;
+	IF pids IS NULL THEN
+		state := state - ARRAY['newest', 'writers'] || pg_catalog.jsonb_build_object('settled', state -> 'newest');
+	ELSIF state #> '{settled,after}' IS DISTINCT FROM newest -> 'after' THEN
+		detail := pg_catalog.jsonb_build_object('waits_for', pids);
+	END IF;
+	next_cursor := state;
+	-- The snapshot of this batch may not show what they have committed: the next one begins with another.
+	IF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
+		rows := 1;
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS 'the cursor with the last key to be copied: no transaction in progress can insert a smaller one';
+COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS
+	'the cursor with the last key to be copied: no transaction in progress can insert a smaller one; the detail names those that are waited for; rows is NULL unless that was the batch';
 
 CREATE FUNCTION sweep._copy_statements(args jsonb) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -77,8 +103,8 @@ BEGIN
 			sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 		IF is_settled THEN
-			made.prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)),'
-				' NULL::pg_catalog.jsonb WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
+			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
+				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
 				(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;

@@ -29,6 +29,7 @@ static const char *const stop_names[] = {
 	[SWEEP_STOP_SKIPPED] = "skipped",
 	[SWEEP_STOP_LOST] = "lost",
 	[SWEEP_STOP_RESCALED] = "rescaled",
+	[SWEEP_STOP_WAITS] = "waits",
 };
 
 _Static_assert(sizeof(stop_names) / sizeof(stop_names[0]) == SWEEP_STOP_COUNT,

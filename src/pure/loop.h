@@ -31,10 +31,11 @@ typedef enum SweepStopReason
 	SWEEP_STOP_ERROR,
 	SWEEP_STOP_SKIPPED,			/* never began: another process holds the lock */
 	SWEEP_STOP_LOST,			/* its process vanished */
-	SWEEP_STOP_RESCALED			/* a share: the number of buckets is another now */
+	SWEEP_STOP_RESCALED,		/* a share: the number of buckets is another now */
+	SWEEP_STOP_WAITS			/* rows are left for which it waits for other transactions */
 } SweepStopReason;
 
-#define SWEEP_STOP_COUNT (SWEEP_STOP_RESCALED + 1)
+#define SWEEP_STOP_COUNT (SWEEP_STOP_WAITS + 1)
 
 /* The limits of a job that concern its loop. */
 typedef struct SweepLimits

@@ -46,7 +46,7 @@ test_names(void)
 {
 	static const char *const names[] = {
 		NULL, "drained", "done", "max_batches", "max_rows", "stop_after", "cancelled",
-		"timeout", "no_progress", "error", "skipped", "lost", "rescaled"
+		"timeout", "no_progress", "error", "skipped", "lost", "rescaled", "waits"
 	};
 
 	check_number(SWEEP_STOP_COUNT, sizeof(names) / sizeof(names[0]), "number of reasons");
