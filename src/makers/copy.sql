@@ -26,7 +26,7 @@ $$;
 COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
 
 -- DML takes ROW EXCLUSIVE also where its transaction has a stronger lock already. A transaction that has another lock alone, such as
--- the SHARE ROW EXCLUSIVE of who is about to switch tables, has inserted nothing.
+-- the SHARE ROW EXCLUSIVE that comes before a switch of tables, has inserted nothing.
 CREATE FUNCTION sweep._writers(source regclass) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
