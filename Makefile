@@ -34,6 +34,7 @@ INSTALL_PARTS = \
 	src/job/schedule.sql \
 	src/job/job.sql \
 	src/job/sql_job.sql \
+	src/job/job_kind.sql \
 	src/job/run_settings.sql \
 	src/job/job_check.sql \
 	src/job/job_api.sql \
@@ -47,6 +48,7 @@ INSTALL_PARTS = \
 	src/queue/queue.sql \
 	src/queue/admin.sql \
 	src/queue/message.sql \
+	src/queue/look.sql \
 	src/queue/wait.sql \
 	src/engine/alerts.sql \
 	src/process/consumer.sql \

@@ -57,7 +57,7 @@ ROLLBACK;
 BEGIN;
 SELECT sweep.create_job(name => 'create_job', step => 'create_job.step', schedule => '0 0 29 2 *', timezone => 'Europe/Berlin',
 	args => '{"a": 1}', flush => 'batch', batch_size => 1000000, max_batches => 2, max_rows => 3000000000, stop_after => '0',
-	lock_key => 'shared', timeout => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', row_retries => 100, max_attempts => 25,
+	lock_key => 'shared', timeout => '1 ms', lock_retries => 10000, lock_retry_delay => '1 hour', max_attempts => 25,
 	overlap => 'queue_one', catch_up => 'all', jitter => '5 s', cursor => 'drain', paused => true,
 	run_as => 'regress_sweep_create_job', description => 'all of it', on_start => '{"another": "15 min"}');
 SELECT * FROM sweep.job WHERE name = 'create_job' \gx

@@ -93,7 +93,7 @@ SELECT r.role, a.run_as, privileges.try('regress_sweep_' || r.role, format($$SEL
 \pset format aligned
 
 -- the implementations are nobody's: who could call them could choose who is asking
-SELECT privileges.try('regress_sweep_admin', format('SELECT sweep._drop_job(%L::oid, %L)', 'regress_sweep_user'::regrole::oid, 'privileges user')) AS outcome;
+SELECT privileges.try('regress_sweep_admin', format('SELECT sweep._drop_job(%L::oid, %L, false)', 'regress_sweep_user'::regrole::oid, 'privileges user')) AS outcome;
 SELECT privileges.try('regress_sweep_admin', 'SELECT sweep._enqueue_due(now(), 100)') AS outcome;
 SELECT privileges.try('regress_sweep_admin', $$INSERT INTO sweep.job_definition (name) VALUES ('x')$$) AS outcome;
 SELECT privileges.try('regress_sweep_admin', $$UPDATE sweep.runs SET rows = 1$$) AS outcome;

@@ -99,7 +99,7 @@ SELECT proname FROM function GROUP BY home, proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', '_dead_page', '_done_page', 'kept_until', 'environments_args') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', 'messages', '_dead_page', '_done_page', 'kept_until', 'environments_args') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE (sweep|sweep_gitlab)\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';
@@ -118,7 +118,7 @@ SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT pr
 	AND prosrc NOT IN ('sweep_caller_dispatch', 'sweep_preview', 'sweep_schedule_next_runs', 'sweep_schedule_next_run', 'sweep_statement_end',
 		'sweep_role_may_act', 'sweep_role_may_become', 'sweep_role_may_see', 'sweep_step_is_trusted',
 		'sweep_reference_exists')
-	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend)$';
+	AND prosrc !~ '^sweep_queue_(send|send_many|claim|ack|fail|release|extend|cancel)$';
 
 -- states: their words are in the comments of the columns, and the columns of both tables of runs are the same, in the same order
 CREATE TEMP VIEW word AS

@@ -95,7 +95,7 @@ GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._seen_jo
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- Jobs: what a function does for whom is checked by the function.
-GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text, boolean), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy TO sweep_admin, sweep_user;
 -- Steps, and what their statements call as the role of the job.
 GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch),
@@ -112,17 +112,17 @@ GRANT EXECUTE ON PROCEDURE sweep.wait(bigint, interval) TO sweep_admin, sweep_op
 GRANT EXECUTE ON FUNCTION sweep.release_quarantine(text, jsonb) TO sweep_admin, sweep_operator, sweep_user;
 
 -- Queues.
-GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean), sweep.drop_queue(text), sweep.purge_queue(text),
+GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval, boolean, text, boolean), sweep.drop_queue(text, boolean), sweep.purge_queue(text),
 	sweep.grant_queue(text, regrole, text[]), sweep.revoke_queue(text, regrole, text[]) TO sweep_admin, sweep_user;
 -- The rights of an application: sweep.grant_queue makes its role a member of sweep_client.
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
-	sweep.extend(uuid, interval) TO sweep_admin, sweep_user, sweep_client;
+	sweep.extend(uuid, interval), sweep.messages(text, text, int), sweep.cancel_message(text, bigint, text) TO sweep_admin, sweep_user, sweep_client;
 GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep._dead_page(text, bigint), sweep._done_page(text, timestamptz, bigint), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user, sweep_client;
 
 -- Consumers in the database, and keys for those outside.
-GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole), sweep.drop_consumer(text),
+GRANT EXECUTE ON FUNCTION sweep.create_consumer(text, text, int, int, regrole, boolean), sweep.alter_consumer(text, jsonb), sweep.drop_consumer(text, boolean),
 	sweep.begin_once(text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.pause_consumer(text), sweep.resume_consumer(text) TO sweep_admin, sweep_operator, sweep_user;
 GRANT SELECT ON sweep.consumers TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;

@@ -62,7 +62,7 @@ DECLARE
 BEGIN
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	job := sweep._complete_job(job, NULL);
-	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_paused(paused), sweep._check_role(caller, job);
+	PERFORM sweep._check_position(job), sweep._check_limits(job), sweep._check_kind(job, sweep._job_columns()), sweep._check_paused(paused), sweep._check_role(caller, job);
 	IF replace AND sweep._replace_job(caller, job) THEN
 		RETURN;
 	END IF;
@@ -224,6 +224,7 @@ BEGIN
 		END;
 	END LOOP;
 	job := sweep._complete_job(job, old);
+	PERFORM sweep._check_kind(job, ARRAY(SELECT pg_catalog.jsonb_object_keys(changes)));
 	-- A name of a queue or a job in the changes stands for its present owner.
 	old.alert_queue := CASE WHEN changes ->> 'alert_queue' IS NULL THEN old.alert_queue END;
 	old.on_start := CASE WHEN changes ->> 'on_start' IS NULL THEN old.on_start END;
@@ -241,10 +242,14 @@ CREATE FUNCTION sweep.alter_job(name text, changes jsonb) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.alter_job(text, jsonb) IS 'changes a job: keys are the argument names of sweep.create_job; a run in progress keeps what it began with';
 
-CREATE FUNCTION sweep._drop_job(caller oid, name text) RETURNS void
+CREATE FUNCTION sweep._drop_job(caller oid, name text, if_exists boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF if_exists AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = _drop_job.name) THEN
+		RAISE NOTICE 'job "%" does not exist, skipping', name;
+		RETURN;
+	END IF;
 	PERFORM sweep._lock_job(caller, name, false, false);
 	-- An alert that the job is broken is followed by one that it is not.
 	PERFORM sweep._set_broken(name, NULL);
@@ -258,11 +263,11 @@ BEGIN
 	PERFORM sweep._wake();
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_job(oid, text) IS 'implements sweep.drop_job';
+COMMENT ON FUNCTION sweep._drop_job(oid, text, boolean) IS 'implements sweep.drop_job';
 
-CREATE FUNCTION sweep.drop_job(name text) RETURNS void
+CREATE FUNCTION sweep.drop_job(name text, if_exists boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.drop_job(text) IS 'removes a job and cancels its run in progress; its history stays until it is too old';
+COMMENT ON FUNCTION sweep.drop_job(text, boolean) IS 'removes a job and cancels its run in progress; its history stays until it is too old; with if_exists a job that does not exist is a NOTICE';
 
 -- ------------------------------------------------------------------ pause and resume
 CREATE FUNCTION sweep._pause(caller oid, name text) RETURNS void

@@ -62,16 +62,15 @@ BEGIN
 	END IF;
 	job := sweep._begin_maker(caller, job, 'backfill', relation, run_as);
 	job.cursor := 'drain';
-	-- The rows of a run are those that it has looked at, which are all; of a table that was never analysed it is not known how many.
-	job.estimate := coalesce(job.estimate, pg_catalog.format('SELECT sum(c.reltuples) FROM pg_catalog.pg_partition_tree(%L) AS t'
-		' JOIN pg_catalog.pg_class AS c ON c.oid = t.relid WHERE t.isleaf AND c.reltuples >= 0', sweep._table_name(relation)));
+	-- The rows of a run are those that it has looked at, which are all.
+	job.estimate := coalesce(job.estimate, sweep._rows_estimate(relation));
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
 		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
 			FROM pg_catalog.unnest((sweep._ordered_key(relation, order_by)).columns) WITH ORDINALITY AS u (name, n)));
 	PERFORM FROM sweep._backfill_statements(job.args, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
-		sweep._source(relation, NULL), set, condition));
+		sweep._source(relation, NULL), set, condition), job.settings);
 	existed := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	PERFORM sweep._start_maker(job, paused) WHERE NOT existed;
@@ -81,9 +80,11 @@ $$;
 COMMENT ON FUNCTION sweep._create_backfill IS 'implements sweep.create_backfill';
 
 CREATE FUNCTION sweep.create_backfill(target text, set text, condition text, order_by text DEFAULT NULL, name text DEFAULT NULL, schedule text DEFAULT NULL,
-	timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL,
-	pause interval DEFAULT '10 ms', estimate text DEFAULT NULL,
-	max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
+	timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL,
+	timeout interval DEFAULT NULL, pause interval DEFAULT '10 ms', settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL,
+	lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL, jitter interval DEFAULT NULL,
+	estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL,
+	priority int DEFAULT NULL, flush text DEFAULT NULL, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_backfill IS
 	'creates a job that updates the rows of a table until none meets the condition, and starts it unless it has a schedule; returns its name';

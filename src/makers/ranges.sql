@@ -157,17 +157,20 @@ END
 $$;
 COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'what stands behind FROM for a table, or for a part of it';
 
-CREATE FUNCTION sweep._check_fragment(role text, statement text) RETURNS void
+CREATE FUNCTION sweep._check_fragment(role text, statement text, settings jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	-- What is no object is refused when the job is created.
+	meaning constant pg_catalog.jsonb := sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
 BEGIN
-	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, sweep._run_meaning(sweep._role_oid(role), NULL));
+	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, meaning);
 EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
 	RAISE EXCEPTION '%', SQLERRM USING ERRCODE = SQLSTATE,
-		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', sweep._run_meaning(sweep._role_oid(role), NULL) ->> 'search_path');
+		HINT = pg_catalog.format('Write names with their schema. The job would run with search_path %s.', meaning ->> 'search_path');
 END
 $$;
-COMMENT ON FUNCTION sweep._check_fragment(text, text) IS 'has a statement with what the user has written in it analysed, as the role of the job';
+COMMENT ON FUNCTION sweep._check_fragment(text, text, jsonb) IS 'has a statement with what the user has written in it analysed, as the role of the job and with its settings';
 
 -- ------------------------------------------------------------------ the key
 -- In PL/pgSQL also where it is one expression: a function in SQL is planned at each call, and these are called for each partition.
@@ -334,21 +337,18 @@ $$;
 COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns whose index gives the order of the batches, and where their nulls are in it; raises when there is no such index';
 
 -- ------------------------------------------------------------------ the job
-CREATE FUNCTION sweep._job_defaults() RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+-- pg_partition_tree has no row for an ordinary table. A table that was never analysed has -1 rows there: nothing is known of it.
+CREATE FUNCTION sweep._rows_estimate(relation regclass) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	defaults pg_catalog.jsonb;
 BEGIN
-	EXECUTE (SELECT pg_catalog.format('SELECT pg_catalog.jsonb_object_agg(d.name, d.value) FROM (VALUES %s) AS d (name, value)',
-			pg_catalog.string_agg(pg_catalog.format('(%L, pg_catalog.to_jsonb(%s))', a.attname, pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4)), ', '))
-		FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.unnest(p.proargnames) WITH ORDINALITY AS g (name, n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = 'sweep.job_definition'::pg_catalog.regclass AND a.attname = g.name AND a.attnum > 0
-		WHERE p.oid = 'sweep.create_job'::pg_catalog.regproc AND pg_catalog.pg_get_function_arg_default(p.oid, g.n::pg_catalog.int4) IS NOT NULL) INTO defaults;
-	RETURN defaults;
+	RETURN pg_catalog.format('SELECT pg_catalog.sum(c.reltuples) FROM (SELECT %1$L::pg_catalog.regclass AS relid'
+		' UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(%1$L) AS p) AS t'
+		' JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.relid'
+		' WHERE c.relkind OPERATOR(pg_catalog.=) ''r'' AND c.reltuples OPERATOR(pg_catalog.>=) 0', sweep._table_name(relation));
 END
 $$;
-COMMENT ON FUNCTION sweep._job_defaults() IS 'what sweep.create_job makes of the settings of a job that are left out';
+COMMENT ON FUNCTION sweep._rows_estimate(regclass) IS 'an estimate of a job: the rows that the statistics of a table say it has, with those of its partitions';
 
 CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job_definition, word text, relation regclass, run_as regrole) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

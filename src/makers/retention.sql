@@ -377,7 +377,7 @@ CREATE FUNCTION sweep.retention_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
 COMMENT ON FUNCTION sweep.retention_step(sweep.batch) IS 'step of the jobs that sweep.create_retention makes';
 
-CREATE FUNCTION sweep._check_retention(role text, args jsonb) RETURNS void
+CREATE FUNCTION sweep._check_retention(role text, args jsonb, settings jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -407,12 +407,12 @@ BEGIN
 	END IF;
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
-		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'));
+		PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), args ->> 'condition'), settings);
 	END IF;
 	PERFORM FROM sweep._retention_statements(args, false, sweep._role_oid(role), pg_catalog.now(), NULL, NULL);
 END
 $$;
-COMMENT ON FUNCTION sweep._check_retention(text, jsonb) IS 'raises unless the role can delete what is too old, or move it';
+COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete what is too old, or move it';
 
 CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job_definition, target text, age_column text, keep interval, condition text, archive_to text,
 	partitions text, run_as regrole, paused boolean, replace boolean) RETURNS text
@@ -437,7 +437,7 @@ BEGIN
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
 		'timezone', zone, 'condition', condition, 'partitions', partitions,
 		'archive_to', CASE WHEN archive_to IS NOT NULL THEN sweep._table_name(sweep._find_table('archive_to', archive_to, coalesce(run_as::pg_catalog.oid, caller))) END));
-	PERFORM sweep._check_retention(job.run_as, job.args);
+	PERFORM sweep._check_retention(job.run_as, job.args, job.settings);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
 	RETURN job.name;
 END
@@ -446,7 +446,10 @@ COMMENT ON FUNCTION sweep._create_retention IS 'implements sweep.create_retentio
 
 CREATE FUNCTION sweep.create_retention(target text, age_column text, keep interval, schedule text DEFAULT 'H 3 * * *', condition text DEFAULT NULL,
 	archive_to text DEFAULT NULL, name text DEFAULT NULL, partitions text DEFAULT 'empty', timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000,
-	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, max_attempts int DEFAULT NULL, on_start jsonb DEFAULT NULL,
+	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT NULL,
+	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL,
+	overlap text DEFAULT NULL, catch_up text DEFAULT NULL, jitter interval DEFAULT NULL, estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL,
+	on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL,
 	run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_retention IS

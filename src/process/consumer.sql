@@ -152,39 +152,46 @@ END
 $$;
 COMMENT ON FUNCTION sweep._lock_consumer(oid, text, boolean) IS 'locks the consumer of the queue and returns it, if the caller may act on it then';
 
--- ------------------------------------------------------------------ create, drop, pause
-CREATE FUNCTION sweep._create_consumer(caller oid, queue text, handler text, concurrency int, batch int, run_as regrole) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+-- ------------------------------------------------------------------ what it executes
+CREATE FUNCTION sweep._check_consumer_sizes(consumer sweep.consumer) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	role     pg_catalog.oid := coalesce(run_as, caller);
-	name     pg_catalog.text := sweep._role_name(role);
-	id       int := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
-	consumer sweep.consumer;
-	problem  pg_catalog.text;
-	function pg_catalog.regprocedure;
-	owned_by pg_catalog.text;
 	-- as in the CHECK constraints
 	most_processes constant int := 1000;
 	most_messages  constant int := 10000;
 BEGIN
-	PERFORM sweep._require_workers();
-	IF pg_catalog.octet_length(handler) > 1024 THEN
-		RAISE EXCEPTION 'handler is too large: % bytes', pg_catalog.octet_length(handler)
-			USING ERRCODE = 'program_limit_exceeded', HINT = 'It may have 1024 bytes.';
-	END IF;
-	problem := sweep._handler_problem(handler);
-	function := (sweep._find_handlers(handler))[1];
-	IF NOT sweep._can_become(caller, name) THEN
-		RAISE EXCEPTION 'permission denied to consume queue "%" as role %', _create_consumer.queue, pg_catalog.quote_ident(name)
-			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
-	END IF;
-	IF (concurrency BETWEEN 1 AND most_processes) IS NOT TRUE OR (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN
-		RAISE EXCEPTION 'invalid % %', CASE WHEN (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN 'batch' ELSE 'concurrency' END,
-				CASE WHEN (batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN batch ELSE concurrency END
+	IF (consumer.concurrency BETWEEN 1 AND most_processes) IS NOT TRUE OR (consumer.batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN
+		RAISE EXCEPTION 'invalid % %', CASE WHEN (consumer.batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN 'batch' ELSE 'concurrency' END,
+				CASE WHEN (consumer.batch BETWEEN 1 AND most_messages) IS NOT TRUE THEN consumer.batch ELSE consumer.concurrency END
 			USING ERRCODE = 'invalid_parameter_value',
 				HINT = pg_catalog.format('concurrency is a number of processes from 1 to %s, batch one of messages from 1 to %s.', most_processes, most_messages);
 	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_consumer_sizes(sweep.consumer) IS 'raises unless there may be so many processes, and messages in a batch';
+
+-- What a consumer executes as its role. Returns it with its handler named as it is stored.
+CREATE FUNCTION sweep._check_consumer(caller oid, queue text, consumer sweep.consumer) RETURNS sweep.consumer
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name     constant pg_catalog.text := consumer.run_as;
+	problem  pg_catalog.text;
+	function pg_catalog.regprocedure;
+	owned_by pg_catalog.text;
+BEGIN
+	IF pg_catalog.octet_length(consumer.handler) > 1024 THEN
+		RAISE EXCEPTION 'handler is too large: % bytes', pg_catalog.octet_length(consumer.handler)
+			USING ERRCODE = 'program_limit_exceeded', HINT = 'It may have 1024 bytes.';
+	END IF;
+	problem := sweep._handler_problem(consumer.handler);
+	function := (sweep._find_handlers(consumer.handler))[1];
+	IF NOT sweep._can_become(caller, name) THEN
+		RAISE EXCEPTION 'permission denied to consume queue "%" as role %', _check_consumer.queue, pg_catalog.quote_ident(name)
+			USING ERRCODE = 'insufficient_privilege', HINT = 'run_as must be a role that you could SET ROLE to.';
+	END IF;
+	PERFORM sweep._check_consumer_sizes(consumer);
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION '%', problem
 			USING ERRCODE = CASE WHEN function IS NULL THEN 'undefined_function' ELSE 'ambiguous_function' END,
@@ -192,23 +199,59 @@ BEGIN
 						'that is called once for a batch; what it returns is ignored.'
 					ELSE 'Drop or rename the one that is not meant.' END;
 	END IF;
-	PERFORM sweep._find_queue(role, _create_consumer.queue, 'consume');
+	PERFORM sweep._find_queue(sweep._role_oid(name), _check_consumer.queue, 'consume');
 	owned_by := sweep._owner_problem(name, function);
 	IF owned_by IS NOT NULL THEN
-		RAISE EXCEPTION 'queue "%" could not be consumed: %', _create_consumer.queue, owned_by
+		RAISE EXCEPTION 'queue "%" could not be consumed: %', _check_consumer.queue, owned_by
 			USING ERRCODE = 'insufficient_privilege', DETAIL = 'Its owner decides what is executed as that role.',
 				HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the consumer.', function, name);
 	END IF;
-	handler := (SELECT pg_catalog.format('%I.%I', n.nspname, p.proname)
+	consumer.handler := (SELECT pg_catalog.format('%I.%I', n.nspname, p.proname)
 		FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = function);
-	consumer := ROW(0, id, handler, name, concurrency, batch, NULL, 0, 0, NULL);
 	problem := sweep._consumer_problem(consumer);
 	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION 'queue "%" could not be consumed: %', _create_consumer.queue, problem
+		RAISE EXCEPTION 'queue "%" could not be consumed: %', _check_consumer.queue, problem
 			USING ERRCODE = 'insufficient_privilege',
 				HINT = pg_catalog.format('The role needs LOGIN (before version 17), CONNECT on the database, membership in sweep_user '
 					'and EXECUTE on the handler: see ALTER ROLE %I LOGIN and GRANT.', name);
 	END IF;
+	RETURN consumer;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_consumer(oid, text, sweep.consumer) IS 'raises unless the caller may have the queue consumed so; returns the consumer as it is stored';
+
+-- A process has read the handler, its role and the size of a batch when it started: with another id the processes that there are end
+-- after what they are handling, and others begin.
+CREATE FUNCTION sweep._change_consumer(old sweep.consumer, consumer sweep.consumer) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Nothing is written when nothing is to be changed.
+	IF consumer IS NOT DISTINCT FROM old THEN
+		RETURN;
+	END IF;
+	UPDATE sweep.consumer AS c SET handler = consumer.handler, run_as = consumer.run_as, concurrency = consumer.concurrency, batch = consumer.batch,
+			paused_at = consumer.paused_at
+		WHERE c.consumer_id = old.consumer_id;
+	IF (consumer.handler, consumer.run_as, consumer.batch) IS DISTINCT FROM (old.handler, old.run_as, old.batch) THEN
+		UPDATE sweep.consumer AS c SET consumer_id = DEFAULT WHERE c.consumer_id = old.consumer_id;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._change_consumer(sweep.consumer, sweep.consumer) IS 'gives a consumer that is locked what the other row says; a batch in progress is finished as it was begun';
+
+-- ------------------------------------------------------------------ create, alter, drop, pause
+CREATE FUNCTION sweep._create_consumer(caller oid, queue text, handler text, concurrency int, batch int, run_as regrole, replace boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id       int;
+	old      sweep.consumer;
+	consumer sweep.consumer;
+BEGIN
+	PERFORM sweep._require_workers();
+	id := (sweep._find_queue(caller, _create_consumer.queue, 'consume')).queue_id;
+	consumer := sweep._check_consumer(caller, queue, ROW(0, id, handler, sweep._role_name(coalesce(run_as, caller)), concurrency, batch, NULL, 0, 0, NULL));
 	-- It is not dropped before the consumer, which goes with it, can be seen.
 	PERFORM FROM sweep.queue q WHERE q.queue_id = id FOR KEY SHARE;
 	IF NOT FOUND THEN
@@ -216,35 +259,95 @@ BEGIN
 			USING ERRCODE = 'undefined_object', HINT = 'It has just been dropped.';
 	END IF;
 	INSERT INTO sweep.consumer (queue_id, handler, run_as, concurrency, batch, system_identifier, database)
-		SELECT id, _create_consumer.handler, name, _create_consumer.concurrency, _create_consumer.batch, sweep._system_identifier(), d.oid
+		SELECT id, consumer.handler, consumer.run_as, consumer.concurrency, consumer.batch, sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()
 		ON CONFLICT ON CONSTRAINT consumer_queue_key DO NOTHING;
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'queue "%" already has a consumer', _create_consumer.queue
-			USING ERRCODE = 'duplicate_object', HINT = 'More processes are its concurrency: sweep.drop_consumer removes it, then create it anew.';
+	IF FOUND THEN
+		RETURN;
 	END IF;
+	IF NOT coalesce(replace, false) THEN
+		RAISE EXCEPTION 'queue "%" already has a consumer', _create_consumer.queue
+			USING ERRCODE = 'duplicate_object', HINT = 'More processes are its concurrency: sweep.alter_consumer changes it; replace => true gives it this definition.';
+	END IF;
+	old := sweep._lock_consumer(caller, queue, false);
+	PERFORM sweep._change_consumer(old, ROW(old.consumer_id, old.queue_id, consumer.handler, consumer.run_as, consumer.concurrency, consumer.batch, old.paused_at,
+		old.system_identifier, old.database, old.all_paused_at));
 END
 $$;
-COMMENT ON FUNCTION sweep._create_consumer(oid, text, text, int, int, regrole) IS 'implements sweep.create_consumer';
+COMMENT ON FUNCTION sweep._create_consumer(oid, text, text, int, int, regrole, boolean) IS 'implements sweep.create_consumer';
 
-CREATE FUNCTION sweep.create_consumer(queue text, handler text, concurrency int DEFAULT 1, batch int DEFAULT 1, run_as regrole DEFAULT NULL)
+CREATE FUNCTION sweep.create_consumer(queue text, handler text, concurrency int DEFAULT 1, batch int DEFAULT 1, run_as regrole DEFAULT NULL, replace boolean DEFAULT false)
 	RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.create_consumer(text, text, int, int, regrole) IS 'has background workers call handler(sweep.message) for each message of the queue, or handler(sweep.message[]) for each batch of them; its effect and the acknowledgement are one commit';
+COMMENT ON FUNCTION sweep.create_consumer(text, text, int, int, regrole, boolean) IS 'has background workers call handler(sweep.message) for each message of the queue, or handler(sweep.message[]) for each batch of them; its effect and the acknowledgement are one commit; with replace gives an existing consumer this definition, and leaves alone whether it is paused';
 
-CREATE FUNCTION sweep._drop_consumer(caller oid, queue text) RETURNS void
+CREATE FUNCTION sweep._alter_consumer(caller oid, queue text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	id int := (sweep._lock_consumer(caller, queue, false)).consumer_id;
+	old      sweep.consumer := sweep._lock_consumer(caller, queue, false);
+	consumer sweep.consumer := old;
+	known    constant pg_catalog.text[] := '{handler,concurrency,batch,run_as,paused}';
+	paused   boolean;
+	word     pg_catalog.text;
 BEGIN
+	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
+		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value', HINT = 'For example: {"concurrency": 4}.';
+	END IF;
+	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
+			HINT = pg_catalog.format('The keys are %s.', pg_catalog.array_to_string(known, ', '));
+	END IF;
+	FOR word IN SELECT pg_catalog.jsonb_object_keys(changes) LOOP
+		IF changes -> word = 'null' THEN
+			RAISE EXCEPTION '% must not be null', word USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave it out to keep what it is.';
+		END IF;
+		BEGIN
+			CASE word
+				WHEN 'paused' THEN paused := (changes ->> word)::boolean;
+				WHEN 'run_as' THEN consumer.run_as := sweep._role_name((changes ->> word)::pg_catalog.regrole);
+				ELSE consumer := pg_catalog.jsonb_populate_record(consumer, pg_catalog.jsonb_build_object(word, changes -> word));
+			END CASE;
+		EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation THEN
+			RAISE EXCEPTION 'invalid value % for key "%"', changes -> word, word USING ERRCODE = 'invalid_parameter_value',
+				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_consumer would take for the argument of that name.';
+		END;
+	END LOOP;
+	-- A consumer that is broken can be paused, and its role may be one that the owner of the queue could not become.
+	IF (consumer.handler, consumer.run_as) IS DISTINCT FROM (old.handler, old.run_as) THEN
+		consumer := sweep._check_consumer(caller, queue, consumer);
+	ELSE
+		PERFORM sweep._check_consumer_sizes(consumer);
+	END IF;
+	consumer.paused_at := CASE WHEN paused THEN coalesce(old.paused_at, pg_catalog.now()) WHEN paused IS NULL THEN old.paused_at END;
+	PERFORM sweep._change_consumer(old, consumer);
+END
+$$;
+COMMENT ON FUNCTION sweep._alter_consumer(oid, text, jsonb) IS 'implements sweep.alter_consumer';
+
+CREATE FUNCTION sweep.alter_consumer(queue text, changes jsonb) RETURNS void
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.alter_consumer(text, jsonb) IS 'changes a consumer: keys are handler, concurrency, batch, run_as and paused; what its processes are handling is finished as it was begun';
+
+CREATE FUNCTION sweep._drop_consumer(caller oid, queue text, if_exists boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id int;
+BEGIN
+	IF if_exists AND NOT EXISTS (SELECT FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE q.name = _drop_consumer.queue) THEN
+		RAISE NOTICE 'queue "%" has no consumer, skipping', _drop_consumer.queue;
+		RETURN;
+	END IF;
+	id := (sweep._lock_consumer(caller, _drop_consumer.queue, false)).consumer_id;
 	DELETE FROM sweep.consumer c WHERE c.consumer_id = id;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_consumer(oid, text) IS 'implements sweep.drop_consumer';
+COMMENT ON FUNCTION sweep._drop_consumer(oid, text, boolean) IS 'implements sweep.drop_consumer';
 
-CREATE FUNCTION sweep.drop_consumer(queue text) RETURNS void
+CREATE FUNCTION sweep.drop_consumer(queue text, if_exists boolean DEFAULT false) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.drop_consumer(text) IS 'removes the consumer of the queue; what its processes are handling is finished first, the queue and its messages stay';
+COMMENT ON FUNCTION sweep.drop_consumer(text, boolean) IS 'removes the consumer of the queue; what its processes are handling is finished first, the queue and its messages stay; with if_exists a queue without one is a NOTICE';
 
 CREATE FUNCTION sweep._pause_consumer(caller oid, queue text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -179,15 +179,20 @@ COMMENT ON FUNCTION sweep.create_queue(text, interval, int, text, interval, bool
 -- after it got its own lock, so none comes later.  To delete rows before that
 -- would be a deadlock with consumers that wait for them.  lock_timeout is short:
 -- all sessions that work with the queue wait behind this one.
-CREATE FUNCTION sweep._drop_queue(caller oid, name text)
+CREATE FUNCTION sweep._drop_queue(caller oid, name text, if_exists boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '2s'
 AS $$
 DECLARE
-	id int := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
+	id int;
 BEGIN
+	IF if_exists AND NOT EXISTS (SELECT FROM sweep.queue q WHERE q.name = _drop_queue.name) THEN
+		RAISE NOTICE 'queue "%" does not exist, skipping', _drop_queue.name;
+		RETURN;
+	END IF;
+	id := (sweep._find_queue(caller, _drop_queue.name, 'own')).queue_id;
 	PERFORM sweep._begin_queue_statement(id, true);
 	DELETE FROM sweep.queue_message m WHERE m.queue_id = id;
 	DELETE FROM sweep.queue_dead d WHERE d.queue_id = id;
@@ -198,13 +203,13 @@ BEGIN
 	PERFORM sweep._end_queue_statement(id, 0, 0, 0, NULL, false, true);
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_queue(oid, text) IS 'internal: implements sweep.drop_queue';
+COMMENT ON FUNCTION sweep._drop_queue(oid, text, boolean) IS 'internal: implements sweep.drop_queue';
 
-CREATE FUNCTION sweep.drop_queue(name text)
+CREATE FUNCTION sweep.drop_queue(name text, if_exists boolean DEFAULT false)
 RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.drop_queue(text) IS 'removes a queue, every message in it and its consumer';
+COMMENT ON FUNCTION sweep.drop_queue(text, boolean) IS 'removes a queue, every message in it and its consumer; with if_exists a queue that does not exist is a NOTICE';
 
 -- This skips rows that another transaction is removing or changing: to wait for
 -- it while it waits for a row that was deleted here would be a deadlock.
@@ -368,83 +373,6 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given on this queue; the role remains a member of sweep_client';
 
--- sweep.dead and sweep.done read in pages, each behind the last row of the page before, so that rows above a LIMIT are not read. PostgreSQL
--- inlines a function in SQL, and the statement then asks for a page when it wants its rows; of any other function it reads all rows first. A
--- page is declared smaller than it is, because the planner would take hundreds of pages for a large query and compile it.
-CREATE FUNCTION sweep.__dead_page(caller oid, queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int,
-	OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off
-AS $$
-DECLARE
-	id int := (sweep._find_queue(caller, __dead_page.queue, 'redrive')).queue_id;
-BEGIN
-	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error, pg_catalog.row_number() OVER () = 500
-	FROM (SELECT * FROM sweep.queue_dead o WHERE o.queue_id = id AND o.message_id > after_id ORDER BY o.message_id LIMIT 500) AS d;
-END
-$$;
-COMMENT ON FUNCTION sweep.__dead_page(oid, text, bigint) IS 'internal: implements sweep._dead_page';
-
-CREATE FUNCTION sweep._dead_page(queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._dead_page(text, bigint) IS 'internal: a page of the dead messages behind an id; goes_on: a further page may follow';
-
-CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
-RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE
-BEGIN ATOMIC
-	WITH RECURSIVE page AS (
-		SELECT f.* FROM sweep._dead_page(queue, '-9223372036854775808') AS f
-		UNION ALL
-		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._dead_page(queue, p.message_id) AS n WHERE p.goes_on)
-	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.priority, p.sent_at, p.died_at, p.error FROM page AS p;
-END;
-COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that sweep.fail was told';
-
-CREATE FUNCTION sweep.__done_page(caller oid, queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
-	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off
-AS $$
-DECLARE
-	id int := (sweep._find_queue(caller, __done_page.queue, 'redrive')).queue_id;
-BEGIN
-	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.sent_at, d.done_at, pg_catalog.row_number() OVER () = 500
-	FROM (SELECT * FROM sweep.queue_done o WHERE o.queue_id = id AND (o.done_at, o.message_id) > (after_at, after_id) ORDER BY o.done_at, o.message_id LIMIT 500) AS d;
-END
-$$;
-COMMENT ON FUNCTION sweep.__done_page(oid, text, timestamptz, bigint) IS 'internal: implements sweep._done_page';
-
-CREATE FUNCTION sweep._done_page(queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
-	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._done_page(text, timestamptz, bigint) IS 'internal: a page of the acknowledged messages behind a time and id; goes_on: a further page may follow';
-
-CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT sent_at timestamptz, OUT done_at timestamptz)
-RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE
-BEGIN ATOMIC
-	WITH RECURSIVE page AS (
-		SELECT f.* FROM sweep._done_page(queue, '-infinity', '-9223372036854775808') AS f
-		UNION ALL
-		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._done_page(queue, p.done_at, p.message_id) AS n WHERE p.goes_on)
-	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.sent_at, p.done_at FROM page AS p;
-END;
-COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
-
 -- Messages come back with their ids, due at once, a microsecond apart so that their
 -- order stays. A message whose key another message has stays dead.
 CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
@@ -497,4 +425,4 @@ CREATE FUNCTION sweep.redrive(queue text, filter jsonb DEFAULT NULL, max int DEF
 RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with all their attempts before them, and returns how many; filter is what they must contain, for example {"error": {"message": "timeout"}}';
+COMMENT ON FUNCTION sweep.redrive(text, jsonb, int, boolean) IS 'puts dead messages back into their queue, with their count of attempts set back, and returns how many; filter is what they must contain, for example {"error": {"message": "timeout"}}';

@@ -96,15 +96,6 @@ apply_to_all(Oid database, const SweepQueueChange *change)
 	sweep_queue_spoil_counts(database);
 }
 
-/* Makes the next search of a lane begin at this message at the latest. */
-static void
-lower_position(SweepQueueSlot *slot, int lane, int64 message_id)
-{
-	slot->position[lane] = Min(slot->position[lane], message_id);
-	slot->low[lane] = Min(slot->low[lane], message_id);
-	slot->pending |= (uint32) 1 << lane;
-}
-
 /* Puts what is prefetched and not claimed back behind the positions. */
 static void
 flush_prefetched(SweepQueueSlot *slot)
@@ -116,7 +107,7 @@ flush_prefetched(SweepQueueSlot *slot)
 		if (SWEEP_LANE_IS_DELAYED(message->lane))
 			sweep_queue_note_due(slot, message->due_at);
 		else
-			lower_position(slot, SWEEP_LANE_INDEX(message->lane), message->message_id);
+			sweep_queue_lower_position(slot, SWEEP_LANE_INDEX(message->lane), message->message_id);
 	}
 	slot->prefetched_count = 0;
 }
@@ -138,7 +129,7 @@ apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
 	{
 		int			lane = pg_rightmost_one_pos32(lanes);
 
-		lower_position(slot, lane, change->low[lane]);
+		sweep_queue_lower_position(slot, lane, change->low[lane]);
 	}
 	sweep_queue_note_due(slot, change->first_due);
 }

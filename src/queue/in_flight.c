@@ -293,7 +293,30 @@ void
 sweep_in_flight_begin_ending(int number)
 {
 	change_state(number, IN_FLIGHT_ENDING, sweep_in_flight(number)->lease);
+	sweep_in_flight(number)->undone_state = IN_FLIGHT_LEASED;
 	sweep_in_flight(number)->pid = MyProcPid;
+}
+
+bool
+sweep_in_flight_waits(int number)
+{
+	return sweep_in_flight(number)->state == IN_FLIGHT_RETURNED || sweep_in_flight(number)->state == IN_FLIGHT_BLOCKED;
+}
+
+int
+sweep_in_flight_begin_cancel(int number, int lease, const SweepMessageRef *message)
+{
+	/* The attempts of one that was returned are known here alone. */
+	bool		returned = number >= 0 && sweep_in_flight(number)->state == IN_FLIGHT_RETURNED;
+
+	if (number < 0)
+		number = sweep_in_flight_add(lease, message);
+	if (number < 0)
+		return -1;
+	change_state(number, IN_FLIGHT_ENDING, lease);
+	sweep_in_flight(number)->undone_state = returned ? IN_FLIGHT_RETURNED : IN_FLIGHT_FREE;
+	sweep_in_flight(number)->pid = MyProcPid;
+	return number;
 }
 
 int
@@ -381,18 +404,44 @@ sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 		sweep_in_flight_remove(number);
 }
 
-/* After a rollback the message is LEASED again; its lease may have run out meanwhile. */
+/* A message that was not cancelled after all: the next search finds it, at its place and not before it is due. */
+static void
+search_again(int number)
+{
+	SweepMessageRef message = sweep_in_flight(number)->message;
+	SweepQueueSlot *slot = sweep_queue_slot(sweep_in_flight(number)->slot);
+
+	sweep_in_flight_remove(number);
+	if (SWEEP_LANE_IS_DELAYED(message.lane))
+		sweep_queue_note_due(slot, message.due_at);
+	else
+		sweep_queue_lower_position(slot, SWEEP_LANE_INDEX(message.lane), message.message_id);
+	sweep_queue_wake(slot, 1);
+}
+
+/* After a rollback the message is LEASED again, unless it was cancelled; its lease may have run out meanwhile. */
 static void
 settle(int number, bool committed)
 {
 	int			lease = sweep_in_flight(number)->lease;
+	SweepInFlightState undone_state = sweep_in_flight(number)->undone_state;
 
 	if (committed)
 	{
 		sweep_in_flight_remove(number);
 		return;
 	}
-	change_state(number, IN_FLIGHT_LEASED, lease);
+	if (undone_state == IN_FLIGHT_FREE)
+	{
+		search_again(number);
+		return;
+	}
+	change_state(number, undone_state, lease);
+	if (undone_state == IN_FLIGHT_RETURNED)
+	{
+		sweep_queue_wake(sweep_queue_slot(sweep_in_flight(number)->slot), 1);
+		return;
+	}
 	if (sweep_queue_lease(lease)->expires_us == SWEEP_LEASE_RAN_OUT)
 		sweep_lease_set_expiry(lease, 0);
 }

@@ -42,6 +42,15 @@ extern void sweep_in_flight_postpone(int entry, int lease);
 /* Notes that a transaction of this process ends the message. */
 extern void sweep_in_flight_begin_ending(int entry);
 
+/* Whether a message with an entry waits to be claimed, so that it can be cancelled. */
+extern bool sweep_in_flight_waits(int entry);
+
+/*
+ * Notes that a transaction of this process removes a message that waits, and that the lease is for this alone. entry: that
+ * of the message, or -1 when it has none. Its entry, or -1 when there are too many. A rollback makes it wait as before.
+ */
+extern int	sweep_in_flight_begin_cancel(int entry, int lease, const SweepMessageRef *message);
+
 /*
  * Gives back the messages of a lease but for those that are being ended, and ends the lease; untried: as above, for all
  * of them, or for those in a sorted array, if it is given. Lends the lock.
@@ -60,7 +69,7 @@ extern bool sweep_in_flight_remove_all(SweepQueueSlot *slot);
 /* If the entry is of a message that the transaction xid has purged: forgets the message, or that it was purged. */
 extern void sweep_in_flight_settle_purged(int entry, TransactionId xid, bool committed);
 
-/* A transaction of this process was ending it: forgets it, or makes it LEASED again. */
+/* A transaction of this process was ending it: forgets it, or makes it LEASED again, or wait when it was cancelled. */
 extern void sweep_in_flight_settle_ending(int entry, bool committed);
 
 /* That transaction was prepared: adds the message to those that it is ending, see SweepPreparedChange. */

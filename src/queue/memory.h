@@ -121,10 +121,11 @@ typedef enum SweepInFlightState
 {
 	IN_FLIGHT_FREE,
 	IN_FLIGHT_LEASED,			/* claimed; next: ENDING, RETURNED, BLOCKED, FREE */
-	IN_FLIGHT_ENDING,			/* a transaction removes the message; next: FREE (commit), LEASED (rollback), PREPARED */
-	IN_FLIGHT_PREPARED,			/* that transaction is prepared; next: FREE, LEASED */
-	IN_FLIGHT_RETURNED,			/* to be claimed again, before all others; next: LEASED, FREE */
-	IN_FLIGHT_BLOCKED,			/* another message with its key is in flight; next: RETURNED, FREE */
+	/* a transaction removes the message; next: FREE (commit), PREPARED; after a rollback LEASED, of a cancellation RETURNED or FREE */
+	IN_FLIGHT_ENDING,
+	IN_FLIGHT_PREPARED,			/* that transaction is prepared; next: FREE, LEASED, RETURNED */
+	IN_FLIGHT_RETURNED,			/* to be claimed again, before all others; next: LEASED, ENDING (cancelled), FREE */
+	IN_FLIGHT_BLOCKED,			/* another message with its key is in flight; next: RETURNED, ENDING (cancelled), FREE */
 } SweepInFlightState;
 
 /* A message that is claimed, or was and waits to be claimed again. */
@@ -132,6 +133,7 @@ typedef struct SweepInFlight
 {
 	SweepMessageRef message;
 	uint8		state;			/* SweepInFlightState */
+	uint8		undone_state;	/* of ENDING and PREPARED: the next one after a rollback; FREE = the message is searched for again */
 	uint16		attempts;		/* deliveries, the present one included */
 	int16		slot;
 	int16		holder;			/* role that it counts for, unless it is RETURNED */

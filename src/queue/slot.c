@@ -67,6 +67,14 @@ sweep_queue_reset_slot(SweepQueueSlot *slot)
 }
 
 void
+sweep_queue_lower_position(SweepQueueSlot *slot, int lane, int64 message_id)
+{
+	slot->position[lane] = Min(slot->position[lane], message_id);
+	slot->low[lane] = Min(slot->low[lane], message_id);
+	slot->pending |= (uint32) 1 << lane;
+}
+
+void
 sweep_queue_note_due(SweepQueueSlot *slot, TimestampTz due_at)
 {
 	bool		earlier = due_at < slot->next_due;

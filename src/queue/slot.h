@@ -24,6 +24,9 @@ extern void sweep_queue_reset_slot(SweepQueueSlot *slot);
  */
 extern bool sweep_queue_needs_search(const SweepQueueSlot *slot, int few, TimestampTz now);
 
+/* Makes the next search of a lane, by its index, begin at this message at the latest. */
+extern void sweep_queue_lower_position(SweepQueueSlot *slot, int lane, int64 message_id);
+
 /*
  * A message is due at that time; a lease ends. If that is earlier than known, all waiting processes are woken: each
  * sleeps until the earliest such time, and it does not matter which of them goes away.

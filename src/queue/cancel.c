@@ -1,0 +1,277 @@
+/*
+ * cancel.c
+ *		sweep.cancel_message: takes back a message that waits.
+ *
+ * Claims write nothing to the table, so a statement that deletes the row of a message does not see that it is claimed. A
+ * cancellation therefore takes the message first, in shared memory, as a claim does: what is claimed then is refused, and
+ * what it has taken no claim gets. Then it deletes the row, as sweep.ack does, in the transaction of the caller. When that
+ * commits, the message is gone and its key is free; when it is rolled back, the message waits as before: it is searched for
+ * again, and not delivered before it is due.
+ *
+ * The row is found with a snapshot of its own, by its id in each lane or by the index of waiting keys. A message whose key
+ * was given free by a claim and that was given back is found by its key in shared memory, as by senders (key.c).
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/stratnum.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "base/quota.h"
+#include "base/require.h"
+#include "queue/ack.h"
+#include "queue/holder.h"
+#include "queue/in_flight.h"
+#include "queue/key.h"
+#include "queue/prepared.h"
+#include "queue/slot_pool.h"
+#include "queue/table.h"
+#include "queue/transaction.h"
+
+typedef struct Cancellation
+{
+	SweepEnding ending;			/* table and queue */
+	Snapshot	snapshot;
+	TupleTableSlot *slot;		/* the row */
+	SweepMessageRef message;
+	SweepHeld	lacks;			/* what is refused ... */
+	SweepRefusal refusal;		/* ... and why */
+} Cancellation;
+
+PG_FUNCTION_INFO_V1(sweep_queue_cancel);
+
+static void
+open_cancellation(Cancellation *cancellation, FunctionCallInfo fcinfo)
+{
+	SweepEnding *ending = &cancellation->ending;
+
+	sweep_require_usable("sweep.cancel_message()");
+	PreventCommandIfReadOnly("sweep.cancel_message()");
+	PreventCommandIfParallelMode("sweep.cancel_message()");
+	sweep_queue_require_memory("sweep.cancel_message()");
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("name of the queue must not be null")));
+	if (PG_ARGISNULL(1) == PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("exactly one of message_id and key must be given"),
+				 errhint("sweep.messages() shows the ids of the messages of a queue; a key is passed by name, key => '...'.")));
+	ending->messages = sweep_queue_open();
+	ending->queue = *sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_CONSUME);
+	sweep_prepared_settle();
+	ending->blocks = RelationGetNumberOfBlocks(ending->messages);
+	cancellation->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	cancellation->slot = table_slot_create(ending->messages, NULL);
+}
+
+static void
+close_cancellation(Cancellation *cancellation)
+{
+	ExecDropSingleTupleTableSlot(cancellation->slot);
+	UnregisterSnapshot(cancellation->snapshot);
+	sweep_queue_close(cancellation->ending.messages);
+}
+
+static bool
+fetch(Cancellation *cancellation, BlockNumber blocks)
+{
+	return sweep_queue_fetch(cancellation->ending.messages, blocks, &cancellation->ending.queue, cancellation->snapshot,
+							 &cancellation->message, cancellation->slot);
+}
+
+static bool
+find_by_id(Cancellation *cancellation, int64 message_id)
+{
+	cancellation->message.message_id = message_id;
+	ItemPointerSet(&cancellation->message.tid, 0, FirstOffsetNumber);
+	for (int lane = 0; lane < 2 * SWEEP_LANES; lane++)
+	{
+		cancellation->message.lane = (int16) (SWEEP_PRIORITY_MIN + lane % SWEEP_LANES + (lane < SWEEP_LANES ? 0 : SWEEP_LANE_DELAYED));
+		/* Of a table without blocks the place is not looked at, only the index. */
+		if (fetch(cancellation, 0))
+			return true;
+	}
+	return false;
+}
+
+/* A message that waits with this key, by the index. */
+static bool
+find_waiting_key(Cancellation *cancellation, text *key)
+{
+	Relation	messages = cancellation->ending.messages;
+	Relation	index = index_open(get_relname_relid("queue_message_waiting_key", RelationGetNamespace(messages)), AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		found;
+	bool		is_null;
+
+	ScanKeyInit(&keys[0], MESSAGE_QUEUE_ID, BTEqualStrategyNumber, F_INT4EQ, Int32GetDatum(cancellation->ending.queue.queue_id));
+	ScanKeyEntryInitialize(&keys[1], 0, MESSAGE_KEY, BTEqualStrategyNumber, InvalidOid, C_COLLATION_OID, F_TEXTEQ, PointerGetDatum(key));
+	scan = systable_beginscan_ordered(messages, index, cancellation->snapshot, 2, keys);
+	tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+	found = tuple != NULL;
+	if (found)
+	{
+		TupleDesc	description = RelationGetDescr(messages);
+
+		cancellation->message.message_id = DatumGetInt64(heap_getattr(tuple, MESSAGE_ID, description, &is_null));
+		cancellation->message.lane = DatumGetInt16(heap_getattr(tuple, MESSAGE_LANE, description, &is_null));
+		cancellation->message.tid = tuple->t_self;
+	}
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	return found && fetch(cancellation, cancellation->ending.blocks);
+}
+
+static bool
+has_key(TupleTableSlot *slot, text *key)
+{
+	bool		is_null;
+	Datum		value = slot_getattr(slot, MESSAGE_KEY, &is_null);
+
+	return !is_null && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, value, PointerGetDatum(key)));
+}
+
+/* A message with this key that was given back. */
+static bool
+find_returned_key(Cancellation *cancellation, text *key)
+{
+	uint32		key_hash = sweep_key_hash(key);
+	bool		found = true;
+
+	for (int nth = 0; found; nth++)
+	{
+		SweepQueueSlot *slot;
+
+		sweep_queue_lock(LW_EXCLUSIVE);
+		slot = sweep_queue_find_settled(RelationGetRelid(cancellation->ending.messages), cancellation->ending.queue.queue_id);
+		found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, &cancellation->message);
+		sweep_queue_unlock();
+		if (found && fetch(cancellation, cancellation->ending.blocks) && has_key(cancellation->slot, key))
+			return true;
+	}
+	return false;
+}
+
+/* What a search notes of a row. */
+static void
+describe_message(Cancellation *cancellation)
+{
+	SweepMessageRef *message = &cancellation->message;
+	TupleTableSlot *slot = cancellation->slot;
+	bool		is_null;
+	Datum		key = slot_getattr(slot, MESSAGE_KEY, &is_null);
+
+	message->key_hash = is_null || cancellation->ending.queue.key_policy == KEY_WHILE_QUEUED_OR_RUNNING ? 0 : sweep_key_hash(DatumGetTextPP(key));
+	message->attempts = DatumGetInt16(slot_getattr(slot, MESSAGE_ATTEMPTS, &is_null));
+	message->due_at = SWEEP_LANE_IS_DELAYED(message->lane) ? DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) : 0;
+}
+
+/* The entry of the message that is taken, or -1: it is claimed, or that is refused. With the lock. */
+static int
+take_locked(Cancellation *cancellation, const uint8 *random)
+{
+	Oid			relation = RelationGetRelid(cancellation->ending.messages);
+	SweepQueueSlot *slot = sweep_queue_find_settled(relation, cancellation->ending.queue.queue_id);
+	SweepUse	use;
+	int			lease;
+	int			entry;
+
+	cancellation->refusal = REFUSED_NOT;
+	cancellation->lacks = HELD_SLOTS;
+	if (slot == NULL)
+		slot = sweep_queue_allot_slot(relation, cancellation->ending.queue.queue_id, GetUserId(), &cancellation->refusal);
+	if (slot == NULL)
+		return -1;
+	entry = sweep_in_flight_find(slot, cancellation->message.lane, cancellation->message.message_id);
+	if (entry >= 0 && !sweep_in_flight_waits(entry))
+		return -1;
+	cancellation->lacks = HELD_MESSAGES;
+	lease = sweep_lease_new(slot, random, GetUserId());
+	if (lease < 0)
+	{
+		cancellation->refusal = REFUSED_ALL;
+		return -1;
+	}
+	use = sweep_holder_use(sweep_queue_lease(lease)->holder, HELD_MESSAGES);
+	cancellation->refusal = sweep_quota_check(&use, sweep_max_in_flight, sweep_quota_is_known_unlimited(GetUserId()));
+	if (cancellation->refusal == REFUSED_NOT)
+	{
+		entry = sweep_in_flight_begin_cancel(entry, lease, &cancellation->message);
+		if (entry < 0)
+			cancellation->refusal = REFUSED_ALL;
+	}
+	/* No client knows it: it ends with its message. */
+	sweep_lease_set_expiry(lease, SWEEP_LEASE_RAN_OUT);
+	sweep_lease_free(lease);
+	return cancellation->refusal == REFUSED_NOT ? entry : -1;
+}
+
+static bool
+take(Cancellation *cancellation)
+{
+	uint8		random[UUID_LEN];
+	int			entry;
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_transaction_reserve(1);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	entry = take_locked(cancellation, random);
+	if (entry >= 0)
+		sweep_transaction_note_ending(entry);
+	sweep_queue_unlock();
+	return entry >= 0;
+}
+
+/* SQL: sweep.cancel_message(queue text, message_id bigint, key text) RETURNS boolean */
+Datum
+sweep_queue_cancel(PG_FUNCTION_ARGS)
+{
+	Cancellation cancellation = {0};
+	bool		found;
+	bool		cancelled = false;
+
+	open_cancellation(&cancellation, fcinfo);
+	if (!PG_ARGISNULL(1))
+		found = find_by_id(&cancellation, PG_GETARG_INT64(1));
+	else
+		found = find_waiting_key(&cancellation, PG_GETARG_TEXT_PP(2)) || find_returned_key(&cancellation, PG_GETARG_TEXT_PP(2));
+	if (found)
+	{
+		/* Looked up while no lock is held. */
+		(void) sweep_quota_is_unlimited(GetUserId());
+		describe_message(&cancellation);
+		cancelled = take(&cancellation);
+		if (cancellation.refusal != REFUSED_NOT)
+		{
+			sweep_queue_make_room(cancellation.lacks, cancellation.refusal);
+			cancelled = take(&cancellation);
+			if (cancellation.refusal != REFUSED_NOT)
+				sweep_holder_refuse(cancellation.lacks, cancellation.refusal, cancellation.ending.queue.name);
+		}
+	}
+	if (cancelled)
+	{
+		SweepQueueChange *change = sweep_transaction_change(RelationGetRelid(cancellation.ending.messages), cancellation.ending.queue.queue_id);
+
+		/* Another transaction may have removed it meanwhile: a purge, or the end of a claim that has run out. */
+		cancelled = sweep_ending_remove_row(&cancellation.ending, &cancellation.message, cancellation.snapshot, cancellation.slot);
+		if (cancelled)
+			change->rows[SWEEP_LANE_IS_DELAYED(cancellation.message.lane)]--;
+	}
+	close_cancellation(&cancellation);
+	PG_RETURN_BOOL(cancelled);
+}
