@@ -60,6 +60,7 @@ INSTALL_PARTS = \
 	src/makers/backfill.sql \
 	src/makers/copy.sql \
 	src/api/wait.sql \
+	src/api/cutover.sql \
 	src/api/pg_cron.sql \
 	src/api/monitor.sql \
 	src/api/privileges.sql

@@ -119,30 +119,92 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_pg_cron(oid) IS 'raises unless cron.job is the table of the extension pg_cron, and the caller may read it';
 
--- Creates the job of one entry and returns the result. An entry that is wrong does not prevent the others.
-CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, OUT definition text, OUT note text)
+-- pg_cron has a history without bounds, which many a crontab trims. It goes with the extension, and the job would fail from then on.
+CREATE FUNCTION sweep._trims_pg_cron(command text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT command ~* E'^\\s*(delete\\s+from|truncate(\\s+table)?)\\s+(only\\s+)?"?cron"?\\s*\\.\\s*"?job_run_details\\M'
+$$;
+COMMENT ON FUNCTION sweep._trims_pg_cron(text) IS 'whether a command begins with a DELETE or TRUNCATE of the history of pg_cron';
+
+-- An entry as a job. In pg_cron entries of two owners may have one name: the second one to come is named after its owner as well.
+CREATE FUNCTION sweep._pg_cron_job(entry jsonb, meaning text, zone text, is_second boolean) RETURNS sweep.job_definition
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name pg_catalog.text := coalesce(entry ->> 'jobname', 'pg_cron_' || (entry ->> 'jobid'));
+BEGIN
+	IF is_second THEN
+		name := name || '_' || (entry ->> 'username');
+		WHILE pg_catalog.octet_length(name) > 63 LOOP
+			name := pg_catalog.left(name, -1);
+		END LOOP;
+	END IF;
+	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || pg_catalog.jsonb_build_object(
+		'name', name, 'schedule', meaning, 'sql', entry -> 'command', 'timezone', zone, 'run_as', entry ->> 'username'));
+END
+$$;
+COMMENT ON FUNCTION sweep._pg_cron_job(jsonb, text, text, boolean) IS 'the job that an entry of pg_cron becomes, second: under a name with that of its role';
+
+CREATE FUNCTION sweep._is_imported(job sweep.job_definition) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, pg_catalog.lower(j.timezone), j.run_as)
+		= (job.name, job.schedule, job.sql, pg_catalog.lower(job.timezone), job.run_as))
+$$;
+COMMENT ON FUNCTION sweep._is_imported(sweep.job_definition) IS 'whether there is this job';
+
+-- What sweep.create_job would say in the other database, as far as it is known here.
+CREATE FUNCTION sweep._check_pg_cron_job(caller oid, job sweep.job_definition) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	job := sweep._complete_job(job, NULL);
+	PERFORM sweep._check_limits(job), sweep._check_role(caller, job), sweep._check_schedule(job), sweep._check_sql(job.sql);
+END
+$$;
+COMMENT ON FUNCTION sweep._check_pg_cron_job(oid, sweep.job_definition) IS 'raises when the job cannot be created, in whatever database';
+
+-- Creates the job of one entry, if it is for this database, and returns the result. An entry that is wrong does not prevent the others.
+CREATE FUNCTION sweep._import_pg_cron_entry(caller oid, entry jsonb, dry_run boolean, names text[], OUT job text, OUT definition text, OUT note text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	job_name constant pg_catalog.text := coalesce(entry ->> 'jobname', 'pg_cron_' || (entry ->> 'jobid'));
 	zone constant pg_catalog.text := coalesce(pg_catalog.current_setting('cron.timezone', true), 'GMT');
-	meaning pg_catalog.text := entry ->> 'schedule';
-	created sweep.job_definition;
+	place constant pg_catalog.text := sweep._pg_cron_place(entry);
+	wanted sweep.job_definition := sweep._pg_cron_job(entry, entry ->> 'schedule', zone, false);
+	second sweep.job_definition;
 	remarks pg_catalog.text[];
 	hint pg_catalog.text;
+	of_role pg_catalog.text;
 BEGIN
 	BEGIN
-		SELECT r.meaning, r.remarks INTO meaning, remarks
+		SELECT r.meaning, r.remarks INTO wanted.schedule, remarks
 			FROM sweep._read_pg_cron_schedule(entry ->> 'schedule', coalesce(pg_catalog.current_setting('cron.match_dom_and_dow', true), 'off') = 'on') AS r;
-		note := sweep._pg_cron_place(entry);
-		IF note IS NULL THEN
-			IF EXISTS (SELECT FROM sweep.job_definition j WHERE (j.name, j.schedule, j.sql, pg_catalog.lower(j.timezone), j.run_as)
-					= (job_name, meaning, entry ->> 'command', pg_catalog.lower(zone), entry ->> 'username')) THEN
-				note := 'exists already';
+		second := sweep._pg_cron_job(entry, wanted.schedule, zone, true);
+		SELECT j.run_as INTO of_role FROM sweep.job_definition j WHERE j.name = wanted.name AND place IS NULL;
+		IF of_role IS NULL THEN
+			SELECT pg_catalog.split_part(u.name, E'\n', 2) INTO of_role FROM pg_catalog.unnest(names) AS u (name)
+				WHERE pg_catalog.split_part(u.name, E'\n', 1) = wanted.name AND place IS NOT NULL;
+		END IF;
+		IF place IS NULL AND (sweep._is_imported(wanted) OR sweep._is_imported(second)) THEN
+			wanted := CASE WHEN sweep._is_imported(wanted) THEN wanted ELSE second END;
+			note := 'exists already';
+		ELSIF sweep._trims_pg_cron(entry ->> 'command') AND sweep._count_statements(entry ->> 'command') = 1 THEN
+			note := 'not needed: it trims the history of pg_cron; that of pg_sweep is bounded by pg_sweep.history_per_job and history_max_age';
+			job := wanted.name;
+			RETURN;
+		ELSE
+			IF of_role <> wanted.run_as THEN
+				wanted := second;
+				note := pg_catalog.format('another role has a job of that name: the definition creates it as "%s"', wanted.name);
+			END IF;
+			IF note IS NOT NULL OR place IS NOT NULL THEN
+				PERFORM sweep._check_pg_cron_job(caller, wanted);
+				remarks := note || remarks;
+				note := coalesce(place, 'name taken: execute the definition');
 			ELSE
-				created := pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || pg_catalog.jsonb_build_object(
-					'name', job_name, 'schedule', meaning, 'sql', entry -> 'command', 'timezone', zone));
-				PERFORM sweep._create_job(caller, created, pg_catalog.quote_ident(entry ->> 'username')::pg_catalog.regrole, true, false);
+				PERFORM sweep._create_job(caller, wanted, pg_catalog.quote_ident(wanted.run_as)::pg_catalog.regrole, true, false);
 				note := CASE WHEN dry_run THEN 'to be created' ELSE 'created, paused' END;
 			END IF;
 		END IF;
@@ -152,23 +214,28 @@ BEGIN
 	EXCEPTION WHEN OTHERS THEN
 		GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
 		note := 'not created: ' || SQLERRM || CASE WHEN hint <> '' THEN pg_catalog.format(' (%s)', hint) ELSE '' END;
+		remarks := pg_catalog.substring(place, '^(.*):') || remarks;
 	END;
 	IF entry ->> 'active' = 'false' THEN
 		remarks := remarks || 'not active in pg_cron'::pg_catalog.text;
 	END IF;
+	job := wanted.name;
 	note := pg_catalog.array_to_string(note || remarks, '; ');
 	definition := pg_catalog.format('SELECT sweep.create_job(%L, %L, %L, timezone => %L, run_as => %L, paused => true);',
-		job_name, meaning, entry ->> 'command', zone, pg_catalog.quote_ident(entry ->> 'username'));
+		wanted.name, wanted.schedule, wanted.sql, zone, pg_catalog.quote_ident(wanted.run_as));
 END
 $$;
-COMMENT ON FUNCTION sweep._import_pg_cron_entry(oid, jsonb, boolean) IS 'creates the job of an entry of pg_cron, and says so, or why not';
+COMMENT ON FUNCTION sweep._import_pg_cron_entry(oid, jsonb, boolean, text[]) IS
+	'creates the job of an entry of pg_cron, and says so, or why not; names: what entries before it have in its database, each with its role in a second line';
 
 -- A dry run does the same and is rolled back, so that it says what would come of it.
-CREATE FUNCTION sweep._import_pg_cron(caller oid, dry_run boolean, OUT jobid bigint, OUT job text, OUT definition text, OUT note text) RETURNS SETOF record
+CREATE FUNCTION sweep._import_pg_cron(caller oid, dry_run boolean, OUT jobid bigint, OUT job text, OUT definition text, OUT note text, OUT database text, OUT active boolean)
+	RETURNS SETOF record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	entry pg_catalog.jsonb;
+	names pg_catalog.jsonb := '{}';
 BEGIN
 	IF dry_run IS NULL THEN
 		RAISE EXCEPTION 'dry_run must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
@@ -176,8 +243,11 @@ BEGIN
 	PERFORM sweep._check_pg_cron(caller);
 	FOR entry IN SELECT e.value FROM pg_catalog.jsonb_array_elements(sweep._pg_cron_entries(caller)) AS e LOOP
 		jobid := (entry ->> 'jobid')::bigint;
-		job := coalesce(entry ->> 'jobname', 'pg_cron_' || jobid);
-		SELECT i.definition, i.note INTO definition, note FROM sweep._import_pg_cron_entry(caller, entry, dry_run) AS i;
+		database := entry ->> 'database';
+		active := coalesce((entry ->> 'active')::boolean, true);
+		SELECT i.job, i.definition, i.note INTO job, definition, note
+			FROM sweep._import_pg_cron_entry(caller, entry, dry_run, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(names -> database))) AS i;
+		names := names || pg_catalog.jsonb_build_object(database, coalesce(names -> database, '[]') || pg_catalog.to_jsonb(job || E'\n' || (entry ->> 'username')));
 		RETURN NEXT;
 	END LOOP;
 	IF dry_run THEN
@@ -189,7 +259,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._import_pg_cron(oid, boolean) IS 'implements sweep.import_pg_cron';
 
-CREATE FUNCTION sweep.import_pg_cron(dry_run boolean DEFAULT true, OUT jobid bigint, OUT job text, OUT definition text, OUT note text) RETURNS SETOF record
+CREATE FUNCTION sweep.import_pg_cron(dry_run boolean DEFAULT true, OUT jobid bigint, OUT job text, OUT definition text, OUT note text, OUT database text, OUT active boolean)
+	RETURNS SETOF record
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.import_pg_cron(boolean) IS
-	'creates the entries of pg_cron that the caller sees as paused jobs, or only says what would be created; definition: the call that does it';
+	'creates the entries of pg_cron that the caller sees and that are for this database as paused jobs, or only says what would be created; definition: the call that does it, also in another database';

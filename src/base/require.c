@@ -35,5 +35,5 @@ sweep_require_no_block(FunctionCallInfo fcinfo, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 				 errmsg("%s cannot be called inside a transaction block or a function", name),
-				 errhint("It commits; call it as a statement of its own.")));
+				 errhint("It commits: call it as a statement of its own, in a session with autocommit on.")));
 }

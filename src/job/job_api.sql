@@ -284,12 +284,29 @@ CREATE FUNCTION sweep.pause(name text) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.pause(text) IS 'suspends the schedule of a job; a run in progress ends as usual';
 
+CREATE FUNCTION sweep._warn_of_other_pauses(name text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	reason pg_catalog.text;
+BEGIN
+	SELECT CASE WHEN NOT sweep._is_home(s.system_identifier, s.database) THEN 'This database is a copy of the one that the job is for.'
+			WHEN s.all_paused_at IS NOT NULL OR EXISTS (SELECT FROM sweep.control) THEN 'All jobs are paused, by sweep.pause_all().' END INTO reason
+		FROM sweep.job_state s WHERE s.job = _warn_of_other_pauses.name;
+	IF reason IS NOT NULL THEN
+		RAISE WARNING 'job "%" stays paused', name USING DETAIL = reason,
+			HINT = 'SELECT sweep.resume_all(); makes all jobs of this database run; members of sweep_operator and sweep_admin may call it.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._warn_of_other_pauses(text) IS 'warns when a job that was resumed is held back all the same';
+
 CREATE FUNCTION sweep._resume(caller oid, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM sweep._lock_job(caller, name, true, false);
-	PERFORM sweep._set_paused(name, false), sweep._forget_crashes(name);
+	PERFORM sweep._set_paused(name, false), sweep._forget_crashes(name), sweep._warn_of_other_pauses(name);
 	PERFORM sweep._warn_no_scheduler(pg_catalog.format('job "%s" will not be started by its schedule', _resume.name))
 		FROM sweep.job_definition j WHERE j.name = _resume.name AND j.schedule IS NOT NULL;
 END
@@ -358,7 +375,7 @@ BEGIN
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND r.status = 'waiting' AND r.pid IS NULL;
-	PERFORM sweep._adopt_cursors();
+	PERFORM sweep._set_sequences(), sweep._adopt_cursors();
 	DELETE FROM sweep.control;
 	UPDATE sweep.job_state AS s SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
@@ -374,4 +391,4 @@ COMMENT ON FUNCTION sweep._resume_all(oid) IS 'implements sweep.resume_all';
 
 CREATE FUNCTION sweep.resume_all() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep.resume_all() IS 'ends sweep.pause_all, and makes a restored copy run its schedules; jobs paused by name stay paused';
+COMMENT ON FUNCTION sweep.resume_all() IS 'ends sweep.pause_all, and makes a copy of a database, restored or replicated, run its schedules; jobs paused by name stay paused';

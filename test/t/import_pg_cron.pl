@@ -77,7 +77,12 @@ my @line = (
 	[ backwards => '0 22-6 * * *', 'SELECT 1' ],
 	[ nonsense => 'at noon', 'SELECT 1' ],
 	[ broken => '0 4 * * *', 'SELECT FROM WHERE' ],
-	[ two => '0 5 * * *', 'SELECT 1', 'username', 'App Role' ]);
+	[ two => '0 5 * * *', 'SELECT 1', 'username', 'App Role' ],
+	[ trim => '0 5 * * *', q{delete  from cron.job_run_details where end_time < now() - interval '7 days'} ],
+	[ wrong_there => '0 23-1 * * *', 'SELECT 1', 'database', 'other' ],
+	[ elsewhere => '6 5 * * *', 'SELECT 1', 'database, username', 'other\', \'App Role' ],
+	[ 'm' x 64, '0 4 * * *', 'SELECT 1', 'database', 'other' ],
+	[ six_there => '0 0 3 * * *', 'SELECT 1', 'database, active', 'other\', \'false' ]);
 
 sql(q{CREATE PROCEDURE t.purge(text) LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
 	CREATE ROLE "App Role" LOGIN IN ROLE sweep_user; GRANT ALL ON SCHEMA cron TO "App Role";
@@ -110,7 +115,12 @@ my $wanted = join("\n", map { "$_->[0]|$_->[1]|$_->[2]" }
 	[ 24, 'backwards', 'not created: range "22-6" runs backwards in the hour field (Write it as a list of two ranges.)' ],
 	[ 25, 'nonsense', 'not created: schedule "at noon" has 2 fields instead of 5 or 6 (Fields are: [second] minute hour day-of-month month day-of-week. Other forms are @daily, "every 30 seconds", "every minute" and "every 1 day".)' ],
 	[ 26, 'broken', 'not created: syntax error at or near "WHERE"' ],
-	[ 27, 'two', 'not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)' ]);
+	[ 27, 'two_App Role', 'name taken: execute the definition; another role has a job of that name: the definition creates it as "two_App Role"' ],
+	[ 28, 'trim', 'not needed: it trims the history of pg_cron; that of pg_sweep is bounded by pg_sweep.history_per_job and history_max_age' ],
+	[ 29, 'wrong_there', 'not created: range "23-1" runs backwards in the hour field (Write it as a list of two ranges.); is for database "other"' ],
+	[ 30, 'elsewhere_App Role', 'is for database "other": execute the definition there; another role has a job of that name: the definition creates it as "elsewhere_App Role"' ],
+	[ 31, 'm' x 64, 'not created: invalid job name "' . 'm' x 64 . '" (A name has 1 to 63 bytes.); is for database "other"' ],
+	[ 32, 'six_there', 'is for database "other": execute the definition there; pg_cron reads "0 0 3 * * *" as this schedule; not active in pg_cron' ]);
 
 is(import(''), $wanted =~ s/%/to be created/gr, 'dry run: says what would come of each line');
 is(sql('SELECT count(*) FROM sweep.job'), 0, 'dry run: and creates nothing');
@@ -128,14 +138,15 @@ my $jobs = 'SELECT j::text FROM sweep.job j ORDER BY name';
 my $before = sql($jobs);
 sql(q{SELECT count(sweep.drop_job(name)) FROM sweep.job});
 like(sql("\\set ON_ERROR_STOP off\n$definitions\n\\set ON_ERROR_STOP on\nSELECT 'done'"), qr/done$/, 'the definitions can be executed');
-sql(q{SELECT sweep.drop_job('elsewhere')});
+sql(q{SELECT sweep.drop_job(unnest(ARRAY['elsewhere', 'elsewhere_App Role', 'six_there', 'two_App Role']))});
 is(sql($jobs), $before, 'and create the same jobs');
 $node->safe_psql('other', sql(q{SELECT definition FROM sweep.import_pg_cron() WHERE job = 'elsewhere'}));
 is($node->safe_psql('other', 'SELECT name, schedule, sql, timezone FROM sweep.job'), 'elsewhere|5 5 * * *|SELECT 1|GMT', 'in another database, too');
 
 # ---------------------------------------------------------------- rights
 is(query_as('App Role', q{SELECT job, note FROM sweep.import_pg_cron() ORDER BY jobid}),
-	'of_app|exists already' . "\n" . 'two|not created: job "two" already exists (sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.)',
+	join("\n", 'of_app|exists already', 'two_App Role|name taken: execute the definition; another role has a job of that name: the definition creates it as "two_App Role"',
+		'elsewhere|is for database "other": execute the definition there'),
 	'a role imports its own entries, and sees no others');
 sql(q{SELECT sweep.drop_job('of_app'); ALTER ROLE "App Role" RENAME TO app; UPDATE cron.job SET username = 'app' WHERE username = 'App Role'});
 is(query_as('app', q{SELECT note FROM sweep.import_pg_cron(false) WHERE job = 'of_app'}), 'created, paused', 'and creates them');
