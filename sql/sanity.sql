@@ -75,6 +75,8 @@ SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'r
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid IN (SELECT oid FROM dumped)
 	AND r.oid NOT IN (SELECT oid FROM dumped);
+-- each table has a primary key, by which logical replication finds its rows: no extension can keep FOR ALL TABLES from publishing them
+SELECT name FROM relation r WHERE relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = r.oid AND i.indisprimary);
 -- of the runs those of jobs that keep their cursor
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
 	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
@@ -148,7 +150,7 @@ SELECT name FROM relation r WHERE relkind = 'r' AND NOT EXISTS (SELECT FROM pg_c
 
 -- settings: described, changed by a reload or at server start only, but for one that a superuser may set for a role; the prefix is ours
 SELECT count(*) > 4 AS some FROM pg_settings WHERE name LIKE 'pg\_sweep.%';
-SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster') AND name <> 'pg_sweep.no_progress_after');
+SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pg\_sweep.%' AND (short_desc !~ '^(Sets|Logs|Restricts|Enables|Shows) .*\.$' OR context NOT IN ('sighup', 'postmaster') AND name NOT IN ('pg_sweep.max_wait', 'pg_sweep.no_progress_after'));
 SET pg_sweep.no_such_setting = 1;
 
 -- C changes rows of sweep.run_live by the numbers of its columns (run_row.h), past triggers, rules and policies

@@ -27,6 +27,7 @@ int			sweep_max_in_flight = 65536;
 int			sweep_max_queues = 256;
 int			sweep_max_running_jobs = 8;
 int			sweep_reserved_workers = 0;
+int			sweep_max_wait = -1;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
 int			sweep_min_interval = 1000;
@@ -87,6 +88,8 @@ static const struct
 		"Each takes about 34 kB of shared memory; one more takes the place of an idle one.", &sweep_max_queues, 1, 10000, PGC_POSTMASTER, 0, true},
 	{"pg_sweep.max_running_jobs", "Sets how many runs may be in progress in the background at a time.",
 		"Each takes one of max_worker_processes.", &sweep_max_running_jobs, 1, 1000, PGC_SIGHUP, 0, true},
+	{"pg_sweep.max_wait", "Sets the longest time that sweep.wait_for_message may wait.",
+		"For roles whose sessions share the connections of a pooler. -1 means as long as the caller says.", &sweep_max_wait, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS, false},
 	{"pg_sweep.min_interval", "Sets the shortest interval that a schedule may have.",
 		NULL, &sweep_min_interval, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, false},
 	{"pg_sweep.no_progress_after", "Sets how long a run may report rows without progress.",

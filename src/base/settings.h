@@ -23,6 +23,7 @@ extern int	sweep_max_consumers;
 extern int	sweep_max_in_flight;	/* messages claimed at a time */
 extern int	sweep_max_queues;
 extern int	sweep_max_running_jobs;
+extern int	sweep_max_wait;		/* milliseconds; -1 = as long as callers say */
 extern int	sweep_reserved_workers;
 extern double sweep_max_share_per_database;
 extern double sweep_max_share_per_role;

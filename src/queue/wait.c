@@ -266,6 +266,7 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 {
 	QueueRequest request = {0};
 	ErrorData  *error = NULL;
+	int64		timeout_us;
 	int64		deadline_us;
 	MemoryContext old;
 
@@ -280,7 +281,10 @@ sweep_queue_wait_call(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(PortalContext);
 	request.name = DatumGetTextPCopy(PG_GETARG_DATUM(0));
 	MemoryContextSwitchTo(old);
-	deadline_us = sweep_monotonic_us() + sweep_interval_us(PG_GETARG_INTERVAL_P(1));
+	timeout_us = sweep_interval_us(PG_GETARG_INTERVAL_P(1));
+	if (sweep_max_wait >= 0)
+		timeout_us = Min(timeout_us, sweep_max_wait * INT64CONST(1000));
+	deadline_us = sweep_monotonic_us() + timeout_us;
 
 	sweep_sql_enter_call();
 	sweep_sql_end_transaction();

@@ -65,6 +65,21 @@ is(sql('SELECT count(*) FROM t.handled WHERE n > 100'), 50, 'an idle consumer is
 cmp_ok(cpu_seconds($pid) - $before, '<', 2, 'and uses little time for that');
 is(pid_of($node, 'consumer'), $pid, 'it is still the same process');
 
+# ---------------------------------------------------------------- altered
+# What is in hand is finished as it was begun, and all that follows is done as the consumer is then.
+sql(q{CREATE FUNCTION t.handle_other(m sweep.message) RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS 'INSERT INTO t.handled VALUES (-(m.payload -> $$n$$)::int)'});
+my $altered_gate = hold_gate($node, 5);
+sql(q{SELECT sweep.send('work', '{"n": 201, "gate": 5}')});
+at_gate($node, 5, 'altered: a message is in hand');
+sql(q{SELECT sweep.alter_consumer('work', '{"handler": "t.handle_other"}'), sweep.send('work', '{"n": 202}')});
+soon($node, 'SELECT count(*) FROM t.handled WHERE n = -202', 1, 'altered: the next one is handled by another function');
+open_gate($altered_gate);
+soon($node, 'SELECT count(*) FROM t.handled WHERE n = 201', 1, 'altered: the one in hand was finished by the first');
+sql(q{SELECT sweep.create_consumer('work', 't.handle', batch => 10, replace => true)});
+soon($node, q{SELECT handler, workers FROM sweep.consumers WHERE queue = 'work'}, 't.handle|1', 'replaced: there is a process');
+sql(q{SELECT sweep.send('work', '{"n": 203}')});
+soon($node, 'SELECT count(*) FROM t.handled WHERE n = 203', 1, 'replaced: with the first function again');
+
 # ---------------------------------------------------------------- failures
 sql('TRUNCATE t.handled');
 sql(q{SELECT sweep.send_many('work', ARRAY(SELECT jsonb_build_object('n', i) || CASE WHEN i = 7 THEN '{"fail_until": 3}' ELSE '{}'::jsonb END

@@ -30,7 +30,7 @@ is($node->safe_psql('postgres', q{SELECT string_agg(name || ' ' || state, ', ' O
 like($node->safe_psql('postgres', q{SELECT notes FROM sweep.preview('work')}), qr/Nothing is left to do/, 'so does preview');
 
 ($status, $output, $message) = $node->psql('postgres', q{SELECT sweep.start('work')});
-like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The library was not loaded at server start.\nHINT:  Set shared_preload_libraries = 'pg_sweep' and restart the server/,
+like($message, qr/ERROR:  pg_sweep cannot start background workers\nDETAIL:  The library was not loaded at server start.\nHINT:  Add pg_sweep to shared_preload_libraries and restart the server/,
 	'start says exactly what to set');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM sweep.runs'), 1, 'and queues nothing');
 

@@ -27,6 +27,7 @@ $primary->safe_psql('postgres', q{
 my $gate = hold_gate($primary, 80);
 my $run = $primary->safe_psql('postgres', q{SELECT sweep.start('work')});
 my $later = $primary->safe_psql('postgres', q{SELECT sweep.start('later', delay => '1 hour')});
+$primary->safe_psql('postgres', q{SELECT sweep.create_job('boot', '@reboot', 'SELECT 1')});
 at_gate($primary, 80, 'a run is in progress on the primary');
 soon($primary, q{SELECT count(*) >= 3 FROM t.started}, 't', 'and a schedule applies');
 $primary->wait_for_catchup($standby);
@@ -49,7 +50,7 @@ my %calls = (
 	grant_queue => q{SELECT sweep.grant_queue('mail', 'pg_monitor', '{send}')}, begin_once => q{SELECT sweep.begin_once('key')}, redrive => q{SELECT sweep.redrive('mail')},
 	send => q{SELECT sweep.send('mail', '1')}, send_many => q{SELECT sweep.send_many('mail', '{1}')}, claim => q{SELECT sweep.claim('mail')},
 	ack => q{SELECT sweep.ack(gen_random_uuid())}, fail => q{SELECT sweep.fail(gen_random_uuid())}, release => q{SELECT sweep.release(gen_random_uuid())},
-	extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')},
+	cancel_message => q{SELECT sweep.cancel_message('mail', 1)}, alter_consumer => q{SELECT sweep.alter_consumer('mail', '{}')}, extend => q{SELECT sweep.extend(gen_random_uuid(), '1 s')}, enable_feature => q{SELECT sweep_gitlab.enable_feature('bulk_delete_job_artifacts')},
 	run => q{CALL sweep.run('later')}, preview => q{SELECT sweep.preview('later')}, wait_for_message => q{CALL sweep.wait_for_message('mail', '1 h')},
 	try_lock => q{SELECT sweep.try_lock('key')}, release_lock => q{SELECT sweep.release_lock('key')}, wait => q{CALL sweep.wait(1)},
 	release_quarantine => q{SELECT sweep.release_quarantine('later')}, cancel => "SELECT sweep.cancel($run)");
@@ -61,6 +62,7 @@ for my $function (sort keys %calls)
 # What reads does that.
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.dead('mail')}), 0, 'dead messages can be read');
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.done('mail')}), 0, 'so can those that are done');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.messages('mail')}), 7, 'and those that wait');
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM sweep.next_runs('@daily')}), 5, 'and the moments of a schedule');
 
 $primary->stop('immediate');
@@ -70,6 +72,7 @@ is(ended_run($standby, $run), 'lost lost 3 30', 'after promotion the run of the 
 is($standby->safe_psql('postgres', "SELECT count(*) FROM t.todo WHERE run_id = $run"), 30, 'it counts what it did');
 my $count = $standby->safe_psql('postgres', 'SELECT count(*) FROM t.started');
 soon($standby, "SELECT count(*) >= $count + 2 FROM t.started", 't', 'schedules apply');
+soon($standby, q{SELECT count(*) FROM sweep.runs WHERE job = 'boot' AND status = 'succeeded'}, 1, 'a promotion is a start of the server for @reboot');
 $standby->safe_psql('postgres', q{SELECT sweep.alter_job('work', '{"args": {}}')});
 is(ended_run($standby, $standby->safe_psql('postgres', q{SELECT sweep.start('work')})), 'succeeded drained 8 70', 'the next run does the rest');
 is($standby->safe_psql('postgres', "SELECT status FROM sweep.runs WHERE run_id = $later"), 'waiting', 'what waits still waits');
