@@ -98,7 +98,7 @@ find_by_id(Cancellation *cancellation, int64 message_id)
 	for (int lane = 0; lane < 2 * SWEEP_LANES; lane++)
 	{
 		cancellation->message.lane = (int16) (SWEEP_PRIORITY_MIN + lane % SWEEP_LANES + (lane < SWEEP_LANES ? 0 : SWEEP_LANE_DELAYED));
-		/* Of a table without blocks the place is not looked at, only the index. */
+		/* The place of a row is not looked at in a table that has no blocks: the index finds it. */
 		if (fetch(cancellation, 0))
 			return true;
 	}
@@ -165,7 +165,7 @@ find_returned_key(Cancellation *cancellation, text *key)
 	return false;
 }
 
-/* What a search notes of a row. */
+/* Takes from the row the same as a search does. */
 static void
 describe_message(Cancellation *cancellation)
 {

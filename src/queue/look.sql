@@ -1,5 +1,5 @@
 --
--- Queues: looking at messages. Those that wait or are claimed, the dead, and the acknowledged ones that are kept; and taking one back.
+-- Queues: looking at messages: waiting, claimed, dead and acknowledged ones; and taking one back.
 --
 CREATE FUNCTION sweep._in_flight_messages(queue_id int, OUT lane smallint, OUT message_id bigint, OUT claimed_until timestamptz)
 RETURNS SETOF record
