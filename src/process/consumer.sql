@@ -171,7 +171,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_consumer_sizes(sweep.consumer) IS 'raises unless there may be so many processes, and messages in a batch';
 
--- What a consumer executes as its role. Returns it with its handler named as it is stored.
+-- Checks a consumer that its role is to execute. Returns it with its handler named as it is stored.
 CREATE FUNCTION sweep._check_consumer(caller oid, queue text, consumer sweep.consumer) RETURNS sweep.consumer
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
