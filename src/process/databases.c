@@ -12,7 +12,6 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "utils/snapmgr.h"
@@ -26,6 +25,8 @@
 static HTAB *known = NULL;		/* of SweepKnownDatabase */
 
 static void enter_database(Oid oid, const char *name);
+static List *strike(List *names, const char *name);
+static void warn_of_missing(List *names);
 static void forget_unlisted(void);
 
 /*
@@ -33,12 +34,13 @@ static void forget_unlisted(void);
  * tried again soon, and the timeouts of runs are watched meanwhile.
  */
 bool
-sweep_databases_list(void)
+sweep_databases_list(bool warn)
 {
 	HASHCTL		control = {.keysize = sizeof(Oid), .entrysize = sizeof(SweepKnownDatabase)};
 	Relation	relation;
 	TableScanDesc scan;
 	HeapTuple	tuple;
+	List	   *missing = NIL;
 	bool		locked;
 
 	if (known == NULL)
@@ -54,6 +56,7 @@ sweep_databases_list(void)
 		hash_seq_init(&status, known);
 		while ((database = hash_seq_search(&status)) != NULL)
 			database->listed = false;
+		(void) SplitIdentifierString(pstrdup(sweep_databases ? sweep_databases : ""), ',', &missing);
 		(void) GetTransactionSnapshot();
 		relation = table_open(DatabaseRelationId, NoLock);
 		scan = table_beginscan_catalog(relation, 0, NULL);
@@ -61,6 +64,7 @@ sweep_databases_list(void)
 		{
 			Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
 
+			missing = strike(missing, NameStr(form->datname));
 			/* A connection limit of -2 marks what an interrupted DROP DATABASE has left. */
 			if (sweep_enabled && !sweep_start_paused && form->datallowconn && !form->datistemplate && form->datconnlimit != -2 &&
 				sweep_settings_allow_database(NameStr(form->datname)))
@@ -68,6 +72,8 @@ sweep_databases_list(void)
 		}
 		table_endscan(scan);
 		table_close(relation, AccessShareLock);
+		if (warn)
+			warn_of_missing(missing);
 	}
 	CommitTransactionCommand();
 	pgstat_report_stat(false);
@@ -93,6 +99,31 @@ enter_database(Oid oid, const char *name)
 	database->listed = true;
 }
 
+static List *
+strike(List *names, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+	{
+		if (strcmp(lfirst(cell), name) == 0)
+			names = foreach_delete_current(names, cell);
+	}
+	return names;
+}
+
+static void
+warn_of_missing(List *names)
+{
+	ListCell   *cell;
+
+	foreach(cell, names)
+		ereport(WARNING,
+				(errcode(ERRCODE_UNDEFINED_DATABASE),
+				 errmsg("database \"%s\", which pg_sweep.databases names, does not exist", (char *) lfirst(cell)),
+				 errhint("Names in capitals, or with a comma, are enclosed in double quotes.")));
+}
+
 /* Databases that are no longer there or no longer among pg_sweep.databases, and all of them while pg_sweep.enabled is off or pg_sweep.start_paused on. */
 static void
 forget_unlisted(void)
@@ -108,27 +139,6 @@ forget_unlisted(void)
 		sweep_consumer_shared_dismiss(database->database, -1, PG_INT32_MAX);
 		(void) hash_search(known, &database->database, HASH_REMOVE, NULL);
 	}
-}
-
-void
-sweep_databases_warn_missing(void)
-{
-	List	   *names = NIL;
-	ListCell   *cell;
-
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	(void) SplitIdentifierString(pstrdup(sweep_databases ? sweep_databases : ""), ',', &names);
-	foreach(cell, names)
-	{
-		if (!OidIsValid(get_database_oid(lfirst(cell), true)))
-			ereport(WARNING,
-					(errcode(ERRCODE_UNDEFINED_DATABASE),
-					 errmsg("database \"%s\", which pg_sweep.databases names, does not exist", (char *) lfirst(cell)),
-					 errhint("Names in capitals, or with a comma, are enclosed in double quotes.")));
-	}
-	CommitTransactionCommand();
-	pgstat_report_stat(false);
 }
 
 void

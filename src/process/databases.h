@@ -22,11 +22,11 @@ typedef struct SweepKnownDatabase
 	SweepDatabaseRecord record;
 } SweepKnownDatabase;
 
-/* Reads the list of databases, in a transaction of its own; false when a session has locked it. To be called first. */
-extern bool sweep_databases_list(void);
-
-/* Warns of names in pg_sweep.databases that are of no database, in a transaction of its own. */
-extern void sweep_databases_warn_missing(void);
+/*
+ * Reads the list of databases, in a transaction of its own; false when a session has locked it. To be called first. Warns, if it is
+ * to, of names in pg_sweep.databases that are of no database.
+ */
+extern bool sweep_databases_list(bool warn);
 
 /* Makes all of them due that have the extension, as far as is known. */
 extern void sweep_databases_forget_moments(void);

@@ -113,15 +113,12 @@ sweep_launcher_main(Datum arg)
 		if (reload || sweep_monotonic_us() >= list_us || is_asked())
 		{
 			compare_clocks();
-			listed = sweep_databases_list();
+			listed = sweep_databases_list(reload);
 			list_us = sweep_monotonic_us() + (listed ? LIST_MS : REFUSED_PAUSE_MS) * INT64CONST(1000);
 		}
 		/* New settings may let runs start, or keep less of the history. */
 		if (reload)
-		{
-			sweep_databases_warn_missing();
 			sweep_databases_forget_moments();
-		}
 		collect(listed);
 		wait_ms = start_due();
 		sweep_watchdog_look(&wait_ms);

@@ -132,9 +132,9 @@ kill('CONT', $scheduler);
 soon_state('tick', 'idle', 'it goes on');
 
 # ---------------------------------------------------------------- broken
-$node->safe_psql('postgres', 'ALTER FUNCTION t.note RENAME TO noted');
-like(state_of('hand'), qr/^broken: function t.note/, 'broken');
-$node->safe_psql('postgres', 'ALTER FUNCTION t.noted RENAME TO note');
+$node->safe_psql('postgres', q{CREATE FUNCTION t.brief(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS 'SELECT ROW(0, NULL, NULL)::sweep.progress';
+	SELECT sweep.create_job('brief', step => 't.brief'); DROP FUNCTION t.brief});
+like(state_of('brief'), qr/^broken: function t.brief/, 'broken');
 
 # ---------------------------------------------------------------- no launcher: it could not be registered
 $node->append_conf('postgresql.conf', 'max_worker_processes = 0');
