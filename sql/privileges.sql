@@ -193,7 +193,7 @@ SELECT rolsuper FROM pg_roles WHERE rolname = 'regress_sweep_other';
 
 -- a job of the same name that belongs to somebody else does not open the runs of the old one
 INSERT INTO sweep.run_history (run_id, job, run_as, trigger, due_at, status, finished_at, error)
-	VALUES (1900001, 'privileges heir', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
+	VALUES (1899999, 'privileges heir', 'regress_sweep_user', 'manual', '2000-01-01 00:00:00Z', 'failed', now(), 'a secret');
 SET ROLE regress_sweep_other;
 SELECT sweep.create_job('privileges heir', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 SELECT count(*) FROM sweep.runs WHERE job = 'privileges heir';
