@@ -45,6 +45,7 @@ my %plausible = (
 	'oid' => [ $victim, q{'sweep.run_live'::regclass::oid} ],
 	'regrole' => [ q{'victim'}, 'NULL', q{'attacker'} ],
 	'regprocedure' => [ q{'victim.step(sweep.batch)'}, 'NULL', q{'pg_catalog.now()'} ],
+	'regclass' => [ q{'sweep.run_live'}, 'NULL', q{'pg_catalog.pg_class'} ],
 	'"any"' => [ '1', 'NULL::text' ],
 	'uuid' => [ "'$lease'", 'NULL' ],
 	'tid' => [q{'(0,1)'}]);
