@@ -68,7 +68,7 @@ find_obstacle(void)
 {
 	if (!sweep_shared_exists())
 		return (Obstacle) {"pg_sweep is not in shared_preload_libraries",
-						   "Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without."};
+						   "Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without, for a job that has batches."};
 	if (RecoveryInProgress())
 		return (Obstacle) {"the server is a standby", "Jobs run on the primary, and here after a promotion."};
 	if (!sweep_enabled)
@@ -118,7 +118,7 @@ sweep_availability_require(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_sweep cannot start background workers"),
 				 errdetail("The library was not loaded at server start."),
-				 errhint("Set shared_preload_libraries = 'pg_sweep' and restart the server; CALL sweep.run() works without.")));
+				 errhint("Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without, for a job that has batches.")));
 	if (!sweep_settings_allow_database(database))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
