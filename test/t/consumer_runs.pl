@@ -172,7 +172,7 @@ open_gate($gate);
 sql(q{SELECT sweep.drop_consumer('work')});
 soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'running|4', 'more when others end');
 sql(q{SELECT sweep.pause_all()});
-soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'paused|0', 'pause_all pauses consumers, too');
+soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'paused: by pause_all|0', 'pause_all pauses consumers, too');
 sql(q{SELECT sweep.resume_all()});
 soon($node, q{SELECT state, workers FROM sweep.consumers WHERE queue = 'more'}, 'running|4', 'and resume_all resumes them');
 sql(q{SELECT sweep.drop_queue('more')});

@@ -86,7 +86,7 @@ restore('the objects', grep { !/TABLE DATA|SEQUENCE SET/ } @entries);
 restore('the consumers before their queues', $consumers);
 is($node->safe_psql('copy', 'SELECT queue, state, workers FROM sweep.consumers'), '|broken: queue 1 does not exist|0', 'a consumer without its queue is broken');
 restore('all other tables in the reverse order', grep { $_ ne $consumers } reverse @data);
-is($node->safe_psql('copy', 'SELECT queue, state, workers FROM sweep.consumers'), 'q|paused|0', 'and heals when its queue is there');
+is($node->safe_psql('copy', 'SELECT queue, state, workers FROM sweep.consumers'), 'q|paused: the database is a copy|0', 'and heals when its queue is there');
 is($node->safe_psql('copy', 'SELECT count(*) FROM sweep.consumer_crash'), 1, 'what is known of crashes arrives as well');
 $node->safe_psql('copy', q{SELECT sweep.drop_queue('q')});
 is($node->safe_psql('copy', 'SELECT (SELECT count(*) FROM sweep.consumer) + (SELECT count(*) FROM sweep.consumer_crash)'), 0, 'drop_queue drops them');

@@ -83,7 +83,7 @@ for my $text (@dumps)
 }
 cmp_ok($looked, '>', 100, 'there was something to look at');
 is($node->safe_psql('copy', 'SELECT (SELECT count(*) FROM t.started) + (SELECT count(*) FROM t.consumed)'), 0, 'nothing was done');
-is($node->safe_psql('copy', q{SELECT state, workers FROM sweep.consumers}), 'paused|0', 'nor will it be');
+is($node->safe_psql('copy', q{SELECT state, workers FROM sweep.consumers}), 'paused: the database is a copy|0', 'nor will it be');
 $node->safe_psql('copy', 'SELECT sweep.resume_all()');
 soon($node, q{SELECT count(*) > 0 FROM t.started WHERE job = 'due'}, 't', 'until somebody says so', 'copy');
 soon($node, q{SELECT count(*) FROM t.consumed}, 1, 'consumers, too', 'copy');

@@ -39,7 +39,7 @@ soon($new, q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}, 
 $old->safe_psql('app', q{SELECT sweep.send('mail', '"last"')});
 $old->wait_for_catchup('cutover');
 is($new->safe_psql('app', q{SELECT count(*), count(*) FILTER (WHERE payload = '"last"') FROM sweep.messages('mail', max => NULL)}), '51|1', 'the messages, and one that was sent later');
-is($new->safe_psql('app', q{SELECT state FROM sweep.jobs WHERE name = 'count'}), 'paused', 'the job is held back');
+is($new->safe_psql('app', q{SELECT state FROM sweep.jobs WHERE name = 'count'}), 'paused: the database is a copy', 'the job is held back');
 my ($status, $output, $message) = $new->psql('app', q{SELECT sweep.resume('count')});
 like($message, qr/WARNING:  job "count" stays paused\n.*copy.*\n.*resume_all/, 'resume says what is missing');
 
