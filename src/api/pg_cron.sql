@@ -154,7 +154,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._is_imported(sweep.job_definition) IS 'whether there is this job';
 
--- What sweep.create_job would say in the other database, as far as it is known here.
+-- The checks of sweep.create_job in the other database, as far as they can be made here.
 CREATE FUNCTION sweep._check_pg_cron_job(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -8,7 +8,7 @@
 /* Names the database, and the role unless it is the engine's, from now on. Outside of a transaction. */
 extern void sweep_log_context_begin(bool with_role);
 
-/* What the process works on just now, "job \"x\", run 3"; NULL: nothing. The text is copied. */
+/* Names the work in progress, "job \"x\", run 3"; NULL: nothing. The text is copied. */
 extern void sweep_log_context_say(const char *work);
 
 #endif							/* SWEEP_LOG_CONTEXT_H */

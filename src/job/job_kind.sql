@@ -1,5 +1,5 @@
 --
--- The kinds of jobs, and the settings that a kind has not. What is refused with its own hint is in sql_job.sql and job_check.sql.
+-- The kinds of jobs, and the settings that a kind has not. Refusals with hints of their own are in sql_job.sql and job_check.sql.
 --
 CREATE FUNCTION sweep._job_defaults() RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -28,7 +28,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or what made it: retention, backfill, copy';
 
--- Of the settings that are named; a value that they have when they are left out says nothing.
+-- Looks at the settings that are named; one that has its default counts as left out.
 CREATE FUNCTION sweep._check_kind(job sweep.job_definition, named text[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,7 +41,7 @@ DECLARE
 	of_shares constant pg_catalog.text[] := '{buckets,buckets_function,bucket_store,bucket_recovery}';
 	none pg_catalog.text[];
 BEGIN
-	-- Which one it has is checked elsewhere.
+	-- The check that there is exactly one of these is in job_check.sql.
 	IF pg_catalog.num_nonnulls(job.sql, job.batch_sql, job.step) <> 1 THEN
 		RETURN;
 	END IF;

@@ -161,7 +161,7 @@ CREATE FUNCTION sweep._check_fragment(role text, statement text, settings jsonb)
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- What is no object is refused when the job is created.
+	-- Settings that are no object are refused when the job is created.
 	meaning constant pg_catalog.jsonb := sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
 BEGIN
 	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, meaning);
