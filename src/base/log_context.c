@@ -2,20 +2,22 @@
  * log_context.c
  *		The line of CONTEXT that what a process of pg_sweep logs has: its database, its role and what it works on.
  *
- * Called by worker.c once a process is connected, by run.c and consumer.c. log_line_prefix has no database and no role of a
- * background worker. An error that is caught has no such line: it becomes the error of a run or of a message, which name what
- * they are of, and is logged by a line of ours.
+ * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix
+ * has no database and no role of a background worker. An error that is caught has no such line: it becomes the error of a run
+ * or of a message, which name what they are of, and is logged by a line of ours.
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "base/log_context.h"
 
-static char process[3 * NAMEDATALEN];	/* database and role */
+bool		sweep_log_context_is_pending = false;
+
+static bool has_role = false;
+static char process[3 * NAMEDATALEN];	/* database and role; empty: not known yet */
 static char work_in_progress[2 * NAMEDATALEN];	/* begins with ", "; empty: none */
 
 static void describe(void *arg);
@@ -24,18 +26,24 @@ void
 sweep_log_context_begin(bool with_role)
 {
 	static ErrorContextCallback callback = {.callback = describe};
-	const char *database;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	database = get_database_name(MyDatabaseId);
-	if (with_role)
-		snprintf(process, sizeof(process), "database \"%s\", role \"%s\"", database, GetUserNameFromId(GetAuthenticatedUserId(), false));
-	else
-		snprintf(process, sizeof(process), "database \"%s\"", database);
-	CommitTransactionCommand();
+	has_role = with_role;
+	sweep_log_context_is_pending = true;
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
+}
+
+void
+sweep_log_context_look_up(void)
+{
+	const char *database = get_database_name(MyDatabaseId);
+	const char *role = GetUserNameFromId(GetAuthenticatedUserId(), true);
+
+	sweep_log_context_is_pending = false;
+	if (has_role)
+		snprintf(process, sizeof(process), "database \"%s\", role \"%s\"", database, role ? role : "(dropped)");
+	else
+		snprintf(process, sizeof(process), "database \"%s\"", database);
 }
 
 void
@@ -55,6 +63,6 @@ describe(void *arg)
 
 	FreeErrorData(error);
 	MemoryContextSwitchTo(old);
-	if (!is_caught)
+	if (!is_caught && process[0] != '\0')
 		errcontext("%s%s", process, work_in_progress);
 }

@@ -5,8 +5,12 @@
 #ifndef SWEEP_LOG_CONTEXT_H
 #define SWEEP_LOG_CONTEXT_H
 
-/* Names the database, and the role unless it is the engine's, from now on. Outside of a transaction. */
+/* The process has such a line from its first transaction on: the database, and the role unless it is the engine's. */
 extern void sweep_log_context_begin(bool with_role);
+
+/* Whether the names are to be looked up, in the first transaction of the process. */
+extern bool sweep_log_context_is_pending;
+extern void sweep_log_context_look_up(void);
 
 /* Names the work in progress, "job \"x\", run 3"; NULL: nothing. The text is copied. */
 extern void sweep_log_context_say(const char *work);

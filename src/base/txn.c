@@ -29,6 +29,7 @@
 #include "base/compat.h"
 #include "base/door.h"
 #include "base/extension.h"
+#include "base/log_context.h"
 #include "base/sql.h"
 #include "base/txn.h"
 
@@ -212,6 +213,8 @@ transaction_work(void *arg)
 	BeginTransactionBlock();
 	CommitTransactionCommand();
 	StartTransactionCommand();
+	if (sweep_log_context_is_pending)
+		sweep_log_context_look_up();
 	do_work(arg);
 	(void) EndTransactionBlock(false);
 	CommitTransactionCommand();
