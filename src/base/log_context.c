@@ -3,14 +3,13 @@
  *		The line of CONTEXT that what a process of pg_sweep logs has: its database, its role and what it works on.
  *
  * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix
- * has no database and no role of a background worker. An error that is caught has no such line: it becomes the error of a run
- * or of a message, which name what they are of, and is logged by a line of ours.
+ * has no database and no role of a background worker. It is cut from an error that is caught, which becomes that of a run or
+ * of a message: these name what they are of, and are logged by a line of ours.
  */
 #include "postgres.h"
 
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
-#include "utils/memutils.h"
 
 #include "base/log_context.h"
 
@@ -54,15 +53,27 @@ sweep_log_context_say(const char *work)
 		snprintf(work_in_progress, sizeof(work_in_progress), ", %s", work);
 }
 
+/* What the error consists of is not looked at: a copy takes memory, of which there may be none left. */
 static void
 describe(void *arg)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-	ErrorData  *error = CopyErrorData();
-	bool		is_caught = error->elevel == ERROR;
-
-	FreeErrorData(error);
-	MemoryContextSwitchTo(old);
-	if (!is_caught && process[0] != '\0')
+	if (process[0] != '\0')
 		errcontext("%s%s", process, work_in_progress);
+}
+
+void
+sweep_log_context_cut(ErrorData *error)
+{
+	size_t		length = strlen(process);
+	char	   *line;
+
+	if (error->context == NULL || length == 0)
+		return;
+	line = strrchr(error->context, '\n');
+	if (strncmp(line ? line + 1 : error->context, process, length) != 0)
+		return;
+	if (line != NULL)
+		*line = '\0';
+	else
+		error->context = NULL;
 }

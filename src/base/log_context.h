@@ -15,4 +15,7 @@ extern void sweep_log_context_look_up(void);
 /* Names the work in progress, "job \"x\", run 3"; NULL: nothing. The text is copied. */
 extern void sweep_log_context_say(const char *work);
 
+/* Cuts the line, the last one, from the copy of an error. */
+extern void sweep_log_context_cut(ErrorData *error);
+
 #endif							/* SWEEP_LOG_CONTEXT_H */

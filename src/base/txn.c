@@ -51,6 +51,7 @@ typedef struct Attempt
 
 static void transaction_work(void *arg);
 static void do_work(Attempt *attempt);
+static ErrorData *copy_error(void);
 static void lock_extension(Attempt *attempt);
 static bool execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error);
 static void call_hooks(XactEvent event, void *arg);
@@ -100,6 +101,15 @@ sweep_txn_execute_in_call(SweepWork work, void *arg, MemoryContext error_context
 	return execute_in_call(&(Attempt) {.work = work, .arg = arg}, error_context, error);
 }
 
+static ErrorData *
+copy_error(void)
+{
+	ErrorData  *error = CopyErrorData();
+
+	sweep_log_context_cut(error);
+	return error;
+}
+
 /*
  * The error is copied before the abort: one that was raised again from a copy, as by RAISE in a handler of exceptions, points into
  * memory of the transaction. A process that has no memory left frees that of the transaction first; until then the error is in
@@ -125,12 +135,12 @@ sweep_txn_catch(SweepWork work, void *arg, MemoryContext error_context, ErrorDat
 		if (room != NULL)
 		{
 			pfree(room);
-			*error = CopyErrorData();
+			*error = copy_error();
 		}
 		AbortOutOfAnyTransaction();
 		MemoryContextSwitchTo(error_context);
 		if (room == NULL)
-			*error = CopyErrorData();
+			*error = copy_error();
 		FlushErrorState();
 		sweep_cancel_drop();
 		RESUME_INTERRUPTS();
@@ -159,7 +169,7 @@ sweep_txn_savepoint(SweepWork work, void *arg, bool keeps)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(caller_context);
-		error = CopyErrorData();
+		error = copy_error();
 		FlushErrorState();
 	}
 	PG_END_TRY();
@@ -188,7 +198,7 @@ sweep_txn_hide_context(SweepWork work, void *arg)
 		ErrorData  *error;
 
 		MemoryContextSwitchTo(caller_context);
-		error = CopyErrorData();
+		error = copy_error();
 		FlushErrorState();
 		/* An object that PostgreSQL has looked up and not yet locked may go with the extension; only an internal error says that. */
 		if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR && !sweep_extension_is_unchanged())
@@ -276,7 +286,7 @@ execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(error_context);
-		*error = CopyErrorData();
+		*error = copy_error();
 		FlushErrorState();
 		if (in_work)
 		{
