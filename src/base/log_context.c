@@ -53,7 +53,7 @@ sweep_log_context_say(const char *work)
 		snprintf(work_in_progress, sizeof(work_in_progress), ", %s", work);
 }
 
-/* What the error consists of is not looked at: a copy takes memory, of which there may be none left. */
+/* A copy of the error, to see what it is, would take memory, of which there may be none left. */
 static void
 describe(void *arg)
 {
