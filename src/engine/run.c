@@ -108,7 +108,8 @@ sweep_run_perform(SweepRun *run)
 	sweep_step_free(run->rescue);
 	sweep_lock_give_back(run->run_as, run->lock_key, sweep_run_lock_mode(run));
 	sweep_lock_give_back_number(SWEEP_LOCK_RUN, run->run_id);
-	sweep_log_context_say(NULL);
+	if (!sweep_sql_in_call())
+		sweep_log_context_say(NULL);
 	sweep_worker_watch_postmaster(false);
 }
 
