@@ -3,7 +3,7 @@
  *		The line of CONTEXT that what a process of pg_sweep logs has: its database, its role and what it works on.
  *
  * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix
- * has no database and no role of a background worker. It is cut from an error that is caught, which becomes that of a run or
+ * has no database and no role of a background worker. The line is cut from an error that is caught, which becomes that of a run or
  * of a message: these name what they are of, and are logged by a line of ours.
  */
 #include "postgres.h"
