@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database sql start soon not_before_the_hour session begin_query end_query
-  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process crash_of wait_for_server restart_after ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
+  hold_gate open_gate step_gate at_gate forget_session pid_of kill_process flush_wal crash_of wait_for_server restart_after ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
   due_run start_with_clock set_clock);
 
 # Long enough for a loaded machine, short enough to see a failure today.
@@ -301,6 +301,15 @@ sub kill_process
 
 	die "no pid" unless $pid && $pid =~ /^\d+$/;
 	return kill($signal, $pid) == 1;
+}
+
+# Has all that is committed on disk: a run does not wait for that when it starts, so a crash right after it may
+# leave a run that never began.
+sub flush_wal
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CHECKPOINT');
 }
 
 # Kills a process without mercy and waits until the server has restarted by

@@ -454,6 +454,7 @@ sub killed
 	create($job, $store, q{buckets => 1, bucket_recovery => '10 min', flush => 'batch'});
 	my $run = start($job, '{"gate": 45}');
 	at_bucket_gate(45, 1, "$name: a share is at work");
+	flush_wal($node);
 	crash_of($node, pid_of_run($run));
 	forget_session($gate);
 	is(ended_run($node, $run), 'lost lost 0 0', "$name: it is killed and lost");

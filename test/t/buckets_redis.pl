@@ -216,6 +216,7 @@ sub test_recovery
 	$run = start('j', '{"gate": 32}');
 	soon($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 32}, '5', 'five shares are in a batch');
 	$claimed = (sort map { $redis->cli('ZSCORE', $occupied, $_) } 0 .. 4)[0];
+	flush_wal($node);
 	crash_of($node, sql("SELECT pid FROM sweep.runs WHERE run_id = $run"));
 	forget_session($gate);
 	is($redis->scored($occupied), '0 1 2 3 4', 'killed: the buckets stay occupied');

@@ -151,7 +151,7 @@ my %ends = (
 	'pg_cancel_backend' => sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM sweep.runs WHERE run_id = $_[0]") },
 	terminated => sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 100000) FROM sweep.runs WHERE run_id = $_[0]") },
 	timeout => sub { },
-	'kill -9' => sub { crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
+	'kill -9' => sub { flush_wal($node); crash_of($node, $node->safe_psql('postgres', "SELECT pid FROM sweep.runs WHERE run_id = $_[0]")) });
 
 for my $transaction ('batch', 'row')
 {

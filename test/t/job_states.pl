@@ -150,6 +150,7 @@ $gate = hold_gate($node, 70);
 $run = start('long');
 at_gate($node, 70, 'again a run is in progress');
 $node->append_conf('postgresql.conf', 'pg_sweep.enabled = off');
+flush_wal($node);
 $node->stop('immediate');
 forget_session($gate);
 $node->start;

@@ -47,6 +47,7 @@ for my $kind ('launcher', 'scheduler', 'runner')
 	my $pid = $kind eq 'runner'
 	  ? $node->safe_psql('postgres', "SELECT pid FROM sweep.running WHERE run_id = $run")
 	  : pid_of($node, $kind);
+	flush_wal($node);
 	crash_of($node, $pid);
 	forget_session($gate);
 	is($node->safe_psql('postgres', q{SELECT sweep.try_lock('long')}), 't', "$kind killed: the lock is free at once");

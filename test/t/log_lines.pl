@@ -66,6 +66,7 @@ $gate = hold_gate($node, 5);
 $run = start('ends');
 at_gate($node, 5, 'again a run is in progress');
 $pid = pid_of($node, 'runner');
+flush_wal($node);
 $node->stop('immediate');
 forget_session($gate);
 $node->start;

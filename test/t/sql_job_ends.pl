@@ -248,6 +248,7 @@ subtest 'terminated, crashed' => sub {
 	create_job('crashed', 'INSERT INTO seen VALUES (1); SELECT pg_advisory_xact_lock(53)');
 	$run = start('crashed');
 	at_gate($node, 53, 'a statement is in progress');
+	flush_wal($node);
 	crash_of($node, pid_of($node, 'runner'));
 	forget_session($gate);
 	is(ended_run($node, $run), 'lost lost 0 0', 'a crash: lost');
