@@ -56,6 +56,26 @@ SELECT views.ended('failed', 'error', '22012', 'division by zero');
 SELECT state FROM views.job;
 SELECT views.ended('lost', 'lost');
 SELECT state FROM views.job;
+-- nor is that forgotten with the role: until a run of the new one has ended, the state names the run, without the text of its error
+CREATE ROLE regress_sweep_views_1 LOGIN;
+CREATE ROLE regress_sweep_views_2 LOGIN;
+GRANT USAGE ON SCHEMA views TO regress_sweep_views_1, regress_sweep_views_2;
+SAVEPOINT owned;
+SELECT views.ended('failed', 'error', '22012', 'secret');
+ALTER FUNCTION views.step OWNER TO regress_sweep_views_1;
+SELECT sweep.alter_job('views', '{"run_as": "regress_sweep_views_1"}');
+SELECT state, last_status, regexp_replace(last_error, 'role ".*', 'role') AS last_error FROM views.job;
+ALTER FUNCTION views.step OWNER TO regress_sweep_views_2;
+SELECT sweep.alter_job('views', '{"run_as": "regress_sweep_views_2"}');
+SELECT state, regexp_replace(last_error, 'role ".*', 'role') AS last_error FROM views.job;
+INSERT INTO sweep.run_live (job, run_as, trigger, due_at, started_at, finished_at, pid, status, stop_reason)
+	VALUES ('views', 'regress_sweep_views_2', 'schedule', now(), now(), now(), 1, 'succeeded', 'drained');
+SELECT state, last_status, last_error FROM views.job;
+-- what went well is nothing to say
+ALTER FUNCTION views.step OWNER TO regress_sweep_views_1;
+SELECT sweep.alter_job('views', '{"run_as": "regress_sweep_views_1"}');
+SELECT state, last_status, last_error FROM views.job;
+ROLLBACK TO owned;
 -- not when it was cancelled
 SELECT views.ended('cancelled', 'cancelled');
 SELECT state FROM views.job;

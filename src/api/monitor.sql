@@ -68,6 +68,23 @@ END
 $$;
 COMMENT ON FUNCTION sweep._last_dispatch(text, text, bigint) IS 'what all shares of the dispatch have come to that a run of a divided job belongs to; for sweep.jobs';
 
+-- A reader of the new role learns no error text of the old one from it.
+CREATE FUNCTION sweep._failure(job sweep.job_definition, failed_before text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	last record;
+BEGIN
+	SELECT r.run_id, coalesce(d.status, r.status) AS status INTO last
+		FROM (SELECT a.run_id, a.status FROM sweep._run a WHERE a.job = job.name AND a.run_as = job.run_as AND a.finished_at IS NOT NULL AND a.status <> 'skipped'
+				ORDER BY a.run_id DESC LIMIT 1) AS r
+			LEFT JOIN LATERAL sweep._last_dispatch(job.name, job.run_as, r.run_id) AS d ON job.buckets IS NOT NULL;
+	RETURN CASE WHEN NOT FOUND THEN failed_before
+		WHEN last.status IN ('failed', 'lost') THEN pg_catalog.format('run %s %s as role "%s"', last.run_id, CASE last.status WHEN 'lost' THEN 'was lost' ELSE 'failed' END, job.run_as) END;
+END
+$$;
+COMMENT ON FUNCTION sweep._failure(sweep.job_definition, text) IS 'what to say of the last run of a job that is given to another role; NULL: it did not fail';
+
 -- The list of columns of the view sweep.jobs and of the functions that it reads.
 CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql text, step text, timezone text, next_run timestamptz, paused boolean, state text, since timestamptz,
 	last_run_id bigint, last_status sweep.run_status, last_stop_reason sweep.run_stop_reason, last_started_at timestamptz, last_rows bigint, last_duration interval,
@@ -87,7 +104,7 @@ BEGIN
 	RETURN QUERY WITH role AS MATERIALIZED (
 		SELECT r.run_as FROM (SELECT DISTINCT j.run_as FROM sweep.job_definition j OFFSET 0) AS r WHERE watches OR sweep._may_act_on(caller, r.run_as, true)
 	), seen AS MATERIALIZED (
-		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
+		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.failed_before, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
 				h.at_home, CASE WHEN NOT h.at_home THEN 'paused: the database is a copy' WHEN all_paused OR s.all_paused_at IS NOT NULL THEN 'paused: by pause_all'
 					WHEN s.paused_at IS NOT NULL THEN 'paused' END AS held_back,
 				-- All that sweep._job_problem() looks at.
@@ -123,7 +140,7 @@ BEGIN
 					THEN 'waiting_for_slot: ' || sweep._missing_worker(sweep._role_oid(s.run_as), s.priority)
 				WHEN s.next_start < pg_catalog.statement_timestamp() - interval '10 s' THEN 'overdue'
 				WHEN last.sqlstate ~ '^(42|3D|3F)' THEN 'broken: ' || pg_catalog.split_part(last.error, E'\n', 1)
-				WHEN last.status IN ('failed', 'lost') THEN 'failing'
+				WHEN last.status IN ('failed', 'lost') OR last.run_id IS NULL AND s.failed_before IS NOT NULL THEN 'failing'
 				ELSE 'idle'
 			END,
 			-- since
@@ -132,7 +149,8 @@ BEGIN
 				WHEN live.started AND s.at_home OR (live.started OR live.due) AND s.held_back IS NULL THEN live.due_at
 				WHEN s.held_back IS NULL AND s.next_start < pg_catalog.statement_timestamp() - interval '1 s' THEN s.next_start
 			END,
-			last.run_id, last.status, last.stop_reason, last.started_at, last.rows, sweep._elapsed(last.started_at, last.finished_at), last.error, s.run_as, s.description
+			last.run_id, last.status, last.stop_reason, last.started_at, last.rows, sweep._elapsed(last.started_at, last.finished_at),
+			CASE WHEN last.run_id IS NULL THEN s.failed_before ELSE last.error END, s.run_as, s.description
 		FROM seen s
 			LEFT JOIN problem ON problem.kind = s.kind
 			LEFT JOIN live ON live.job = s.name AND live.run_as = s.run_as

@@ -117,6 +117,7 @@ CREATE TABLE sweep.job_state (
 	last_begun   bigint,
 	alert_queue_owner text,
 	hook_roles   jsonb,
+	failed_before text,
 	crashes      int NOT NULL DEFAULT 0,
 	crashed_at   timestamptz,
 	-- The home of the job. It is in the same row as the due time, so that a reader sees both, whatever part of a
@@ -133,6 +134,7 @@ COMMENT ON COLUMN sweep.job_state.next_due IS 'next moment of the schedule; NULL
 COMMENT ON COLUMN sweep.job_state.next_start IS 'next_due plus the jitter drawn for it';
 COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule that a run was queued for: an earlier moment may have had its run before the clock was set back';
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
+COMMENT ON COLUMN sweep.job_state.failed_before IS 'the failure of its last run, from when it belonged to another role; it counts until a run of the present role has ended';
 COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
 COMMENT ON COLUMN sweep.job_state.crashed_at IS 'the last time';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';

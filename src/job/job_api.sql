@@ -178,7 +178,7 @@ BEGIN
 	END IF;
 	IF job.run_as <> old.run_as THEN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
-		UPDATE sweep.job_state AS s SET as_user = sweep._is_user(job.run_as) WHERE s.job = job.name;
+		UPDATE sweep.job_state AS s SET as_user = sweep._is_user(job.run_as), failed_before = sweep._failure(old, s.failed_before) WHERE s.job = job.name;
 	END IF;
 	IF (job.schedule, job.timezone, job.jitter) IS DISTINCT FROM (old.schedule, old.timezone, old.jitter) THEN
 		PERFORM sweep._check_schedule(job), sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL);
