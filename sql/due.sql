@@ -1,5 +1,5 @@
--- room: process
--- What is due when: the functions that the scheduler asks, which take the clock as an argument.
+-- room: engine
+-- The functions of run_due.sql and run_end.sql that the scheduler calls. They take the clock as an argument.
 -- Each block is rolled back, so no scheduler ever sees these jobs.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;

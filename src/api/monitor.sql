@@ -73,7 +73,7 @@ CREATE FUNCTION sweep._failure(job sweep.job_definition, failed_before text) RET
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	last record;
+	last pg_catalog.record;
 BEGIN
 	SELECT r.run_id, coalesce(d.status, r.status) AS status INTO last
 		FROM (SELECT a.run_id, a.status FROM sweep._run a WHERE a.job = job.name AND a.run_as = job.run_as AND a.finished_at IS NOT NULL AND a.status <> 'skipped'
@@ -91,8 +91,9 @@ CREATE TYPE sweep._seen_job AS (name text, schedule text, sql text, batch_sql te
 	last_error text, run_as text, description text);
 COMMENT ON TYPE sweep._seen_job IS 'a row of sweep.jobs';
 
--- For 100,000 jobs: what may be seen is asked once for each role, what is wrong once for all jobs that are alike in what is
--- asked, and the last run along an index. No compiler: the planner takes the statement for a large one.
+-- This has to be quick with 100,000 jobs. The right to see a job is asked once per role. sweep._job_problem() is asked once for all
+-- jobs that are equal in the settings that it looks at. The last run is found along an index. The JIT compiler is off: the planner
+-- overestimates the cost, and compiling would take longer than the query.
 CREATE FUNCTION sweep.__seen_jobs(caller oid) RETURNS SETOF sweep._seen_job
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
@@ -107,13 +108,13 @@ BEGIN
 		SELECT j.name, j.schedule, j.sql, j.batch_sql, j.step, j.timezone, j.run_as, j.description, j.priority, j.buckets, s.failed_before, s.next_due, s.next_start, s.paused_at IS NOT NULL AS paused, s.broken,
 				h.at_home, CASE WHEN NOT h.at_home THEN 'paused: the database is a copy' WHEN all_paused OR s.all_paused_at IS NOT NULL THEN 'paused: by pause_all'
 					WHEN s.paused_at IS NOT NULL THEN 'paused' END AS held_back,
-				-- All that sweep._job_problem() looks at.
-				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS kind
+				-- These are the settings that sweep._job_problem() looks at. A setting that it looks at has to be in this list.
+				ARRAY[j.run_as, j.step, j.pick, j.rescue, j.buckets_function, j.schedule, j.timezone, CASE WHEN j.buckets IS NOT NULL THEN j.bucket_store END, s.as_user::pg_catalog.text] AS looked_at
 			FROM role JOIN sweep.job_definition j ON j.run_as = role.run_as JOIN sweep.job_state s ON s.job = j.name
 				CROSS JOIN LATERAL (SELECT sweep._is_home(s.system_identifier, s.database) AS at_home OFFSET 0) AS h
 	), problem AS MATERIALIZED (
-		SELECT k.kind, sweep._job_problem(j, t.as_user) AS reason
-			FROM (SELECT s.kind, pg_catalog.min(s.name) AS name FROM seen s GROUP BY s.kind) AS k JOIN sweep.job_definition j ON j.name = k.name JOIN sweep.job_state t ON t.job = k.name
+		SELECT k.looked_at, sweep._job_problem(j, t.as_user) AS reason
+			FROM (SELECT s.looked_at, pg_catalog.min(s.name) AS name FROM seen s GROUP BY s.looked_at) AS k JOIN sweep.job_definition j ON j.name = k.name JOIN sweep.job_state t ON t.job = k.name
 	), live AS MATERIALIZED (
 		-- Where no scheduler comes nothing records that the process of a run has gone.
 		SELECT r.job, r.run_as, pg_catalog.bool_or(r.status = 'running' AND (no_scheduler IS NULL OR sweep._run_is_alive(r.run_id))) AS running,
@@ -152,7 +153,7 @@ BEGIN
 			last.run_id, last.status, last.stop_reason, last.started_at, last.rows, sweep._elapsed(last.started_at, last.finished_at),
 			CASE WHEN last.run_id IS NULL THEN s.failed_before ELSE last.error END, s.run_as, s.description
 		FROM seen s
-			LEFT JOIN problem ON problem.kind = s.kind
+			LEFT JOIN problem ON problem.looked_at = s.looked_at
 			LEFT JOIN live ON live.job = s.name AND live.run_as = s.run_as
 			-- Runs of this role: a job of the same name that belonged to another one has nothing to do with it.
 			LEFT JOIN ended ON ended.job = s.name AND ended.run_as = s.run_as
@@ -202,7 +203,7 @@ BEGIN
 		['jobs', 'last_status', 'how it ended; of several shares: failed if one has and was not tried again, else lost or cancelled'],
 		['jobs', 'last_stop_reason', 'why it ended'], ['jobs', 'last_started_at', 'when it had its lock'],
 		['jobs', 'last_rows', 'rows it handled, all shares together'], ['jobs', 'last_duration', 'how long it took'], ['jobs', 'last_error', 'its error'],
-		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'a word to the reader']] LOOP
+		['jobs', 'run_as', 'role the job runs as'], ['jobs', 'description', 'free text that says what the job is for']] LOOP
 		EXECUTE pg_catalog.format('COMMENT ON COLUMN sweep.%I.%I IS %L', note[1], note[2], note[3]);
 	END LOOP;
 	FOR note IN SELECT ARRAY[v.name, a.attname, pg_catalog.col_description(a.attrelid, a.attnum)]

@@ -96,7 +96,10 @@ parse_macro(const char *text, uint32_t seed, SweepCron *cron, SweepCronError *er
 						   "unknown macro \"%.*s\"", words[0].length, words[0].text);
 }
 
-/* "every" can be left out before a number, which no field would be followed by a word after. */
+/*
+ * Is the text an interval? It begins with "every", or it has one or two words, begins with a digit, and its last word does
+ * not end with a digit: no schedule in fields has so few words.
+ */
 static bool
 is_interval(const SweepCronWord *words, int count)
 {

@@ -16,8 +16,8 @@ typedef struct Field
 	const char *name;
 	int			low;
 	int			high;
-	int			last;			/* highest value of "*" and H: differs where 7 is 0 again */
-	int			hash_last;		/* and where not every month has the value */
+	int			last;			/* highest value of "*"; less than high where 7 is Sunday like 0 */
+	int			hash_last;		/* highest value of H; less than last where a month may lack the value */
 	const char *const *names;	/* of the values from low on, ending with NULL */
 } Field;
 
@@ -156,7 +156,7 @@ sweep_cron_seed(const char *job_name)
 {
 	uint32_t	seed = 0;
 
-	/* written into schedules of running systems, so it must never change */
+	/* The due moments of jobs in use depend on this number, so the computation must never change. */
 	for (; job_name != NULL && *job_name != '\0'; job_name++)
 		seed = scramble(seed * 31 + (unsigned char) *job_name + 1);
 	return seed;
@@ -171,7 +171,7 @@ parse_element(SweepCronWord word, const Field *field, uint32_t seed,
 	SweepCronWord step_word = word_split(&base, '/');
 	Range		range = {field->low, field->last};
 	int			step = 0;
-	bool		open = false;	/* without an upper end of its own */
+	bool		open = false;	/* the text gives no upper end: *, H, or a number */
 
 	if (sweep_cron_word_is(word, "l") || sweep_cron_word_is(word, "$") || sweep_cron_word_is(word, "?"))
 		return parse_sign(word, field, selection, error);
@@ -275,7 +275,7 @@ parse_hash(SweepCronWord word, const Field *field, uint32_t seed, int step, Rang
 	choices = (uint32_t) (range->high - range->low + 1);
 	if (step > 0 && (uint32_t) step < choices)
 		choices = (uint32_t) step;
-	/* every field has a number of its own, or minute and hour would go together */
+	/* Each field mixes its number into the seed. With one seed for all fields, minute and hour would be related. */
 	seed = scramble(seed + (uint32_t) (field - fields) * UINT32_C(0x9e3779b9));
 	range->low += (int) (seed % choices);
 	if (step == 0)

@@ -3,19 +3,21 @@
  *		What a run needs to know of its job, and its way from the scheduler to the process of the run.
  *
  * Called by runner.c, scheduler.c, call.c and preview.c. The scheduler has the tables of jobs and runs in
- * its caches. A fresh process has not, and reading its job there took more than a millisecond, a quarter
- * of the way from sweep.start to the first batch. So the scheduler hands the definition over in the slot
- * of the run; one that does not fit in it is read by the run itself, and the scheduler does not even read
- * it: how large a text or JSON value is can be known without. Nothing in a definition is evaluated on the
- * way, for a value that cannot be must not end the scheduler; so the args of job and run are merged by the run.
+ * its caches. A fresh process has not: reading its job took more than a millisecond, a quarter of the time
+ * from sweep.start to the first batch. Therefore the scheduler hands the definition over in the slot of the
+ * run. A definition that does not fit in the slot is read by the process of the run. The scheduler learns
+ * the size of a text or JSON value without reading it, and does not read such a definition.
+ *
+ * The scheduler evaluates nothing in a definition, because a value that cannot be evaluated must not end the
+ * scheduler. For this reason the process of the run merges the args of job and run.
  *
  * A packed definition is the name of the job, its settings and those of the run (job/job_settings.h), and
  * what the scheduler has found, one after the other: numbers as they are, a text or JSON value as its
  * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
  * alignment in it.
  *
- * Of what a definition may be, two things cannot be checked in SQL: that a batch_sql is one statement, and that the
- * statements of an sql can be executed here. Those are looked at again when they are executed, by script.c.
+ * Two checks of a definition cannot be made in SQL and are here: that a batch_sql is one statement, and that the statements
+ * of an sql can be executed in the background. script.c checks the statements of an sql again when it executes them.
  */
 #include "postgres.h"
 
@@ -34,7 +36,7 @@
 #include "base/sql.h"
 #include "engine/definition.h"
 
-/* The same of a job by its name; $2 are the args of the run. */
+/* The columns of a job that is read by its name, without a row of a run; $2 are the args of the run. */
 #define COLUMN_BY_NAME(kind, member, column, by_name) ", " by_name
 #define DEFINITION_BY_NAME "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(COLUMN_BY_NAME)
 
@@ -68,10 +70,10 @@ static const Field fields[] = {
 	FIELD(extension),
 };
 
-/* Each is a column, but for the last two: those are what the scheduler has found. */
+/* All fields are columns except the last two, which the scheduler has found: the place of the row and the extension. */
 #define COLUMNS ((int) lengthof(fields) - 2)
 
-/* How the setting in the column at hand is read. */
+/* How the current column is read: READ_ and the kind of its line in job_settings.h. */
 #define READ_TEXT sweep_sql_text(column, run->context)
 #define READ_JSONB sweep_sql_jsonb(column, run->context)
 #define READ_INT32 sweep_sql_int32(column)
@@ -96,7 +98,7 @@ typedef struct Analysis
 	Query	   *query;
 } Analysis;
 
-/* What somebody means who passes a statement that is no batch. */
+/* The hint for a statement that is passed as batch_sql and is no batch. */
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
 static void read_columns(SweepRun *run, int first_column);
@@ -169,7 +171,7 @@ is_word(int column, const char *word)
 	return value != NULL && strcmp(value, word) == 0;
 }
 
-/* In the process of the run, where nobody else is hurt when they are too many. */
+/* Called in the process of the run: args that are too large to be merged fail this run only. */
 static void
 merge_args(SweepRun *run)
 {
@@ -267,7 +269,7 @@ sweep_definition_parse_sql(const char *source)
 	return statements;
 }
 
-/* The same statements whenever it is parsed, as if standard_conforming_strings were on. */
+/* Parses as if standard_conforming_strings were on, so that a text always has the same statements. */
 static List *
 parse(const char *source)
 {
@@ -278,7 +280,7 @@ parse(const char *source)
 	return statements;
 }
 
-/* What needs a client. */
+/* Refuses statements that need a client. */
 static void
 refuse_statement(const char *source, const RawStmt *statement)
 {

@@ -8,20 +8,20 @@
 #include "engine/run_state.h"
 #include "nodes/parsenodes.h"
 
-/* The columns of a definition, of the run r and its job j. */
+/* The columns of a definition, in a statement with the run as r and its job as j. */
 #define SWEEP_JOB_COLUMN(kind, member, column) ", " column
 #define SWEEP_COLUMN_OF_RUN(kind, member, column, by_name) ", " column
 #define SWEEP_DEFINITION_OF_RUN "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(SWEEP_COLUMN_OF_RUN)
 
-/* Takes the job of a run from the columns of the current row, from this one on: those of SWEEP_DEFINITION_OF_RUN. */
+/* Reads the columns SWEEP_DEFINITION_OF_RUN of the current row, of which the first one is number first_column, into the run. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
 
 /* Reads a job by its name, for a run with these args. Raises when there is none, or the args are not allowed. */
 extern void sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args);
 
 /*
- * The same for another process, when all of it is small enough to be handed over; else nothing of it is
- * read, and run->unread is set. The args of job and run are not merged.
+ * Reads the same columns to hand them over to another process. When they are too large for that, reads none of
+ * them and sets run->unread. Does not merge the args of job and run.
  */
 extern void sweep_definition_read_small(SweepRun *run, int first_column);
 
@@ -40,7 +40,7 @@ extern List *sweep_definition_parse_sql(const char *source);
 /* Where a statement begins, in bytes. */
 extern int	sweep_definition_start(const char *source, const RawStmt *statement);
 
-/* Takes it over from such a buffer. */
+/* Reads a definition from a buffer that sweep_definition_pack has written, and merges the args. */
 extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
 
 /* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */

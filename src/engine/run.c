@@ -7,9 +7,9 @@
  * last batch so is the outcome. See batch.c for the transaction, items.c for jobs that pick their items, and
  * script.c for those with sql, which have no batches.
  *
- * Two memory contexts: that of the run, and that of the batch, reset at the top of each turn. What a
- * batch leaves for the next one (cursor, detail) is copied to the run's context after the commit and
- * what it replaces is freed, so a run of any length stays small.
+ * There are two memory contexts: that of the run, and that of the batch, which is reset before each batch. The
+ * cursor and detail that a batch leaves for the next one are copied to the context of the run after the commit, and
+ * the old ones are freed, so the memory of a run does not grow with its length.
  */
 #include "postgres.h"
 
@@ -52,7 +52,7 @@ static SweepStatement note_unreplicated_sql = {
 	.text = "SELECT sweep._note_unreplicated($1)",
 	.types = {INT8OID}};
 
-/* Delay before a share that cannot end because another one does tries again, in ms. */
+/* Delay in ms before a share tries again to end, when another share of the job is just ending. */
 #define END_RETRY_MS 20L
 
 static bool begin_run(SweepRun *run);
@@ -113,7 +113,7 @@ sweep_run_perform(SweepRun *run)
 	sweep_worker_watch_postmaster(false);
 }
 
-/* The lock, a bucket, then the row that says that the run is in progress, in a commit of its own. */
+/* Takes the lock, then a bucket, and commits the row that says that the run is in progress. */
 static bool
 begin_run(SweepRun *run)
 {
@@ -212,7 +212,7 @@ start_work(void *arg)
 	run->stage = sweep_run_row_start(run) ? RUN_BEGUN : RUN_WAITING;
 	if (run->stage == RUN_BEGUN)
 	{
-		/* What most jobs do not need is not read: in a fresh process each table costs a tenth of a millisecond. */
+		/* Tables that the job does not need are not read: in a fresh process each costs a tenth of a millisecond. */
 		job = CStringGetTextDatum(run->job);
 		if (!run->begins_anew && sweep_sql_execute(&kept_cursor_sql, &job, NULL) == 1)
 			run->state.cursor = sweep_sql_jsonb(1, run->context);
@@ -229,7 +229,7 @@ start_work(void *arg)
 	RESUME_CANCEL_INTERRUPTS();
 }
 
-/* The on_start of its job; a share is no start of that. */
+/* Queues the on_start of the job, unless the run is a share: only the run that divided the job counts as its start. */
 static void
 queue_hooks(SweepRun *run)
 {
@@ -246,7 +246,7 @@ queue_hooks(SweepRun *run)
 	MemoryContextSwitchTo(old);
 }
 
-/* Failed, cancelled or skipped before it began, as error and reason of the run say. */
+/* Records that the run failed, was cancelled or was skipped before it began; run->error and run->reason say which. */
 static void
 end_unbegun(SweepRun *run)
 {
@@ -270,7 +270,7 @@ end_unbegun(SweepRun *run)
 		ereport(WARNING, (errmsg("run %lld could not be recorded: %s", (long long) run->run_id, error->message)));
 }
 
-/* What is due queues what its on_start says also when somebody else has the lock. */
+/* A run that is skipped because another process has the lock also queues the on_start of its job. */
 static void
 unbegun_work(void *arg)
 {
@@ -382,9 +382,9 @@ end_run(SweepRun *run)
 }
 
 /*
- * What follows from an end depends on what others have committed, those that were waited for among them: it must not be
- * looked for in a snapshot that is older, as a role may have it for its transactions, nor fail because of it. In a session it
- * is as the session has chosen.
+ * The hooks and shares that follow from an end depend on what other processes have committed, also while this one waited for them.
+ * The role may have set REPEATABLE READ or SERIALIZABLE: an older snapshot would miss these commits, or the transaction
+ * would fail. In a session the isolation level is that of the session.
  */
 static void
 see_others(void)

@@ -1,11 +1,11 @@
 --
--- What ran and how it ended.
+-- Runs: the tables with their states, which of them may start, and the functions that start and cancel them.
 --
 -- A run is a row of sweep.run_live while it waits and runs, written in the transactions of its batches.
 -- Once it has ended it is moved to sweep.run_history, which the engine never waits for: a lock on the
 -- history delays the history and nothing else. The view sweep.runs shows both.
 --
--- Domains rather than constraints of the table: those would be planned anew by every update of a batch.
+-- Domains and not constraints of the table: a constraint would be planned anew by the UPDATE of every batch.
 CREATE DOMAIN sweep.run_trigger AS text
 	CONSTRAINT run_trigger_check CHECK (VALUE IN ('schedule', 'manual', 'parent', 'retry', 'catch_up'));
 COMMENT ON DOMAIN sweep.run_trigger IS 'what caused a run';
@@ -19,7 +19,7 @@ CREATE DOMAIN sweep.run_stop_reason AS text
 		'no_progress', 'error', 'skipped', 'lost', 'rescaled', 'waits'));
 COMMENT ON DOMAIN sweep.run_stop_reason IS 'why a run ended';
 
--- In an order in which those of the indexes are soonest found in a row: each batch compares them with what they were.
+-- The columns of the indexes come first. Each batch compares their old and new values, and the first columns of a row are found soonest.
 CREATE TABLE sweep.run_live (
 	run_id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	due_at      timestamptz NOT NULL,
@@ -48,11 +48,12 @@ CREATE TABLE sweep.run_live (
 	error       text,
 	begun       bigint
 ) WITH (fillfactor = 50);
--- Runs follow each other in the order in which they begin, not in that of a clock that may be set, or be another server's, nor that
--- in which they were queued.
+-- The runs of a job are ordered by a number that they draw when they begin. A clock does not decide: it may be set back, or be that of
+-- another server. Nor does run_id, which is the order in which they were queued.
 CREATE SEQUENCE sweep.run_begun_seq OWNED BY sweep.run_live.begun;
--- Whatever there is to do is found without a look at the runs that are not due yet. No column of these changes with a
--- batch or at the end, which would cost an entry in each index. So a run that ends before it began gets a pid as well.
+-- With these indexes the scheduler finds what it has to do without reading the runs that are not due yet. A batch or the end of a
+-- run changes no column of an index, because each change would add an entry to every index. For the same reason pid IS NOT NULL
+-- stands for "has begun or ended": a run that ends before it has begun gets a pid as well.
 CREATE INDEX run_live_due_idx ON sweep.run_live (due_at);
 CREATE INDEX run_live_job_idx ON sweep.run_live (job, trigger, due_at);
 CREATE INDEX run_live_begun_idx ON sweep.run_live (job, run_id) WHERE pid IS NOT NULL;
@@ -61,10 +62,10 @@ COMMENT ON INDEX sweep.run_live_job_idx IS 'what waits of a job';
 COMMENT ON INDEX sweep.run_live_begun_idx IS 'what runs or has ended';
 CREATE INDEX run_live_parent_idx ON sweep.run_live (parent_run_id) WHERE parent_run_id IS NOT NULL;
 COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
--- A restored database goes on counting, so that what its job_state remembers of runs stays older.
+-- A restored database goes on counting: new runs have higher numbers than those in its job_state.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_begun_seq', '');
--- And it goes on where the last runs of jobs that keep their cursor were: that is in sweep.job_state only when they have ended and been archived.
+-- The dump has the runs of jobs that keep their cursor: the cursor is in sweep.job_state only when the run has ended and was archived.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE pid IS NOT NULL AND (batches > 0 OR cursor IS NOT NULL)
 	AND EXISTS (SELECT FROM sweep.job_definition AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
@@ -87,7 +88,8 @@ CREATE FUNCTION sweep._elapsed(started_at timestamptz, finished_at timestamptz) 
 	RETURN CASE WHEN pg_catalog.isfinite(started_at) AND pg_catalog.isfinite(finished_at) AND least(started_at, finished_at) >= '2000-01-01 00:00Z' THEN finished_at - started_at END;
 COMMENT ON FUNCTION sweep._elapsed(timestamptz, timestamptz) IS 'the time from one to the other; NULL when there is no interval for it';
 
--- A barrier, as all views: see the README of api. A reader who may not see all rows of the history reads those of its own roles along an index.
+-- A security barrier, like all views: ../api/README.md has the reason. For a reader without the right to see all rows, the history is
+-- read along the index of run_as.
 -- Without a recursive query, which Citus refuses beside a distributed table.
 CREATE VIEW sweep.runs WITH (security_barrier) AS
 	SELECT r.run_id, r.job, r.args, r.trigger, r.attempt, r.due_at, r.started_at, r.finished_at, r.status, r.stop_reason, r.batches, r.rows, r.rescued,
@@ -132,7 +134,7 @@ COMMENT ON COLUMN sweep._run.begun IS 'number drawn when it had its lock, which 
 CREATE FUNCTION sweep._is_retried(status text, stop_reason text, attempt int, max_attempts int) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-	-- What makes no progress would not make any the next time.
+	-- A run that made no progress would make none when it is tried again.
 	SELECT status IN ('failed', 'lost') AND stop_reason IS DISTINCT FROM 'no_progress' AND attempt < max_attempts
 $$;
 COMMENT ON FUNCTION sweep._is_retried(text, text, int, int) IS 'whether a run that has ended so is tried again';
@@ -146,7 +148,7 @@ CREATE FUNCTION sweep._lock_number(role oid, key text) RETURNS bigint
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_lock_number';
 COMMENT ON FUNCTION sweep._lock_number(oid, text) IS 'number of the lock of the role with this lock_key, (classid, objid) in pg_locks; another one after each start of the server';
 
--- As costly as it is so that it is asked last: the scheduler looks again soon when it has said yes.
+-- The high COST makes the planner call it after all other conditions: when it returns true, the scheduler looks again soon.
 CREATE FUNCTION sweep._lock_is_held(role oid, key text, shared boolean) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE COST 1000000 AS 'MODULE_PATHNAME', 'sweep_lock_probe';
 COMMENT ON FUNCTION sweep._lock_is_held(oid, text, boolean) IS 'whether a run of the role with this lock_key could not take its lock now, alone or (a share of a divided job) together with others';
@@ -159,9 +161,9 @@ CREATE FUNCTION sweep.release_lock(key text) RETURNS boolean
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_lock_release';
 COMMENT ON FUNCTION sweep.release_lock(text) IS 'gives back a lock that this session took with sweep.try_lock; false when it had none';
 
--- ------------------------------------------------------------------ rows that somebody has locked
--- The scheduler and the processes of runs wait for no row that a session may have locked: one open transaction would
--- stop all jobs. What is locked is left alone until it no longer is.
+-- ------------------------------------------------------------------ rows that a session has locked
+-- The scheduler and the processes of runs never wait for a row that a session may have locked: one open transaction would
+-- stop all jobs. They skip a locked row and come back to it.
 CREATE FUNCTION sweep._lock_waiting_run(run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -181,17 +183,18 @@ AS $$
 DECLARE
 	most int := pg_catalog.current_setting('pg_sweep.max_running_jobs', true);
 BEGIN
-	-- A run started by hand ignores pauses, and leaves it to the lock whether it overlaps. Scheduled runs
-	-- of one job follow each other. Whether all jobs are paused is asked once, and only if there is another.
+	-- A run that was started by hand ignores pauses, and the lock of its job decides whether it overlaps. Scheduled runs of one job
+	-- follow each other. sweep.control is read once, and only when a run waits that was not started by hand.
 	RETURN QUERY WITH ready AS (SELECT r.run_id, r.job, r.run_as, r.due_at, s.drained_rows, s.crashes > 0 AND sweep._is_suspect(s) AS suspect,
 			pg_catalog.row_number() OVER (PARTITION BY s.crashes > 0 AND sweep._is_suspect(s) ORDER BY r.due_at, r.run_id) AS trial, j.priority, j.lock_key, j.buckets IS NOT NULL AS divided,
-			-- What was started waits for its turn; what is due tries to take the lock at its moment.
+			-- Runs that were started (manual, parent, retry) wait for their turn at the lock; a run of the schedule tries to take the lock
+			-- when it is due.
 			r.trigger NOT IN ('schedule', 'catch_up') AS takes_turns,
 			pg_catalog.row_number() OVER (PARTITION BY r.run_as, j.lock_key, r.trigger NOT IN ('schedule', 'catch_up') AND j.buckets IS NULL
 				ORDER BY r.due_at, r.run_id) AS turn
 		FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name
 		WHERE r.status = 'waiting' AND r.due_at <= at AND r.pid IS NULL AND sweep._is_home(s.system_identifier, s.database)
-			-- It waits until its role is a member again.
+			-- A run of a role that is no longer a member of sweep_user waits until it is a member again.
 			AND (NOT s.as_user OR sweep._is_user(r.run_as) IS NOT FALSE)
 			AND (r.trigger = 'manual' OR NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL
 				AND (r.trigger = 'parent' OR j.buckets IS NOT NULL
@@ -199,11 +202,11 @@ BEGIN
 						AND NOT EXISTS (SELECT FROM sweep.run_live o WHERE o.job = r.job AND o.run_as = r.run_as AND o.trigger IN ('schedule', 'catch_up', 'retry')
 							AND o.due_at <= r.due_at AND (o.due_at, o.run_id) < (r.due_at, r.run_id) AND o.status = 'waiting' AND o.pid IS NULL)))
 			AND (s.crashes = 0 OR sweep._may_run_again(s, at))
-			-- Nobody has locked it, as who is cancelling it has: its process would have to wait for them. Hardly any row
-			-- has ever been locked, so that is looked at first.
+			-- The row is not locked, for example by a session that is cancelling the run: the process of the run would have to wait.
+			-- xmax is tested first, because hardly any row has ever been locked.
 			AND (r.xmax = 0 OR sweep._lock_waiting_run(r.run_id)))
-	-- Of those that wait for the same lock one, however many there are, and no more of a role than could start, and some
-	-- that follow them: so none keeps another job or role from being seen. And nothing of what their owners have written.
+	-- One run of those that wait for the same lock. Per role, as many runs as could start and 100 more: so the runs of one job or
+	-- role do not hide those of others. The columns that their owners write (args) are left out.
 	SELECT w.run_id, w.job, w.run_as, w.drained_rows FROM (SELECT f.*, pg_catalog.row_number() OVER (PARTITION BY f.run_as ORDER BY f.priority DESC, f.due_at, f.run_id) AS nth
 			FROM ready f WHERE (f.trial = 1 OR NOT f.suspect) AND (NOT f.takes_turns
 				OR (f.turn = 1 OR f.divided) AND sweep._lock_is_held(sweep._role_oid(f.run_as), f.lock_key, f.divided) IS NOT TRUE)) AS w
@@ -216,17 +219,17 @@ CREATE FUNCTION sweep._next_wake(listed_at timestamptz) RETURNS timestamptz
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 BEGIN
-	-- In each tick: not in SQL, which would be planned anew each time.
+	-- PL/pgSQL and not SQL, because it is called in each tick: an SQL function would be planned each time.
 	RETURN least((SELECT pg_catalog.min(s.next_start) FROM sweep.job_state s WHERE pg_catalog.isfinite(s.next_start)
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control)),
 		(SELECT pg_catalog.min(r.due_at) FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at > listed_at AND pg_catalog.isfinite(r.due_at)),
 		-- A run waits because of a crash, for a moment or for others.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.job_state s WHERE s.crashes BETWEEN 1 AND 2
 			AND EXISTS (SELECT FROM sweep.run_live r WHERE r.job = s.job AND r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at) LIMIT 1),
-		-- Whoever has locked a run says nothing on rollback.
+		-- A session that has locked a run and rolls back wakes no scheduler.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 s' FROM sweep.run_live r WHERE r.status = 'waiting' AND r.pid IS NULL AND r.due_at <= listed_at
 			AND r.xmax <> 0 LIMIT 1),
-		-- No GRANT of sweep_user asks, nor the end of a transaction that was prepared before the server started.
+		-- GRANT sweep_user wakes no scheduler, nor does the end of a transaction that was prepared before the server started.
 		(SELECT pg_catalog.clock_timestamp() + interval '1 min' FROM sweep.run_live r JOIN sweep.job_state s ON s.job = r.job WHERE r.status = 'waiting' AND r.pid IS NULL
 			AND r.due_at <= listed_at AND s.as_user AND sweep._is_user(r.run_as) IS FALSE AND sweep._is_home(s.system_identifier, s.database) LIMIT 1),
 		CASE WHEN pg_catalog.current_setting('max_prepared_transactions') <> '0' AND EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts x
@@ -242,12 +245,12 @@ AS $$
 DECLARE
 	problem pg_catalog.text;
 BEGIN
-	-- Of one that somebody has locked it is tried again when it is free, and so it is while another share ends: it still waits.
-	-- What does not has its end already.
+	-- A run whose row is locked, or of which another share is ending, stays waiting, and the scheduler calls this again. A run that
+	-- no longer waits has ended already.
 	IF NOT sweep._may_end(run_id) OR sweep._lock_waiting_run(run_id) IS NOT TRUE THEN
 		RETURN;
 	END IF;
-	-- What is known to be wrong with the job says more than that its process ended.
+	-- The problem of the job is a better error text than the end of its process.
 	SELECT sweep._job_problem(sweep._job_frame(j.name), false) INTO problem FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
 		WHERE r.run_id = _fail_start.run_id AND _fail_start.stop_reason = 'error';
 	UPDATE sweep.run_live AS r SET status = CASE _fail_start.stop_reason WHEN 'cancelled' THEN 'cancelled' ELSE 'failed' END,
@@ -268,7 +271,8 @@ DECLARE
 	state sweep.job_state;
 	always constant boolean := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = _kept_cursor.job AND j.cursor = 'always');
 BEGIN
-	-- The state remembers what has been moved to the history, which a later run may have been before an earlier one.
+	-- job_state has the cursor of the runs that were moved to the history. A later run may have been moved before an earlier one, so
+	-- last_begun decides which of the two is the last.
 	SELECT * INTO state FROM sweep.job_state s WHERE s.job = _kept_cursor.job;
 	SELECT r.* INTO last FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.job = _kept_cursor.job
 		AND r.pid IS NOT NULL AND (r.batches > 0 OR r.cursor IS NOT NULL) AND coalesce(r.begun, 0) >= coalesce(state.last_begun, 0) ORDER BY r.begun DESC NULLS LAST, r.run_id DESC LIMIT 1;
@@ -308,7 +312,8 @@ CREATE FUNCTION sweep._start(caller oid, name text, args jsonb, delay interval, 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- Whoever drops the job or gives it to another role waits for us, or we for him.
+	-- The shared lock on the job: a session that drops the job, or gives it to another role, waits for this transaction, or this call
+	-- waits for that session.
 	job sweep.job_definition := sweep._lock_job(caller, name, true, true);
 	problem pg_catalog.text := coalesce(sweep._job_problem(job, (SELECT s.as_user FROM sweep.job_state s WHERE s.job = name)),
 		(SELECT sweep._crash_problem(s.crashes) FROM sweep.job_state s WHERE s.job = name));
@@ -384,7 +389,7 @@ BEGIN
 		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
 		was_waiting := FOUND;
-		-- While we waited it may have got another role, with its job: then the right is another one.
+		-- While the UPDATE waited for a lock, the run may have been given to another role, with its job: the right is checked again.
 		EXIT WHEN was_waiting OR NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _cancel.run_id AND r.status = 'waiting');
 	END LOOP;
 	PERFORM sweep._wake();

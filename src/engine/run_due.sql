@@ -1,16 +1,18 @@
 --
 -- Due moments: which jobs are due, and what is queued for them.
 --
-CREATE FUNCTION sweep._insert_scheduled(j sweep.job_definition, due timestamptz, trigger text, always boolean) RETURNS void
+CREATE FUNCTION sweep._insert_scheduled(j sweep.job_definition, due timestamptz, trigger text, ignore_overlap boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
 	in_the_way bigint;
 BEGIN
-	IF NOT always THEN
-		-- OFFSET 0: a look for the smallest key would go through all runs of all jobs.
-		-- Of a divided job a run in progress is one share: the buckets say whether there is room for more. So is
-		-- one whose process has not begun it yet. But those that wait for a process are not piled up.
+	IF NOT ignore_overlap THEN
+		-- By the overlap rule, the run in_the_way keeps the new one from being queued (skip, queue_one) or is cancelled for it
+		-- (cancel_previous). OFFSET 0 keeps the planner from looking for the smallest run_id through the runs of all jobs.
+		-- A run in progress of a divided job is not in the way: it is one share, and the buckets decide whether there is room for
+		-- more. A waiting run counts as in progress when its process has been started or when it follows another share
+		-- (shares_left). A waiting run that is neither is in the way, so that such runs do not pile up.
 		in_the_way := least(
 			(SELECT pg_catalog.min(w.run_id) FROM (SELECT r.run_id FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as
 				AND r.trigger IN ('schedule', 'catch_up', 'retry', 'parent')
@@ -19,7 +21,7 @@ BEGIN
 			(SELECT pg_catalog.min(w.run_id) FROM (SELECT r.run_id FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running'
 				AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id) OFFSET 0) AS w));
 		IF j.overlap = 'cancel_previous' THEN
-			-- One that somebody has locked is being cancelled already.
+			-- A run that another session has locked is being cancelled by that session.
 			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 				WHERE r.run_id = in_the_way AND sweep._lock_waiting_run(r.run_id);
 			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running' AND j.buckets IS NULL;
@@ -35,9 +37,10 @@ END
 $$;
 COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job_definition, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
 
--- As vixie-cron does. After the clock was set back by up to three hours a fixed moment (30 2 * * *) does not run again; it is looked
--- for among the runs, because after a moment in a far future "not later than the last one" would stop the job. A repeating
--- schedule goes by the new clock at once, else it would stand still; so does an interval, but for the moment that ran last.
+-- The rule is that of vixie-cron. After the clock was set back by up to three hours, a fixed moment (30 2 * * *) that had its run
+-- has none again. The function looks for the run of that moment. It does not compare with last_due alone: the clock may have
+-- been far ahead, and then no moment would be due until that time. A repeating schedule has all of its moments again, else
+-- the job would stand still. An interval has them again, too, except the moment of its last run.
 CREATE FUNCTION sweep._has_run(j sweep.job_definition, last_due timestamptz, due timestamptz) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -61,7 +64,7 @@ CREATE FUNCTION sweep._enqueue_job(j sweep.job_definition, s sweep.job_state, at
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- A start that the scheduler sees later than this counts as missed.
+	-- A moment that the scheduler sees later than this counts as missed, and catch_up decides.
 	grace constant interval := '1 min';
 	most constant int := 100;
 	problem pg_catalog.text := coalesce(sweep._job_problem(j, s.as_user), sweep._crash_problem(s.crashes));
@@ -96,14 +99,14 @@ END
 $$;
 COMMENT ON FUNCTION sweep._enqueue_job(sweep.job_definition, sweep.job_state, timestamptz) IS 'queues what a due job missed and is due for, and sets its next moment';
 
--- The scheduler decides about many jobs at a time. What their owners have written is none of its business.
+-- The scheduler decides about many jobs at a time and needs none of their long texts. A new setting that can be large is dropped here.
 CREATE FUNCTION sweep._job_frame(name text) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	j sweep.job_definition;
 BEGIN
-	-- A variable takes large values as they are stored, elsewhere; here they are dropped before anybody reads them.
+	-- SELECT INTO copies the pointers to large values, which are stored out of line. They are dropped before they are read.
 	SELECT * INTO j FROM sweep.job_definition t WHERE t.name = _job_frame.name;
 	j.sql := NULL;
 	j.batch_sql := NULL;
@@ -117,37 +120,37 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_frame(text) IS 'the job without what can be large: sql, batch_sql, args, hooks, description';
 
--- So many at a time that runs which may start need not wait for long. Roles take turns, first the oldest moment of each,
--- then the second ones: thousands of jobs of one role delay no other role's.
+-- The number of jobs is limited, so that runs that may start need not wait for long. The roles take turns: the oldest moment of each
+-- role comes first, then the second ones. Thousands of jobs of one role do not delay the jobs of other roles.
 CREATE FUNCTION sweep._enqueue_due(at timestamptz, most int) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	due pg_catalog.record;
+	due_job pg_catalog.record;
 	state sweep.job_state;
 	counted int := 0;
 BEGIN
-	FOR due IN SELECT s.job FROM (SELECT d.job, d.next_start, pg_catalog.row_number() OVER (PARTITION BY j.run_as ORDER BY d.next_start, d.job) AS nth
+	FOR due_job IN SELECT s.job FROM (SELECT d.job, d.next_start, pg_catalog.row_number() OVER (PARTITION BY j.run_as ORDER BY d.next_start, d.job) AS nth
 				FROM sweep.job_state d JOIN sweep.job_definition j ON j.name = d.job
 				WHERE d.next_start <= at AND sweep._is_home(d.system_identifier, d.database) AND d.all_paused_at IS NULL
 					AND NOT EXISTS (SELECT FROM sweep.control)) AS turn JOIN sweep.job_state s ON s.job = turn.job
-			-- Looked at again when it is locked: what somebody has committed since is not for us.
+			-- FOR UPDATE evaluates these conditions again on the row that it has locked: another session may have changed it since.
 			WHERE s.next_start <= at AND s.all_paused_at IS NULL
 			ORDER BY turn.nth, turn.next_start LIMIT most FOR UPDATE OF s SKIP LOCKED LOOP
 		-- One job that cannot be scheduled must not keep the others from it.
 		BEGIN
-			SELECT * INTO state FROM sweep.job_state s WHERE s.job = due.job;
+			SELECT * INTO state FROM sweep.job_state s WHERE s.job = due_job.job;
 			state.kept_cursor := NULL;
-			PERFORM sweep._enqueue_job(sweep._job_frame(due.job), state, at);
+			PERFORM sweep._enqueue_job(sweep._job_frame(due_job.job), state, at);
 			counted := counted + 1;
-		-- Errors of the server and of tables that all jobs share end the tick, which is tried again.
+		-- These errors concern the server or tables of all jobs: they end the tick, and the next one tries again.
 		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN
-			RAISE WARNING 'job "%" could not be scheduled: %', due.job, SQLERRM;
-			UPDATE sweep.job_state AS t SET next_start = at + interval '1 min' WHERE t.job = due.job;
-			-- A damaged row may be that of this job alone, and is no fault of its definition.
-			PERFORM sweep._set_broken(due.job, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
+			RAISE WARNING 'job "%" could not be scheduled: %', due_job.job, SQLERRM;
+			UPDATE sweep.job_state AS t SET next_start = at + interval '1 min' WHERE t.job = due_job.job;
+			-- A damaged row (XX001, XX002) is logged, and the job is not marked as broken: its definition is not at fault.
+			PERFORM sweep._set_broken(due_job.job, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
 		END;
 	END LOOP;
 	RETURN counted;
@@ -159,25 +162,25 @@ CREATE FUNCTION sweep._enqueue_reboot() RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	due pg_catalog.record;
+	due_job pg_catalog.record;
 	seen int := 0;
 	counted int := 0;
 BEGIN
 	SELECT pg_catalog.count(*) INTO seen FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 		WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule) AND s.paused_at IS NULL
 			AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL AND NOT EXISTS (SELECT FROM sweep.control);
-	FOR due IN SELECT j.name, s.crashes FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
+	FOR due_job IN SELECT j.name, s.crashes FROM sweep.job_state s JOIN sweep.job_definition j ON j.name = s.job
 			WHERE s.boot IS DISTINCT FROM pg_catalog.pg_postmaster_start_time() AND sweep._is_reboot(j.schedule)
 				AND s.paused_at IS NULL AND sweep._is_home(s.system_identifier, s.database) AND s.all_paused_at IS NULL
 				AND NOT EXISTS (SELECT FROM sweep.control) FOR UPDATE OF s SKIP LOCKED LOOP
-		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due.name;
+		UPDATE sweep.job_state AS s SET boot = pg_catalog.pg_postmaster_start_time() WHERE s.job = due_job.name;
 		BEGIN
-			PERFORM sweep._insert_scheduled(sweep._job_frame(due.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due.name, sweep._crash_problem(due.crashes));
+			PERFORM sweep._insert_scheduled(sweep._job_frame(due_job.name), pg_catalog.clock_timestamp(), 'schedule', false), sweep._set_broken(due_job.name, sweep._crash_problem(due_job.crashes));
 		EXCEPTION WHEN insufficient_resources OR operator_intervention OR system_error OR lock_not_available OR serialization_failure OR deadlock_detected THEN
 			RAISE;
 		WHEN OTHERS THEN
-			RAISE WARNING 'job "%" could not be scheduled: %', due.name, SQLERRM;
-			PERFORM sweep._set_broken(due.name, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
+			RAISE WARNING 'job "%" could not be scheduled: %', due_job.name, SQLERRM;
+			PERFORM sweep._set_broken(due_job.name, SQLERRM) WHERE SQLSTATE NOT IN ('XX001', 'XX002');
 		END;
 		counted := counted + 1;
 	END LOOP;

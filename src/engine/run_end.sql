@@ -19,7 +19,7 @@ AS $$
 DECLARE
 	counted bigint;
 BEGIN
-	-- In each tick: not in SQL, which would be planned anew each time.
+	-- PL/pgSQL and not SQL, because it is called in each tick: an SQL function would be planned each time.
 	WITH orphan AS (SELECT o.run_id FROM sweep.run_live o WHERE o.status = 'waiting' AND o.pid IS NULL AND o.due_at <= due
 			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = o.job AND j.run_as = o.run_as) FOR UPDATE OF o SKIP LOCKED)
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
@@ -38,7 +38,7 @@ DECLARE
 	counted int := 0;
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
-	-- That of a copy is not lost: it goes on where this database was copied from.
+	-- In a copy of a database the run is cancelled and not lost: it goes on in the database that was copied.
 	FOR gone IN SELECT r.run_id, r.status, r.job, r.run_as, CASE WHEN pg_catalog.pg_postmaster_start_time() > r.started_at
 				THEN pg_catalog.format('the server was restarted while process %s performed the run', r.pid)
 				ELSE pg_catalog.format('process %s has ended without an outcome: it was terminated, or the server went down', r.pid) END AS reason, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
@@ -66,7 +66,7 @@ CREATE FUNCTION sweep._prune(job text, run_as text, status text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- Looked for by itself: in a query that locks rows, those that are left out by an OFFSET are locked, that is written, as well.
+	-- A query of its own: FOR UPDATE would also lock the rows that OFFSET leaves out, and each row lock is a write.
 	youngest constant bigint := (SELECT k.run_id FROM sweep.run_history k
 		WHERE k.job = _prune.job AND k.run_as = _prune.run_as AND k.status = _prune.status ORDER BY k.run_id DESC
 		OFFSET pg_catalog.current_setting('pg_sweep.history_per_job')::int LIMIT 1);
@@ -82,8 +82,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._prune(text, text, text) IS 'deletes the oldest runs of a job, role and outcome beyond pg_sweep.history_per_job';
 
--- A job whose schedule or zone cannot be read any more keeps the others from nothing: it is as if it were late, and
--- whoever sets its next moment says what is wrong with it.
+-- A schedule or time zone that cannot be read must not stop the check of the other jobs. The job counts as too late:
+-- sweep._reschedule then sets its next moment, finds the error and marks the job as broken.
 CREATE FUNCTION sweep._is_too_late(name text, schedule text, timezone text, next_due timestamptz, at timestamptz) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -136,7 +136,8 @@ BEGIN
 		SELECT n.job, n.run_id FROM step s CROSS JOIN LATERAL (SELECT r.job, r.run_id FROM sweep.run_live r
 			WHERE r.pid IS NOT NULL AND r.finished_at IS NOT NULL AND r.job > s.job ORDER BY r.job, r.run_id LIMIT 1) AS n)
 	SELECT pg_catalog.array_agg(s.job ORDER BY s.run_id) INTO ended FROM step s;
-	-- Somebody who changes a job just now may wait for us: its runs are left to the next time.
+	-- A session that is changing a job has locked its state and may wait for the scheduler. The runs of that job are left to the
+	-- next call.
 	SELECT pg_catalog.array_agg(e.job ORDER BY e.n) INTO free FROM pg_catalog.unnest(ended) WITH ORDINALITY AS e (job, n)
 		LEFT JOIN (SELECT s.job FROM sweep.job_state s WHERE s.job = ANY (ended) FOR UPDATE SKIP LOCKED) AS ours ON ours.job = e.job
 		WHERE ours.job IS NOT NULL OR NOT EXISTS (SELECT FROM sweep.job_state s WHERE s.job = e.job);
@@ -149,7 +150,7 @@ CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
-	-- So many at a time that the scheduler is not kept from its work, and of one job so many that others get their turn.
+	-- The number of runs is limited, so that the scheduler gets back to its work, and per job, so that all jobs have their turn.
 	most constant int := 1000;
 	most_of_job int;
 	jobs pg_catalog.record;
@@ -170,7 +171,7 @@ BEGIN
 			CROSS JOIN LATERAL (SELECT * FROM sweep.run_live r WHERE r.job = k.job AND r.pid IS NOT NULL AND r.finished_at IS NOT NULL
 				ORDER BY r.run_id LIMIT most_of_job FOR UPDATE SKIP LOCKED) AS f
 			ORDER BY k.n, f.run_id LIMIT most LOOP
-		-- Column by column: as one value it might be larger than any value may be.
+		-- The row is moved column by column: as one composite value it could exceed the size limit of a value.
 		WITH moved AS (DELETE FROM sweep.run_live r WHERE r.run_id = ended.run_id RETURNING r.*)
 		INSERT INTO sweep.run_history SELECT m.* FROM moved m;
 		IF ended.batches > 0 OR ended.cursor IS NOT NULL THEN
@@ -183,7 +184,7 @@ BEGIN
 		END IF;
 		moved := moved || ended.run_id;
 	END LOOP;
-	-- Once for all runs of a kind: each time looks at as many as are kept.
+	-- One call for all moved runs of a job, role and status: each call reads as many rows of the history as are kept.
 	PERFORM sweep._prune(k.job, k.run_as, k.status)
 		FROM (SELECT DISTINCT h.job, h.run_as, h.status FROM pg_catalog.unnest(moved) AS m (run_id) JOIN sweep.run_history h USING (run_id)) AS k;
 	IF age_out THEN
@@ -191,7 +192,7 @@ BEGIN
 				WHERE k.finished_at < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval
 				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old
 			WHERE h.run_id = old.run_id;
-		-- What was due to be tried again so long ago and was not is no longer picked.
+		-- An item whose next try is so long overdue is no longer picked by its job.
 		DELETE FROM sweep.quarantined_item AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantined_item o
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old
 			WHERE q.job = old.job AND q.item_hash = old.item_hash;
@@ -201,7 +202,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archive_runs(boolean) IS 'moves ended runs to the history and prunes it, by age too if asked; NULL when a lock kept it from some';
 
--- A lock on the history keeps no process for long: the log says it all the same.
+-- lock_timeout: a lock on the history delays the process for 5 s at most. Without the note, the log still has the warning.
 CREATE FUNCTION sweep._note_unreplicated(run_id bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s'
 AS $$

@@ -1,9 +1,12 @@
 --
 -- Jobs: their text, schedule, limits and role.
 --
--- sweep.job_definition is what users see as sweep.job, written only by the functions below; sweep.job_state is what time
--- made of it, a small row that the scheduler updates. A public function is a C dispatcher that calls
--- its namesake with a leading underscore as the owner of the extension and passes the caller's role.
+-- sweep.job_definition has the settings of the jobs. Users see it as the view sweep.job (../api/monitor.sql). Only the functions
+-- in job_api.sql write it. sweep.job_state has a small row per job with what changes while time passes: when the job is due
+-- next, whether it is paused or broken. The scheduler updates that row. README.md says how to add a setting.
+--
+-- A public function is a C dispatcher (../api/caller.c). It calls its namesake with one more leading underscore, as the owner
+-- of the extension, and passes the caller's role as the first argument.
 --
 CREATE TABLE sweep.job_definition (
 	name             text PRIMARY KEY,
@@ -46,7 +49,8 @@ CREATE TABLE sweep.job_definition (
 	buckets_function text,
 	run_as           text NOT NULL,
 	description      text,
-	-- The scheduler parses them: a long one would hold up all jobs. The functions below say so sooner and in words.
+	-- The scheduler parses these texts: a long one would delay all jobs. sweep._check_sizes refuses it first, with a message
+	-- that names the text.
 	CONSTRAINT job_size_check CHECK (greatest(pg_catalog.octet_length(name), pg_catalog.octet_length(schedule), pg_catalog.octet_length(step), pg_catalog.octet_length(timezone),
 		pg_catalog.octet_length(pick), pg_catalog.octet_length(rescue), pg_catalog.octet_length(lock_key), pg_catalog.octet_length(alert_queue), pg_catalog.octet_length(bucket_key),
 		pg_catalog.octet_length(buckets_function), pg_catalog.octet_length(run_as)) <= 1024),
@@ -99,7 +103,7 @@ COMMENT ON COLUMN sweep.job_definition.bucket_store IS 'where its buckets are ke
 COMMENT ON COLUMN sweep.job_definition.bucket_recovery IS 'a bucket that was claimed so long ago is free again';
 COMMENT ON COLUMN sweep.job_definition.bucket_key IS 'name of its buckets in the store redis';
 COMMENT ON COLUMN sweep.job_definition.buckets_function IS 'function(sweep.batch) RETURNS int that says how many of the buckets there are just now; NULL: all of them';
-COMMENT ON COLUMN sweep.job_definition.description IS 'a word to the reader';
+COMMENT ON COLUMN sweep.job_definition.description IS 'free text that says what the job is for';
 
 -- No foreign key: its checks would lock the job, and a session that changes a job must never wait for a
 -- scheduler that waits for that session.
@@ -136,7 +140,7 @@ COMMENT ON COLUMN sweep.job_state.last_due IS 'latest moment of the schedule tha
 COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by its name; NULL: it is not';
 COMMENT ON COLUMN sweep.job_state.failed_before IS 'the failure of its last run, from when it belonged to another role; it counts until a run of the present role has ended';
 COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
-COMMENT ON COLUMN sweep.job_state.crashed_at IS 'the last time';
+COMMENT ON COLUMN sweep.job_state.crashed_at IS 'when the server went down last while the job ran';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while the role is a member';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
@@ -177,7 +181,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._wake_for_change() IS 'has a scheduler look into this database when the table has changed';
--- also when a dump is restored
+-- The trigger also wakes the scheduler when a dump is restored, which calls no function of the extension.
 CREATE TRIGGER job_added AFTER INSERT ON sweep.job_state
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
 
@@ -219,7 +223,8 @@ CREATE FUNCTION sweep._signal_cancel(run_id bigint) RETURNS boolean
 COMMENT ON FUNCTION sweep._signal_cancel(bigint) IS 'asks the process of a run to stop; false when there is none';
 
 -- ------------------------------------------------------------------ rights
--- A role is stored by its name; what asks is an OID. Decided in base/role.c, which says what the two rights are.
+-- Tables have the name of a role, the caller is an OID. base/role.c decides and describes the two rights: to act for a role, and
+-- to become it.
 CREATE FUNCTION sweep._role_oid(role text) RETURNS oid
 	LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_role_to_oid';
 COMMENT ON FUNCTION sweep._role_oid(text) IS 'the role of that name; NULL when there is none';
@@ -310,13 +315,14 @@ BEGIN
 			last_due = CASE WHEN s.last_due - queued BETWEEN '0' AND '3 h' THEN s.last_due ELSE coalesce(queued, s.last_due) END
 		WHERE s.job = _reschedule.job;
 EXCEPTION WHEN invalid_parameter_value THEN
-	-- A zone that this server does not know: looked at again in a minute, so that it heals by itself.
+	-- The server does not know the time zone, or the schedule cannot be read. The job is broken and is looked at again in a minute,
+	-- so that it runs again when the cause is gone.
 	UPDATE sweep.job_state AS s SET next_due = NULL, next_start = after + interval '1 min'
 		WHERE s.job = _reschedule.job AND s.paused_at IS NULL;
 	PERFORM sweep._set_broken(job, SQLERRM) WHERE FOUND;
 END
 $$;
-COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'sets when the job is due next after a moment, and notes for which one a run was queued';
+COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'computes next_due and next_start: the first moment of the schedule after the given one; queued: the moment that a run was queued for, noted as last_due, or NULL';
 
 CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';

@@ -17,7 +17,7 @@ CREATE FUNCTION sweep._complete_job(job sweep.job_definition, old sweep.job_defi
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- First of all: what is too large is not parsed.
+	-- The sizes are checked first, so that no text that is too large is parsed.
 	PERFORM sweep._check_sizes(job, old);
 	IF job.timezone IS DISTINCT FROM old.timezone THEN
 		job.timezone := sweep._find_zone(job.timezone);
@@ -44,7 +44,7 @@ BEGIN
 		RETURN false;
 	END IF;
 	PERFORM sweep._check_job_right(caller, job.name, old, false);
-	-- Nothing is written, not even a lock, when nothing is to be changed.
+	-- An equal definition changes nothing: the row is neither written nor locked.
 	IF job IS DISTINCT FROM old THEN
 		PERFORM sweep._change_job(caller, sweep._lock_job(caller, job.name, false, false), job);
 	END IF;
@@ -154,7 +154,8 @@ BEGIN
 	IF (job.alert_queue, job.run_as) IS DISTINCT FROM (old.alert_queue, old.run_as) THEN
 		queue_owner := sweep._check_alert_queue(job);
 	END IF;
-	-- Only what is said now: the others stay those that were meant.
+	-- The owner of the queue and the roles of the jobs in hooks are noted when they are named. A queue or job that this change does
+	-- not name keeps the owner or role that was noted before.
 	IF (job.alert_queue, job.on_start, job.on_success, job.on_failure) IS DISTINCT FROM (old.alert_queue, old.on_start, old.on_success, old.on_failure) THEN
 		UPDATE sweep.job_state AS s SET alert_queue_owner = CASE WHEN job.alert_queue IS DISTINCT FROM old.alert_queue THEN queue_owner ELSE s.alert_queue_owner END,
 				hook_roles = coalesce(s.hook_roles, '{}') || sweep._roles_of_jobs(ARRAY[CASE WHEN job.on_start IS DISTINCT FROM old.on_start THEN job.on_start END,
@@ -225,7 +226,7 @@ BEGIN
 	END LOOP;
 	job := sweep._complete_job(job, old);
 	PERFORM sweep._check_kind(job, ARRAY(SELECT pg_catalog.jsonb_object_keys(changes)));
-	-- A name of a queue or a job in the changes stands for its present owner.
+	-- A queue or job that is named in the changes counts as changed even when the name is the same: its present owner is noted again.
 	old.alert_queue := CASE WHEN changes ->> 'alert_queue' IS NULL THEN old.alert_queue END;
 	old.on_start := CASE WHEN changes ->> 'on_start' IS NULL THEN old.on_start END;
 	old.on_success := CASE WHEN changes ->> 'on_success' IS NULL THEN old.on_success END;
@@ -335,8 +336,8 @@ AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
 	INSERT INTO sweep.control (paused_at) VALUES (pg_catalog.now()) ON CONFLICT DO NOTHING;
-	-- In each row as well, so that it is restored with the row from a dump. A locked row does not keep the others from
-	-- being paused; sweep.control covers its job.
+	-- The pause is also written into each row, so that a dump restores it with the row. Locked rows are skipped, so that they do
+	-- not delay the pause of the others; sweep.control pauses their jobs.
 	UPDATE sweep.job_state AS s SET all_paused_at = pg_catalog.now() FROM (SELECT o.job FROM sweep.job_state o
 		WHERE o.all_paused_at IS NULL FOR UPDATE SKIP LOCKED) AS free WHERE s.job = free.job;
 	UPDATE sweep.consumer AS c SET all_paused_at = pg_catalog.now() FROM (SELECT o.consumer_id FROM sweep.consumer o
@@ -350,7 +351,8 @@ CREATE FUNCTION sweep.pause_all() RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.pause_all() IS 'suspends all schedules of this database; runs in progress end as usual';
 
--- A run that arrived before the state of its job was archived without it.
+-- In a copy of a database, the row of a run may arrive before the state of its job. Such a run was archived without writing its
+-- cursor into that state.
 CREATE FUNCTION sweep._adopt_cursors() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -371,7 +373,7 @@ CREATE FUNCTION sweep._resume_all(caller oid) RETURNS void
 AS $$
 BEGIN
 	PERFORM sweep._check_operator(caller);
-	-- They were queued where this database was copied from, and belong there.
+	-- These runs were queued in the database that this one is a copy of. They are done there.
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND r.status = 'waiting' AND r.pid IS NULL;

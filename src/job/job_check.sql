@@ -12,7 +12,7 @@ BEGIN
 	IF pg_catalog.cardinality(parts) <> 2 THEN
 		RETURN NULL;
 	END IF;
-	-- By name through the indexes: this is asked each time a job is due, of each job that sweep.jobs shows.
+	-- The look-up is by name, through the indexes: it is done each time a job is due, and when sweep.jobs is read.
 	RETURN (SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 		WHERE p.proname = parts[2] AND n.nspname = parts[1] AND p.prokind = 'f' AND p.proargtypes[0] = 'sweep.batch'::pg_catalog.regtype
 			AND CASE kind
@@ -75,7 +75,7 @@ CREATE FUNCTION sweep._owner_problem(role text, function regprocedure) RETURNS t
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Asked of each job that is due, and hardly ever wrong.
+	-- The cheap check comes first: it is made for each job that is due, and nearly always succeeds.
 	IF sweep._is_trusted(function, role) THEN
 		RETURN NULL;
 	END IF;
@@ -153,7 +153,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	RETURN SQLERRM;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when nothing is known to stand in the way';
+COMMENT ON FUNCTION sweep._job_problem(sweep.job_definition, boolean) IS 'why the job cannot be started; NULL when no reason is known. sweep.__seen_jobs() has a list of the settings that it looks at';
 
 -- Only schedule and sql are passed by position; a step, or the command alone, may have been passed in their place.
 CREATE FUNCTION sweep._check_position(job sweep.job_definition) RETURNS void
@@ -239,7 +239,7 @@ BEGIN
 			DETAIL = 'Its owner decides what is executed as that role.',
 			HINT = pg_catalog.format('ALTER FUNCTION %s OWNER TO %I gives it to the role of the job.', untrusted, job.run_as);
 	END IF;
-	-- The settings of Redis may follow later; until then the job is broken.
+	-- The store is left out of this check: Redis may be configured later. Until then the job is broken.
 	job.bucket_store := 'table';
 	problem := sweep._job_problem(job, false);
 	IF problem IS NOT NULL THEN
@@ -407,19 +407,19 @@ CREATE FUNCTION sweep._check_schedule(job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	smallest interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
+	allowed interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
-	-- The zone has to be right also before there is a schedule.
+	-- The time zone is checked even without a schedule; @reboot takes its place.
 	PERFORM sweep._next_run(coalesce(job.schedule, '@reboot'), job.timezone, pg_catalog.now(), job.name);
 	IF job.schedule IS NULL THEN
 		RETURN;
 	END IF;
 	SELECT pg_catalog.min(n.gap) INTO shortest FROM (SELECT r.moment - pg_catalog.lag(r.moment) OVER (ORDER BY r.moment) AS gap
 		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 100, job.name) AS r (moment)) AS n;
-	IF shortest < smallest THEN
+	IF shortest < allowed THEN
 		RAISE EXCEPTION 'schedule "%" is due every %, more often than pg_sweep.min_interval allows', job.schedule, shortest
-			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The setting is %s.', smallest),
+			USING ERRCODE = 'invalid_parameter_value', DETAIL = pg_catalog.format('The setting is %s.', allowed),
 				HINT = 'Choose a longer interval, or lower pg_sweep.min_interval.';
 	END IF;
 	PERFORM sweep._warn_no_scheduler(pg_catalog.format('job "%s" will not be started by its schedule', job.name));

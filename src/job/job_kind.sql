@@ -1,5 +1,5 @@
 --
--- The kinds of jobs, and the settings that a kind has not. Refusals with hints of their own are in sql_job.sql and job_check.sql.
+-- The kinds of jobs, and the settings that mean nothing for a kind. sql_job.sql and job_check.sql refuse such settings, too, with a hint for each.
 --
 CREATE FUNCTION sweep._job_defaults() RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -28,7 +28,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or what made it: retention, backfill, copy';
 
--- Looks at the settings that are named; one that has its default counts as left out.
+-- Checks only the settings that are named. A setting with its default value counts as left out.
 CREATE FUNCTION sweep._check_kind(job sweep.job_definition, named text[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -39,15 +39,15 @@ DECLARE
 	wrong pg_catalog.text;
 	of_items constant pg_catalog.text[] := '{pick,rescue,transaction,row_retries}';
 	of_shares constant pg_catalog.text[] := '{buckets,buckets_function,bucket_store,bucket_recovery}';
-	none pg_catalog.text[];
+	meaningless pg_catalog.text[];
 BEGIN
 	-- The check that there is exactly one of these is in job_check.sql.
 	IF pg_catalog.num_nonnulls(job.sql, job.batch_sql, job.step) <> 1 THEN
 		RETURN;
 	END IF;
-	none := CASE kind WHEN 'items' THEN '{}' WHEN 'sql' THEN '{batch_size}' || of_items || of_shares WHEN 'batch_sql' THEN of_items WHEN 'step' THEN '{row_retries}'
+	meaningless := CASE kind WHEN 'items' THEN '{}' WHEN 'sql' THEN '{batch_size}' || of_items || of_shares WHEN 'batch_sql' THEN of_items WHEN 'step' THEN '{row_retries}'
 		ELSE of_items || of_shares END;
-	SELECT u.name INTO wrong FROM pg_catalog.unnest(none) WITH ORDINALITY AS u (name, n)
+	SELECT u.name INTO wrong FROM pg_catalog.unnest(meaningless) WITH ORDINALITY AS u (name, n)
 		WHERE u.name = ANY (named) AND given -> u.name <> 'null' AND given -> u.name IS DISTINCT FROM defaults -> u.name ORDER BY u.n LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'job "%" %, for which % means nothing', job.name, CASE kind WHEN 'sql' THEN 'has sql' WHEN 'batch_sql' THEN 'has batch_sql'

@@ -3,8 +3,8 @@
  *		The settings of a job that a run reads, one line each.
  *
  * From a line follow the member of SweepRun (engine/run_state.h), the column of the statements that read a
- * job (engine/definition.h), and how it is read and handed over (engine/definition.c). A setting that only SQL
- * needs is none of these: it is a column of sweep.job.
+ * job (engine/definition.h), and how it is read and handed over (engine/definition.c). A setting that no run reads
+ * has no line here: SQL alone reads schedule, timezone, overlap, catch_up, jitter, max_attempts and priority.
  *
  * A line is X(kind, member, column). Columns are taken as they are and converted in C: a fresh process
  * would spend longer on parsing the expressions. The kinds:
@@ -54,12 +54,15 @@
 	X(TEXT, bucket_key, "j.bucket_key") \
 	X(TEXT, buckets_function, "j.buckets_function")	/* NULL = there are always so many */
 
-/* Of r, the run, which a session that runs a job by its name has not: X(kind, member, column, there instead). */
+/*
+ * Columns of r, the row of the run. CALL sweep.run in a session has no such row before it begins, and takes the
+ * last word of a line instead: X(kind, member, column, instead).
+ */
 #define SWEEP_RUN_SETTINGS(X) \
 	X(JSONB, run_args, "r.args", "$2")	/* on the way from the scheduler: not merged yet */ \
 	X(INT32_OR(-1), shares_left, "r.shares_left", "NULL::int")	/* how many shares follow this one; -1 = not begun as a share */ \
 	X(INT32_OR(-1), wanted_bucket, "r.bucket", "NULL::int")	/* what the share before it has left unfinished; -1 = any */ \
-	/* it was started, not due: put back while another run has the lock */ \
+	/* not a run of the schedule: while another run has the lock, it goes back to waiting instead of being skipped */ \
 	X(BOOL, waits_for_lock, "r.trigger NOT IN ('schedule', 'catch_up')", "false")
 
 #endif							/* SWEEP_JOB_SETTINGS_H */

@@ -1,7 +1,9 @@
 --
--- With which settings a job runs, and whether those that it has itself are right. See ../engine/environment.c.
+-- The settings of PostgreSQL, such as search_path, that a job runs with, and the checks of the argument "settings" of a job. The settings
+-- of a job itself, such as batch_size, are in job.sql. ../engine/environment.c sets them for a run.
 --
--- The first that has one decides: the settings of the job; those of the role in this database, of the role, of the database, of all; then the configuration.
+-- The first of these that has the setting decides: the settings of the job; ALTER ROLE IN DATABASE, ALTER ROLE, ALTER DATABASE, ALTER ROLE ALL;
+-- then the configuration files.
 CREATE FUNCTION sweep._run_meaning(role oid, settings jsonb) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,7 +31,7 @@ BEGIN
 			RAISE EXCEPTION 'invalid value % of setting "%"', setting.value, setting.key USING ERRCODE = 'invalid_parameter_value',
 				HINT = 'Write a text, a number, true or false. What is left out is as the role has it.';
 		END IF;
-		-- These would be in the way of the engine, or have no effect.
+		-- A job must not have these settings: the engine needs them itself, or they would have no effect.
 		SELECT r.why INTO refused FROM (VALUES
 				('application_name', 'It names the run.'),
 				('client_encoding', 'It is between a session and its client.'),

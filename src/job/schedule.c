@@ -2,8 +2,9 @@
  * schedule.c
  *		Due times of schedules, in PostgreSQL's time zones and timestamps.
  *
- * Called by SQL: sweep.next_runs for users, sweep._next_run for the functions that create and queue jobs. cron.c
- * reads a schedule and finds the next moment; this file adds zones, the unit of the clock and errors.
+ * Called by SQL: sweep.next_runs for users, sweep._next_run for the functions that create and queue jobs. The room cron
+ * reads a schedule (cron.c) and finds the next moment (next.c). This file adds the time zones of PostgreSQL, converts
+ * between its timestamps and seconds since 1970, and raises the errors. Tests: sql/next_runs.sql.
  *
  * Nothing is cached: parsing a schedule costs less than a look into a cache.
  */
@@ -103,7 +104,10 @@ sweep_schedule_kind(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(cron.kind == SWEEP_CRON_INTERVAL ? "interval" : cron.repeats ? "repeating" : "fixed"));
 }
 
-/* The arguments schedule, timezone, after, and the name of a job. */
+/*
+ * Reads the first three arguments, which are schedule, timezone and after, and the name of the job, which is argument
+ * number job_number, counted from 0.
+ */
 static void
 read_schedule(FunctionCallInfo fcinfo, int job_number, Schedule *schedule)
 {
@@ -182,7 +186,7 @@ next_after(const Schedule *schedule, TimestampTz after)
 	return next >= END_TIMESTAMP / USECS_PER_SEC ? DT_NOEND : next * USECS_PER_SEC;
 }
 
-/* The offset of a zone at a moment, for cron.c. */
+/* The offset of a zone at a moment. Called by next.c. */
 static int32_t
 zone_offset(int64_t moment, void *arg)
 {
