@@ -4,7 +4,7 @@
  *
  * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole
  * cluster, so that whoever may use them could take them all. Each of them counts its own use (shared.c,
- * consumer_shared.c, queue/holder.c, queue/slot_pool.c) and asks here whether one more is too many.
+ * consumer_shared.c, queue/lease.c, queue/slot_pool.c) and asks here whether one more is too many.
  *
  * Whether a role has no share of its own is a question to the catalogues. It is asked for every message
  * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. So the last

@@ -31,10 +31,9 @@
 #include "base/quota.h"
 #include "base/require.h"
 #include "queue/ack.h"
-#include "queue/holder.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
-#include "queue/prepared.h"
+#include "queue/lease.h"
 #include "queue/slot_pool.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
@@ -205,7 +204,7 @@ take_locked(Cancellation *cancellation, const uint8 *random)
 		cancellation->refusal = REFUSED_ALL;
 		return -1;
 	}
-	use = sweep_holder_use(sweep_queue_lease(lease)->holder, HELD_MESSAGES);
+	use = sweep_holder_use(sweep_queue_lease(lease)->holder, slot->database_holder, HELD_MESSAGES);
 	cancellation->refusal = sweep_quota_check(&use, sweep_max_in_flight, sweep_quota_is_known_unlimited(GetUserId()));
 	if (cancellation->refusal == REFUSED_NOT)
 	{
@@ -225,8 +224,7 @@ take(Cancellation *cancellation)
 	uint8		random[UUID_LEN];
 	int			entry;
 
-	if (!pg_strong_random(random, sizeof(random)))
-		ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
+	sweep_lease_draw(random);
 	sweep_transaction_reserve(1);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	entry = take_locked(cancellation, random);

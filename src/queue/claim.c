@@ -10,6 +10,11 @@
  * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved to the
  * dead-letter table by the first claim that meets it.
  *
+ * In a queue in which a key is taken only while its message waits, the key is free when the index of waiting keys has no
+ * entry of the row: the row gets a new version that says it is claimed. The update is done without SQL, at the place where
+ * the claim has read the row: a statement that was planned while the table was small would read all of the queue for each
+ * claim once the table is large.
+ *
  * A claim never waits for another transaction. When it has to write a row that another transaction has written or locked
  * (one whose lease ran out, and which is still open), it leaves the message alone for a while.
  */
@@ -29,14 +34,12 @@
 #include "utils/uuid.h"
 
 #include "base/clock.h"
+#include "base/compat_table.h"
 #include "base/quota.h"
 #include "base/require.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
-#include "queue/free_key.h"
-#include "queue/holder.h"
 #include "queue/in_flight.h"
-#include "queue/prepared.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
 #include "queue/table.h"
@@ -51,6 +54,16 @@
 /* Time after which it is logged again that there are too few slots, in us. */
 #define LOG_SHORTAGE_US (60 * USECS_PER_SEC)
 
+/* A message that was taken and is not yet delivered. */
+typedef struct Taken
+{
+	int			entry;
+	int			attempts;
+	SweepMessageRef message;
+	bool		moved;			/* the row has another place, since its key was given free */
+	bool		busy;			/* another transaction has written or locked the row */
+} Taken;
+
 typedef struct Claim
 {
 	Relation	messages;
@@ -61,16 +74,16 @@ typedef struct Claim
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
 	bool		prefetched_low; /* other claims will soon find nothing, or not what has fallen due */
+	bool		log_shortage;
 	bool		unlimited;		/* see quota.h */
 	int			room;			/* messages that the role may have more; under the lock */
 	SweepHeld	lacks;			/* what is refused ... */
 	SweepRefusal refusal;		/* ... and why */
 	ReturnSetInfo *result;
-	/* Taken and not yet delivered. */
-	int			taken;
-	int			entries[TAKE_AT_ONCE];
-	SweepMessageRef refs[TAKE_AT_ONCE];
-	int			attempts[TAKE_AT_ONCE];
+	int			taken_count;
+	Taken		taken[TAKE_AT_ONCE];
+	SweepIndexes indexes;
+	TupleTableSlot *free_row;	/* the new version of a row whose key is given free; NULL until the first one */
 } Claim;
 
 PG_FUNCTION_INFO_V1(sweep_queue_claim);
@@ -105,36 +118,11 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 	sweep_prepared_settle();
 }
 
-/* For the id of a lease. Many at a time: a call takes an eighth of the time of a claim, for any number. */
-static void
-draw_random(uint8 *random)
-{
-	static uint8 supply[32][UUID_LEN];
-	static int	left = 0;
-
-	if (left == 0)
-	{
-		if (!pg_strong_random(supply, sizeof(supply)))
-			ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
-		left = lengthof(supply);
-	}
-	memcpy(random, supply[--left], UUID_LEN);
-}
-
-static void
-log_shortage(void)
-{
-	ereport(LOG,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("more queues are in use than pg_sweep.max_queues"),
-			 errdetail("A queue that has given way to another one is looked at from its start."),
-			 errhint("Increase pg_sweep.max_queues and restart the server.")));
-}
-
 /* Finds the slot of the queue, or gives it one; NULL when that is refused. */
 static SweepQueueSlot *
 get_slot(Claim *claim)
 {
+	SweepQueueShared *shared = sweep_queue_memory.shared;
 	Oid			relation = RelationGetRelid(claim->messages);
 	SweepQueueSlot *slot = sweep_queue_find_settled(relation, claim->queue.queue_id);
 
@@ -142,24 +130,44 @@ get_slot(Claim *claim)
 	claim->refusal = REFUSED_NOT;
 	if (slot == NULL)
 		slot = sweep_queue_allot_slot(relation, claim->queue.queue_id, GetUserId(), &claim->refusal);
-	else if (!OidIsValid(sweep_queue_memory.shared->holders[slot->holder].role))
+	else if (slot->holder < 0)
 		claim->refusal = sweep_queue_adopt_slot(slot);
 	if (claim->refusal != REFUSED_NOT)
 		return NULL;
 	claim->lacks = HELD_MESSAGES;
 	slot->used_us = sweep_monotonic_us();
+	if (shared->short_of_slots && slot->used_us > shared->shortage_logged_us + LOG_SHORTAGE_US)
+	{
+		claim->log_shortage = true;
+		shared->short_of_slots = false;
+		shared->shortage_logged_us = slot->used_us;
+	}
 	return slot;
+}
+
+static bool
+begin_lease(Claim *claim, SweepQueueSlot *slot, const uint8 *random)
+{
+	claim->lease = sweep_lease_new(slot, random, GetUserId());
+	if (claim->lease < 0)
+	{
+		claim->refusal = REFUSED_ALL;
+		return false;
+	}
+	claim->id = sweep_queue_lease(claim->lease)->id;
+	sweep_transaction_note_claim(&claim->id);
+	return true;
 }
 
 /* Whether the role may have one more message; asks its quota only when the known room is used up. */
 static bool
-may_take(Claim *claim)
+may_take(Claim *claim, const SweepQueueSlot *slot)
 {
 	SweepUse	use;
 
 	if (claim->room <= 0)
 	{
-		use = sweep_holder_use(sweep_queue_lease(claim->lease)->holder, HELD_MESSAGES);
+		use = sweep_holder_use(sweep_queue_lease(claim->lease)->holder, slot->database_holder, HELD_MESSAGES);
 		claim->refusal = sweep_quota_check(&use, sweep_max_in_flight, claim->unlimited);
 		claim->room = sweep_quota_room(&use, sweep_max_in_flight, claim->unlimited);
 	}
@@ -175,7 +183,7 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first];
 		int			entry = -1;
 
-		if (!may_take(claim))
+		if (!may_take(claim, slot))
 			return -1;
 		if (slot->returned.first >= 0)
 		{
@@ -202,82 +210,36 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 	return -1;
 }
 
-/* Takes messages that are known to be there, with the lock; returns whether the lease is new. */
-static bool
-take_locked(Claim *claim, SweepQueueSlot *slot, const uint8 *random)
-{
-	bool		new_lease = claim->lease < 0;
-	int			entry;
-
-	if (new_lease && slot->returned.first < 0 && slot->prefetched_count == 0)
-		return false;
-	if (new_lease)
-	{
-		claim->lease = sweep_lease_new(slot, random, GetUserId());
-		if (claim->lease < 0)
-		{
-			claim->refusal = REFUSED_ALL;
-			return false;
-		}
-		claim->id = sweep_queue_lease(claim->lease)->id;
-	}
-	while (claim->taken < Min(claim->wanted - claim->count, TAKE_AT_ONCE) && (entry = take_one(claim, slot)) >= 0)
-	{
-		claim->entries[claim->taken] = entry;
-		claim->refs[claim->taken] = sweep_in_flight(entry)->message;
-		claim->attempts[claim->taken++] = sweep_in_flight(entry)->attempts;
-	}
-	return new_lease;
-}
-
 /* Takes messages that are known to be there. False when none is. */
 static bool
 take(Claim *claim)
 {
-	SweepQueueShared *shared = sweep_queue_memory.shared;
 	SweepQueueSlot *slot;
 	uint8		random[UUID_LEN];
-	bool		new_lease = false;
-	bool		log = false;
 
-	claim->taken = claim->room = 0;
+	claim->taken_count = claim->room = 0;
 	sweep_transaction_reserve(1);
-	draw_random(random);
+	sweep_lease_draw(random);
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = get_slot(claim);
-	if (slot != NULL)
+	if (slot != NULL && (slot->returned.first >= 0 || slot->prefetched_count > 0) &&
+		(claim->lease >= 0 || begin_lease(claim, slot, random)))
 	{
-		new_lease = take_locked(claim, slot, random);
-		claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), GetCurrentTimestamp());
-		log = shared->short_of_slots && slot->used_us > shared->shortage_logged_us + LOG_SHORTAGE_US;
-		if (log)
-		{
-			shared->short_of_slots = false;
-			shared->shortage_logged_us = slot->used_us;
-		}
+		int			entry;
+
+		while (claim->taken_count < Min(claim->wanted - claim->count, TAKE_AT_ONCE) && (entry = take_one(claim, slot)) >= 0)
+			claim->taken[claim->taken_count++] = (Taken) {
+				.entry = entry, .attempts = sweep_in_flight(entry)->attempts, .message = sweep_in_flight(entry)->message
+			};
 	}
+	if (slot != NULL)
+		claim->prefetched_low = sweep_queue_needs_search(slot, SWEEP_QUEUE_LOW(claim->wanted), GetCurrentTimestamp());
 	sweep_queue_unlock();
-	if (new_lease)
-		sweep_transaction_note_claim(&claim->id);
-	if (log)
-		log_shortage();
-	return claim->taken > 0;
-}
-
-/* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
-static void
-close_claim(Claim *claim)
-{
-	if (claim->lease < 0)
-		return;
-	sweep_queue_lock(LW_EXCLUSIVE);
-	sweep_lease_set_expiry(claim->lease, sweep_monotonic_us() + claim->visibility_us);
-	sweep_lease_free(claim->lease);
-	sweep_queue_unlock();
+	return claim->taken_count > 0;
 }
 
 static void
-put_row(Claim *claim, TupleTableSlot *slot, int number)
+put_row(const Claim *claim, TupleTableSlot *slot, int attempts)
 {
 	Datum		values[8];
 	bool		nulls[8] = {0};
@@ -288,7 +250,7 @@ put_row(Claim *claim, TupleTableSlot *slot, int number)
 	values[2] = slot->tts_values[MESSAGE_PAYLOAD - 1];
 	values[3] = slot->tts_values[MESSAGE_KEY - 1];
 	nulls[3] = slot->tts_isnull[MESSAGE_KEY - 1];
-	values[4] = Int32GetDatum(claim->attempts[number]);
+	values[4] = Int32GetDatum(attempts);
 	values[5] = slot->tts_values[MESSAGE_HEADERS - 1];
 	nulls[5] = slot->tts_isnull[MESSAGE_HEADERS - 1];
 	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
@@ -298,151 +260,194 @@ put_row(Claim *claim, TupleTableSlot *slot, int number)
 
 /* Whether the claim still has the message, with the lock: a purge may have removed it. */
 static bool
-has(const Claim *claim, int number)
+has(const Claim *claim, const Taken *taken)
 {
-	const SweepInFlight *entry = sweep_in_flight(claim->entries[number]);
+	const SweepInFlight *entry = sweep_in_flight(taken->entry);
 
-	return entry->state == IN_FLIGHT_LEASED && entry->lease == claim->lease && entry->message.message_id == claim->refs[number].message_id;
+	return entry->state == IN_FLIGHT_LEASED && entry->lease == claim->lease && entry->message.message_id == taken->message.message_id;
 }
 
 /* The row of the message is gone, or due at another time. */
 static void
-drop_taken(const Claim *claim, int number, TimestampTz due_at)
+drop_taken(const Claim *claim, const Taken *taken, TimestampTz due_at)
 {
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (has(claim, number))
+	if (has(claim, taken))
 	{
-		sweep_in_flight_remove(claim->entries[number]);
+		sweep_in_flight_remove(taken->entry);
 		sweep_queue_note_due(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), due_at);
 	}
 	sweep_queue_unlock();
 }
 
-/* Locks the row, so that the statement that deletes it does not wait for another transaction; false when it would. */
+/* False when its row would be waited for: the row is locked, so that the statement that deletes it does not wait. */
 static bool
-lock_row(const Claim *claim, int number, Snapshot snapshot)
+move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 {
-	ItemPointerData tid = claim->refs[number].tid;
+	ItemPointerData tid = taken->message.tid;
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
 	bool		locked = sweep_row_lock(claim->messages, &tid, snapshot, LockTupleExclusive, slot);
+	bool		begun;
 
 	ExecDropSingleTupleTableSlot(slot);
-	return locked;
+	if (!locked)
+		return false;
+	sweep_transaction_reserve(1);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	begun = has(claim, taken);
+	if (begun)
+	{
+		sweep_in_flight_begin_ending(taken->entry);
+		sweep_transaction_note_ending(taken->entry);
+	}
+	sweep_queue_unlock();
+	if (begun)
+		(void) sweep_queue_move_to_dead(claim->messages, &claim->queue, &taken->message, taken->attempts - 1,
+										sweep_queue_error("the lease of its last delivery ran out"));
+	return true;
 }
 
 /*
- * Puts messages under a lease of a second that no client knows: if they were given back, this very claim would take
- * them again. The transaction that has written their rows may have ended by then.
+ * Another message with the key can be sent from the commit on. The slot has the row. False when another transaction has
+ * written or locked the row.
+ */
+static bool
+free_key(Claim *claim, Taken *taken, TupleTableSlot *slot, Snapshot snapshot)
+{
+	TU_UpdateIndexes update_indexes;
+	TM_FailureData failure;
+	LockTupleMode lock_mode;
+	ItemPointer place = &taken->message.tid;
+	bool		locked = sweep_row_is_locked(slot);
+
+	if (claim->free_row == NULL)
+	{
+		sweep_indexes_open(&claim->indexes, claim->messages);
+		claim->free_row = MakeSingleTupleTableSlot(RelationGetDescr(claim->messages), &TTSOpsVirtual);
+	}
+	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, slot))
+		return false;
+	slot_getallattrs(slot);
+	ExecClearTuple(claim->free_row);
+	memcpy(claim->free_row->tts_values, slot->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
+	memcpy(claim->free_row->tts_isnull, slot->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	claim->free_row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
+	ExecStoreVirtualTuple(claim->free_row);
+	if (sweep_table_tuple_update(claim->messages, place, claim->free_row, GetCurrentCommandId(true), snapshot, locked, &failure,
+								 &lock_mode, &update_indexes) != TM_Ok)
+		return false;
+	*place = claim->free_row->tts_tid;
+	sweep_indexes_update(&claim->indexes, claim->free_row, update_indexes);
+	taken->moved = true;
+	return true;
+}
+
+/*
+ * Notes the new places of rows, and puts messages that are busy under a lease of a second that no client knows: if they
+ * were given back, this very claim would take them again. The transaction that has written their rows may have ended by
+ * then.
  */
 static void
-put_off(const Claim *claim, const int *numbers, int count)
+settle_taken(const Claim *claim)
 {
 	uint8		random[UUID_LEN];
-	int			lease;
+	int			lease = -1;
+	bool		refused = false;
 
-	draw_random(random);
+	sweep_lease_draw(random);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	lease = sweep_lease_new(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), random, GetUserId());
-	for (int i = 0; i < count && lease >= 0; i++)
-		if (has(claim, numbers[i]))
-			sweep_in_flight_postpone(claim->entries[numbers[i]], lease);
-	if (lease >= 0)
+	for (int i = 0; i < claim->taken_count && !refused; i++)
 	{
-		sweep_lease_set_expiry(lease, sweep_monotonic_us() + PUT_OFF_US);
-		sweep_lease_free(lease);
+		const Taken *taken = &claim->taken[i];
+
+		if (!has(claim, taken))
+			continue;
+		if (taken->moved)
+			sweep_in_flight(taken->entry)->message.tid = taken->message.tid;
+		if (taken->busy && lease < 0)
+			lease = sweep_lease_new(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), random, GetUserId());
+		if (taken->busy && lease >= 0)
+			sweep_in_flight_postpone(taken->entry, lease);
+		refused = taken->busy && lease < 0;
 	}
+	if (lease >= 0)
+		sweep_lease_set_expiry(lease, sweep_monotonic_us() + PUT_OFF_US);
 	sweep_queue_unlock();
-	if (lease < 0)
+	if (refused)
 		sweep_holder_refuse(HELD_MESSAGES, REFUSED_ALL, NULL);
 }
 
-static void
-move_to_dead(const Claim *claim, int number)
+/* Returns the row of a message to the caller. False when another transaction has written or locked the row. */
+static bool
+deliver_row(Claim *claim, Taken *taken, TupleTableSlot *slot, Snapshot snapshot)
 {
-	bool		begun;
+	bool		is_null;
 
-	sweep_transaction_reserve(1);
-	sweep_queue_lock(LW_EXCLUSIVE);
-	begun = has(claim, number);
-	if (begun)
-	{
-		sweep_in_flight_begin_ending(claim->entries[number]);
-		sweep_transaction_note_ending(claim->entries[number]);
-	}
-	sweep_queue_unlock();
-	if (begun)
-		(void) sweep_queue_move_to_dead(claim->messages, &claim->queue, &claim->refs[number], claim->attempts[number] - 1,
-										sweep_queue_error("the lease of its last delivery ran out"));
+	if (taken->attempts > claim->queue.max_attempts)
+		return move_to_dead(claim, taken, snapshot);
+	(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
+	if (!is_null && claim->queue.key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
+		!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null)) && !free_key(claim, taken, slot, snapshot))
+		return false;
+	put_row(claim, slot, taken->attempts);
+	claim->count++;
+	return true;
 }
 
-/* Notes the places of the new versions of rows whose keys were given free. */
-static void
-note_places(const Claim *claim, const int *numbers, const ItemPointerData *places, int count)
-{
-	sweep_queue_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < count; i++)
-		if (has(claim, numbers[i]))
-			sweep_in_flight(claim->entries[numbers[i]])->message.tid = places[i];
-	sweep_queue_unlock();
-}
-
-/* Reads the rows of what was taken and returns them to the caller. */
+/* Reads the rows of what was taken. */
 static void
 deliver(Claim *claim)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
 	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
-	SweepKeyFreeing freeing = {.messages = claim->messages};
-	int			freed[TAKE_AT_ONCE];
-	ItemPointerData places[TAKE_AT_ONCE];
-	int			freed_count = 0;
-	int			busy[TAKE_AT_ONCE];
-	int			busy_count = 0;
+	bool		unsettled = false;
 
-	for (int i = 0; i < claim->taken; i++)
+	for (int i = 0; i < claim->taken_count; i++)
 	{
+		Taken	   *taken = &claim->taken[i];
 		bool		is_null;
-		bool		frees_key;
 
-		if (!sweep_queue_fetch(claim->messages, blocks, &claim->queue, snapshot, &claim->refs[i], slot))
-			drop_taken(claim, i, SWEEP_NOTHING_DUE);
-		else if (SWEEP_LANE_IS_DELAYED(claim->refs[i].lane) &&
-				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != claim->refs[i].due_at)
+		if (!sweep_queue_fetch(claim->messages, blocks, &claim->queue, snapshot, &taken->message, slot))
+			drop_taken(claim, taken, SWEEP_NOTHING_DUE);
+		else if (SWEEP_LANE_IS_DELAYED(taken->message.lane) &&
+				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != taken->message.due_at)
 			/* Found with an old snapshot, and put off since then. */
-			drop_taken(claim, i, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
-		else if (claim->attempts[i] > claim->queue.max_attempts)
-		{
-			if (lock_row(claim, i, snapshot))
-				move_to_dead(claim, i);
-			else
-				busy[busy_count++] = i;
-		}
+			drop_taken(claim, taken, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
 		else
-		{
-			(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
-			frees_key = !is_null && claim->queue.key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
-				!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null));
-			places[freed_count] = claim->refs[i].tid;
-			if (frees_key && !sweep_key_free(&freeing, slot, snapshot, &places[freed_count]))
-			{
-				busy[busy_count++] = i;
-				continue;
-			}
-			put_row(claim, slot, i);
-			claim->count++;
-			if (frees_key)
-				freed[freed_count++] = i;
-		}
+			taken->busy = !deliver_row(claim, taken, slot, snapshot);
+		unsettled |= taken->busy || taken->moved;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	UnregisterSnapshot(snapshot);
-	if (freeing.row != NULL)
-		sweep_key_free_end(&freeing);
-	if (freed_count > 0)
-		note_places(claim, freed, places, freed_count);
-	if (busy_count > 0)
-		put_off(claim, busy, busy_count);
+	if (claim->free_row != NULL)
+	{
+		ExecDropSingleTupleTableSlot(claim->free_row);
+		claim->free_row = NULL;
+		sweep_indexes_close(&claim->indexes);
+		CommandCounterIncrement();
+	}
+	if (unsettled)
+		settle_taken(claim);
+}
+
+/* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
+static void
+close_claim(Claim *claim)
+{
+	if (claim->lease >= 0)
+	{
+		sweep_queue_lock(LW_EXCLUSIVE);
+		sweep_lease_set_expiry(claim->lease, sweep_monotonic_us() + claim->visibility_us);
+		sweep_lease_free(claim->lease);
+		sweep_queue_unlock();
+	}
+	if (claim->log_shortage)
+		ereport(LOG,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("more queues are in use than pg_sweep.max_queues"),
+				 errdetail("A queue that has given way to another one is looked at from its start."),
+				 errhint("Increase pg_sweep.max_queues and restart the server.")));
 }
 
 /* SQL: sweep.claim(queue text, max int, visibility interval) RETURNS SETOF sweep.message */
@@ -469,7 +474,7 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 			sweep_queue_make_room(claim.lacks, claim.refusal);
 			made_room = true;
 		}
-		else if (claim.taken == 0 && !sweep_queue_search(claim.messages, &claim.queue, claim.wanted, false))
+		else if (claim.taken_count == 0 && !sweep_queue_search(claim.messages, &claim.queue, claim.wanted, false))
 			break;
 	}
 	close_claim(&claim);

@@ -23,6 +23,7 @@
 #include "queue/fail.h"
 #include "queue/key.h"
 #include "queue/queue.h"
+#include "queue/statement.h"
 #include "queue/transaction.h"
 
 static SweepStatement retry_message_sql = {
@@ -88,9 +89,9 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	else
 	{
 		sweep_sql_begin_call();
-		sweep_transaction_begin_statement();
+		sweep_statement_open();
 		updated = sweep_sql_execute(&retry_message_sql, values, error != NULL ? "       " : "      n") > 0;
-		sweep_transaction_end_statement();
+		sweep_statement_close();
 		sweep_sql_end_call();
 	}
 	if (updated)
@@ -158,9 +159,9 @@ sweep_queue_move_to_dead(Relation messages, const SweepQueue *queue, const Sweep
 	uint64		moved;
 
 	sweep_sql_begin_call();
-	sweep_transaction_begin_statement();
+	sweep_statement_open();
 	moved = sweep_sql_execute(&bury_message_sql, values, error != NULL ? "      " : "     n");
-	sweep_transaction_end_statement();
+	sweep_statement_close();
 	sweep_sql_end_call();
 	if (moved > 0)
 	{

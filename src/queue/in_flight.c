@@ -18,7 +18,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 
-#include "queue/holder.h"
 #include "queue/in_flight.h"
 
 /* States of the messages in a chain by key. */
@@ -117,7 +116,7 @@ count(const SweepInFlight *entry, int by)
 		sweep_queue_lease(entry->lease)->ending += by;
 	/* A blocked message counts for the role that claimed it: no other one can have its place. */
 	if (is_of_lease(entry->state) || entry->state == IN_FLIGHT_BLOCKED)
-		sweep_holder_count(entry->holder, HELD_MESSAGES, by);
+		sweep_holder_count(entry->holder, sweep_queue_slot(entry->slot)->database_holder, HELD_MESSAGES, by);
 }
 
 /* The lease, if the new state is one of a lease, is that of the entry unless another one is given. */

@@ -43,7 +43,6 @@
 #include "base/compat_table.h"
 #include "base/lock.h"
 #include "base/secret.h"
-#include "queue/change.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/slot_pool.h"

@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "queue/lease.h"
-#include "queue/prepared.h"
 #include "queue/table.h"
+#include "queue/transaction.h"
 
 typedef struct SeenInFlight
 {

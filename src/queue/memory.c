@@ -79,6 +79,7 @@ make_lists(void)
 		ConditionVariableInit(&sweep_queue_memory.searched[i]);
 	}
 	shared->free_in_flight = shared->free_lease = -1;
+	shared->holder_count = SWEEP_OTHER_DATABASES + 1;
 	pg_atomic_init_u32(&shared->prepared_count, 0);
 }
 

@@ -83,7 +83,8 @@ typedef struct SweepQueueSlot
 	Oid			database;
 	Oid			relation;		/* sweep.queue_message: another one after DROP EXTENSION */
 	int32		queue_id;
-	int			holder;			/* role that the slot counts for, see holder.h; of the database until a role uses the queue */
+	int			holder;			/* role that the slot counts for, see lease.h; -1 until a role uses the queue */
+	int			database_holder;
 	int64		used_us;
 	uint32		pending;		/* bit per lane: there may be messages from its position on */
 	int64		position[SWEEP_LANES];
@@ -152,7 +153,7 @@ typedef struct SweepQueueLease
 	int64		expires_us;
 	pg_uuid_t	id;				/* its first four bytes are the number of the lease */
 	int16		slot;			/* -1 = free */
-	int16		holder;			/* role that has claimed, see holder.h */
+	int16		holder;			/* role that has claimed */
 	int16		rank;			/* of the heap of its queue, see lease.c, as are the next three */
 	int			parent;
 	int			left;			/* also of the free leases */
@@ -205,7 +206,7 @@ typedef struct SweepPreparedChange
 	SweepQueueChange change;
 } SweepPreparedChange;
 
-/* Things that are counted for each role, see holder.h. */
+/* Things that are counted for each role and each database, see lease.h. */
 typedef enum SweepHeld
 {
 	HELD_LEASES,
@@ -215,19 +216,17 @@ typedef enum SweepHeld
 
 #define SWEEP_HELD_KINDS (HELD_SLOTS + 1)
 
+/* The numbers of a role in all databases, or of a database; the other one is InvalidOid. */
 typedef struct SweepQueueHolder
 {
-	Oid			database;		/* InvalidOid = a role, in all databases */
-	Oid			role;			/* InvalidOid = a database, all its roles */
-	int			of_role;		/* of a role in a database: the entry of the role, or 0 */
-	int			of_database;	/* ... and that of the database */
+	Oid			database;
+	Oid			role;
 	int			held[SWEEP_HELD_KINDS];
 } SweepQueueHolder;
 
-/*
- * Entries: one for each role in a database, one for the role, one for the database, and the first for all others.
- * The messages of 511 roles of a database are counted apart.
- */
+/* The first two entries are those of roles and databases that have none of their own. */
+#define SWEEP_OTHER_ROLES 0
+#define SWEEP_OTHER_DATABASES 1
 #define SWEEP_HOLDERS 1024
 
 typedef struct SweepQueueShared
@@ -240,12 +239,11 @@ typedef struct SweepQueueShared
 	int			used_in_flight; /* entries that were ever used: those below this number */
 	int			free_lease;
 	int			used_leases;
-	int			used_prepared;
 	int			victim_database;	/* the next entry of databases to be given to another one */
 	bool		short_of_slots; /* a queue in use has given its slot to another one, and no process has logged it yet */
 	int64		shortage_logged_us;
 	pg_atomic_uint32 prepared_count;
-	int			holder_count;	/* the last entry that was ever used */
+	int			holder_count;	/* entries that were ever used */
 	int			held[SWEEP_HELD_KINDS]; /* in all */
 	SweepQueueHolder holders[SWEEP_HOLDERS];
 	SweepQueueDatabase databases[SWEEP_COUNTED_DATABASES];

@@ -39,9 +39,9 @@
 #include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
-#include "queue/prepared.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
+#include "queue/transaction.h"
 
 /* Longest sleep of a process that waits for a search, in ms: a search takes less, unless it reads from the disk. */
 #define LOOK_AGAIN_MS 100

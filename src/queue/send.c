@@ -22,6 +22,7 @@
 #include "base/sql.h"
 #include "base/txn.h"
 #include "queue/key.h"
+#include "queue/slot.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
 

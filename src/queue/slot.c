@@ -1,6 +1,7 @@
 /*
  * slot.c
- *		What is known of each queue: the places of its next messages, their number, and the processes that wait.
+ *		What is known of each queue: the places of its next messages, their number, and the processes that wait; and
+ *		what a commit changes of it.
  *
  * Messages are rows of sweep.queue_message; nothing here is needed to keep them. A slot says where the next claim begins
  * to look, so that no claim reads rows that others have claimed or removed. Its messages in flight (in_flight.c) are
@@ -8,14 +9,17 @@
  * is searched from its start, once, and what was claimed comes again.
  *
  * The rule that loses no message: a transaction that has sent lowers the position of its lane to the lowest id that it
- * wrote, after it has become visible (change.c). A search whose snapshot did not see that transaction takes over the
+ * wrote, after it has become visible (transaction.c). A search whose snapshot did not see that transaction takes over the
  * lowest position that was set while it searched.
  */
 #include "postgres.h"
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "utils/timestamp.h"
 
+#include "base/ask.h"
 #include "base/clock.h"
 #include "base/shared.h"
 #include "queue/queue.h"
@@ -116,8 +120,8 @@ sweep_queue_wake(SweepQueueSlot *slot, int64 count)
 	memmove(slot->waiting, slot->waiting + woken, sizeof(ProcNumber) * slot->waiters);
 }
 
-void
-sweep_queue_add_to_rate(SweepRate *rate, int64 count, int64 now_us)
+static void
+add_to_rate(SweepRate *rate, int64 count, int64 now_us)
 {
 	int64		elapsed_us = now_us - rate->since_us;
 
@@ -180,8 +184,9 @@ sweep_queue_running(const SweepQueueDatabase *entry)
 	return sweep_queue_memory.running + (entry - sweep_queue_memory.shared->databases) * sweep_queue_memory.running_limit;
 }
 
-const SweepQueueDatabase *
-sweep_queue_counts(Oid relation, FullTransactionId xid)
+/* The entry of this database, if a commit of it belongs into the counters, else NULL. */
+static const SweepQueueDatabase *
+counts(Oid relation, FullTransactionId xid)
 {
 	const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
 
@@ -216,6 +221,106 @@ sweep_queue_spoil_counts(Oid database)
 		if (entry->database == database)
 			entry->counted = entry->counting = false;
 	}
+}
+
+void
+sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at)
+{
+	uint32		number = SWEEP_LANE_INDEX(lane);
+	uint32		bit = (uint32) 1 << number;
+
+	change->sent++;
+	change->rows[SWEEP_LANE_IS_DELAYED(lane)]++;
+	if (SWEEP_LANE_IS_DELAYED(lane))
+		change->first_due = Min(change->first_due, due_at);
+	else if ((change->lanes & bit) == 0 || message_id < change->low[number])
+	{
+		change->lanes |= bit;
+		change->low[number] = message_id;
+	}
+}
+
+void
+sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from)
+{
+	for (int i = 0; i < SWEEP_LANES; i++)
+	{
+		if ((from->lanes & (1 << i)) == 0)
+			continue;
+		to->low[i] = (to->lanes & (1 << i)) ? Min(to->low[i], from->low[i]) : from->low[i];
+		to->lanes |= 1 << i;
+	}
+	to->first_due = Min(to->first_due, from->first_due);
+	for (int i = 0; i < 2; i++)
+		to->rows[i] += from->rows[i];
+	to->dead += from->dead;
+	to->sent += from->sent;
+	to->acked += from->acked;
+	to->reset |= from->reset;
+	to->reset_if_undone |= from->reset_if_undone;
+	to->purged |= from->purged;
+	to->emptied |= from->emptied;
+	to->dropped |= from->dropped;
+}
+
+/* Puts what is prefetched and not claimed back behind the positions. */
+static void
+flush_prefetched(SweepQueueSlot *slot)
+{
+	for (int i = 0; i < slot->prefetched_count; i++)
+	{
+		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first + i];
+
+		if (SWEEP_LANE_IS_DELAYED(message->lane))
+			sweep_queue_note_due(slot, message->due_at);
+		else
+			sweep_queue_lower_position(slot, SWEEP_LANE_INDEX(message->lane), message->message_id);
+	}
+	slot->prefetched_count = 0;
+}
+
+/* Makes the messages that were sent, failed or redriven known to searches. */
+static void
+apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
+{
+	int			last_lane = 0;
+
+	if (change->reset)
+		sweep_queue_reset_slot(slot);
+	/* Prefetched messages are in the order of priorities: a message that comes before some of them is searched before them. */
+	if (slot->prefetched_count > 0)
+		last_lane = SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane);
+	if (change->lanes & ((1 << last_lane) - 1))
+		flush_prefetched(slot);
+	for (uint32 lanes = change->lanes; lanes != 0; lanes &= lanes - 1)
+	{
+		int			lane = pg_rightmost_one_pos32(lanes);
+
+		sweep_queue_lower_position(slot, lane, change->low[lane]);
+	}
+	sweep_queue_note_due(slot, change->first_due);
+}
+
+void
+sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
+{
+	const SweepQueueDatabase *counters = counts(change->relation, xid);
+	int64		arrived = change->sent;
+
+	apply_positions(slot, change);
+	if (counters != NULL)
+		sweep_queue_add_rows(slot, counters, change->rows, change->dead);
+	slot->used_us = sweep_monotonic_us();
+	add_to_rate(&slot->sent, change->sent, slot->used_us);
+	add_to_rate(&slot->acked, change->acked, slot->used_us);
+	/* A message that has failed or was dead, and is to be delivered at once, arrives as well. */
+	if (change->first_due <= now)
+		arrived = Max(arrived, change->rows[1]);
+	if (arrived > 0 && slot->news == NEWS_NONE)
+		sweep_ask_to_notify(slot->database);
+	if (arrived > 0 && slot->news != NEWS_UNWANTED)
+		slot->news = NEWS_PENDING;
+	sweep_queue_wake(slot, arrived);
 }
 
 /* A notification that a scheduler was sending when it died is sent again. */

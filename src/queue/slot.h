@@ -1,6 +1,6 @@
 /*
  * slot.h
- *		What is known of each queue: the places of its next messages, their number, and the processes that wait.
+ *		The state of each queue, and what a commit changes of it.
  *
  * The caller of every function has the lock of memory.h, exclusively unless said otherwise.
  */
@@ -37,8 +37,7 @@ extern void sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us);
 /* Wakes up to count processes that wait for messages of the queue, and takes them out of its list: the first in it first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
-/* Counts now; how many per second, over the last ten seconds. */
-extern void sweep_queue_add_to_rate(SweepRate *rate, int64 count, int64 now_us);
+/* How many per second, over the last ten seconds. */
 extern double sweep_queue_rate(const SweepRate *rate, int64 now_us);
 
 /*
@@ -50,13 +49,29 @@ extern SweepQueueDatabase *sweep_queue_find_database(Oid relation, bool create);
 /* The transactions in progress in its snapshot. */
 extern TransactionId *sweep_queue_running(const SweepQueueDatabase *entry);
 
+/* A recent transaction id of 32 bits, of the same counter. */
+static inline FullTransactionId
+sweep_queue_full_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+
+	return FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - xid));
+}
+
 /* Adds to the counters of a queue, which begin with 0 in each count. */
 extern void sweep_queue_add_rows(SweepQueueSlot *slot, const SweepQueueDatabase *entry, const int64 *rows, int64 dead);
 
-/* The entry of this database, if a commit of it belongs into the counters, else NULL. */
-extern const SweepQueueDatabase *sweep_queue_counts(Oid relation, FullTransactionId xid);
-
 /* Notes that the counters of a database are no longer right. */
 extern void sweep_queue_spoil_counts(Oid database);
+
+/* Adds a message that is sent to the changes of a transaction; adds what a subtransaction has done. Without the lock. */
+extern void sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at);
+extern void sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from);
+
+/*
+ * Applies what a transaction did to the queue: makes its messages known to searches, counts them, and wakes processes.
+ * xid as of now, not yet recycled. Nothing is allocated and nothing fails.
+ */
+extern void sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
 
 #endif							/* SWEEP_QUEUE_SLOT_H */

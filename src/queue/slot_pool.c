@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "queue/holder.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
 
@@ -28,7 +27,7 @@ is_idle(const SweepQueueSlot *slot)
 static bool
 fits(const SweepQueueSlot *slot, Oid role, SweepRefusal refusal)
 {
-	return refusal == REFUSED_ROLE ? sweep_queue_memory.shared->holders[slot->holder].role == role :
+	return refusal == REFUSED_ROLE ? slot->holder == sweep_holder_find(role, InvalidOid) :
 		refusal == REFUSED_DATABASE ? slot->database == MyDatabaseId : true;
 }
 
@@ -52,16 +51,9 @@ find_victim(Oid role, SweepRefusal refusal)
 static SweepRefusal
 check_share(Oid role)
 {
-	SweepUse	use = sweep_holder_use(sweep_holder_find(role), HELD_SLOTS);
+	SweepUse	use = sweep_holder_use(sweep_holder_find(role, InvalidOid), sweep_holder_find(InvalidOid, MyDatabaseId), HELD_SLOTS);
 
 	return sweep_quota_check(&use, sweep_max_queues, !OidIsValid(role) || sweep_quota_is_known_unlimited(role));
-}
-
-static void
-set_holder(SweepQueueSlot *slot, Oid role)
-{
-	slot->holder = sweep_holder_find(role);
-	sweep_holder_count(slot->holder, HELD_SLOTS, 1);
 }
 
 void
@@ -73,7 +65,7 @@ sweep_queue_free_slot(SweepQueueSlot *slot)
 	while (*link != number)
 		link = &sweep_queue_slot(*link)->next;
 	*link = slot->next;
-	sweep_holder_count(slot->holder, HELD_SLOTS, -1);
+	sweep_holder_count(slot->holder, slot->database_holder, HELD_SLOTS, -1);
 	slot->generation = 0;
 	slot->next = sweep_queue_memory.shared->free_slot;
 	sweep_queue_memory.shared->free_slot = number;
@@ -111,7 +103,9 @@ sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *ref
 	slot->database = MyDatabaseId;
 	slot->relation = relation;
 	slot->queue_id = queue_id;
-	set_holder(slot, role);
+	slot->holder = sweep_holder_find(role, InvalidOid);
+	slot->database_holder = sweep_holder_find(InvalidOid, slot->database);
+	sweep_holder_count(slot->holder, slot->database_holder, HELD_SLOTS, 1);
 	slot->used_us = slot->sent.since_us = slot->acked.since_us = sweep_monotonic_us();
 	slot->lease_root = slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
 	slot->next_expiry_us = SWEEP_NOTHING_DUE;
@@ -132,8 +126,8 @@ sweep_queue_adopt_slot(SweepQueueSlot *slot)
 			return REFUSED_ROLE;
 		evict(victim);
 	}
-	sweep_holder_count(slot->holder, HELD_SLOTS, -1);
-	set_holder(slot, GetUserId());
+	slot->holder = sweep_holder_find(GetUserId(), InvalidOid);
+	sweep_queue_memory.shared->holders[slot->holder].held[HELD_SLOTS]++;
 	return REFUSED_NOT;
 }
 
@@ -196,4 +190,38 @@ sweep_queue_make_room(SweepHeld what, SweepRefusal refusal)
 		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &looked_at);
 	}
 	sweep_queue_unlock();
+}
+
+void
+sweep_queue_drop(SweepQueueSlot *slot)
+{
+	if (!sweep_in_flight_remove_all(slot))
+		return;
+	sweep_queue_wake(slot, slot->waiters);
+	if (slot->lease_count == 0)
+		sweep_queue_free_slot(slot);
+}
+
+void
+sweep_queue_apply_to_all(Oid database, const SweepQueueChange *change)
+{
+	int			looked_at = 0;
+
+	for (int i = 0; i < sweep_max_queues; i++)
+	{
+		SweepQueueSlot *slot = sweep_queue_slot(i);
+
+		if (slot->generation != 0 && slot->database == database && change->dropped)
+		{
+			if (!OidIsValid(change->relation) || slot->relation == change->relation)
+				sweep_queue_drop(slot);
+		}
+		else if (slot->generation != 0 && slot->database == database && (!change->emptied || sweep_in_flight_remove_all(slot)))
+		{
+			sweep_queue_reset_slot(slot);
+			sweep_queue_wake(slot, slot->waiters);
+		}
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &looked_at);
+	}
+	sweep_queue_spoil_counts(database);
 }

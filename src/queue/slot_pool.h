@@ -36,6 +36,15 @@ extern SweepQueueSlot *sweep_queue_settle_leases(Oid relation, int32 queue_id);
  */
 extern void sweep_queue_make_room(SweepHeld what, SweepRefusal refusal);
 
+/* Forgets a queue that is gone; processes that wait for its messages find that out when they look. May lend the lock. */
+extern void sweep_queue_drop(SweepQueueSlot *slot);
+
+/*
+ * Applies a change to all queues of a database: a statement that is not the extension's own has written to the table, or
+ * the table was dropped; no table: the database was. Lends the lock.
+ */
+extern void sweep_queue_apply_to_all(Oid database, const SweepQueueChange *change);
+
 /* The slot of a queue, which it is given now if it has none. NULL as above. */
 static inline SweepQueueSlot *
 sweep_queue_get_slot(Oid relation, int32 queue_id)

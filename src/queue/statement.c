@@ -11,14 +11,16 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/lock.h"
 #include "queue/in_flight.h"
-#include "queue/prepared.h"
 #include "queue/queue.h"
+#include "queue/statement.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
 
@@ -27,6 +29,47 @@ PG_FUNCTION_INFO_V1(sweep_statement_end);
 PG_FUNCTION_INFO_V1(sweep_statement_note_purged);
 PG_FUNCTION_INFO_V1(sweep_statement_note_foreign);
 
+/* Levels of the extension's own statements in progress, the innermost last; in TopTransactionContext. */
+static List *own_statements = NIL;
+
+static void
+at_transaction_end(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		own_statements = NIL;
+}
+
+/* A statement that has only fired the trigger whose subtransaction this is goes on. */
+static void
+at_subtransaction_end(SubXactEvent event, SubTransactionId id, SubTransactionId parent, void *arg)
+{
+	while (event == SUBXACT_EVENT_ABORT_SUB && own_statements != NIL && llast_int(own_statements) >= GetCurrentTransactionNestLevel())
+		own_statements = list_delete_last(own_statements);
+}
+
+void
+sweep_statement_open(void)
+{
+	static bool registered = false;
+	MemoryContext old;
+
+	if (!registered)
+	{
+		RegisterXactCallback(at_transaction_end, NULL);
+		RegisterSubXactCallback(at_subtransaction_end, NULL);
+	}
+	registered = true;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	own_statements = lappend_int(own_statements, GetCurrentTransactionNestLevel());
+	MemoryContextSwitchTo(old);
+}
+
+void
+sweep_statement_close(void)
+{
+	own_statements = list_delete_last(own_statements);
+}
+
 /* SQL: sweep._begin_queue_statement(queue_id, alone) */
 Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
@@ -34,7 +77,7 @@ sweep_statement_begin(PG_FUNCTION_ARGS)
 	/* Rows of a queue that is dropped meanwhile would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;
-	sweep_transaction_begin_statement();
+	sweep_statement_open();
 	PG_RETURN_VOID();
 }
 
@@ -70,7 +113,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 {
 	SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0));
 
-	sweep_transaction_end_statement();
+	sweep_statement_close();
 	/* No other transaction works with a queue that is dropped, but prepared ones may have, and have ended. */
 	sweep_prepared_settle();
 	change->rows[0] += PG_GETARG_INT64(1);
@@ -96,7 +139,7 @@ sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 	/* Prepared transactions that have worked with the table have ended: they kept a lock of it. */
 	if (TRIGGER_FIRED_BY_TRUNCATE(trigger->tg_event))
 		sweep_prepared_settle();
-	if (!sweep_transaction_in_statement())
+	if (own_statements == NIL)
 	{
 		SweepQueueChange *change = sweep_transaction_change(sweep_queue_relation(), 0);
 
@@ -113,12 +156,7 @@ sweep_queue_note_dropped(Oid database, Oid relation)
 	if (!sweep_queue_memory_exists())
 		return;
 	if (OidIsValid(database))
-	{
-		sweep_queue_lock(LW_EXCLUSIVE);
-		sweep_change_forget_database(database);
-		sweep_prepared_forget_database(database);
-		sweep_queue_unlock();
-	}
+		sweep_transaction_forget_database(database);
 	if (OidIsValid(relation) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
 		sweep_transaction_change(relation, 0)->dropped = true;
 }

@@ -2,7 +2,7 @@
  * statistics.c
  *		What sweep.queues shows.
  *
- * The end of each transaction keeps the counters of its queues (change.c). They begin with a count of the rows, by the
+ * The end of each transaction keeps the counters of its queues (slot.c). They begin with a count of the rows, by the
  * first process that asks after the start of the server, or after a statement that was not the extension's own. The
  * count is exact while messages come and go: it uses a snapshot that is published before, and a commit is added to the
  * counters if and only if that snapshot does not see it.
@@ -30,9 +30,9 @@
 #include "base/compat_table.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
-#include "queue/prepared.h"
 #include "queue/slot_pool.h"
 #include "queue/table.h"
+#include "queue/transaction.h"
 
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
@@ -115,47 +115,49 @@ count_all(Oid relation, Snapshot snapshot)
 
 /*
  * Publishes a snapshot, which must see nothing of the transaction itself: the commits visible in it are counted by this
- * process, all others when they are applied (change.c). The caller has the lock exclusively.
+ * process, all others when they are applied (slot.c). NULL if the counters are valid.
  */
-static void
-begin_count(Oid relation, Snapshot snapshot)
+static Snapshot
+begin_count(Oid relation)
 {
-	SweepQueueDatabase *entry = sweep_queue_find_database(relation, true);
-	FullTransactionId next = ReadNextFullTransactionId();
 	TransactionId own = GetTopTransactionIdIfAny();
+	Snapshot	snapshot = NULL;
+	SweepQueueDatabase *entry;
 
-	/* These are 32 bits of the same counter, a moment before. */
-	entry->xmax = FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - snapshot->xmax));
-	entry->xmin = FullTransactionIdFromU64(U64FromFullTransactionId(entry->xmax) - (uint32) (snapshot->xmax - snapshot->xmin));
-	entry->running_count = snapshot->xcnt;
-	/* memcpy wants an array even to copy nothing. */
-	if (snapshot->xcnt > 0)
-		memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
-	/* A snapshot does not list the transaction that took it. */
-	if (TransactionIdIsValid(own))
-		sweep_queue_running(entry)[entry->running_count++] = own;
-	entry->counting = true;
-	entry->counted = false;
-	entry->count_number = ++sweep_queue_memory.shared->count_number;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	entry = sweep_queue_find_database(relation, true);
+	if (!entry->counted && !entry->knows_prepared)
+	{
+		sweep_queue_unlock();
+		sweep_prepared_note_all(relation);
+		sweep_queue_lock(LW_EXCLUSIVE);
+		entry = sweep_queue_find_database(relation, true);
+	}
+	if (!entry->counted)
+	{
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		/* Not what this very transaction has done: that is added when it commits. */
+		snapshot->curcid = FirstCommandId;
+		entry->xmax = sweep_queue_full_xid(snapshot->xmax);
+		entry->xmin = sweep_queue_full_xid(snapshot->xmin);
+		entry->running_count = snapshot->xcnt;
+		/* memcpy wants an array even to copy nothing. */
+		if (snapshot->xcnt > 0)
+			memcpy(sweep_queue_running(entry), snapshot->xip, snapshot->xcnt * sizeof(TransactionId));
+		/* A snapshot does not list the transaction that took it. */
+		if (TransactionIdIsValid(own))
+			sweep_queue_running(entry)[entry->running_count++] = own;
+		entry->counting = true;
+		entry->count_number = ++sweep_queue_memory.shared->count_number;
+	}
+	sweep_queue_unlock();
+	return snapshot;
 }
 
-/* Adds the counts to the counters of a queue; false when there is no slot for it. */
-static bool
-add_count(Oid relation, const State *count, const SweepQueueDatabase *entry)
-{
-	SweepQueueSlot *slot = sweep_queue_find_slot(relation, count->queue_id);
-	SweepRefusal refusal;
-
-	if (slot == NULL)
-		slot = sweep_queue_allot_slot(relation, count->queue_id, InvalidOid, &refusal);
-	if (slot == NULL)
-		return false;
-	slot->used_us = sweep_monotonic_us();
-	sweep_queue_add_rows(slot, entry, count->rows, count->dead);
-	return true;
-}
-
-/* Adds the counts to the counters. False when a slot was lost, or another statement has written to the table meanwhile. */
+/*
+ * Adds the counts to the counters of the queues. False when a slot was lost, or another statement has written to the table
+ * meanwhile: there are no counters then. With more queues than slots no queue loses its slot for finding that out.
+ */
 static bool
 end_count(Oid relation, HTAB *counts)
 {
@@ -163,63 +165,49 @@ end_count(Oid relation, HTAB *counts)
 	HASH_SEQ_STATUS scan;
 	State	   *count;
 	int			added = 0;
-	/* With more queues than slots there are no counters; no queue loses its slot for finding that out. */
 	bool		fits = hash_get_num_entries(counts) <= sweep_max_queues;
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	hash_seq_init(&scan, counts);
-	while ((count = hash_seq_search(&scan)) != NULL)
+	while ((entry = sweep_queue_find_database(relation, false)) != NULL && entry->counting && fits &&
+		   (count = hash_seq_search(&scan)) != NULL)
 	{
-		entry = sweep_queue_find_database(relation, false);
-		if (entry == NULL || !entry->counting || !fits || !add_count(relation, count, entry))
+		SweepQueueSlot *slot = sweep_queue_find_slot(relation, count->queue_id);
+		SweepRefusal refusal;
+
+		if (slot == NULL)
+			slot = sweep_queue_allot_slot(relation, count->queue_id, InvalidOid, &refusal);
+		fits = slot != NULL;
+		if (fits)
 		{
-			fits = false;
-			hash_seq_term(&scan);
-			break;
+			slot->used_us = sweep_monotonic_us();
+			sweep_queue_add_rows(slot, entry, count->rows, count->dead);
 		}
 		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &added);
 	}
-	entry = sweep_queue_find_database(relation, false);
+	fits &= entry != NULL && entry->counting;
 	if (!fits)
+	{
+		hash_seq_term(&scan);
 		sweep_queue_spoil_counts(MyDatabaseId);
-	else if (entry != NULL && entry->counting)
+	}
+	else
 		entry->counted = true;
-	fits = entry != NULL && entry->counted;
 	sweep_queue_unlock();
 	return fits;
 }
 
-/* Makes the counters valid; else the counts are returned. */
+/* Makes the counters valid; else the counts are returned. One process counts at a time; one that has waited finds it done. */
 static HTAB *
 count_queues(Oid relation)
 {
-	const SweepQueueDatabase *entry;
 	HTAB	   *counts = NULL;
-	Snapshot	snapshot = NULL;
+	Snapshot	snapshot;
 	LOCKTAG		tag;
 
-	sweep_queue_lock(LW_SHARED);
-	entry = sweep_queue_find_database(relation, false);
-	if (entry != NULL && entry->counted)
-	{
-		sweep_queue_unlock();
-		return NULL;
-	}
-	sweep_queue_unlock();
-	sweep_prepared_note_all(relation);
-	/* One process counts at a time; one that has waited finds it done. */
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	sweep_queue_lock(LW_EXCLUSIVE);
-	entry = sweep_queue_find_database(relation, false);
-	if (entry == NULL || !entry->counted)
-	{
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		/* Not what this very transaction has done: that is added when it commits. */
-		snapshot->curcid = FirstCommandId;
-		begin_count(relation, snapshot);
-	}
-	sweep_queue_unlock();
+	snapshot = begin_count(relation);
 	if (snapshot != NULL)
 	{
 		counts = count_all(relation, snapshot);

@@ -1,6 +1,6 @@
 /*
  * transaction.c
- *		What the transaction in progress has done to queues, until it ends.
+ *		What transactions have done to queues: collected while they run, applied when they have ended.
  *
  * A send or an acknowledgement changes the shared memory when its transaction has become visible to all others, in the
  * callback at its very end: from then on a snapshot sees the rows, and not before. Nothing is allocated there and
@@ -9,20 +9,27 @@
  * Each level of subtransactions has changes of its own. When it ends well they are added to those of the level above;
  * when it is rolled back they are thrown away, and what it has claimed is given back.
  *
- * COMMIT PREPARED calls no callback of an extension. Changes of a transaction therefore go to shared memory before it is
- * prepared, and a process that looks for messages later finds out how it has ended (prepared.c).
+ * COMMIT PREPARED calls no callback of an extension. The changes of a transaction that is prepared therefore go to shared
+ * memory, until a process that claims, acknowledges, waits or counts finds that the transaction has ended. These records
+ * are counted, so that nothing is looked at while there are none.
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
-#include "queue/change.h"
+#include "base/sql.h"
 #include "queue/in_flight.h"
-#include "queue/prepared.h"
+#include "queue/slot_pool.h"
 #include "queue/transaction.h"
+
+static SweepStatement prepared_xids_sql = {
+	.text = "SELECT p.transaction::pg_catalog.text::bigint FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()",
+	.reads_latest = true};
 
 typedef struct LevelChange
 {
@@ -51,8 +58,168 @@ static LevelChange *changes = NULL;
 static Pending *pending = NULL;
 static int	pending_count = 0;
 static int	pending_room = 0;
-static List *own_statements = NIL;	/* levels of the extension's own statements in progress, the innermost last */
-static int	record = -1;		/* of this transaction, while it is being prepared */
+static int	record = -1;		/* the first of this transaction, while it is being prepared */
+
+/* Applies what a transaction of this database did; xid as of now, not yet recycled. With the lock, which it may lend. */
+static void
+apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
+{
+	SweepQueueSlot *slot;
+
+	if (change->queue_id == 0)
+		sweep_queue_apply_to_all(MyDatabaseId, change);
+	else if (change->dropped)
+	{
+		slot = sweep_queue_find_slot(change->relation, change->queue_id);
+		if (slot != NULL)
+			sweep_queue_drop(slot);
+	}
+	else if ((slot = sweep_queue_get_slot(change->relation, change->queue_id)) != NULL)
+		sweep_queue_apply(slot, change, xid, now);
+	else
+		/* Without a slot there are no counters: the rows are counted when sweep.queues is read. */
+		sweep_queue_spoil_counts(MyDatabaseId);
+}
+
+/* After a rollback a queue whose rows were being deleted is searched from its start: searches have stepped over those rows. */
+static void
+apply_rollback(const SweepQueueChange *change)
+{
+	SweepQueueChange again = {
+		.relation = change->relation, .queue_id = change->queue_id, .first_due = SWEEP_NOTHING_DUE, .reset = true
+	};
+
+	if (change->reset || change->reset_if_undone)
+		apply(&again, InvalidFullTransactionId, GetCurrentTimestamp());
+}
+
+/* Notes what a transaction that is prepared did to a queue; the number of the record, or -1 if there is no room. With the lock. */
+static int
+note_prepared(TransactionId xid, const SweepQueueChange *change)
+{
+	SweepPreparedChange *records = sweep_queue_memory.prepared;
+	int			number = 0;
+
+	while (number < sweep_queue_memory.prepared_limit && TransactionIdIsValid(records[number].xid))
+		number++;
+	if (number == sweep_queue_memory.prepared_limit)
+		return -1;
+	records[number] = (SweepPreparedChange) {.xid = xid, .database = MyDatabaseId, .ending = -1, .change = *change};
+	pg_atomic_fetch_add_u32(&sweep_queue_memory.shared->prepared_count, 1);
+	return number;
+}
+
+static void
+forget_record(SweepPreparedChange *prepared)
+{
+	prepared->xid = InvalidTransactionId;
+	pg_atomic_fetch_sub_u32(&sweep_queue_memory.shared->prepared_count, 1);
+}
+
+/* Forgets the records of a transaction, or of a database; the other one is invalid. With the lock. */
+static void
+forget_prepared(TransactionId xid, Oid database)
+{
+	for (int i = 0; i < sweep_queue_memory.prepared_limit; i++)
+	{
+		SweepPreparedChange *prepared = &sweep_queue_memory.prepared[i];
+
+		if (TransactionIdIsValid(prepared->xid) && (prepared->xid == xid || prepared->database == database))
+			forget_record(prepared);
+	}
+}
+
+/* Whether it is noted that the transaction has done something unknown to all queues. */
+static bool
+is_noted(TransactionId xid, Oid relation)
+{
+	for (int i = 0; i < sweep_queue_memory.prepared_limit; i++)
+		if (sweep_queue_memory.prepared[i].xid == xid && sweep_queue_memory.prepared[i].change.queue_id == 0 &&
+			sweep_queue_memory.prepared[i].change.relation == relation)
+			return true;
+	return false;
+}
+
+void
+sweep_prepared_note_all(Oid relation)
+{
+	SweepQueueChange change = {.relation = relation, .queue_id = 0, .reset = true};
+	SweepQueueDatabase *entry;
+	uint64		count;
+
+	sweep_sql_begin_call();
+	count = sweep_sql_execute(&prepared_xids_sql, NULL, NULL);
+	sweep_queue_lock(LW_EXCLUSIVE);
+	entry = sweep_queue_find_database(relation, true);
+	entry->knows_prepared = true;
+	for (uint64 i = 0; i < count && entry->knows_prepared; i++)
+	{
+		TransactionId xid;
+
+		sweep_sql_row(i);
+		xid = (TransactionId) sweep_sql_int64(1);
+		/* If there is no room, the next search tries again. */
+		entry->knows_prepared = is_noted(xid, relation) || note_prepared(xid, &change) >= 0;
+	}
+	sweep_queue_unlock();
+	sweep_sql_end_call();
+}
+
+/* Another process may do the same meanwhile. */
+static void
+settle_prepared(SweepPreparedChange *prepared, TransactionId xid, bool committed)
+{
+	int			settled = 0;
+
+	sweep_queue_lock(LW_EXCLUSIVE);
+	/* Messages in flight are settled before the queue is searched anew. */
+	for (int i = 0; prepared->xid == xid && prepared->change.purged && i < sweep_queue_memory.shared->used_in_flight; i++)
+	{
+		sweep_in_flight_settle_purged(i, xid, committed);
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &settled);
+	}
+	while (prepared->xid == xid && prepared->ending >= 0)
+	{
+		sweep_in_flight_settle_prepared(&prepared->ending, committed);
+		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_PIECE, &settled);
+	}
+	if (prepared->xid == xid)
+	{
+		SweepQueueChange change = prepared->change;
+
+		forget_record(prepared);
+		if (committed)
+			apply(&change, sweep_queue_full_xid(xid), GetCurrentTimestamp());
+		else
+			apply_rollback(&change);
+	}
+	sweep_queue_unlock();
+}
+
+void
+sweep_prepared_settle_ended(void)
+{
+	for (int i = 0; i < sweep_queue_memory.prepared_limit; i++)
+	{
+		SweepPreparedChange *prepared = &sweep_queue_memory.prepared[i];
+		TransactionId xid = prepared->xid;
+
+		if (TransactionIdIsValid(xid) && prepared->database == MyDatabaseId && !TransactionIdIsInProgress(xid))
+			settle_prepared(prepared, xid, TransactionIdDidCommit(xid));
+	}
+}
+
+void
+sweep_transaction_forget_database(Oid database)
+{
+	sweep_queue_lock(LW_EXCLUSIVE);
+	sweep_queue_apply_to_all(database, &(SweepQueueChange) {.dropped = true});
+	forget_prepared(InvalidTransactionId, database);
+	for (int i = 0; i < SWEEP_COUNTED_DATABASES; i++)
+		if (sweep_queue_memory.shared->databases[i].database == database)
+			sweep_queue_memory.shared->databases[i].database = InvalidOid;
+	sweep_queue_unlock();
+}
 
 static void
 settle(const Pending *item, bool committed, int *settled)
@@ -84,7 +251,7 @@ apply_changes(void)
 		settle(&pending[i], true, &settled);
 	for (LevelChange *entry = changes; entry != NULL; entry = entry->next)
 	{
-		sweep_change_apply(&entry->change, xid, now);
+		apply(&entry->change, xid, now);
 		(void) sweep_queue_lend_lock_after(SWEEP_QUEUE_SLOTS_PIECE, &applied);
 	}
 	sweep_queue_unlock();
@@ -129,7 +296,7 @@ undo(int level)
 		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
 			sweep_queue_lock(LW_EXCLUSIVE);
-			sweep_change_undo(&changes->change);
+			apply_rollback(&changes->change);
 			sweep_queue_unlock();
 		}
 		changes = changes->next;
@@ -143,27 +310,22 @@ undo(int level)
 }
 
 /*
- * A claim would not be given back when the prepared transaction is rolled back; and a claim that has given keys free
- * keeps its rows locked for as long as it stays prepared.
+ * From now on a process that finds the transaction ended settles what it did. A claim would not be given back when the
+ * prepared transaction is rolled back; and a claim that has given keys free keeps its rows locked for as long as it stays
+ * prepared.
  */
-static void
-refuse_claims(void)
-{
-	for (int i = 0; i < pending_count; i++)
-		if (pending[i].kind == PENDING_CLAIM)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("cannot PREPARE a transaction that has claimed messages"),
-					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
-}
-
-/* From now on a process that finds the transaction ended settles what it did. */
 static void
 prepare_changes(void)
 {
 	TransactionId xid = GetTopTransactionId();
 	bool		noted = true;
 
+	for (int i = 0; i < pending_count; i++)
+		if (pending[i].kind == PENDING_CLAIM)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot PREPARE a transaction that has claimed messages"),
+					 errhint("Claim in a transaction of its own; the one that is prepared can acknowledge.")));
 	if (!sweep_queue_memory_exists())
 		return;
 	/* The records of transactions that have ended make room. */
@@ -171,13 +333,13 @@ prepare_changes(void)
 	sweep_queue_lock(LW_EXCLUSIVE);
 	for (LevelChange *entry = changes; entry != NULL && noted; entry = entry->next)
 	{
-		int			number = sweep_prepared_note(xid, &entry->change);
+		int			number = note_prepared(xid, &entry->change);
 
 		noted = number >= 0;
 		record = record < 0 ? number : record;
 	}
 	if (!noted)
-		sweep_prepared_forget(xid);
+		forget_prepared(xid, InvalidOid);
 	sweep_queue_unlock();
 	if (!noted)
 		ereport(ERROR,
@@ -186,6 +348,7 @@ prepare_changes(void)
 				 errhint("End those that are listed in pg_prepared_xacts, or increase max_prepared_transactions.")));
 }
 
+/* The messages that the transaction ends belong to its first record. */
 static void
 leave_prepared(void)
 {
@@ -207,12 +370,11 @@ static void
 roll_back(void)
 {
 	undo(0);
-	if (record >= 0)
-	{
-		sweep_queue_lock(LW_EXCLUSIVE);
-		sweep_prepared_forget(GetTopTransactionIdIfAny());
-		sweep_queue_unlock();
-	}
+	if (record < 0)
+		return;
+	sweep_queue_lock(LW_EXCLUSIVE);
+	forget_prepared(GetTopTransactionIdIfAny(), InvalidOid);
+	sweep_queue_unlock();
 }
 
 static void
@@ -225,10 +387,7 @@ at_transaction_event(XactEvent event, void *arg)
 		else if (event == XACT_EVENT_ABORT)
 			roll_back();
 		else if (event == XACT_EVENT_PRE_PREPARE)
-		{
-			refuse_claims();
 			prepare_changes();
-		}
 		else if (event == XACT_EVENT_PREPARE)
 			leave_prepared();
 	}
@@ -237,7 +396,6 @@ at_transaction_event(XactEvent event, void *arg)
 	changes = NULL;
 	pending = NULL;
 	pending_count = pending_room = 0;
-	own_statements = NIL;
 	record = -1;
 }
 
@@ -249,12 +407,7 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionI
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		hand_over(level);
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
 		undo(level);
-		/* A statement that has only fired the trigger whose subtransaction this is goes on. */
-		while (own_statements != NIL && llast_int(own_statements) >= level)
-			own_statements = list_delete_last(own_statements);
-	}
 }
 
 static void
@@ -303,55 +456,31 @@ sweep_transaction_reserve(int count)
 		pending = repalloc_huge(pending, pending_room * sizeof(Pending));
 }
 
-static void
-note(PendingKind kind, const pg_uuid_t *lease, int message)
+static Pending *
+note(PendingKind kind, int message)
 {
 	Pending    *item = &pending[pending_count++];
 
 	item->kind = kind;
 	item->level = GetCurrentTransactionNestLevel();
-	if (lease != NULL)
-		item->lease = *lease;
 	item->message = message;
+	return item;
 }
 
 void
 sweep_transaction_note_claim(const pg_uuid_t *lease)
 {
-	note(PENDING_CLAIM, lease, -1);
+	note(PENDING_CLAIM, -1)->lease = *lease;
 }
 
 void
 sweep_transaction_note_ending(int number)
 {
-	note(PENDING_ENDING, NULL, number);
+	(void) note(PENDING_ENDING, number);
 }
 
 void
 sweep_transaction_note_purged(int number)
 {
-	note(PENDING_PURGED, NULL, number);
-}
-
-void
-sweep_transaction_begin_statement(void)
-{
-	MemoryContext old;
-
-	register_callbacks();
-	old = MemoryContextSwitchTo(TopTransactionContext);
-	own_statements = lappend_int(own_statements, GetCurrentTransactionNestLevel());
-	MemoryContextSwitchTo(old);
-}
-
-void
-sweep_transaction_end_statement(void)
-{
-	own_statements = list_delete_last(own_statements);
-}
-
-bool
-sweep_transaction_in_statement(void)
-{
-	return own_statements != NIL;
+	(void) note(PENDING_PURGED, number);
 }

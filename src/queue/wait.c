@@ -29,11 +29,11 @@
 #include "base/sql.h"
 #include "base/txn.h"
 #include "queue/in_flight.h"
-#include "queue/prepared.h"
 #include "queue/queue.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
 #include "queue/table.h"
+#include "queue/transaction.h"
 
 /*
  * The events of a session and its client, and whether the client is still there. libpq/libpq.h declares them, but it
@@ -64,15 +64,6 @@ typedef struct QueueRequest
 } QueueRequest;
 
 PG_FUNCTION_INFO_V1(sweep_queue_wait_call);
-
-static bool
-enter_list(SweepQueueSlot *slot)
-{
-	if (slot->waiters >= SWEEP_QUEUE_WAITERS)
-		return false;
-	slot->waiting[slot->waiters++] = MyProcNumber;
-	return true;
-}
 
 /*
  * Whether a claim would find something, or has to look. A process that looks again without having been woken leaves the
@@ -165,7 +156,9 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	/* The process looks when it is in the list, so that no message can come in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);
-	listed = slot != NULL && enter_list(slot);
+	listed = slot != NULL && slot->waiters < SWEEP_QUEUE_WAITERS;
+	if (listed)
+		slot->waiting[slot->waiters++] = MyProcNumber;
 	deadline_us += (listed ? timeout_ms : Min(timeout_ms, NO_PLACE_MS)) * INT64CONST(1000);
 	for (;;)
 	{
