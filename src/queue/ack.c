@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
@@ -179,7 +180,7 @@ sweep_ending_close(const SweepEnding *ending, int done)
 	int			missed = ending->all ? done == 0 : ending->id_count - done;
 	const char *lease = ending->lease ? DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(ending->lease))) : "<NULL>";
 
-	sweep_queue_close(ending->messages);
+	table_close(ending->messages, NoLock);
 	if (missed > 0)
 		ereport(NOTICE,
 				(ending->all ? errmsg("lease %s does not hold any of the messages", lease)

@@ -15,6 +15,7 @@
 
 #include "access/genam.h"
 #include "access/stratnum.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "executor/tuptable.h"
@@ -79,7 +80,7 @@ close_cancellation(Cancellation *cancellation)
 {
 	ExecDropSingleTupleTableSlot(cancellation->slot);
 	UnregisterSnapshot(cancellation->snapshot);
-	sweep_queue_close(cancellation->ending.messages);
+	table_close(cancellation->ending.messages, NoLock);
 }
 
 static bool

@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "executor/tuptable.h"
@@ -480,6 +481,6 @@ sweep_queue_claim(PG_FUNCTION_ARGS)
 	close_claim(&claim);
 	if (claim.prefetched_low)
 		(void) sweep_queue_search(claim.messages, &claim.queue, claim.wanted, true);
-	sweep_queue_close(claim.messages);
+	table_close(claim.messages, NoLock);
 	return (Datum) 0;
 }

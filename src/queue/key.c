@@ -65,7 +65,8 @@ typedef struct KeyedInsert
 	int			inserted;
 	int			rows[SWEEP_INSERT_ROWS];	/* the messages of the inserter's rows */
 	Relation	index;
-	IndexScanDesc scan;
+	IndexScanDesc scan;			/* in a turn, as the next */
+	LOCKTAG		turn;
 	SnapshotData dirty;
 	TupleTableSlot *slot;
 	Snapshot	begun;			/* in a transaction that must not miss what others commit meanwhile */
@@ -93,6 +94,31 @@ open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMess
 	insert->index = index_open(index, RowExclusiveLock);
 	insert->slot = table_slot_create(request->messages, NULL);
 	InitDirtySnapshot(insert->dirty);
+}
+
+static void
+begin_turn(KeyedInsert *insert)
+{
+	SET_LOCKTAG_ADVISORY(insert->turn, MyDatabaseId, 0, (uint32) insert->request->queue_id, SWEEP_LOCK_KEYS);
+	(void) LockAcquire(&insert->turn, ExclusiveLock, false, false);
+	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
+}
+
+static void
+end_turn(KeyedInsert *insert)
+{
+	index_endscan(insert->scan);
+	(void) LockRelease(&insert->turn, ExclusiveLock, false);
+}
+
+static void
+close_insert(KeyedInsert *insert)
+{
+	if (insert->begun != InvalidSnapshot)
+		UnregisterSnapshot(insert->begun);
+	ExecDropSingleTupleTableSlot(insert->slot);
+	index_close(insert->index, NoLock);
+	sweep_inserter_close(&insert->inserter);
 }
 
 /* Compares byte by byte, as the index does; NULL comes last. */
@@ -132,13 +158,6 @@ sort_messages(SweepKeyedMessage *messages, int count)
 		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
 			messages[kept++] = messages[i];
 	return kept;
-}
-
-static void
-lock_keys(const SweepSendRequest *request, LOCKTAG *tag)
-{
-	SET_LOCKTAG_ADVISORY(*tag, MyDatabaseId, 0, (uint32) request->queue_id, SWEEP_LOCK_KEYS);
-	(void) LockAcquire(tag, ExclusiveLock, false, false);
 }
 
 /* Whether messages of the queue were claimed and wait again: given back, or their lease has run out. */
@@ -228,20 +247,7 @@ look_up(KeyedInsert *insert, text *key, ItemPointer own)
 	return state;
 }
 
-static bool
-find_given_back(const SweepSendRequest *request, uint32 key_hash, int nth, SweepMessageRef *message)
-{
-	SweepQueueSlot *slot;
-	bool		found;
-
-	sweep_queue_lock(LW_SHARED);
-	slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
-	found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, message);
-	sweep_queue_unlock();
-	return found;
-}
-
-/* Whether such a message has the key. Its row does not say so: it was not written when the message was given back. */
+/* Whether a message that was given back has the key. Its row does not say so: it was not written then. */
 static KeyState
 look_up_given_back(KeyedInsert *insert, text *key)
 {
@@ -250,13 +256,19 @@ look_up_given_back(KeyedInsert *insert, text *key)
 	BlockNumber blocks = RelationGetNumberOfBlocks(request->messages);
 	KeyState	state = KEY_FREE;
 	uint32		key_hash = sweep_key_hash(key);
-	SweepMessageRef message;
+	bool		found = true;
 
-	for (int nth = 0; state != KEY_TAKEN && find_given_back(request, key_hash, nth, &message); nth++)
+	for (int nth = 0; state != KEY_TAKEN && found; nth++)
 	{
+		SweepQueueSlot *slot;
+		SweepMessageRef message;
 		bool		is_null;
 
-		if (sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
+		sweep_queue_lock(LW_SHARED);
+		slot = sweep_queue_find_slot(RelationGetRelid(request->messages), request->queue_id);
+		found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, &message);
+		sweep_queue_unlock();
+		if (found && sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
 			compare_keys(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
 			state = judge(insert);
 	}
@@ -274,7 +286,6 @@ choose_rows(KeyedInsert *insert)
 
 	CHECK_FOR_INTERRUPTS();
 	inserter->filled = 0;
-	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
 	while (insert->position < insert->count && inserter->filled < inserter->room)
 	{
 		const SweepKeyedMessage *message = &insert->messages[insert->position];
@@ -291,19 +302,7 @@ choose_rows(KeyedInsert *insert)
 		}
 		insert->position++;
 	}
-	index_endscan(insert->scan);
 	return state != KEY_UNDECIDED;
-}
-
-static KeyState
-look_up_alone(KeyedInsert *insert, text *key, ItemPointer own)
-{
-	KeyState	state;
-
-	insert->scan = sweep_index_beginscan(insert->request->messages, insert->index, &insert->dirty, 2);
-	state = look_up(insert, key, own);
-	index_endscan(insert->scan);
-	return state;
 }
 
 /* Inserts the rows of a turn. False when another sender was faster with a key: the next turn begins there. */
@@ -320,56 +319,17 @@ insert_rows(KeyedInsert *insert)
 	{
 		const SweepKeyedMessage *message = &insert->messages[insert->rows[i]];
 
-		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(insert->index)))
+		if (!sweep_inserter_write_entries(inserter, i, RelationGetRelid(insert->index)) &&
+			look_up(insert, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
 		{
-			if (look_up_alone(insert, message->key, &inserter->slots[i]->tts_tid) != KEY_FREE)
-			{
-				sweep_inserter_withdraw(inserter, i);
-				insert->position = insert->rows[i];
-				return false;
-			}
+			sweep_inserter_withdraw(inserter, i);
+			insert->position = insert->rows[i];
+			return false;
 		}
 		sweep_change_add_sent(request->change, request->lane, message->message_id, request->due_at);
 		insert->inserted++;
 	}
 	return true;
-}
-
-/* False when it ended at a key that is undecided. */
-static bool
-insert_next(KeyedInsert *insert)
-{
-	LOCKTAG		tag;
-	bool		decided;
-
-	lock_keys(insert->request, &tag);
-	decided = choose_rows(insert);
-	if (!insert_rows(insert))
-		decided = true;
-	(void) LockRelease(&tag, ExclusiveLock, false);
-	return decided;
-}
-
-static void
-wait_for_decision(const KeyedInsert *insert)
-{
-	ItemPointerData tid = insert->tid;
-
-	/* An INSERT with ON CONFLICT decides without the end of its transaction. */
-	if (insert->token != 0)
-		SpeculativeInsertionWait(insert->xid, insert->token);
-	else
-		XactLockTableWait(insert->xid, insert->request->messages, &tid, XLTW_InsertIndex);
-}
-
-static void
-close_insert(KeyedInsert *insert)
-{
-	if (insert->begun != InvalidSnapshot)
-		UnregisterSnapshot(insert->begun);
-	ExecDropSingleTupleTableSlot(insert->slot);
-	index_close(insert->index, NoLock);
-	sweep_inserter_close(&insert->inserter);
 }
 
 int
@@ -381,8 +341,19 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 	if (IsolationUsesXactSnapshot())
 		insert.begun = RegisterSnapshot(GetLatestSnapshot());
 	while (insert.position < insert.count)
-		if (!insert_next(&insert))
-			wait_for_decision(&insert);
+	{
+		bool		decided;
+
+		begin_turn(&insert);
+		decided = choose_rows(&insert);
+		decided |= !insert_rows(&insert);
+		end_turn(&insert);
+		/* An INSERT with ON CONFLICT decides without the end of its transaction. */
+		if (!decided && insert.token != 0)
+			SpeculativeInsertionWait(insert.xid, insert.token);
+		else if (!decided)
+			XactLockTableWait(insert.xid, request->messages, &insert.tid, XLTW_InsertIndex);
+	}
 	close_insert(&insert);
 	return insert.inserted;
 }
@@ -391,20 +362,19 @@ void
 sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error)
 {
 	KeyedInsert insert = {0};
-	LOCKTAG		tag;
 	bool		is_null;
 	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
 	KeyState	state;
 
 	open_insert(&insert, request, NULL, 1);
-	lock_keys(request, &tag);
-	state = look_up_alone(&insert, key, NULL);
+	begin_turn(&insert);
+	state = look_up(&insert, key, NULL);
 	if (state == KEY_FREE)
 	{
 		sweep_inserter_add_again(&insert.inserter, old, false, attempts, error);
 		sweep_inserter_write_rows(&insert.inserter);
 		if (!sweep_inserter_write_entries(&insert.inserter, 0, RelationGetRelid(insert.index)))
-			state = look_up_alone(&insert, key, &insert.inserter.slots[0]->tts_tid);
+			state = look_up(&insert, key, &insert.inserter.slots[0]->tts_tid);
 		if (state != KEY_FREE)
 			sweep_inserter_withdraw(&insert.inserter, 0);
 	}
@@ -415,6 +385,6 @@ sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int att
 		sweep_inserter_write_rows(&insert.inserter);
 		(void) sweep_inserter_write_entries(&insert.inserter, 0, InvalidOid);
 	}
-	(void) LockRelease(&tag, ExclusiveLock, false);
+	end_turn(&insert);
 	close_insert(&insert);
 }

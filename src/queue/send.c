@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "fmgr.h"
@@ -117,7 +118,7 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 		message.message_id = message_id = nextval_internal(request.sequence, false);
 		sent = sweep_key_insert(&request, &message, 1) > 0;
 	}
-	sweep_queue_close(request.messages);
+	table_close(request.messages, NoLock);
 	if (!sent)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(message_id);
@@ -171,7 +172,7 @@ sweep_queue_send_many(PG_FUNCTION_ARGS)
 		(void) send_without_keys(&request);
 	else if (request.count > 0)
 		sent = send_with_keys(&request, key_values, key_nulls);
-	sweep_queue_close(request.messages);
+	table_close(request.messages, NoLock);
 	PG_RETURN_INT64(sent);
 }
 

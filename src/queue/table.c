@@ -139,12 +139,6 @@ sweep_queue_open(void)
 	return messages;
 }
 
-void
-sweep_queue_close(Relation messages)
-{
-	table_close(messages, NoLock);
-}
-
 static bool
 may(const SweepQueue *queue, SweepQueueRight right)
 {
@@ -270,7 +264,7 @@ sweep_queue_lock_to_consume(const char *name)
 	Relation	messages = sweep_queue_open();
 	int32		queue_id = sweep_queue_find(cstring_to_text(name), RIGHT_CONSUME)->queue_id;
 
-	sweep_queue_close(messages);
+	table_close(messages, NoLock);
 	return queue_id;
 }
 

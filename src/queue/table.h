@@ -60,9 +60,8 @@ typedef enum SweepQueueRight
 	RIGHT_CONSUME,
 } SweepQueueRight;
 
-/* Opens sweep.queue_message for writing, until sweep_queue_close. */
+/* Opens sweep.queue_message for writing; the lock stays until the transaction ends. */
 extern Relation sweep_queue_open(void);
-extern void sweep_queue_close(Relation messages);
 
 /* OIDs of sweep.queue_message and of the sequence of its ids. */
 extern Oid	sweep_queue_relation(void);

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -250,7 +251,7 @@ find_work(void *arg)
 	request->queue_id = queue.queue_id;
 	request->relation = RelationGetRelid(messages);
 	request->found = find_message(messages, &queue);
-	sweep_queue_close(messages);
+	table_close(messages, NoLock);
 }
 
 /* SQL: sweep.wait_for_message(queue text, timeout interval) */
