@@ -62,7 +62,7 @@ SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid
 	WHERE p.classoid = 'pg_type'::regclass AND c.relkind <> 'c';
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights, and steps with their job's
 SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_is_home', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_consumer_processes', '_consumer_problem',
-	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_dead_page', '_done_page', '_drop_partition', '_settle', '_writers', '_reference_exists', '_lock_number', '_no_scheduler')
+	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_ended_page', '_drop_partition', '_settle', '_writers', '_reference_exists', '_lock_number', '_no_scheduler')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by nobody: what EXPLAIN says of them tells of rows that a policy hides; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
@@ -101,7 +101,7 @@ SELECT proname FROM function GROUP BY home, proname HAVING count(*) > 1;
 -- arguments have names
 SELECT signature FROM function WHERE proname NOT LIKE '\_%' AND pronargs > 0 AND (proargnames IS NULL OR '' = ANY (proargnames));
 -- nothing that writes is anything but volatile and unsafe in parallel
-SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', 'messages', '_dead_page', '_done_page', 'kept_until', 'environments_args') AND (provolatile, proparallel) <> ('v', 'u');
+SELECT signature FROM function WHERE prosrc = 'sweep_caller_dispatch' AND proname NOT IN ('feature_enabled', 'messages', '_ended_page', 'kept_until', 'environments_args') AND (provolatile, proparallel) <> ('v', 'u');
 SELECT signature FROM function WHERE language <> 'c' AND prokind = 'f' AND prosrc ~* '\m(INSERT INTO|UPDATE (sweep|sweep_gitlab)\.|DELETE FROM|LOCK TABLE)\M' AND provolatile <> 'v';
 -- nor anything that sets a parameter
 SELECT signature FROM function WHERE prosrc ~* '\mset_config\(' AND proparallel <> 'u';

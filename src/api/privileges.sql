@@ -118,7 +118,7 @@ GRANT EXECUTE ON FUNCTION sweep.create_queue(text, interval, int, text, interval
 GRANT EXECUTE ON FUNCTION sweep.send(text, jsonb, text, interval, int, jsonb), sweep.send_many(text, jsonb[], text[], interval, int),
 	sweep.claim(text, int, interval), sweep.ack(uuid, bigint[]), sweep.fail(uuid, text, bigint[]), sweep.release(uuid, bigint[]),
 	sweep.extend(uuid, interval), sweep.messages(text, text, int), sweep.cancel_message(text, bigint, text) TO sweep_admin, sweep_user, sweep_client;
-GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep._dead_page(text, bigint), sweep._done_page(text, timestamptz, bigint), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.dead(text), sweep.done(text), sweep._ended_page(text, boolean, timestamptz, bigint), sweep.redrive(text, jsonb, int, boolean) TO sweep_admin, sweep_operator, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.wait_for_message(text, interval) TO sweep_admin, sweep_user, sweep_client;
 
 -- Consumers in the database, and keys for those outside.

@@ -190,6 +190,35 @@ END
 $$;
 COMMENT ON FUNCTION sweep._change_job(oid, sweep.job_definition, sweep.job_definition) IS 'gives a job that is locked a new definition, with all that follows from it; a run in progress goes on';
 
+-- These two serve jobs and consumers.
+CREATE FUNCTION sweep._check_changes(changes jsonb, known text[], example text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	word pg_catalog.text;
+BEGIN
+	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
+		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value', HINT = pg_catalog.format('For example: %s.', example);
+	END IF;
+	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
+			HINT = pg_catalog.format('The keys are %s.', pg_catalog.array_to_string(known, ', '));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_changes(jsonb, text[], text) IS 'raises unless the changes are an object of known keys';
+
+CREATE FUNCTION sweep._refuse_change(changes jsonb, key text, reason text, creator text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION 'invalid value % for key "%"', changes -> key, key USING ERRCODE = 'invalid_parameter_value',
+		DETAIL = reason || '.', HINT = pg_catalog.format('Write what %s would take for the argument of that name.', creator);
+END
+$$;
+COMMENT ON FUNCTION sweep._refuse_change(jsonb, text, text, text) IS 'raises that a value is not one of its setting';
+
 CREATE FUNCTION sweep._alter_job(caller oid, name text, changes jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -197,18 +226,9 @@ DECLARE
 	old sweep.job_definition := sweep._lock_job(caller, name, false, false);
 	job sweep.job_definition;
 	paused boolean;
-	known pg_catalog.text[] := sweep._job_columns() || ARRAY['paused'];
 	word pg_catalog.text;
 BEGIN
-	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
-		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'For example: {"batch_size": 100, "schedule": "@hourly"}.';
-	END IF;
-	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
-			HINT = pg_catalog.format('The keys are %s.', pg_catalog.array_to_string(known, ', '));
-	END IF;
+	PERFORM sweep._check_changes(changes, sweep._job_columns() || ARRAY['paused'], '{"batch_size": 100, "schedule": "@hourly"}');
 	job := old;
 	FOR word IN SELECT pg_catalog.jsonb_object_keys(changes) LOOP
 		BEGIN
@@ -220,8 +240,7 @@ BEGIN
 				job.run_as := sweep._role_name(job.run_as::pg_catalog.regrole);
 			END IF;
 		EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation THEN
-			RAISE EXCEPTION 'invalid value % for key "%"', changes -> word, word USING ERRCODE = 'invalid_parameter_value',
-				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_job would take for the argument of that name.';
+			PERFORM sweep._refuse_change(changes, word, SQLERRM, 'sweep.create_job');
 		END;
 	END LOOP;
 	job := sweep._complete_job(job, old);

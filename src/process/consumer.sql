@@ -286,18 +286,10 @@ AS $$
 DECLARE
 	old      sweep.consumer := sweep._lock_consumer(caller, queue, false);
 	consumer sweep.consumer := old;
-	known    constant pg_catalog.text[] := '{handler,concurrency,batch,run_as,paused}';
 	paused   boolean;
 	word     pg_catalog.text;
 BEGIN
-	IF pg_catalog.jsonb_typeof(changes) IS DISTINCT FROM 'object' THEN
-		RAISE EXCEPTION 'changes must be a JSON object' USING ERRCODE = 'invalid_parameter_value', HINT = 'For example: {"concurrency": 4}.';
-	END IF;
-	SELECT k INTO word FROM pg_catalog.jsonb_object_keys(changes) AS k WHERE k <> ALL (known) LIMIT 1;
-	IF FOUND THEN
-		RAISE EXCEPTION 'unknown key "%" in changes', word USING ERRCODE = 'invalid_parameter_value',
-			HINT = pg_catalog.format('The keys are %s.', pg_catalog.array_to_string(known, ', '));
-	END IF;
+	PERFORM sweep._check_changes(changes, '{handler,concurrency,batch,run_as,paused}', '{"concurrency": 4}');
 	FOR word IN SELECT pg_catalog.jsonb_object_keys(changes) LOOP
 		IF changes -> word = 'null' THEN
 			RAISE EXCEPTION '% must not be null', word USING ERRCODE = 'null_value_not_allowed', HINT = 'Leave it out to keep what it is.';
@@ -309,8 +301,7 @@ BEGIN
 				ELSE consumer := pg_catalog.jsonb_populate_record(consumer, pg_catalog.jsonb_build_object(word, changes -> word));
 			END CASE;
 		EXCEPTION WHEN data_exception OR syntax_error_or_access_rule_violation THEN
-			RAISE EXCEPTION 'invalid value % for key "%"', changes -> word, word USING ERRCODE = 'invalid_parameter_value',
-				DETAIL = SQLERRM || '.', HINT = 'Write what sweep.create_consumer would take for the argument of that name.';
+			PERFORM sweep._refuse_change(changes, word, SQLERRM, 'sweep.create_consumer');
 		END;
 	END LOOP;
 	-- A consumer that is broken can be paused, and its role may be one that the owner of the queue could not become.

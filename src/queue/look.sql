@@ -92,29 +92,35 @@ COMMENT ON FUNCTION sweep.cancel_message(text, bigint, text) IS 'takes back a me
 -- sweep.dead and sweep.done read in pages, each behind the last row of the page before, so that rows above a LIMIT are not read. PostgreSQL
 -- inlines a function in SQL, and the statement then asks for a page when it wants its rows; of any other function it reads all rows first. A
 -- page is declared smaller than it is, because the planner would take hundreds of pages for a large query and compile it.
-CREATE FUNCTION sweep.__dead_page(caller oid, queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int,
-	OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
+CREATE FUNCTION sweep.__ended_page(caller oid, queue text, is_dead boolean, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb,
+	OUT key text, OUT attempts int, OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT ended_at timestamptz, OUT error jsonb, OUT goes_on boolean)
 RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-	id int := (sweep._find_queue(caller, __dead_page.queue, 'redrive')).queue_id;
+	id int := (sweep._find_queue(caller, __ended_page.queue, 'redrive')).queue_id;
 BEGIN
-	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error, pg_catalog.row_number() OVER () = 500
-	FROM (SELECT * FROM sweep.queue_dead o WHERE o.queue_id = id AND o.message_id > after_id ORDER BY o.message_id LIMIT 500) AS d;
+	IF is_dead THEN
+		RETURN QUERY
+		SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.priority::int, d.sent_at, d.died_at, d.error, pg_catalog.row_number() OVER () = 500
+		FROM (SELECT * FROM sweep.queue_dead o WHERE o.queue_id = id AND o.message_id > after_id ORDER BY o.message_id LIMIT 500) AS d;
+	ELSE
+		RETURN QUERY
+		SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, NULL::int, d.sent_at, d.done_at, NULL::pg_catalog.jsonb, pg_catalog.row_number() OVER () = 500
+		FROM (SELECT * FROM sweep.queue_done o WHERE o.queue_id = id AND (o.done_at, o.message_id) > (after_at, after_id) ORDER BY o.done_at, o.message_id LIMIT 500) AS d;
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep.__dead_page(oid, text, bigint) IS 'internal: implements sweep._dead_page';
+COMMENT ON FUNCTION sweep.__ended_page(oid, text, boolean, timestamptz, bigint) IS 'internal: implements sweep._ended_page';
 
-CREATE FUNCTION sweep._dead_page(queue text, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
-	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb, OUT goes_on boolean)
+CREATE FUNCTION sweep._ended_page(queue text, is_dead boolean, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
+	OUT attempts int, OUT headers jsonb, OUT priority int, OUT sent_at timestamptz, OUT ended_at timestamptz, OUT error jsonb, OUT goes_on boolean)
 RETURNS SETOF record
 LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._dead_page(text, bigint) IS 'internal: a page of the dead messages behind an id; goes_on: a further page may follow';
+COMMENT ON FUNCTION sweep._ended_page(text, boolean, timestamptz, bigint) IS 'internal: a page of the dead messages behind an id, or of the acknowledged ones behind a time and id; goes_on: a further page may follow';
 
 CREATE FUNCTION sweep.dead(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT priority int, OUT sent_at timestamptz, OUT died_at timestamptz, OUT error jsonb)
@@ -122,36 +128,12 @@ RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
 	WITH RECURSIVE page AS (
-		SELECT f.* FROM sweep._dead_page(queue, '-9223372036854775808') AS f
+		SELECT f.* FROM sweep._ended_page(queue, true, NULL, '-9223372036854775808') AS f
 		UNION ALL
-		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._dead_page(queue, p.message_id) AS n WHERE p.goes_on)
-	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.priority, p.sent_at, p.died_at, p.error FROM page AS p;
+		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._ended_page(queue, true, NULL, p.message_id) AS n WHERE p.goes_on)
+	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.priority, p.sent_at, p.ended_at, p.error FROM page AS p;
 END;
 COMMENT ON FUNCTION sweep.dead(text) IS 'the messages of a queue that failed as often as it allows, with their last error: an object of sqlstate, message, detail, hint and context, or only the message that sweep.fail was told';
-
-CREATE FUNCTION sweep.__done_page(caller oid, queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
-	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off
-AS $$
-DECLARE
-	id int := (sweep._find_queue(caller, __done_page.queue, 'redrive')).queue_id;
-BEGIN
-	RETURN QUERY
-	SELECT d.message_id, d.payload, d.key, d.attempts::int, d.headers, d.sent_at, d.done_at, pg_catalog.row_number() OVER () = 500
-	FROM (SELECT * FROM sweep.queue_done o WHERE o.queue_id = id AND (o.done_at, o.message_id) > (after_at, after_id) ORDER BY o.done_at, o.message_id LIMIT 500) AS d;
-END
-$$;
-COMMENT ON FUNCTION sweep.__done_page(oid, text, timestamptz, bigint) IS 'internal: implements sweep._done_page';
-
-CREATE FUNCTION sweep._done_page(queue text, after_at timestamptz, after_id bigint, OUT message_id bigint, OUT payload jsonb, OUT key text,
-	OUT attempts int, OUT headers jsonb, OUT sent_at timestamptz, OUT done_at timestamptz, OUT goes_on boolean)
-RETURNS SETOF record
-LANGUAGE c STABLE PARALLEL UNSAFE ROWS 10
-AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
-COMMENT ON FUNCTION sweep._done_page(text, timestamptz, bigint) IS 'internal: a page of the acknowledged messages behind a time and id; goes_on: a further page may follow';
 
 CREATE FUNCTION sweep.done(queue text, OUT message_id bigint, OUT payload jsonb, OUT key text, OUT attempts int, OUT headers jsonb,
 	OUT sent_at timestamptz, OUT done_at timestamptz)
@@ -159,9 +141,9 @@ RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE
 BEGIN ATOMIC
 	WITH RECURSIVE page AS (
-		SELECT f.* FROM sweep._done_page(queue, '-infinity', '-9223372036854775808') AS f
+		SELECT f.* FROM sweep._ended_page(queue, false, '-infinity', '-9223372036854775808') AS f
 		UNION ALL
-		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._done_page(queue, p.done_at, p.message_id) AS n WHERE p.goes_on)
-	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.sent_at, p.done_at FROM page AS p;
+		SELECT n.* FROM page AS p CROSS JOIN LATERAL sweep._ended_page(queue, false, p.ended_at, p.message_id) AS n WHERE p.goes_on)
+	SELECT p.message_id, p.payload, p.key, p.attempts, p.headers, p.sent_at, p.ended_at FROM page AS p;
 END;
 COMMENT ON FUNCTION sweep.done(text) IS 'the acknowledged messages of a queue that keep_done has kept, oldest first';
