@@ -43,6 +43,10 @@ SELECT sweep.create_job('run_detail', step => 'run_detail.step');
 -- keys are kept apart, those of one batch stay
 \set parts '[{"only first": 1}, {"only second": 2}, {"": 3}]'
 :run
+-- no key has a meaning: a run whose rows wait is that of a copy
+\set parts '[{"waits_for": [1]}]'
+:run
+SELECT stop_reason FROM sweep.runs WHERE job = 'run_detail' ORDER BY run_id DESC LIMIT 1;
 -- an array keeps its first 32 elements
 SELECT jsonb_agg(jsonb_build_object('ids', ids)) AS parts FROM (
 	SELECT jsonb_agg(i ORDER BY i) AS ids FROM generate_series(0, 79) AS i GROUP BY i / 20 ORDER BY min(i)) AS part \gset

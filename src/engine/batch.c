@@ -28,7 +28,7 @@
 #include "engine/run_row.h"
 #include "engine/timers.h"
 
-/* Key of a detail. */
+/* Key of the detail of a run that leaves rows: the transactions that these wait for. */
 #define WAITS_FOR "waits_for"
 
 static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
@@ -302,8 +302,7 @@ void
 sweep_batch_end(SweepRun *run, bool drained)
 {
 	run->reason = sweep_loop_end_batch(&run->next.loop, drained, sweep_monotonic_us());
-	/* Steps name in the detail the transactions because of which they leave rows. */
-	if (run->reason == SWEEP_STOP_DRAINED && run->next.detail != NULL &&
+	if (run->reason == SWEEP_STOP_DRAINED && run->may_leave_rows && run->next.detail != NULL &&
 		getKeyJsonValueFromContainer(&run->next.detail->root, WAITS_FOR, strlen(WAITS_FOR), &(JsonbValue) {0}) != NULL)
 		run->reason = SWEEP_STOP_WAITS;
 	if (run->reason == SWEEP_STOP_NONE && (pg_atomic_read_u32(&run->slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0)

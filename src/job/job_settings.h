@@ -22,6 +22,7 @@
 /* Columns of j, the row of sweep.job. */
 #define SWEEP_JOB_SETTINGS(X) \
 	X(TEXT, step_name, "j.step") \
+	X(IS("sweep.copy_step"), may_leave_rows, "j.step")	/* its detail then names the transactions that the rows wait for */ \
 	X(TEXT, sql, "j.sql")	/* executed once; NULL = there are batches */ \
 	X(TEXT, batch_sql, "j.batch_sql") \
 	X(JSONB, args, "j.args")	/* with those of the run merged over them, in the process of the run */ \
