@@ -20,8 +20,8 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
+#include "base/extension.h"
 #include "base/lock.h"
-#include "base/require.h"
 #include "base/shared.h"
 #include "base/txn.h"
 #include "engine/definition.h"

@@ -34,7 +34,6 @@
 
 #include "base/door.h"
 #include "base/extension.h"
-#include "base/require.h"
 #include "base/sql.h"
 #include "base/txn.h"
 

@@ -27,7 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat_query.h"
-#include "base/require.h"
+#include "base/extension.h"
 #include "base/sql.h"
 #include "base/txn.h"
 #include "engine/definition.h"

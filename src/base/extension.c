@@ -1,6 +1,7 @@
 /*
  * extension.c
- *		The extension itself: whether this database has it, where its objects are, and whether this library fits them.
+ *		The extension itself: whether this database has it, where its objects are, whether this library fits them, and what its
+ *		functions require.
  *
  * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
  * for it, and where one of the objects is needed. The result is kept until a type of the database changes.
@@ -14,12 +15,14 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -172,6 +175,33 @@ sweep_extension_require(bool found)
 			 errmsg("library pg_sweep %s does not fit the extension of version %s in this database", SWEEP_VERSION, version),
 			 is_before(version, SWEEP_VERSION) ? errhint("Execute ALTER EXTENSION pg_sweep UPDATE.") :
 			 errhint("Restart the server, so that it loads the library of the extension.")));
+}
+
+/*
+ * Every public function that writes asks here before it does anything else. On a standby it would be refused
+ * anyway, but by whichever lock or statement of the engine comes first, in words that tell its user nothing.
+ */
+void
+sweep_require_usable(const char *name)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", name),
+				 errdetail("This server is a standby: what is written comes from its primary."),
+				 errhint("Connect to the primary; the views of pg_sweep can be read here.")));
+	sweep_extension_require(sweep_extension_find());
+}
+
+void
+sweep_require_no_block(FunctionCallInfo fcinfo, const char *name)
+{
+	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot be called inside a transaction block or a function", name),
+				 errhint("It commits: call it as a statement of its own, in a session with autocommit on.")));
 }
 
 static char *

@@ -1,9 +1,11 @@
 /*
  * extension.h
- *		The extension itself: whether this database has it, and where its objects are.
+ *		The extension itself: whether this database has it, where its objects are, and what its functions require.
  */
 #ifndef SWEEP_EXTENSION_H
 #define SWEEP_EXTENSION_H
+
+#include "fmgr.h"
 
 /*
  * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
@@ -31,6 +33,15 @@ extern bool sweep_extension_is_unchanged(void);
 
 /* Raises unless it was found, and its objects are those that the library was made for. */
 extern void sweep_extension_require(bool found);
+
+/*
+ * Raises while the server is in recovery, and when there is no extension that the library fits; the name is that of the SQL function,
+ * with its parentheses.
+ */
+extern void sweep_require_usable(const char *name);
+
+/* Raises an error inside a transaction block or a function: the procedure of that name commits. */
+extern void sweep_require_no_block(FunctionCallInfo fcinfo, const char *name);
 
 /* The extension that one of the two has found. */
 extern const SweepExtension *sweep_extension(void);

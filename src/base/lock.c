@@ -21,9 +21,9 @@
 #include "utils/memutils.h"
 
 #include "base/ask.h"
+#include "base/extension.h"
 #include "base/held_lock.h"
 #include "base/lock.h"
-#include "base/require.h"
 #include "base/secret.h"
 #include "base/shared.h"
 #include "base/sql.h"

@@ -19,7 +19,7 @@
 #include "base/settings.h"
 #include "base/worker.h"
 #include "engine/report.h"
-#include "pure/pace.h"
+#include "pure/loop.h"
 
 /* Each text of an error that a rescue function or a message gets, and all that sweep.runs keeps of one. */
 #define ERROR_TEXT_LIMIT 8192

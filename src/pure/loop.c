@@ -1,6 +1,6 @@
 /*
  * loop.c
- *		When a run stops: the limits of its batch loop and its stop reasons.
+ *		When a run stops: the limits of its batch loop and its stop reasons; how fast it goes until then.
  *
  * Called by run.c around every batch. All checks come after a batch: a run
  * always does at least one, stop_after 0 means exactly one, and max_rows 1000 with
@@ -157,4 +157,26 @@ elapsed_us(const SweepLoop *loop, int64_t now_us)
 	if (__builtin_sub_overflow(now_us, loop->started_us, &elapsed))
 		return now_us > loop->started_us ? INT64_MAX : INT64_MIN;
 	return elapsed;
+}
+
+/*
+ * This and the next use the average over the whole run until its last commit. A rate of the last batches alone would follow a change
+ * sooner, but batches differ (caches, load, locks of others), and an estimated end that moves back and forth with them is
+ * of no use. Between two commits nothing moves at all.
+ */
+double
+sweep_pace_rate(int64_t rows, int64_t worked_us)
+{
+	return (double) rows * 1000000.0 / (double) (worked_us > 0 ? worked_us : 1);
+}
+
+int64_t
+sweep_pace_left_us(int64_t rows, int64_t estimated_rows, int64_t elapsed_us)
+{
+	double		left_us;
+
+	if (rows <= 0 || estimated_rows < rows)
+		return -1;
+	left_us = ((double) estimated_rows - (double) rows) * ((double) (elapsed_us > 0 ? elapsed_us : 1) / (double) rows);
+	return left_us < (double) SWEEP_PACE_MOST_US ? (int64_t) left_us : -1;
 }

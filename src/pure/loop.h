@@ -1,6 +1,6 @@
 /*
  * loop.h
- *		When a run stops: the limits of its batch loop and its stop reasons.
+ *		When a run stops: the limits of its batch loop and its stop reasons; how fast it goes until then.
  *
  * Used by run.c, which does the batches and asks here after each one. Pure C:
  * no backend call, nothing raises, no clock of its own (the caller passes a
@@ -95,5 +95,17 @@ extern bool sweep_loop_is_late(const SweepLoop *loop, int64_t now_us);
 
 /* The word for a reason, a constant; NULL for NONE and for what is no reason. */
 extern const char *sweep_loop_stop_name(SweepStopReason reason);
+
+/* No time that is left is longer: 100 years. */
+#define SWEEP_PACE_MOST_US (INT64_C(36525) * 86400 * 1000000)
+
+/* Rows per second, over all that was done in this time. In it the run worked: what it was made to wait is left out. */
+extern double sweep_pace_rate(int64_t rows, int64_t worked_us);
+
+/*
+ * How long the rest takes if it goes on like this, -1 = not known: nothing has been handled, or the estimate (-1: there is
+ * none) was too low. Time in which the run was made to wait is part of elapsed_us, for it will be made to wait again.
+ */
+extern int64_t sweep_pace_left_us(int64_t rows, int64_t estimated_rows, int64_t elapsed_us);
 
 #endif							/* SWEEP_LOOP_H */

@@ -33,7 +33,7 @@
 
 #include "base/clock.h"
 #include "base/compat_table.h"
-#include "base/require.h"
+#include "base/extension.h"
 #include "base/sql.h"
 #include "queue/ack.h"
 #include "queue/in_flight.h"

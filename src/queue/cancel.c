@@ -29,8 +29,8 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "base/extension.h"
 #include "base/quota.h"
-#include "base/require.h"
 #include "queue/ack.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"

@@ -36,8 +36,8 @@
 
 #include "base/clock.h"
 #include "base/compat_table.h"
+#include "base/extension.h"
 #include "base/quota.h"
-#include "base/require.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
 #include "queue/in_flight.h"

@@ -18,8 +18,8 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
+#include "base/extension.h"
 #include "base/lock.h"
-#include "base/require.h"
 #include "base/sql.h"
 #include "base/txn.h"
 #include "queue/key.h"

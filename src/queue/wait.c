@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/compat.h"
-#include "base/require.h"
+#include "base/extension.h"
 #include "base/sql.h"
 #include "base/txn.h"
 #include "queue/in_flight.h"

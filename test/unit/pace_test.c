@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "pure/pace.h"
+#include "pure/loop.h"
 #include "check.h"
 
 #define SECOND INT64_C(1000000)
