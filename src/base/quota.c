@@ -3,12 +3,12 @@
  *		How much of what all share one role or one database may use.
  *
  * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole
- * cluster, so that whoever may use them could take them all. Each of them counts its own use (shared.c,
+ * cluster: one role could take them all. Each of them counts its own use (shared.c,
  * consumer_shared.c, queue/lease.c, queue/slot_pool.c) and asks here whether one more is too many.
  *
  * Whether a role has no share of its own is a question to the catalogues. It is asked for every message
- * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. So the last
- * answer is kept until a role or a membership changes.
+ * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. The last
+ * answer is therefore kept until a role or a membership changes.
  */
 #include "postgres.h"
 
@@ -47,7 +47,7 @@ sweep_quota_is_unlimited(Oid role)
 bool
 sweep_quota_is_known_unlimited(Oid role)
 {
-	/* Processes of ours that act for nobody are connected as this one. */
+	/* Processes of ours that act for no role of a user are connected as this one. */
 	return role == BOOTSTRAP_SUPERUSERID || (role == known_role && known_at == sweep_role_changes() && known_unlimited);
 }
 

@@ -7,7 +7,7 @@
 
 #include "port/atomics.h"
 
-/* What keeps somebody from using more. */
+/* The limit that keeps a role from using more. */
 typedef enum SweepRefusal
 {
 	REFUSED_NOT,
@@ -30,7 +30,7 @@ typedef struct SweepUse
 /* Superusers and members of sweep_admin have no share of a role: theirs is everything. In a transaction. */
 extern bool sweep_quota_is_unlimited(Oid role);
 
-/* The same of the role that was last asked about, false of others; needs no transaction, looks nothing up. */
+/* The same for the role that was asked about last, false for others; needs no transaction, looks nothing up. */
 extern bool sweep_quota_is_known_unlimited(Oid role);
 
 /* Whether one more is refused, and why: the narrowest limit that is reached. */
@@ -42,7 +42,7 @@ extern int	sweep_quota_of_role(int capacity);
 /* How many more there may be. */
 extern int	sweep_quota_room(const SweepUse *use, int capacity, bool unlimited);
 
-/* What is shared, for messages: "runs" that wait, how many there may be, and what says so. */
+/* A shared resource, for messages: "runs" that wait, how many there may be, and what says so. */
 typedef struct SweepCapacity
 {
 	const char *what;
@@ -53,7 +53,7 @@ typedef struct SweepCapacity
 	pg_atomic_uint64 *said_us;	/* monotonic: last line in the log of any database that says that they wait; 0 = none */
 } SweepCapacity;
 
-/* What a database waits for. */
+/* Since when a database waits for such a resource. */
 typedef struct SweepShortage
 {
 	int64		since_us;		/* monotonic; 0 = for nothing */

@@ -122,7 +122,7 @@ static const struct
 };
 
 /*
- * Texts; all can be changed by a reload, and are empty by default. Those of Redis hold no secret, but its address and the files
+ * Texts; all can be changed by a reload, and are empty by default. The ones of Redis hold no secret, but its address and the files
  * with its certificates are for superusers alone.
  */
 static const struct

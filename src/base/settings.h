@@ -34,7 +34,7 @@ extern double sweep_notify_queue_limit;	/* a fraction */
 extern int	sweep_once_retention;	/* minutes */
 
 /*
- * Defines the settings. Those that size shared memory exist only when the library is loaded at
+ * Defines the settings. The ones that size shared memory exist only when the library is loaded at
  * server start.
  */
 extern void sweep_settings_define(bool at_server_start);

@@ -3,7 +3,7 @@
  *		The common life of our processes, and how sessions wake them.
  *
  * A worker gets little for free: it has no statement timeout, its clock stands still between
- * transactions, and its settings are those of its role. What must hold for all of ours is set here.
+ * transactions, and its settings are those of its role. This file sets what must hold for all of ours.
  */
 #include "postgres.h"
 
@@ -43,8 +43,8 @@ StaticAssertDecl(sizeof(SweepWorkerArgs) <= BGW_EXTRALEN, "the arguments of a wo
 
 #define POSTMASTER_WATCH_MS 1000
 /*
- * What changes the meaning of the engine's statements, or ends them, and could be set for the database or for
- * the bootstrap superuser. What a process needs beyond these it sets itself.
+ * Settings that change the meaning of the engine's statements, or end them, and could be set for the database or for
+ * the bootstrap superuser. A process that needs others sets these itself.
  */
 static const struct
 {
@@ -210,8 +210,8 @@ sweep_worker_connect_engine(Oid database)
 }
 
 /*
- * ALTER DATABASE and ALTER ROLE set role and session_authorization like any other setting. But a process is who
- * it was connected as: a scheduler that is somebody else could not do its work, and a job would run as another
+ * ALTER DATABASE and ALTER ROLE set role and session_authorization like any other setting. But a process is to be
+ * the role that it was connected as: a scheduler that is another one could not do its work, and a job would run as another
  * role than it says.
  */
 static void
@@ -269,7 +269,7 @@ set_session(void)
 {
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");
-	/* An error ends a batch, or the handling of a message; with the process, nobody could record which one it was. */
+	/* An error ends a batch, or the handling of a message; if it ended the process, no process could record which one it was. */
 	sweep_worker_set("exit_on_error", "off");
 	/* A serializable transaction that is read-only would wait, without an end, until no other one writes. */
 	sweep_worker_set("default_transaction_deferrable", "off");

@@ -8,7 +8,7 @@
 #include "datatype/timestamp.h"
 #include "postmaster/bgworker.h"
 
-/* What a worker is told by whoever registers it; travels in bgw_extra. */
+/* Arguments of a worker, from the process that registers it; they travel in bgw_extra. */
 typedef struct SweepWorkerArgs
 {
 	Oid			database;

@@ -3,11 +3,11 @@
  *		The messages in flight, in shared memory.
  *
  * A claim writes nothing to the table: that a message is claimed is an entry here, found by its queue, lane and id. An
- * entry is in a hash chain, and by its state in one list: of its lease, of the messages returned to the queue, or of those
+ * entry is in a hash chain, and by its state in one list: that of a lease, of the messages returned to the queue, or of those
  * blocked by their keys. A message that a transaction is ending is in no list: that transaction has its number.
  * change_state() is the only function that moves an entry, and keeps the counters.
  *
- * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed. So no
+ * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed: no
  * position is set back for it, and no search reads the front of the queue again.
  *
  * Messages with a key are in a second hash chain, of messages with that key and a similar state: so that it does not
