@@ -87,7 +87,6 @@ static ObjectAddresses *find_temporary_of_others(Oid role, const ObjectAddresses
 static void drop_temporary_of_others(Oid role, const ObjectAddresses *kept);
 static void mark_context(void *arg);
 static void enter(SweepDoor *door, Oid role, int flags);
-static void leave(SweepDoor *door);
 static bool formats_are_safe(void);
 static void pin_formats(void);
 static void pin(const char *name, const char *value);
@@ -103,7 +102,7 @@ sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
 	error_context_stack = &callback;
 	enter(&door, role, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
 	work(arg);
-	leave(&door);
+	sweep_door_leave_engine(&door);
 	error_context_stack = caller;
 }
 
@@ -115,7 +114,7 @@ sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg)
 	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
 	pin("search_path", SAFE_PATH);
 	work(arg);
-	leave(&door);
+	sweep_door_leave_engine(&door);
 }
 
 /* The mark is cut from errors alone, so a notice or a warning gets none. */
@@ -160,23 +159,6 @@ sweep_door_enter_engine(SweepDoor *door, Oid owner)
 void
 sweep_door_leave_engine(SweepDoor *door)
 {
-	leave(door);
-}
-
-static void
-enter(SweepDoor *door, Oid role, int flags)
-{
-	GetUserIdAndSecContext(&door->user, &door->security_context);
-	door->inside = role;
-	door->inside_context = door->security_context | flags;
-	door->search_path = pstrdup(namespace_search_path);
-	door->nest_level = NewGUCNestLevel();
-	SetUserIdAndSecContext(door->inside, door->inside_context);
-}
-
-static void
-leave(SweepDoor *door)
-{
 	Oid			user;
 	int			security_context;
 
@@ -188,6 +170,17 @@ leave(SweepDoor *door)
 	if (strcmp(namespace_search_path, door->search_path) != 0)
 		elog(ERROR, "search_path has changed from \"%s\" to \"%s\"", door->search_path, namespace_search_path);
 	pfree(door->search_path);
+}
+
+static void
+enter(SweepDoor *door, Oid role, int flags)
+{
+	GetUserIdAndSecContext(&door->user, &door->security_context);
+	door->inside = role;
+	door->inside_context = door->security_context | flags;
+	door->search_path = pstrdup(namespace_search_path);
+	door->nest_level = NewGUCNestLevel();
+	SetUserIdAndSecContext(door->inside, door->inside_context);
 }
 
 void

@@ -35,7 +35,6 @@
 #include "base/cancel.h"
 #include "base/lock.h"
 #include "base/log_context.h"
-#include "base/settings.h"
 #include "base/shared.h"
 #include "base/worker.h"
 

@@ -18,7 +18,6 @@
 #include "datatype/timestamp.h"
 
 #define SWEEP_BUCKET_STORE_VERSION 1
-#define SWEEP_MOST_BUCKETS 1024
 
 /* The result of an operation. */
 typedef enum SweepBucketResult

@@ -56,8 +56,9 @@ check_share(Oid role)
 	return sweep_quota_check(&use, sweep_max_queues, !OidIsValid(role) || sweep_quota_is_known_unlimited(role));
 }
 
-void
-sweep_queue_free_slot(SweepQueueSlot *slot)
+/* Forgets the queue, whose messages in flight are gone. */
+static void
+free_slot(SweepQueueSlot *slot)
 {
 	int			number = sweep_queue_slot_number(slot);
 	int		   *link = sweep_queue_slot_chain(slot->database, slot->queue_id);
@@ -77,7 +78,7 @@ evict(SweepQueueSlot *slot)
 {
 	sweep_queue_spoil_counts(slot->database);
 	sweep_queue_memory.shared->short_of_slots |= slot->used_us > sweep_monotonic_us() - IN_USE_US;
-	sweep_queue_free_slot(slot);
+	free_slot(slot);
 }
 
 SweepQueueSlot *
@@ -199,7 +200,7 @@ sweep_queue_drop(SweepQueueSlot *slot)
 		return;
 	sweep_queue_wake(slot, slot->waiters);
 	if (slot->lease_count == 0)
-		sweep_queue_free_slot(slot);
+		free_slot(slot);
 }
 
 void

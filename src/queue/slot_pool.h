@@ -23,9 +23,6 @@ extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid 
 /* Makes a slot of no role that of the current user; says why not. */
 extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
 
-/* Forgets the queue, whose messages in flight are gone. */
-extern void sweep_queue_free_slot(SweepQueueSlot *slot);
-
 /* Finds the slot of a queue, and gives back what leases held that have run out: lends the lock before it finds the slot. */
 extern SweepQueueSlot *sweep_queue_settle_leases(Oid relation, int32 queue_id);
 

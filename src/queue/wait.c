@@ -29,7 +29,6 @@
 #include "base/extension.h"
 #include "base/sql.h"
 #include "base/txn.h"
-#include "queue/in_flight.h"
 #include "queue/queue.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
