@@ -30,7 +30,7 @@ my $back = time;
 is(sql(qq{SELECT count(*) FROM sweep.claim('clients', $messages / 2, '1 hour')}), $messages / 2, 'every second message of clients can be claimed again at once');
 soon($node, qq{SELECT depth < $messages FROM sweep.queues WHERE queue = 'consumed'}, 't', 'those of consumers are handled, each alone');
 note sprintf '%.1f s after the server was back', time - $back;
-# It is a second, and was a minute when each was looked for among all of them.
-cmp_ok(time - $back, '<', 15, 'soon');
+# It is a second on a quiet machine, and was a minute there when each was looked for among all of them.
+cmp_ok(time - $back, '<', 45, 'soon');
 $node->stop;
 done_testing();

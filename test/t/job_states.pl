@@ -91,12 +91,21 @@ like($said, qr/WARNING:  database "postgers", which/, 'pg_sweep.databases: as it
 configure("pg_sweep.databases = ''");
 soon_state('tick', 'idle', 'pg_sweep.databases: empty again');
 
+# A database with a run in progress cannot be copied.
+sub pause_all
+{
+	$node->safe_psql('postgres', q{SELECT sweep.pause_all()});
+	soon($node, q{SELECT count(*) FROM sweep.running}, 0, 'no run is in progress');
+}
+
 # ---------------------------------------------------------------- a template
+pause_all();
 $node->safe_psql('template1', 'CREATE DATABASE kind TEMPLATE postgres IS_TEMPLATE true');
 $node->safe_psql('kind', 'SELECT sweep.resume_all()');
 is(state_of('tick', 'kind'), 'no_scheduler: the database is a template', 'a template');
 $node->safe_psql('template1', 'ALTER DATABASE kind IS_TEMPLATE false');
 $node->safe_psql('template1', 'DROP DATABASE kind');
+$node->safe_psql('postgres', q{SELECT sweep.resume_all()});
 
 # ---------------------------------------------------------------- pauses
 $node->safe_psql('postgres', q{SELECT sweep.pause('tick')});
@@ -104,9 +113,11 @@ is(state_of('tick'), 'paused', 'paused by name');
 $node->safe_psql('postgres', q{SELECT sweep.pause_all()});
 is(state_of('hand'), 'paused: by pause_all', 'all are paused');
 $node->safe_psql('postgres', q{SELECT sweep.resume_all(), sweep.resume('tick')});
+pause_all();
 $node->safe_psql('template1', 'CREATE DATABASE copy TEMPLATE postgres');
 is(state_of('tick', 'copy'), 'paused: the database is a copy', 'a copy');
 $node->safe_psql('template1', 'DROP DATABASE copy');
+$node->safe_psql('postgres', q{SELECT sweep.resume_all()});
 
 # ---------------------------------------------------------------- no free process
 sql('INSERT INTO t.todo SELECT generate_series(1, 10)');
