@@ -80,8 +80,8 @@ SELECT sweep.create_job('history', batch_sql => 'UPDATE pg_catalog.pg_settings S
 SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 1450000, false);
 CREATE FUNCTION pg_temp.remember(stop_reason text, batches int, rows bigint, cursor jsonb) RETURNS TABLE (drained_rows bigint, kept_cursor jsonb, of_runs jsonb) LANGUAGE plpgsql AS $$
 BEGIN
-	INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, pid, status, stop_reason, batches, rows, cursor)
-		VALUES ('history', 'schedule', now(), now(), now(), 1, CASE stop_reason WHEN 'error' THEN 'failed' WHEN 'skipped' THEN 'skipped' ELSE 'succeeded' END,
+	INSERT INTO sweep.run_live (job, trigger, due_at, started_at, finished_at, pid, begun, status, stop_reason, batches, rows, cursor)
+		VALUES ('history', 'schedule', now(), now(), now(), 1, nextval('sweep.run_begun_seq'), CASE stop_reason WHEN 'error' THEN 'failed' WHEN 'skipped' THEN 'skipped' ELSE 'succeeded' END,
 			stop_reason, batches, rows, cursor);
 	of_runs := sweep._kept_cursor('history');
 	PERFORM sweep._archive_runs(false);

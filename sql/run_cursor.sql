@@ -113,6 +113,16 @@ TRUNCATE run_cursor.call RESTART IDENTITY;
 CALL sweep.run('run_cursor any');
 SELECT cursor, cursor IS NULL AS is_null FROM run_cursor.call ORDER BY nth;
 
+-- a job that was dropped and created anew begins anew, also right after its last run
+SELECT sweep.drop_job('run_cursor any');
+SELECT sweep.create_job('run_cursor any', step => 'run_cursor.any_json', max_batches => 2, cursor => 'always', args => '{"values": [1, 2, 3]}');
+TRUNCATE run_cursor.call RESTART IDENTITY;
+CALL sweep.run('run_cursor any');
+SELECT sweep.drop_job('run_cursor any');
+SELECT sweep.create_job('run_cursor any', step => 'run_cursor.any_json', max_batches => 1, cursor => 'always', args => '{"values": [1, 2, 3]}');
+CALL sweep.run('run_cursor any');
+SELECT cursor FROM run_cursor.call ORDER BY nth;
+
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'run\_cursor%';
 DELETE FROM sweep.run_live WHERE job LIKE 'run\_cursor%';
 DELETE FROM sweep.run_history WHERE job LIKE 'run\_cursor%';

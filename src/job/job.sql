@@ -145,7 +145,7 @@ COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started wh
 COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while the role is a member';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';
 COMMENT ON COLUMN sweep.job_state.kept_cursor IS 'where the last run stopped; NULL when it drained, unless the job keeps its cursor for good';
-COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from';
+COMMENT ON COLUMN sweep.job_state.last_begun IS 'begun of the run that drained_rows and kept_cursor are from; at first a number that all runs of the job are behind';
 COMMENT ON COLUMN sweep.job_state.boot IS 'server start for which an @reboot job has been started';
 COMMENT ON COLUMN sweep.job_state.alert_queue_owner IS 'owner of the alert_queue when that was set: a queue of another owner gets no alert, unless that role may see the runs';
 COMMENT ON COLUMN sweep.job_state.hook_roles IS 'roles that the jobs of the hooks had when the hooks were said: {"name": "role"}';

@@ -78,9 +78,10 @@ BEGIN
 		RAISE EXCEPTION 'job "%" already exists', job.name
 			USING ERRCODE = 'duplicate_object', HINT = 'sweep.alter_job changes it, sweep.drop_job removes it; replace => true gives it this definition.';
 	END;
-	INSERT INTO sweep.job_state (job, as_user, boot, paused_at, alert_queue_owner, hook_roles, system_identifier, database)
+	-- Runs of a job of this name that was dropped have begun before: their cursors are not those of this one.
+	INSERT INTO sweep.job_state (job, as_user, boot, paused_at, alert_queue_owner, hook_roles, last_begun, system_identifier, database)
 		SELECT job.name, sweep._is_user(job.run_as), pg_catalog.pg_postmaster_start_time(), CASE WHEN paused THEN pg_catalog.now() END, alert_queue_owner,
-				sweep._roles_of_jobs(ARRAY[job.on_start, job.on_success, job.on_failure]), sweep._system_identifier(), d.oid
+				sweep._roles_of_jobs(ARRAY[job.on_start, job.on_success, job.on_failure]), pg_catalog.nextval('sweep.run_begun_seq'), sweep._system_identifier(), d.oid
 			FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();
 	PERFORM sweep._reschedule(job.name, pg_catalog.clock_timestamp(), NULL), sweep._wake();
 END
