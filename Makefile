@@ -58,6 +58,9 @@ INSTALL_PARTS = \
 	src/makers/partitions.sql \
 	src/makers/retention.sql \
 	src/makers/backfill.sql \
+	src/makers/changes.sql \
+	src/makers/switch.sql \
+	src/makers/switch_run.sql \
 	src/makers/copy.sql \
 	src/api/wait.sql \
 	src/api/cutover.sql \

@@ -96,10 +96,15 @@ GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO
 
 -- Jobs: what a function does for whom is checked by the function.
 GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text, boolean), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
-GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy, sweep.switch_copy TO sweep_admin, sweep_user;
 -- Steps, and what their statements call as the role of the job.
 GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch),
-	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb) TO sweep_admin, sweep_user;
+	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
+	sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text), sweep._begin_changes(jsonb, jsonb, jsonb), sweep._check_acting(oid, regclass, regclass), sweep._owns(oid, oid),
+	sweep._capture_changes(jsonb), sweep._apply_changes(jsonb, bigint, text), sweep._holders(text[]), sweep._copy_shape(jsonb, regclass, regclass), sweep._table_name(regclass),
+	sweep._switch_batch(jsonb, jsonb, jsonb, bigint, text, interval), sweep._switch(jsonb, jsonb, text), sweep._end_switch(jsonb), sweep._check_switch(jsonb, regclass, regclass, oid, boolean), sweep._old_name(jsonb, regclass),
+	sweep._exchange_lines(regclass, regclass), sweep._sequences(regclass, regclass), sweep._stays_settings(regclass, regclass, oid), sweep._stays_others(regclass, regclass, oid, text),
+	sweep._comment_line(text, oid, text), sweep._privileges(regclass) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;

@@ -84,14 +84,28 @@ CREATE FUNCTION sweep._copy_statements(args jsonb) RETURNS SETOF sweep._statemen
 AS $$
 DECLARE
 	made sweep._statements;
-	source constant pg_catalog.regclass := sweep._find_table('source', args ->> 'source', NULL);
-	target constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
-	key pg_catalog.record := sweep._ordered_key(source, args ->> 'order_by');
+	source pg_catalog.regclass;
+	target pg_catalog.regclass;
+	key pg_catalog.record;
 	is_settled constant boolean := (args ->> 'settled')::boolean;
-	source_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
-	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
+	source_name pg_catalog.text;
+	columns pg_catalog.text[];
 	first boolean;
 BEGIN
+	-- A copy that was switched has another name: what is left to do is in its cursor.
+	IF args ? 'changes' AND pg_catalog.to_regclass(args ->> 'target') IS NULL AND pg_catalog.to_regclass(args ->> 'changes') IS NULL THEN
+		made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, NULL, $2, $1, $5, NULL) AS c', args);
+		made.key := '';
+		made.checked := true;
+		made.restarts := false;
+		RETURN QUERY SELECT made.* UNION ALL SELECT made.*;
+		RETURN;
+	END IF;
+	source := sweep._find_table('source', args ->> 'source', NULL);
+	target := sweep._find_table('target', args ->> 'target', NULL);
+	source_name := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
+	key := sweep._ordered_key(source, args ->> 'order_by');
+	columns := sweep._copy_columns(source, target);
 	PERFORM sweep._check_condition(args ->> 'condition');
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._edge_statements(source, NULL, key.columns, key.nulls, CASE WHEN is_settled
@@ -107,6 +121,12 @@ BEGIN
 				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
 				(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
+		END IF;
+		IF args ? 'changes' THEN
+			made.work := sweep._change_work(args, source, target, key.columns, columns, first);
+			made.checked := true;
+			made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, %L, $2, $1, $5, pg_catalog.current_setting(''search_path'')) AS c', args,
+				sweep._change_texts(args, source, target, key.columns, key.nulls, columns));
 		END IF;
 		-- Another key does not tell which rows were copied.
 		made.restarts := NOT is_settled;
@@ -139,7 +159,7 @@ CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
 COMMENT ON FUNCTION sweep.copy_step(sweep.batch) IS 'step of the jobs that sweep.create_copy makes';
 
-CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job_definition, source text, target text, condition text, order_by text, on_conflict text, run_as regrole,
+CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job_definition, source text, target text, condition text, order_by text, on_conflict text, with_changes boolean, run_as regrole,
 	paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -149,6 +169,9 @@ DECLARE
 	target_table constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
 	names pg_catalog.text;
 BEGIN
+	IF with_changes IS NULL THEN
+		RAISE EXCEPTION 'with_changes must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
+	END IF;
 	IF on_conflict IS NULL OR on_conflict NOT IN ('error', 'nothing') THEN
 		RAISE EXCEPTION 'invalid on_conflict "%"', coalesce(on_conflict, 'NULL') USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "error" or "nothing".';
 	END IF;
@@ -164,6 +187,10 @@ BEGIN
 		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',
 		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
 			FROM pg_catalog.unnest((sweep._ordered_key(source_table, order_by)).columns) WITH ORDINALITY AS u (name, n))));
+	IF with_changes THEN
+		job.args := job.args || pg_catalog.jsonb_build_object('changes', sweep._changes_name(source_table));
+		PERFORM sweep._check_follows(job, source_table, target_table, (sweep._ordered_key(source_table, order_by)).columns);
+	END IF;
 	PERFORM FROM sweep._copy_statements(job.args);
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
@@ -177,7 +204,7 @@ $$;
 COMMENT ON FUNCTION sweep._create_copy IS 'implements sweep.create_copy';
 
 CREATE FUNCTION sweep.create_copy(source text, target text, condition text DEFAULT NULL, order_by text DEFAULT NULL, on_conflict text DEFAULT 'error',
-	cursor text DEFAULT 'always', name text DEFAULT NULL, schedule text DEFAULT NULL, timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
+	with_changes boolean DEFAULT false, cursor text DEFAULT 'always', name text DEFAULT NULL, schedule text DEFAULT NULL, timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT NULL, settings jsonb DEFAULT NULL,
 	lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL, overlap text DEFAULT NULL,
 	catch_up text DEFAULT NULL, jitter interval DEFAULT NULL, estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,

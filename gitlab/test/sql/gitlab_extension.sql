@@ -70,7 +70,7 @@ SELECT sweep_gitlab.keep_environment(7, '2026-01-01Z');
 SELECT sweep.create_job('gitlab_extension other', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0');
 DROP EXTENSION pg_sweep_gitlab;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'sweep_gitlab';
-SELECT count(*) FROM pg_trigger WHERE tgrelid = 'sweep.job_definition'::regclass AND NOT tgisinternal;
+SELECT count(*) FROM pg_trigger JOIN pg_proc p ON p.oid = tgfoid WHERE tgrelid = 'sweep.job_definition'::regclass AND NOT tgisinternal AND p.pronamespace <> 'sweep'::regnamespace;
 SELECT sweep.resume('ci_runners_stale_machines_cleanup');
 SELECT name, state FROM sweep.jobs WHERE name IN ('ci_runners_stale_machines_cleanup', 'ci_stuck_jobs') ORDER BY name;
 CALL sweep.run('ci_runners_stale_machines_cleanup');
