@@ -83,6 +83,11 @@ SELECT batches, detail FROM sweep.runs WHERE job = 'run_detail fails';
 -- a text of the same length is another text
 \set parts '[{"s": "one", "n": 1}, {"s": "two", "n": 2}, {"s": "two", "n": 3}]'
 :run
+-- objects of numbers are merged key by key, at any depth; any other object is replaced
+\set parts '[{"tables": {"a": {"deleted": 1}}, "last": {"id": 1, "at": "x"}}, {"tables": {"a": {"deleted": 2, "nulled": 1}, "b": {"deleted": 5}}, "last": {"id": 2}}]'
+:run
+\set parts '[{"tables": {"a": {"deleted": 9998}}}, {"tables": {"a": {"deleted": 1}}}, {"tables": {"a": {"deleted": 1}}}, {"tables": {"a": {"deleted": "x"}}}]'
+:run
 
 -- the row of a run that went on for long is as it would be after one batch
 CREATE FUNCTION run_detail.many(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$

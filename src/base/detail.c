@@ -8,28 +8,27 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 
 #include "base/compat_value.h"
 #include "base/detail.h"
 
-static Jsonb *add_in_place(Jsonb *total, Jsonb *part);
+static bool add_in_place(JsonbContainer *sum, JsonbContainer *part);
 static bool add_value(JsonbValue *old, const JsonbValue *new);
+static void push_merged(JsonbInState *state, JsonbContainer *total, JsonbContainer *part);
 static void push_pair(JsonbInState *state, JsonbValue *key, JsonbValue *value);
 static void push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue *new);
 static Numeric add_numbers(const JsonbValue *left, const JsonbValue *right);
 static void push_elements(JsonbInState *state, JsonbValue *array, int *count);
 static bool is_array(const JsonbValue *value);
+static bool is_counts(const JsonbValue *value);
 
 Jsonb *
 sweep_detail_merge(Jsonb *total, Jsonb *part)
 {
 	JsonbInState state = {0};
-	JsonbIterator *iterator;
-	JsonbValue	key;
-	JsonbValue	value;
 	Jsonb	   *sum;
 
 	if (part != NULL && !JB_ROOT_IS_OBJECT(part))
@@ -39,57 +38,34 @@ sweep_detail_merge(Jsonb *total, Jsonb *part)
 				 errhint("Return an object such as {\"deleted\": 100} in the detail of sweep.progress.")));
 	if (part == NULL || total == NULL)
 		return part != NULL ? part : total;
-	sum = add_in_place(total, part);
-	if (sum != NULL)
+	sum = DatumGetJsonbPCopy(JsonbPGetDatum(total));
+	if (add_in_place(&sum->root, &part->root))
 		return sum;
-
-	sweep_push_jsonb_value(&state, WJB_BEGIN_OBJECT, NULL);
-	iterator = JsonbIteratorInit(&total->root);
-	(void) JsonbIteratorNext(&iterator, &value, true);
-	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
-	{
-		JsonbValue *other = findJsonbValueFromContainer(&part->root, JB_FOBJECT, &key);
-
-		(void) JsonbIteratorNext(&iterator, &value, true);
-		if (other == NULL)
-			push_pair(&state, &key, &value);
-		else
-			push_combined(&state, &key, &value, other);
-	}
-	iterator = JsonbIteratorInit(&part->root);
-	(void) JsonbIteratorNext(&iterator, &value, true);
-	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
-	{
-		(void) JsonbIteratorNext(&iterator, &value, true);
-		if (findJsonbValueFromContainer(&total->root, JB_FOBJECT, &key) == NULL)
-			push_pair(&state, &key, &value);
-	}
-	sweep_push_jsonb_value(&state, WJB_END_OBJECT, NULL);
+	push_merged(&state, &total->root, &part->root);
 	return JsonbValueToJsonb(state.result);
 }
 
 /*
  * The usual report of a batch in a long run: known keys, numbers whose sum is as long as before, full
- * arrays. A new object takes ten times as long. Returns NULL for any other report.
+ * arrays. A new object takes ten times as long. False for any other report, with sums that are not complete.
  */
-static Jsonb *
-add_in_place(Jsonb *total, Jsonb *part)
+static bool
+add_in_place(JsonbContainer *sum, JsonbContainer *part)
 {
-	Jsonb	   *sum = (Jsonb *) DatumGetPointer(datumCopy(JsonbPGetDatum(total), false, -1));
-	JsonbIterator *iterator = JsonbIteratorInit(&part->root);
+	JsonbIterator *iterator = JsonbIteratorInit(part);
 	JsonbValue	key;
 	JsonbValue	value;
 
 	(void) JsonbIteratorNext(&iterator, &value, true);
 	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
 	{
-		JsonbValue *old = findJsonbValueFromContainer(&sum->root, JB_FOBJECT, &key);
+		JsonbValue *old = findJsonbValueFromContainer(sum, JB_FOBJECT, &key);
 
 		(void) JsonbIteratorNext(&iterator, &value, true);
 		if (old == NULL || !add_value(old, &value))
-			return NULL;
+			return false;
 	}
-	return sum;
+	return true;
 }
 
 /* Numbers and strings that were looked up point to where they are in the whole. */
@@ -98,6 +74,8 @@ add_value(JsonbValue *old, const JsonbValue *new)
 {
 	Numeric		sum;
 
+	if (is_counts(old) && is_counts(new))
+		return add_in_place(old->val.binary.data, new->val.binary.data);
 	if (is_array(old) && is_array(new))
 		return JsonContainerSize(old->val.binary.data) >= SWEEP_DETAIL_MAX_ELEMENTS;
 	if (old->type == jbvString && new->type == jbvString)
@@ -109,6 +87,36 @@ add_value(JsonbValue *old, const JsonbValue *new)
 		return false;
 	memcpy(old->val.numeric, sum, VARSIZE_ANY(sum));
 	return true;
+}
+
+static void
+push_merged(JsonbInState *state, JsonbContainer *total, JsonbContainer *part)
+{
+	JsonbIterator *iterator = JsonbIteratorInit(total);
+	JsonbValue	key;
+	JsonbValue	value;
+
+	sweep_push_jsonb_value(state, WJB_BEGIN_OBJECT, NULL);
+	(void) JsonbIteratorNext(&iterator, &value, true);
+	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
+	{
+		JsonbValue *other = findJsonbValueFromContainer(part, JB_FOBJECT, &key);
+
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		if (other == NULL)
+			push_pair(state, &key, &value);
+		else
+			push_combined(state, &key, &value, other);
+	}
+	iterator = JsonbIteratorInit(part);
+	(void) JsonbIteratorNext(&iterator, &value, true);
+	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
+	{
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		if (findJsonbValueFromContainer(total, JB_FOBJECT, &key) == NULL)
+			push_pair(state, &key, &value);
+	}
+	sweep_push_jsonb_value(state, WJB_END_OBJECT, NULL);
 }
 
 static void
@@ -128,6 +136,11 @@ push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue 
 		sum.type = jbvNumeric;
 		sum.val.numeric = add_numbers(old, new);
 		push_pair(state, key, &sum);
+	}
+	else if (is_counts(old) && is_counts(new))
+	{
+		sweep_push_jsonb_value(state, WJB_KEY, key);
+		push_merged(state, old->val.binary.data, new->val.binary.data);
 	}
 	else if (is_array(old) && is_array(new))
 	{
@@ -172,6 +185,26 @@ is_array(const JsonbValue *value)
 {
 	return value->type == jbvBinary && JsonContainerIsArray(value->val.binary.data) &&
 		!JsonContainerIsScalar(value->val.binary.data);
+}
+
+/* An object of numbers, or of such objects. */
+static bool
+is_counts(const JsonbValue *value)
+{
+	JsonbIterator *iterator;
+	JsonbIteratorToken token;
+	JsonbValue	member;
+
+	check_stack_depth();
+	if (value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
+		return false;
+	iterator = JsonbIteratorInit(value->val.binary.data);
+	while ((token = JsonbIteratorNext(&iterator, &member, true)) != WJB_DONE)
+	{
+		if (token == WJB_VALUE && member.type != jbvNumeric && !is_counts(&member))
+			return false;
+	}
+	return true;
 }
 
 Jsonb *
