@@ -55,6 +55,7 @@ INSTALL_PARTS = \
 	src/process/capacity.sql \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
+	src/makers/cascade.sql \
 	src/makers/partitions.sql \
 	src/makers/retention.sql \
 	src/makers/backfill.sql \

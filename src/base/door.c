@@ -117,6 +117,17 @@ sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg)
 	sweep_door_leave_engine(&door);
 }
 
+void
+sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg)
+{
+	SweepDoor	door;
+
+	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
+	pin("search_path", SAFE_PATH);
+	work(arg);
+	sweep_door_leave_engine(&door);
+}
+
 /* The mark is cut from errors alone, so a notice or a warning gets none. */
 static void
 mark_context(void *arg)

@@ -32,6 +32,9 @@ extern void sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
  */
 extern void sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg);
 
+/* The same around a statement that changes the table, as a cascade of PostgreSQL changes it: its triggers may do what they may do there. */
+extern void sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg);
+
 /* Raises what was caught without the lines of CONTEXT that are not of such code; an internal error keeps all. */
 extern void sweep_door_raise_for_user(ErrorData *error);
 

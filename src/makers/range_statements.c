@@ -22,7 +22,8 @@
 #include "makers/range_statements.h"
 
 static SweepStatement range_statements_sql = {
-	.text = "SELECT prologue, edge, rest, before, work, pick, epilogue, key, part, next_part, counter, rest_counter, checked, restarts, parts "
+	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, key, part, next_part, "
+		"counter, rest_counter, checked, restarts, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
@@ -78,6 +79,10 @@ forget(SweepRangeKept *kept)
 	free_plans(kept);
 	memset(kept->statements, 0, sizeof(kept->statements));
 	kept->made = false;
+	kept->cascade = NULL;
+	kept->dismantling = NULL;
+	kept->circles = NULL;
+	kept->skipped = NULL;
 	MemoryContextReset(kept->context);
 }
 
@@ -125,6 +130,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		part != NULL ? CStringGetTextDatum(part) : (Datum) 0,
 		kept->parts != NULL ? CStringGetTextDatum(kept->parts) : (Datum) 0,
 	};
+	Oid			cascading = InvalidOid;
 	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n'};
 
 	sweep_range_preparing = true;
@@ -148,7 +154,12 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		/* Looking for many partitions takes long. */
 		if (kept->parts == NULL)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));
+		cascading = sweep_sql_oid(column + 1);
 	}
+	sweep_range_preparing = true;
+	if (OidIsValid(cascading))
+		kept->cascade = sweep_cascade_make(kept->context, cascading);
+	sweep_range_preparing = false;
 	kept->again = again;
 	kept->made = true;
 }
@@ -161,11 +172,11 @@ make_work(void *arg)
 	(void) sweep_sql_execute(&range_statements_sql, request->values, request->nulls);
 }
 
-/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id. */
+/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id, places. */
 SweepPlan *
 sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 {
-	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID};
+	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIDARRAYOID};
 
 	if (statements->plans[which] == NULL)
 		statements->plans[which] = sweep_sql_prepare(statements->texts[which], lengthof(types), types, true);

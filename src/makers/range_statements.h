@@ -11,6 +11,7 @@
 #include "utils/timestamp.h"
 
 #include "base/sql.h"
+#include "makers/dismantle.h"
 
 /* In the order of the columns of sweep._statements; all have the same parameters. */
 typedef enum SweepRangeStatement
@@ -21,6 +22,8 @@ typedef enum SweepRangeStatement
 	RANGE_BEFORE,				/* (key): the next smaller key */
 	RANGE_WORK,
 	RANGE_PICK,
+	RANGE_ROOTS,				/* (tableoid, ctid, key): rows that work would do */
+	RANGE_SAME_ROOTS,			/* the same for pick */
 	RANGE_EPILOGUE,				/* (bool): whether rows are left */
 	RANGE_STATEMENT_COUNT
 } SweepRangeStatement;
@@ -49,6 +52,11 @@ typedef struct SweepRangeKept
 	char	   *parts;			/* the partitions, as an array in SQL; NULL = not known yet, or none */
 	bool		made;
 	bool		again;			/* the statements are those of a further pass */
+	SweepCascade *cascade;		/* NULL = no rows of other tables go with those of the target */
+	int32		fitting;		/* number of rows of the target that a batch may take with what goes with them; 0 = not known yet */
+	SweepDismantling *dismantling;	/* of a row that does not fit into a batch; NULL = none */
+	SweepCascadeRows *skipped;	/* rows of the key at hand that stay; NULL = none */
+	HTAB	   *circles;		/* rows that can only go together with others; NULL = none are known */
 	SweepRangeStatements statements[2];	/* of a first batch, of a batch after a cursor */
 } SweepRangeKept;
 

@@ -20,12 +20,19 @@
 #include "access/htup_details.h"
 #include "executor/executor.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 
 #include "base/detail.h"
 #include "makers/range_statements.h"
+
+/* Rows below one that does not fit that are asked for what keeps them, before anything goes. */
+#define MAX_ASKED 1000000
+
+/* A circle of rows goes in one batch up to that many times its size. */
+#define MAX_CIRCLE 10
 
 /* Maximum number of passes that do nothing although the epilogue finds rows. */
 #define MAX_VAIN_PASSES 3
@@ -46,6 +53,13 @@ typedef struct RangeBatch
 	SweepRangeStatements *statements;	/* those that fit the cursor */
 	MemoryContext context;
 	int32		size;
+	int32		limit;			/* rows of the target that the batch takes at most */
+	SweepCascadeRows *roots;	/* that are deleted; NULL = nothing goes with them */
+	bool		is_full;		/* it looks at as many rows as it may, because none of fewer can be deleted */
+	bool		is_large;		/* the root does not fit, with all that goes with it */
+	bool		is_in_circle;	/* as was found before */
+	bool		abandoned;		/* the row that was dismantled is not to go any more */
+	const char *stays;			/* counter of the rows that stay; NULL = none */
 	Jsonb	   *cursor;			/* NULL = none */
 	Jsonb	   *args;
 	TimestampTz as_of;
@@ -60,9 +74,14 @@ static void read_batch(RangeBatch *batch, HeapTupleHeader header);
 static void choose_statements(RangeBatch *batch);
 static bool do_prologue(RangeBatch *batch);
 static bool do_range(RangeBatch *batch);
+static bool count_roots(RangeBatch *batch, SweepRangeStatement which);
+static bool keeps_below(RangeBatch *batch);
+static bool remove_large(RangeBatch *batch, bool tied);
+static void skip_root(RangeBatch *batch);
 static bool go_on_in_next_part(RangeBatch *batch);
 static bool find_edge(RangeBatch *batch, bool *tied);
 static void do_work(RangeBatch *batch, SweepRangeStatement which);
+static void report(RangeBatch *batch);
 static bool is_left(RangeBatch *batch);
 static uint64 execute(RangeBatch *batch, SweepRangeStatement which);
 static uint64 execute_by_key(RangeBatch *batch, SweepRangeStatement which);
@@ -88,6 +107,7 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	sweep_sql_begin_call();
 	batch.context = CurrentMemoryContext;
 	choose_statements(&batch);
+	batch.limit = batch.kept->cascade != NULL && batch.kept->fitting > 0 ? Min(batch.size, batch.kept->fitting) : batch.size;
 	if (!do_prologue(&batch))
 	{
 		bool		found = do_range(&batch);
@@ -178,13 +198,130 @@ do_range(RangeBatch *batch)
 	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, 2);
 	if (!find_edge(batch, &tied))
 		return false;
+	if (batch->kept->cascade != NULL)
+	{
+		while (!count_roots(batch, tied ? RANGE_SAME_ROOTS : RANGE_ROOTS))
+			(void) find_edge(batch, &tied);
+		if (batch->is_large && !remove_large(batch, tied))
+			return true;
+		sweep_dismantle_free(&batch->kept->dismantling);
+	}
 	do_work(batch, tied ? RANGE_PICK : RANGE_WORK);
-	if (!tied || batch->done < batch->size)
+	/* A batch that was cut short does not know whether there are more of the key. */
+	if (!tied || batch->done < (batch->roots != NULL ? 1 : batch->limit))
+	{
+		if (batch->kept->skipped != NULL)
+			batch->kept->skipped->count = 0;
 		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
+	}
 	/* A pass that has done rows sets the number of vain passes to zero. */
 	if (batch->done > 0 && cursor_value(batch, "again", &buffer) != NULL)
 		batch->cursor = merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
+}
+
+/*
+ * Reads and locks the rows of the batch, and counts what goes with them. False when all of that is more than a batch may touch, and
+ * fewer rows are to be tried. The next batch begins with the number that has fitted into this one, or more when there was room.
+ */
+static bool
+count_roots(RangeBatch *batch, SweepRangeStatement which)
+{
+	SweepRangeKept *kept = batch->kept;
+	SweepCascadeRows *roots = sweep_cascade_new_rows(kept->cascade->relation, kept->cascade->columns);
+	uint64		count;
+	int64		touched;
+
+	batch->roots = kept->skipped;
+	count = execute_by_key(batch, which);
+	for (uint64 i = 0; i < count; i++)
+	{
+		sweep_sql_row(i);
+		sweep_cascade_add_row(roots, batch->context);
+	}
+	batch->roots = roots;
+	if (kept->dismantling != NULL && !sweep_dismantle_is_of(kept->dismantling, roots))
+	{
+		sweep_dismantle_free(&kept->dismantling);
+		batch->abandoned = true;
+	}
+	sweep_cascade_lock(roots, 0, roots->count);
+	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
+	touched = batch->is_in_circle ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
+	batch->is_large = touched > batch->size && roots->count == 1;
+	if (touched > batch->size && batch->limit > 1)
+	{
+		batch->limit = Max(1, batch->limit / 2);
+		return false;
+	}
+	/* A batch without any looks at as many rows as it may. */
+	if (roots->count == 0 && batch->limit < batch->size && !batch->is_full)
+	{
+		batch->limit = batch->size;
+		batch->is_full = true;
+		return false;
+	}
+	kept->fitting = (int32) Max(1, Min((int64) batch->limit * 2, (int64) batch->size * batch->limit / Max(touched, 1)));
+	return true;
+}
+
+/* Whether something deep below the row cannot be deleted; asked before anything of it goes. */
+static bool
+keeps_below(RangeBatch *batch)
+{
+	SweepRangeKept *kept = batch->kept;
+	bool		has_keepers = false;
+
+	for (int i = 0; i < kept->cascade->count; i++)
+		has_keepers |= kept->cascade->keys[i].keeps;
+	if (!has_keepers || kept->dismantling != NULL || batch->is_in_circle)
+		return false;
+	(void) sweep_cascade_count(kept->cascade, batch->roots, 0, 1, MAX_ASKED);
+	return kept->cascade->is_kept;
+}
+
+/*
+ * A row that does not fit. True when it is to be deleted at once all the same, as the rows of a circle are; else the batch is done, and the
+ * row stays for the next one, or for good.
+ */
+static bool
+remove_large(RangeBatch *batch, bool tied)
+{
+	SweepRangeKept *kept = batch->kept;
+	SweepDismantled result = batch->is_in_circle ? DISMANTLE_CIRCLE : DISMANTLE_GOES_ON;
+	int64		most = (int64) batch->size * MAX_CIRCLE;
+
+	sweep_cascade_note_before(kept->cascade);
+	batch->rows = 1;
+	if (kept->cascade->is_kept || keeps_below(batch))
+		batch->stays = "referenced";
+	else if (strcmp(batch->statements->counter, "moved") == 0)
+		batch->stays = "too_large";
+	else if (!batch->is_in_circle)
+		result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size);
+	if (result == DISMANTLE_CIRCLE && !batch->is_in_circle && sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
+		return true;
+	if (result != DISMANTLE_GOES_ON)
+		batch->stays = result == DISMANTLE_CIRCLE ? "circle" : "kept";
+	if (batch->stays != NULL && tied)
+		skip_root(batch);
+	else if (batch->stays != NULL)
+		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
+	report(batch);
+	return false;
+}
+
+/* Other rows have the same key, so the cursor cannot tell that the row is to be left out. */
+static void
+skip_root(RangeBatch *batch)
+{
+	SweepRangeKept *kept = batch->kept;
+	MemoryContext old = MemoryContextSwitchTo(kept->context);
+
+	if (kept->skipped == NULL)
+		kept->skipped = sweep_cascade_new_rows(kept->cascade->relation, 0);
+	sweep_cascade_add_place(kept->skipped, batch->roots->tables[0], &batch->roots->places[0]);
+	MemoryContextSwitchTo(old);
 }
 
 static bool
@@ -207,7 +344,7 @@ find_edge(RangeBatch *batch, bool *tied)
 	uint64		count = execute(batch, RANGE_EDGE);
 
 	*tied = false;
-	batch->rows = batch->size;
+	batch->rows = batch->limit;
 	if (count == 0)
 	{
 		if (execute_by_key(batch, RANGE_REST) == 0 || sweep_sql_is_null(1))
@@ -241,8 +378,9 @@ static void
 do_work(RangeBatch *batch, SweepRangeStatement which)
 {
 	const SweepRangeStatements *statements = batch->statements;
-	int64		left;
 
+	if (batch->roots != NULL)
+		sweep_cascade_note_before(batch->kept->cascade);
 	batch->done = (int64) (which == RANGE_PICK ? execute_by_key(batch, which) : execute(batch, which));
 	if (statements->checked)
 	{
@@ -255,12 +393,30 @@ do_work(RangeBatch *batch, SweepRangeStatement which)
 							 "leaves such rows out.")));
 		batch->done = sweep_sql_int64(1);
 	}
-	left = Max(batch->rows - batch->done, 0);
+	report(batch);
+}
+
+static void
+report(RangeBatch *batch)
+{
+	const SweepRangeStatements *statements = batch->statements;
+	const SweepCascadeRows *skipped = batch->kept->skipped;
+	int64		left = Max(batch->rows - batch->done - (skipped != NULL ? skipped->count : 0), 0);
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendStringInfo(&json, "{\"%s\": " INT64_FORMAT, statements->counter, batch->done);
+	if (batch->stays != NULL)
+		appendStringInfo(&json, ", \"%s\": 1", batch->stays);
+	if (batch->abandoned)
+		appendStringInfoString(&json, ", \"abandoned\": 1");
+	if (statements->rest_counter != NULL && left > 0 && !batch->is_large)
+		appendStringInfo(&json, ", \"%s\": " INT64_FORMAT, statements->rest_counter, left);
+	if (batch->roots != NULL)
+		sweep_cascade_report(batch->kept->cascade, batch->done, &json);
+	appendStringInfoChar(&json, '}');
 	batch->rows = Max(Max(batch->rows, batch->done), 1);
-	batch->detail = merge(batch->detail, statements->rest_counter != NULL && left > 0 ?
-						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT ", \"%s\": " INT64_FORMAT "}", statements->counter, batch->done,
-													 statements->rest_counter, left)) :
-						  sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", statements->counter, batch->done)));
+	batch->detail = merge(batch->detail, sweep_detail_read(json.data));
 }
 
 /* Whether another pass is needed, which begins with the next batch. */
@@ -294,13 +450,14 @@ static uint64
 execute(RangeBatch *batch, SweepRangeStatement which)
 {
 	Datum		values[] = {
-		Int32GetDatum(batch->size),
+		Int32GetDatum(batch->limit),
 		PointerGetDatum(batch->cursor),
 		TimestampTzGetDatum(batch->as_of),
 		PointerGetDatum(batch->upto),
 		Int64GetDatum(batch->run_id),
+		batch->roots != NULL ? sweep_cascade_places(batch->roots, 0, batch->roots->count) : (Datum) 0,
 	};
-	const char	nulls[] = {' ', batch->cursor == NULL ? 'n' : ' ', ' ', batch->upto == NULL ? 'n' : ' ', ' '};
+	const char	nulls[] = {' ', batch->cursor == NULL ? 'n' : ' ', ' ', batch->upto == NULL ? 'n' : ' ', ' ', batch->roots == NULL ? 'n' : ' '};
 
 	return sweep_sql_execute_plan(sweep_range_plan(batch->statements, which), values, nulls);
 }

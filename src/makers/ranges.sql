@@ -4,7 +4,8 @@
 --
 -- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
 -- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.
--- Their parameters: $1 the size, $2 the cursor, $3 as_of, $4 the last key of the batch as a cursor, $5 the run.
+-- Their parameters: $1 the size, $2 the cursor, $3 as_of, $4 the last key of the batch as a cursor, $5 the run,
+-- $6 the places of rows, all in one table.
 --
 CREATE TYPE sweep._statements AS (
 	prologue     text,
@@ -13,6 +14,8 @@ CREATE TYPE sweep._statements AS (
 	before       text,
 	work         text,
 	pick         text,
+	roots        text,
+	same_roots   text,
 	epilogue     text,
 	key          text,
 	part         text,
@@ -21,7 +24,8 @@ CREATE TYPE sweep._statements AS (
 	rest_counter text,
 	checked      boolean,
 	restarts     boolean,
-	parts        text
+	parts        text,
+	cascading    oid
 );
 COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
 COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
@@ -30,6 +34,8 @@ COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is lef
 COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
 COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
 COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
+COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows that work would do, which does those of $6 then; NULL: nothing goes with them';
+COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of those that pick would do';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'returns whether anything is left when there is nothing behind the cursor; NULL: that is not asked';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
@@ -39,6 +45,7 @@ COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that wer
 COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that would be done again';
 COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
 COMMENT ON COLUMN sweep._statements.parts IS 'array of the partitions that are processed one by one; NULL: none';
+COMMENT ON COLUMN sweep._statements.cascading IS 'the table with whose rows others go; NULL: none do';
 
 CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';

@@ -321,6 +321,8 @@ DECLARE
 	blockers constant pg_catalog.text[] := sweep._blockers(relation, table_name, ARRAY[relation]);
 	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
 	free pg_catalog.text := '';
+	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
+	not_skipped constant pg_catalog.text := pg_catalog.format('(($6 IS NULL) OR %I.ctid OPERATOR(pg_catalog.<>) ALL ($6))', table_name);
 	same_key pg_catalog.text;
 	moment pg_catalog.text;
 	parts pg_catalog.text[] := known_parts;
@@ -328,6 +330,11 @@ DECLARE
 	next_part pg_catalog.text;
 	first boolean;
 BEGIN
+	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
+		RAISE EXCEPTION 'rows of other tables go, or change, with those of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = (SELECT pg_catalog.format('Foreign key "%s" of %s has an ON DELETE action.', r.name, r.child) FROM sweep._referencing(relation, '', '') AS r WHERE r.action IN ('c', 'n', 'd') LIMIT 1),
+			HINT = 'Write cascade => ''batched'' to have them deleted batch by batch.';
+	END IF;
 	IF args ? 'condition' THEN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
@@ -354,13 +361,25 @@ BEGIN
 			made.rest_counter := 'referenced';
 			made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free);
 		END IF;
-		made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
+		IF cascading THEN
+			-- Rows that go with them are counted first; the statement deletes those that were counted, by their places.
+			made.cascading := relation;
+			made.roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s%s AND %s', due, sweep._range(relation, key.columns, first), free, not_skipped));
+			made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%I.ctid OPERATOR(pg_catalog.=) ANY ($6) AND %s%s', table_name, due, free));
+		ELSE
+			made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
+		END IF;
 		IF made.before IS NOT NULL THEN
 			same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
 			-- By their places, which are those of a partition each.
-			made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
+			IF cascading THEN
+				made.same_roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s LIMIT $1', same_key, not_skipped));
+				made.pick := made.work;
+			ELSE
+				made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
 				table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
 				' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+			END IF;
 		END IF;
 		IF args ->> 'partitions' = 'drop' THEN
 			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
@@ -415,27 +434,31 @@ $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete what is too old, or move it';
 
 CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job_definition, target text, age_column text, keep interval, condition text, archive_to text,
-	partitions text, run_as regrole, paused boolean, replace boolean) RETURNS text
+	partitions text, cascade text, run_as regrole, paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	relation constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
-	wrong constant pg_catalog.text := CASE WHEN age_column IS NULL THEN 'age_column' WHEN keep IS NULL THEN 'keep' WHEN partitions IS NULL THEN 'partitions' END;
+	wrong constant pg_catalog.text := CASE WHEN age_column IS NULL THEN 'age_column' WHEN keep IS NULL THEN 'keep' WHEN partitions IS NULL THEN 'partitions' WHEN cascade IS NULL THEN 'cascade' END;
 	zone constant pg_catalog.text := coalesce(sweep._find_zone(job.timezone), 'UTC');
 BEGIN
 	IF wrong IS NOT NULL THEN
 		RAISE EXCEPTION '% must not be null', wrong USING ERRCODE = 'null_value_not_allowed',
 			HINT = CASE wrong WHEN 'keep' THEN 'Say for how long rows are kept, for example: 90 days.' WHEN 'partitions' THEN 'Write "empty" or "drop".'
+				WHEN 'cascade' THEN 'Write "batched", "at_once" or "refuse".'
 				ELSE 'Name the column that says since when a row is there.' END;
 	END IF;
 	IF keep <= interval '0' OR keep > interval '1000 years' THEN
 		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero and at most 1000 years.';
 	END IF;
+	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
+		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
+	END IF;
 	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
 	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
 	job.cursor := 'drain';
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
-		'timezone', zone, 'condition', condition, 'partitions', partitions,
+		'timezone', zone, 'condition', condition, 'partitions', partitions, 'cascade', cascade,
 		'archive_to', CASE WHEN archive_to IS NOT NULL THEN sweep._table_name(sweep._find_table('archive_to', archive_to, coalesce(run_as::pg_catalog.oid, caller))) END));
 	PERFORM sweep._check_retention(job.run_as, job.args, job.settings);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
@@ -445,7 +468,7 @@ $$;
 COMMENT ON FUNCTION sweep._create_retention IS 'implements sweep.create_retention';
 
 CREATE FUNCTION sweep.create_retention(target text, age_column text, keep interval, schedule text DEFAULT 'H 3 * * *', condition text DEFAULT NULL,
-	archive_to text DEFAULT NULL, name text DEFAULT NULL, partitions text DEFAULT 'empty', timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000,
+	archive_to text DEFAULT NULL, name text DEFAULT NULL, partitions text DEFAULT 'empty', cascade text DEFAULT 'batched', timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000,
 	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT NULL,
 	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL,
 	overlap text DEFAULT NULL, catch_up text DEFAULT NULL, jitter interval DEFAULT NULL, estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL,

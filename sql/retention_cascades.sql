@@ -1,0 +1,139 @@
+-- room: makers
+-- Retention whose rows take others with them: no transaction touches more rows than a batch may, however many hang on one of them.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS retention_cascades CASCADE;
+CREATE SCHEMA retention_cascades;
+SET timezone = 'UTC';
+SET search_path = retention_cascades, pg_catalog;
+CREATE VIEW last_run AS SELECT status, stop_reason AS stop, batches, rows, jsonb_pretty(detail) AS detail, error FROM sweep.runs WHERE job LIKE 'retention%' ORDER BY run_id DESC LIMIT 1;
+\set now '''{"as_of": "2026-01-12 00:00:00Z"}'''
+
+-- what each transaction has deleted and changed, counted by triggers
+CREATE TABLE touched (txid bigint, name text, rows bigint);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO retention_cascades.touched SELECT txid_current(), TG_TABLE_NAME, count(*) FROM old; RETURN NULL; END $$;
+CREATE PROCEDURE watch(VARIADIC names text[]) LANGUAGE plpgsql AS $$
+DECLARE
+	name text;
+BEGIN
+	FOREACH name IN ARRAY names LOOP
+		EXECUTE format('CREATE TRIGGER d AFTER DELETE ON %I REFERENCING OLD TABLE AS old FOR EACH STATEMENT EXECUTE FUNCTION note()', name);
+		EXECUTE format('CREATE TRIGGER u AFTER UPDATE ON %I REFERENCING OLD TABLE AS old FOR EACH STATEMENT EXECUTE FUNCTION note()', name);
+	END LOOP;
+END
+$$;
+CREATE VIEW largest AS SELECT max(sum) AS rows FROM (SELECT sum(rows) FROM touched GROUP BY txid) AS t;
+
+-- parents with few children and with many, side by side and spread
+CREATE TABLE parent (id int PRIMARY KEY, at timestamptz);
+CREATE INDEX ON parent (at);
+CREATE TABLE child (id int PRIMARY KEY, parent_id int NOT NULL REFERENCES parent ON DELETE CASCADE);
+CREATE INDEX ON child (parent_id);
+CALL watch('parent', 'child');
+INSERT INTO parent SELECT n, '2026-01-01Z'::timestamptz + interval '1 minute' * n FROM generate_series(1, 20) AS n;
+INSERT INTO parent VALUES (100, '2026-02-01Z');
+INSERT INTO child SELECT n, CASE WHEN n <= 2500 THEN 7 ELSE 1 + n % 20 END FROM generate_series(1, 4000) AS n;
+INSERT INTO child SELECT 10000 + n, 100 FROM generate_series(1, 10) AS n;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', batch_size => 200);
+CALL sweep.run('retention_parent', :now);
+SELECT * FROM last_run;
+SELECT * FROM largest;
+SELECT (SELECT count(*) FROM parent) AS parents, (SELECT count(*) FROM child) AS children;
+
+-- children that have children, and some that only lose their reference
+TRUNCATE parent CASCADE;
+TRUNCATE touched;
+CREATE TABLE grandchild (id int PRIMARY KEY, child_id int REFERENCES child ON DELETE CASCADE);
+CREATE INDEX ON grandchild (child_id);
+CREATE TABLE note (id int PRIMARY KEY, child_id int REFERENCES child ON DELETE SET NULL, parent_id int DEFAULT 100 REFERENCES parent ON DELETE SET DEFAULT);
+CREATE INDEX ON note (child_id);
+CREATE INDEX ON note (parent_id);
+CALL watch('grandchild', 'note');
+INSERT INTO parent SELECT n, '2026-01-01Z'::timestamptz + interval '1 minute' * n FROM generate_series(1, 5) AS n;
+INSERT INTO parent VALUES (100, '2026-02-01Z');
+INSERT INTO child SELECT n, 1 + n % 5 FROM generate_series(1, 500) AS n;
+INSERT INTO grandchild SELECT n, CASE WHEN n <= 1000 THEN 6 ELSE 1 + n % 500 END FROM generate_series(1, 3000) AS n;
+INSERT INTO note SELECT n, 1 + n % 500, 1 + n % 5 FROM generate_series(1, 1000) AS n;
+CALL sweep.run('retention_parent', :now);
+SELECT * FROM last_run;
+SELECT * FROM largest;
+SELECT (SELECT count(*) FROM parent) AS parents, (SELECT count(*) FROM child) AS children, (SELECT count(*) FROM grandchild) AS grandchildren,
+	(SELECT count(*) FROM note WHERE child_id IS NULL AND parent_id = 100) AS notes;
+DROP TABLE grandchild, note, child, parent;
+
+-- rows that refer to rows of their own table: a long chain, a small circle, and one that is too large
+CREATE TABLE node (id int PRIMARY KEY, at timestamptz, parent_id int REFERENCES node ON DELETE CASCADE);
+CREATE INDEX ON node (at);
+CREATE INDEX ON node (parent_id);
+CALL watch('node');
+TRUNCATE touched;
+INSERT INTO node SELECT n, '2026-01-01Z'::timestamptz + interval '1 minute' * n, nullif(n - 1, 0) FROM generate_series(1, 1000) AS n;
+SELECT sweep.create_retention('retention_cascades.node', 'at', '2 days', batch_size => 100);
+CALL sweep.run('retention_node', :now);
+SELECT * FROM last_run;
+SELECT * FROM largest;
+SELECT count(*) FROM node;
+TRUNCATE touched;
+INSERT INTO node SELECT n, '2026-01-01Z'::timestamptz + interval '1 minute' * n, nullif(n - 1, 0) FROM generate_series(1, 500) AS n;
+UPDATE node SET parent_id = 500 WHERE id = 1;
+CALL sweep.run('retention_node', :now);
+SELECT * FROM last_run;
+SELECT count(*) FROM node;
+INSERT INTO node SELECT n, '2026-01-01Z'::timestamptz + interval '1 minute' * n, nullif(n - 1, 0) FROM generate_series(1, 1200) AS n;
+UPDATE node SET parent_id = 1200 WHERE id = 1;
+CALL sweep.run('retention_node', :now);
+SELECT * FROM last_run;
+SELECT count(*) FROM node;
+
+-- rows of one moment: one that a trigger keeps something of is left, and the others go
+CREATE TABLE parent (id int PRIMARY KEY, at timestamptz);
+CREATE INDEX ON parent (at);
+CREATE TABLE child (id int PRIMARY KEY, parent_id int REFERENCES parent ON DELETE CASCADE);
+CREATE INDEX ON child (parent_id);
+CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.parent_id = 3 THEN RETURN NULL; END IF; RETURN OLD; END $$;
+CREATE TRIGGER keep BEFORE DELETE ON child FOR EACH ROW EXECUTE FUNCTION keep();
+INSERT INTO parent SELECT n, '2026-01-01Z' FROM generate_series(1, 6) AS n;
+INSERT INTO child SELECT n, 1 + n % 6 FROM generate_series(1, 600) AS n;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_ties', batch_size => 50);
+CALL sweep.run('retention_ties', :now);
+SELECT * FROM last_run;
+SELECT array_agg(DISTINCT p.id) AS parents, count(*) AS children FROM parent p JOIN child c ON c.parent_id = p.id;
+
+-- a row that is not to go any more while it is taken apart
+DROP TRIGGER keep ON child;
+TRUNCATE parent, child;
+CREATE FUNCTION revive() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE retention_cascades.parent SET at = '2026-02-01Z' WHERE id = OLD.parent_id AND OLD.id = 120; RETURN NULL; END $$;
+CREATE TRIGGER revive AFTER DELETE ON child FOR EACH ROW EXECUTE FUNCTION revive();
+INSERT INTO parent VALUES (1, '2026-01-01Z'), (2, '2026-01-02Z');
+INSERT INTO child SELECT n, 1 FROM generate_series(1, 300) AS n;
+INSERT INTO child SELECT n, 2 FROM generate_series(301, 320) AS n;
+CALL sweep.run('retention_ties', :now);
+SELECT * FROM last_run;
+SELECT id, (SELECT count(*) FROM child WHERE parent_id = p.id) AS children FROM parent p;
+DROP TRIGGER revive ON child;
+
+-- moved rows are not taken apart; at once means in one transaction; refuse
+TRUNCATE parent, child;
+CREATE TABLE archive (LIKE parent);
+INSERT INTO parent VALUES (1, '2026-01-01Z'), (2, '2026-01-02Z');
+INSERT INTO child SELECT n, CASE WHEN n <= 100 THEN 1 ELSE 2 END FROM generate_series(1, 120) AS n;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_moved', batch_size => 50, archive_to => 'retention_cascades.archive');
+CALL sweep.run('retention_moved', :now);
+SELECT * FROM last_run;
+SELECT (SELECT array_agg(id) FROM parent) AS kept, (SELECT array_agg(id) FROM archive) AS moved;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_at_once', batch_size => 50, cascade => 'at_once');
+CALL sweep.run('retention_at_once', :now);
+SELECT * FROM last_run;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_refused', cascade => 'refuse');
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_refused', cascade => 'some');
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_refused', cascade => NULL);
+SET track_counts = off;
+INSERT INTO parent VALUES (1, '2026-01-01Z');
+SELECT rows FROM sweep.preview('retention_ties', :now);
+RESET track_counts;
+
+SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'retention%' AND args ->> 'target' LIKE 'retention\_cascades.%';
+DELETE FROM sweep.run_live WHERE job LIKE 'retention%';
+DELETE FROM sweep.run_history WHERE job LIKE 'retention%';
+DROP SCHEMA retention_cascades CASCADE;

@@ -1,0 +1,435 @@
+/*
+ * cascade.c
+ *		Rows that go, or lose their reference, with the rows that a batch deletes.
+ *
+ * Called by ranges.c and dismantle.c for a retention whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
+ * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may
+ * touch. The rows of a table are found, and locked, as its owner, by the columns of the key alone, as PostgreSQL's own trigger finds them.
+ * PostgreSQL deletes them, with the statement of the batch.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+
+#include "base/door.h"
+#include "base/role.h"
+#include "base/sql.h"
+#include "makers/cascade.h"
+
+static SweepStatement cascades_sql = {
+	.text = "SELECT parent, child, root, places, types, keeps, columns, counts, finds, removes FROM sweep._cascades($1, $2)",
+	.types = {OIDOID, OIDOID}};
+
+/* Identifies a row. */
+typedef struct RowPlace
+{
+	Oid			table;
+	ItemPointerData place;
+} RowPlace;
+
+/* Rows that go, counted table by table. */
+typedef struct Walk
+{
+	SweepCascade *cascade;
+	MemoryContext context;
+	int64		found;
+	int64		most;
+	List	   *pending;		/* SweepCascadeRows whose children have not been counted yet */
+	HTAB	   *seen;			/* a row is reached by several keys, or goes with itself */
+	SweepCascadeKey *key;		/* by which children are counted just now */
+} Walk;
+
+typedef struct Visit
+{
+	SweepCascadeKey *key;
+	SweepCascadeStatement which;
+	Datum	   *values;
+	void		(*read) (void *arg, uint64 count);
+	void	   *arg;
+} Visit;
+
+typedef struct Locked
+{
+	const SweepCascadeRows *rows;
+	int			first;
+	int			count;
+} Locked;
+
+static void read_key(SweepCascadeKey *key, MemoryContext context);
+static void free_plans(void *cascade);
+static void lock_work(void *locked);
+static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
+static void read_children(void *walk, uint64 count);
+static RowPlace row_place(Oid table, ItemPointer place);
+static void visit_work(void *visit);
+static void prepare(SweepCascadeKey *key, SweepCascadeStatement which);
+
+SweepCascade *
+sweep_cascade_make(MemoryContext context, Oid relation)
+{
+	Datum		values[] = {ObjectIdGetDatum(GetUserId()), ObjectIdGetDatum(relation)};
+	uint64		count = sweep_sql_execute(&cascades_sql, values, NULL);
+	SweepCascade *cascade;
+
+	if (count == 0)
+		return NULL;
+	cascade = MemoryContextAllocZero(context, offsetof(SweepCascade, keys) + sizeof(SweepCascadeKey) * count);
+	cascade->relation = relation;
+	cascade->count = (int) count;
+	for (int i = 0; i < cascade->count; i++)
+	{
+		SweepCascadeKey *key = &cascade->keys[i];
+
+		sweep_sql_row(i);
+		read_key(key, context);
+		for (int column = 0; key->parent == relation && column < key->count; column++)
+			cascade->columns = Max(cascade->columns, (int) key->places[column]);
+	}
+	cascade->callback.func = free_plans;
+	cascade->callback.arg = cascade;
+	MemoryContextRegisterResetCallback(context, &cascade->callback);
+	return cascade;
+}
+
+static void
+read_key(SweepCascadeKey *key, MemoryContext context)
+{
+	key->parent = sweep_sql_oid(1);
+	key->child = sweep_sql_oid(2);
+	key->root = sweep_sql_oid(3);
+	key->places = sweep_sql_oids(4, context, &key->count);
+	key->elements = sweep_sql_oids(5, context, &key->count);
+	key->types = MemoryContextAlloc(context, sizeof(Oid) * key->count);
+	key->keeps = sweep_sql_bool(6);
+	key->columns = sweep_sql_int32(7);
+	for (int i = 0; i < CASCADE_STATEMENT_COUNT; i++)
+		key->texts[i] = sweep_sql_text(8 + i, context);
+	for (int i = 0; i < key->count; i++)
+	{
+		key->types[i] = get_array_type(key->elements[i]);
+		if (!OidIsValid(key->types[i]))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("rows of \"%s\" that go with those of \"%s\" cannot be counted", get_rel_name(key->child), get_rel_name(key->parent)),
+					 errdetail("There are no arrays of type %s, of which a column of their foreign key is.", format_type_be(key->elements[i]))));
+	}
+}
+
+static void
+free_plans(void *arg)
+{
+	SweepCascade *cascade = arg;
+
+	for (int i = 0; i < cascade->count * CASCADE_STATEMENT_COUNT; i++)
+	{
+		SweepPlan  *plan = cascade->keys[i / CASCADE_STATEMENT_COUNT].plans[i % CASCADE_STATEMENT_COUNT];
+
+		if (plan != NULL)
+			sweep_sql_free_plan(plan);
+	}
+}
+
+SweepCascadeRows *
+sweep_cascade_new_rows(Oid relation, int columns)
+{
+	SweepCascadeRows *rows = palloc0(sizeof(SweepCascadeRows));
+
+	rows->relation = relation;
+	rows->columns = columns;
+	rows->room = 64;
+	rows->tables = palloc(sizeof(Oid) * rows->room);
+	rows->places = palloc(sizeof(ItemPointerData) * rows->room);
+	rows->values = palloc(sizeof(Datum) * rows->room * Max(columns, 1));
+	rows->nulls = palloc(sizeof(bool) * rows->room * Max(columns, 1));
+	return rows;
+}
+
+void
+sweep_cascade_add_row(SweepCascadeRows *rows, MemoryContext context)
+{
+	int			first = rows->count * rows->columns;
+
+	sweep_cascade_add_place(rows, sweep_sql_oid(1), &sweep_sql_tid(2));
+	for (int column = 0; column < rows->columns; column++)
+	{
+		rows->nulls[first + column] = sweep_sql_is_null(column + 3);
+		rows->values[first + column] = sweep_sql_copy(column + 3, context);
+	}
+}
+
+void
+sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPointer place)
+{
+	if (rows->count == rows->room)
+	{
+		rows->room *= 2;
+		rows->tables = repalloc_huge(rows->tables, sizeof(Oid) * rows->room);
+		rows->places = repalloc_huge(rows->places, sizeof(ItemPointerData) * rows->room);
+		rows->values = repalloc_huge(rows->values, sizeof(Datum) * rows->room * Max(rows->columns, 1));
+		rows->nulls = repalloc_huge(rows->nulls, sizeof(bool) * rows->room * Max(rows->columns, 1));
+	}
+	rows->tables[rows->count] = table;
+	rows->places[rows->count] = *place;
+	rows->count++;
+}
+
+SweepCascadeRows *
+sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index)
+{
+	SweepCascadeRows *copy = sweep_cascade_new_rows(rows->relation, rows->columns);
+
+	copy->count = 1;
+	copy->tables[0] = rows->tables[index];
+	copy->places[0] = rows->places[index];
+	memcpy(copy->nulls, &rows->nulls[index * rows->columns], sizeof(bool) * rows->columns);
+	/* The columns of a key have the types that it refers to. */
+	for (int i = 0; i < cascade->count; i++)
+	{
+		const SweepCascadeKey *key = &cascade->keys[i];
+
+		for (int column = 0; key->parent == rows->relation && column < key->count; column++)
+		{
+			int			place = (int) key->places[column] - 1;
+			int16		length;
+			bool		by_value;
+
+			get_typlenbyval(key->elements[column], &length, &by_value);
+			if (!copy->nulls[place])
+				copy->values[place] = datumCopy(rows->values[index * rows->columns + place], by_value, length);
+		}
+	}
+	return copy;
+}
+
+Datum
+sweep_cascade_places(const SweepCascadeRows *rows, int first, int count)
+{
+	Datum	   *places = palloc(sizeof(Datum) * (count + 1));
+
+	for (int i = 0; i < count; i++)
+		places[i] = PointerGetDatum(&rows->places[first + i]);
+	return PointerGetDatum(construct_array(places, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+}
+
+/* The role of the job needs no right but to delete rows of the target. */
+void
+sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count)
+{
+	Oid			owner = count > 0 ? sweep_role_owning(RelationRelationId, rows->tables[first]) : InvalidOid;
+
+	if (OidIsValid(owner))
+		sweep_door_visit_owner(owner, lock_work, &(Locked) {rows, first, count});
+}
+
+static void
+lock_work(void *arg)
+{
+	const Locked *locked = arg;
+	Oid			table = locked->rows->tables[locked->first];
+	Oid			type = TIDARRAYOID;
+	Datum		places = sweep_cascade_places(locked->rows, locked->first, locked->count);
+	SweepPlan  *plan;
+
+	sweep_sql_begin_call();
+	plan = sweep_sql_prepare(psprintf("SELECT FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE",
+									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table))), 1, &type, true);
+	(void) sweep_sql_execute_plan(plan, &places, NULL);
+	sweep_sql_free_plan(plan);
+	sweep_sql_end_call();
+}
+
+int64
+sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count, int64 most)
+{
+	Walk		walk = {.cascade = cascade, .context = CurrentMemoryContext, .found = count, .most = most};
+
+	cascade->is_kept = false;
+	walk.seen = sweep_cascade_new_set(CurrentMemoryContext);
+	for (int i = first; i < first + count; i++)
+		(void) sweep_cascade_add_to_set(walk.seen, rows->tables[i], &rows->places[i]);
+	for (int i = 0; i < cascade->count && walk.found <= most; i++)
+	{
+		if (cascade->keys[i].parent == rows->relation)
+			ask(&walk, &cascade->keys[i], rows, first, count);
+	}
+	while (walk.pending != NIL && walk.found <= most)
+	{
+		const SweepCascadeRows *children = linitial(walk.pending);
+
+		walk.pending = list_delete_first(walk.pending);
+		for (int i = 0; i < cascade->count && walk.found <= most; i++)
+		{
+			if (cascade->keys[i].parent == children->relation)
+				ask(&walk, &cascade->keys[i], children, 0, children->count);
+		}
+	}
+	hash_destroy(walk.seen);
+	return walk.found;
+}
+
+/* Adds the rows that refer by this key to these rows. */
+static void
+ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)
+{
+	int			found;
+	Datum	   *values = sweep_cascade_key_values(key, rows, first, count, &found);
+
+	if (found == 0)
+		return;
+	/* Rows that are read may be among those that were found already. */
+	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 ? walk->found : 0));
+	walk->key = key;
+	sweep_cascade_visit(key, CASCADE_COUNTS, values, read_children, walk);
+}
+
+static void
+read_children(void *arg, uint64 count)
+{
+	Walk	   *walk = arg;
+	MemoryContext old;
+	SweepCascadeRows *children;
+
+	if (walk->key->keeps)
+	{
+		walk->cascade->is_kept |= sweep_sql_int64(1) > 0;
+		walk->found = walk->cascade->is_kept ? walk->most + 1 : walk->found;
+		return;
+	}
+	if (walk->key->columns == 0)
+	{
+		walk->found += sweep_sql_int64(1);
+		return;
+	}
+	old = MemoryContextSwitchTo(walk->context);
+	children = sweep_cascade_new_rows(walk->key->child, walk->key->columns);
+	for (uint64 row = 0; row < count; row++)
+	{
+		sweep_sql_row(row);
+		if (sweep_cascade_add_to_set(walk->seen, sweep_sql_oid(1), &sweep_sql_tid(2)))
+			sweep_cascade_add_row(children, walk->context);
+	}
+	walk->found += children->count;
+	if (children->count > 0)
+		walk->pending = lappend(walk->pending, children);
+	MemoryContextSwitchTo(old);
+}
+
+HTAB *
+sweep_cascade_new_set(MemoryContext context)
+{
+	HASHCTL		info = {.keysize = sizeof(RowPlace), .entrysize = sizeof(RowPlace), .hcxt = context};
+
+	return hash_create("pg_sweep rows", 1024, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+bool
+sweep_cascade_add_to_set(HTAB *set, Oid table, ItemPointer place)
+{
+	RowPlace	row = row_place(table, place);
+	bool		found;
+
+	(void) hash_search(set, &row, HASH_ENTER, &found);
+	return !found;
+}
+
+bool
+sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place)
+{
+	RowPlace	row = row_place(table, place);
+
+	return hash_search(set, &row, HASH_FIND, NULL) != NULL;
+}
+
+/* Without anything in the gaps, because the bytes are compared. */
+static RowPlace
+row_place(Oid table, ItemPointer place)
+{
+	RowPlace	row;
+
+	memset(&row, 0, sizeof(row));
+	row.table = table;
+	row.place = *place;
+	return row;
+}
+
+Datum *
+sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found)
+{
+	Datum	   *values = palloc(sizeof(Datum) * (key->count + 2));
+	Datum	   *elements = palloc(sizeof(Datum) * (count + 1));
+
+	*found = 0;
+	for (int column = 0; column < key->count; column++)
+	{
+		int16		length;
+		bool		by_value;
+		char		align;
+		int			filled = 0;
+
+		for (int row = first; row < first + count; row++)
+		{
+			bool		refers = true;
+
+			for (int other = 0; other < key->count; other++)
+				refers &= !rows->nulls[row * rows->columns + key->places[other] - 1];
+			if (refers)
+				elements[filled++] = rows->values[row * rows->columns + key->places[column] - 1];
+		}
+		get_typlenbyvalalign(key->elements[column], &length, &by_value, &align);
+		values[column] = PointerGetDatum(construct_array(elements, filled, key->elements[column], length, by_value, align));
+		*found = filled;
+	}
+	return values;
+}
+
+void
+sweep_cascade_visit(SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
+{
+	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
+
+	if (!OidIsValid(owner))
+		return;
+	if (which == CASCADE_REMOVES)
+		sweep_door_cascade(owner, visit_work, &(Visit) {key, which, values, read, arg});
+	else
+		sweep_door_visit_owner(owner, visit_work, &(Visit) {key, which, values, read, arg});
+}
+
+static void
+visit_work(void *arg)
+{
+	const Visit *visit = arg;
+	uint64		count;
+
+	sweep_sql_begin_call();
+	if (visit->key->plans[visit->which] == NULL)
+		prepare(visit->key, visit->which);
+	count = sweep_sql_execute_plan(visit->key->plans[visit->which], visit->values, NULL);
+	visit->read(visit->arg, count);
+	sweep_sql_end_call();
+}
+
+/* By the index that a retention requires, even in a small table. The door undoes the settings. */
+static void
+prepare(SweepCascadeKey *key, SweepCascadeStatement which)
+{
+	static const char *const off[] = {"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "jit"};
+	Oid		   *types = palloc(sizeof(Oid) * (key->count + 2));
+	int			count = key->count;
+
+	memcpy(types, key->types, sizeof(Oid) * key->count);
+	types[count++] = which == CASCADE_REMOVES ? TIDARRAYOID : INT8OID;
+	if (which == CASCADE_REMOVES)
+		types[count++] = OIDOID;
+	for (int i = 0; i < (int) lengthof(off); i++)
+		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	key->plans[which] = sweep_sql_prepare(key->texts[which], count, types, true);
+	sweep_sql_make_plan(key->plans[which]);
+}

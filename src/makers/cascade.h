@@ -1,0 +1,118 @@
+/*
+ * cascade.h
+ *		Rows that go, or lose their reference, with the rows that a batch deletes.
+ */
+#ifndef SWEEP_CASCADE_H
+#define SWEEP_CASCADE_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "storage/itemptr.h"
+#include "utils/hsearch.h"
+
+#include "base/sql.h"
+
+/* The statements of a foreign key; sweep._cascade_statements makes them. */
+typedef enum SweepCascadeStatement
+{
+	CASCADE_COUNTS,
+	CASCADE_FINDS,
+	CASCADE_REMOVES,
+	CASCADE_STATEMENT_COUNT
+} SweepCascadeStatement;
+
+/* A foreign key, of a table whose rows go or change with those of another one. */
+typedef struct SweepCascadeKey
+{
+	Oid			parent;
+	Oid			child;
+	Oid			root;			/* the partitioned table that the child is a partition of, or the child */
+	int			count;			/* columns of the key */
+	Oid		   *places;			/* of each, its number among the columns of the parent that are read */
+	Oid		   *elements;		/* their types */
+	Oid		   *types;			/* the types of arrays of them */
+	bool		keeps;			/* a row that refers by it keeps the other one from being deleted */
+	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
+	char	   *texts[CASCADE_STATEMENT_COUNT];
+	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
+} SweepCascadeKey;
+
+/* Rows that the transaction has deleted and updated, by table. */
+typedef struct SweepCascadeChanges
+{
+	int			count;
+	int			room;
+	struct SweepCascadeChange *changes;
+} SweepCascadeChanges;
+
+typedef struct SweepCascade
+{
+	MemoryContextCallback callback;
+	Oid			relation;		/* the target */
+	int			columns;		/* that are read of it */
+	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
+	SweepCascadeChanges before;
+	int			count;
+	SweepCascadeKey keys[FLEXIBLE_ARRAY_MEMBER];
+} SweepCascade;
+
+/* Rows of a table. */
+typedef struct SweepCascadeRows
+{
+	Oid			relation;		/* the table */
+	int			columns;		/* of the key of each */
+	int			count;
+	int			room;
+	Oid		   *tables;			/* of each, its partition, or the table */
+	ItemPointer places;
+	Datum	   *values;			/* of each, the columns that sweep._referred_columns lists */
+	bool	   *nulls;
+} SweepCascadeRows;
+
+/* A set of rows, in the given context. Adding a row returns whether it was new. */
+extern HTAB *sweep_cascade_new_set(MemoryContext context);
+extern bool sweep_cascade_add_to_set(HTAB *set, Oid table, ItemPointer place);
+extern bool sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place);
+
+/* The foreign keys to a table and to what goes with it, in the given context; NULL when there are none. */
+extern SweepCascade *sweep_cascade_make(MemoryContext context, Oid relation);
+
+/* Rows of a table with that many columns to read; in the current memory context. */
+extern SweepCascadeRows *sweep_cascade_new_rows(Oid relation, int columns);
+
+/* Adds a row of the current result: tableoid, ctid and the key. */
+extern void sweep_cascade_add_row(SweepCascadeRows *rows, MemoryContext context);
+
+/* Adds a row without a key. */
+extern void sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPointer place);
+
+/* A copy of one of the rows, in the current memory context. */
+extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index);
+
+/* The places of some rows as tid[], in the current memory context. */
+extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);
+
+/* Locks some rows, all of one partition, as FOR UPDATE does, so that no session adds a row that refers to them. */
+extern void sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count);
+
+/*
+ * The number of rows that a DELETE of some rows deletes or changes, themselves included; more than most means "at least that", or that
+ * cascade->is_kept.
+ */
+extern int64 sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count, int64 most);
+
+/*
+ * Executes a statement of a key as the owner of the child, and reads its result. Values are the arrays that sweep_cascade_key_values
+ * makes, and what follows them. Nothing is done when the child was dropped.
+ */
+extern void sweep_cascade_visit(SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg);
+
+/* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
+extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);
+
+/* Around the work of a batch: appends to a JSON object what it has done, as members "tables" and "touched"; deleted are its own rows. */
+extern void sweep_cascade_note_before(SweepCascade *cascade);
+extern void sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
+
+#endif							/* SWEEP_CASCADE_H */

@@ -1,0 +1,133 @@
+/*
+ * cascade_report.c
+ *		Rows that a batch has deleted and changed, by table.
+ *
+ * Called by ranges.c around the work of a batch. PostgreSQL counts them for its statistics, those of its own cascades as well; a batch has
+ * done the difference between two looks at the counts of the transaction.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/partition.h"
+#include "pgstat.h"
+#include "utils/builtins.h"
+#include "utils/json.h"
+#include "utils/lsyscache.h"
+#include "utils/pgstat_internal.h"
+
+#include "base/compat_statistics.h"
+#include "makers/cascade.h"
+
+typedef struct SweepCascadeChange
+{
+	Oid			table;
+	int64		deleted;
+	int64		updated;
+} SweepCascadeChange;
+
+static int64 report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members);
+static void collect_changes(SweepCascadeChanges *changes);
+static SweepCascadeChange *find_change(SweepCascadeChanges *changes, Oid table);
+static Oid	root_of(Oid table);
+
+void
+sweep_cascade_note_before(SweepCascade *cascade)
+{
+	if (!pgstat_track_counts)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rows that go with others cannot be counted: track_counts is off"),
+				 errhint("Switch it on, or have the job delete at once: sweep.create_retention(..., cascade => 'at_once').")));
+	cascade->before = (SweepCascadeChanges) {0};
+	collect_changes(&cascade->before);
+}
+
+void
+sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json)
+{
+	SweepCascadeChanges after = {0};
+	SweepCascadeChanges tables = {0};
+	int64		touched = deleted;
+	StringInfoData members;
+
+	initStringInfo(&members);
+	collect_changes(&after);
+	for (int i = 0; i < after.count; i++)
+	{
+		const SweepCascadeChange *change = &after.changes[i];
+		const SweepCascadeChange *before = find_change(&cascade->before, change->table);
+		SweepCascadeChange *total = find_change(&tables, root_of(change->table));
+
+		total->deleted += change->deleted - before->deleted;
+		total->updated += change->updated - before->updated;
+	}
+	find_change(&tables, root_of(cascade->relation))->deleted -= deleted;
+	for (int i = 0; i < tables.count; i++)
+		touched += report_table(cascade, &tables.changes[i], &members);
+	appendStringInfo(json, ", \"touched\": " INT64_FORMAT, touched);
+	if (members.len > 0)
+		appendStringInfo(json, ", \"tables\": {%s}", members.data);
+}
+
+/* Tables that only triggers have changed are left out. Returns the number of rows. */
+static int64
+report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members)
+{
+	bool		belongs = table->table == root_of(cascade->relation);
+
+	for (int key = 0; key < cascade->count; key++)
+		belongs |= cascade->keys[key].root == table->table;
+	if (!belongs || (table->deleted <= 0 && table->updated <= 0))
+		return 0;
+	appendStringInfoString(members, members->len > 0 ? ", " : "");
+	escape_json(members, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->table)), get_rel_name(table->table)));
+	appendStringInfoString(members, ": {");
+	if (table->deleted > 0)
+		appendStringInfo(members, "\"deleted\": " INT64_FORMAT, table->deleted);
+	if (table->updated > 0)
+		appendStringInfo(members, "%s\"nulled\": " INT64_FORMAT, table->deleted > 0 ? ", " : "", table->updated);
+	appendStringInfoChar(members, '}');
+	return Max(table->deleted, 0) + Max(table->updated, 0);
+}
+
+static void
+collect_changes(SweepCascadeChanges *changes)
+{
+	for (PgStat_SubXactStatus *level = pgstat_get_xact_stack_level(GetCurrentTransactionNestLevel()); level != NULL; level = level->prev)
+	{
+		for (PgStat_TableXactStatus *table = level->first; table != NULL; table = table->next)
+		{
+			SweepCascadeChange *change = find_change(changes, sweep_table_of(table->parent));
+
+			change->deleted += table->tuples_deleted;
+			change->updated += table->tuples_updated;
+		}
+	}
+}
+
+/* Adds the table when it is not among them. */
+static SweepCascadeChange *
+find_change(SweepCascadeChanges *changes, Oid table)
+{
+	for (int i = 0; i < changes->count; i++)
+	{
+		if (changes->changes[i].table == table)
+			return &changes->changes[i];
+	}
+	if (changes->count == changes->room)
+	{
+		changes->room = Max(16, changes->room * 2);
+		changes->changes = changes->changes == NULL ? palloc(sizeof(SweepCascadeChange) * changes->room) :
+			repalloc(changes->changes, sizeof(SweepCascadeChange) * changes->room);
+	}
+	changes->changes[changes->count] = (SweepCascadeChange) {.table = table};
+	return &changes->changes[changes->count++];
+}
+
+static Oid
+root_of(Oid table)
+{
+	List	   *ancestors = get_rel_relispartition(table) ? get_partition_ancestors(table) : NIL;
+
+	return ancestors != NIL ? llast_oid(ancestors) : table;
+}

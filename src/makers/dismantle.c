@@ -1,0 +1,297 @@
+/*
+ * dismantle.c
+ *		A row that cannot be deleted in one batch with all that goes with it.
+ *
+ * Called by ranges.c, batch after batch, until what is left of the row fits into one. The places of its children are read once, and
+ * they are deleted in slices with all that goes with them; a child that does not fit either is dismantled first. The children of a
+ * row are never searched for slice by slice: each search would walk over the index entries of all that has gone already.
+ *
+ * A place may be that of another row when its turn comes, so the statement asks the foreign key again. A child that has moved is found in
+ * another round.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "makers/dismantle.h"
+
+/* Places of children that are kept in memory; when they have gone, others are read. */
+#define MAX_PLACES 1000000
+/* Places of children whose keys are kept with them. */
+#define MAX_KEYED_PLACES 50000
+
+/* A row, one of whose keys is worked on. */
+typedef struct Frame
+{
+	struct Frame *above;		/* the row that it goes with; NULL = none */
+	MemoryContext context;
+	SweepCascadeRows *row;
+	int			key;			/* number among the keys of the cascade, of any table */
+	SweepCascadeRows *children; /* by this key; NULL = not read yet */
+	bool		is_full;		/* there may be more */
+	int			next;			/* the next child */
+	bool		has_removed;	/* since the frame began */
+	bool		list_has_removed;	/* since the children were read */
+} Frame;
+
+struct SweepDismantling
+{
+	MemoryContext context;
+	SweepCascade *cascade;
+	Frame	   *top;
+	SweepCascadeRows *row;		/* the row of the target */
+	int			slice;			/* children with keys that a batch tries to delete at once */
+};
+
+/* The rows that a batch may still touch. */
+typedef struct Budget
+{
+	int64		size;			/* of the batch */
+	int64		left;
+	uint64		removed;		/* by the last statement */
+	bool		is_kept;		/* other rows refer to something below the row since */
+} Budget;
+
+static void push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index);
+static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context);
+static bool is_row(const Frame *frame, Oid table, ItemPointer place);
+static bool pop(SweepDismantling *dismantling);
+static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
+static bool find_children(SweepDismantling *dismantling, Frame *frame);
+static void read_children(Frame *frame, SweepCascadeKey *key);
+static void read_places(void *frame, uint64 count);
+static int	one_table(const SweepCascadeRows *rows, int first, int64 most);
+static void remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget);
+static void note_removed(void *budget, uint64 count);
+
+bool
+sweep_dismantle_is_of(const SweepDismantling *dismantling, const SweepCascadeRows *row)
+{
+	return row->count == 1 && row->tables[0] == dismantling->row->tables[0] && ItemPointerEquals(&row->places[0], &dismantling->row->places[0]);
+}
+
+void
+sweep_dismantle_free(SweepDismantling **dismantling)
+{
+	if (*dismantling != NULL)
+		MemoryContextDelete((*dismantling)->context);
+	*dismantling = NULL;
+}
+
+SweepDismantled
+sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row, int32 size)
+{
+	SweepDismantling *dismantling = *kept;
+	Budget		budget = {.size = size, .left = size};
+
+	if (dismantling == NULL)
+	{
+		MemoryContext own = AllocSetContextCreate(context, "pg_sweep dismantling", ALLOCSET_DEFAULT_SIZES);
+
+		dismantling = *kept = MemoryContextAllocZero(own, sizeof(SweepDismantling));
+		dismantling->context = own;
+		dismantling->cascade = cascade;
+		dismantling->slice = size;
+		push(dismantling, row, 0);
+		dismantling->row = dismantling->top->row;
+	}
+	while (dismantling->top != NULL && budget.left > 0)
+	{
+		Frame	   *frame = dismantling->top;
+
+		if (!find_children(dismantling, frame))
+		{
+			if (!pop(dismantling))
+				break;
+		}
+		else if (frame->children->columns == 0)
+			remove_children(dismantling, one_table(frame->children, frame->next, budget.left), 0, &budget);
+		else if (!remove_fitting(dismantling, &budget))
+		{
+			if (budget.is_kept)
+				break;
+			if (budget.left < budget.size)
+				return DISMANTLE_GOES_ON;
+			if (note_circle(dismantling, circles, context))
+			{
+				sweep_dismantle_free(kept);
+				return DISMANTLE_CIRCLE;
+			}
+			push(dismantling, frame->children, frame->next);
+		}
+	}
+	if (dismantling->top != NULL && budget.left <= 0 && !budget.is_kept)
+		return DISMANTLE_GOES_ON;
+	budget.removed = dismantling->top == NULL;
+	sweep_dismantle_free(kept);
+	return budget.removed ? DISMANTLE_GOES_ON : DISMANTLE_KEPT;
+}
+
+/*
+ * The rest of the row goes with a slice of the row above it. False when nothing below it could be deleted, so that it would come
+ * again and again.
+ */
+static bool
+pop(SweepDismantling *dismantling)
+{
+	Frame	   *frame = dismantling->top;
+
+	if (!frame->has_removed)
+		return false;
+	if (frame->above != NULL)
+		frame->above->has_removed = true;
+	dismantling->top = frame->above;
+	MemoryContextDelete(frame->context);
+	return true;
+}
+
+/* As many of the next children as fit with all that goes with them; false when not even the first one does. */
+static bool
+remove_fitting(SweepDismantling *dismantling, Budget *budget)
+{
+	const Frame *frame = dismantling->top;
+	int			count = one_table(frame->children, frame->next, Min(budget->left, dismantling->slice));
+
+	sweep_cascade_lock(frame->children, frame->next, count);
+	for (; count > 0; count /= 2)
+	{
+		int64		touched = sweep_cascade_count(dismantling->cascade, frame->children, frame->next, count, budget->left);
+
+		if (touched <= budget->left)
+		{
+			remove_children(dismantling, count, touched, budget);
+			dismantling->slice = (int) Min(budget->size, (int64) count * 2);
+			return true;
+		}
+	}
+	dismantling->slice = 1;
+	budget->is_kept = dismantling->cascade->is_kept;
+	return false;
+}
+
+static void
+push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index)
+{
+	MemoryContext context = AllocSetContextCreate(dismantling->context, "pg_sweep row", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Frame	   *frame = palloc0(sizeof(Frame));
+
+	frame->above = dismantling->top;
+	frame->context = context;
+	frame->row = sweep_cascade_copy_row(dismantling->cascade, rows, index);
+	frame->key = -1;
+	dismantling->top = frame;
+	MemoryContextSwitchTo(old);
+}
+
+/* Whether the next child of the row on top is one of the rows that it goes with; these are a circle then, and added to the set. */
+static bool
+note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context)
+{
+	const Frame *top = dismantling->top;
+	const Frame *same = top;
+
+	while (same != NULL && !is_row(same, top->children->tables[top->next], &top->children->places[top->next]))
+		same = same->above;
+	if (same == NULL)
+		return false;
+	if (*circles == NULL)
+		*circles = sweep_cascade_new_set(context);
+	for (const Frame *frame = top; frame != same->above; frame = frame->above)
+		(void) sweep_cascade_add_to_set(*circles, frame->row->tables[0], &frame->row->places[0]);
+	return true;
+}
+
+static bool
+is_row(const Frame *frame, Oid table, ItemPointer place)
+{
+	return frame->row->tables[0] == table && ItemPointerEquals(&frame->row->places[0], place);
+}
+
+/* Whether the row has children left; reads those of its next key when those of the last one have gone. */
+static bool
+find_children(SweepDismantling *dismantling, Frame *frame)
+{
+	SweepCascade *cascade = dismantling->cascade;
+
+	while (frame->children == NULL || frame->next >= frame->children->count)
+	{
+		/* There may be more by the same key. */
+		if (frame->children == NULL || !frame->is_full || !frame->list_has_removed)
+		{
+			do
+				frame->key++;
+			while (frame->key < cascade->count && cascade->keys[frame->key].parent != frame->row->relation);
+		}
+		if (frame->key >= cascade->count)
+			return false;
+		read_children(frame, &cascade->keys[frame->key]);
+	}
+	return true;
+}
+
+static void
+read_children(Frame *frame, SweepCascadeKey *key)
+{
+	MemoryContext old = MemoryContextSwitchTo(frame->context);
+	int			found;
+	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+
+	values[key->count] = Int64GetDatum(key->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
+	frame->children = sweep_cascade_new_rows(key->child, key->columns);
+	frame->next = 0;
+	frame->is_full = false;
+	frame->list_has_removed = false;
+	MemoryContextSwitchTo(old);
+	if (found > 0)
+		sweep_cascade_visit(key, CASCADE_FINDS, values, read_places, frame);
+}
+
+static void
+read_places(void *arg, uint64 count)
+{
+	Frame	   *frame = arg;
+
+	for (uint64 row = 0; row < count; row++)
+	{
+		sweep_sql_row(row);
+		sweep_cascade_add_row(frame->children, frame->context);
+	}
+	frame->is_full = (int64) count >= (frame->children->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
+}
+
+/* How many of the rows from the first one on are in one partition; at most that many. */
+static int
+one_table(const SweepCascadeRows *rows, int first, int64 most)
+{
+	int			count = 1;
+
+	while (first + count < rows->count && count < most && rows->tables[first + count] == rows->tables[first])
+		count++;
+	return count;
+}
+
+/* The next children of the row on top, with all that goes with them: that many rows, 0 = the children alone. */
+static void
+remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget)
+{
+	Frame	   *frame = dismantling->top;
+	SweepCascadeKey *key = &dismantling->cascade->keys[frame->key];
+	int			found;
+	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+
+	values[key->count] = sweep_cascade_places(frame->children, frame->next, count);
+	values[key->count + 1] = ObjectIdGetDatum(frame->children->tables[frame->next]);
+	budget->removed = 0;
+	sweep_cascade_visit(key, CASCADE_REMOVES, values, note_removed, budget);
+	frame->has_removed |= budget->removed > 0;
+	frame->list_has_removed |= budget->removed > 0;
+	budget->left -= Max(touched, count);
+	frame->next += count;
+}
+
+static void
+note_removed(void *arg, uint64 count)
+{
+	((Budget *) arg)->removed = count;
+}
