@@ -85,6 +85,33 @@ UPDATE node SET parent_id = 1200 WHERE id = 1;
 CALL sweep.run('retention_node', :now);
 SELECT * FROM last_run;
 SELECT count(*) FROM node;
+DELETE FROM node;
+-- a row that refers to itself, with more below it than a batch may touch
+TRUNCATE touched;
+INSERT INTO node VALUES (1, '2026-01-01Z', 1);
+INSERT INTO node SELECT n, '2026-02-01Z', 1 FROM generate_series(2, 1500) AS n;
+CALL sweep.run('retention_node', :now);
+SELECT * FROM last_run;
+SELECT * FROM largest;
+
+-- triggers of what goes find the settings of the job, and are executed as the owner of their table
+CREATE ROLE regress_sweep_cascades;
+GRANT USAGE, CREATE ON SCHEMA retention_cascades TO regress_sweep_cascades;
+CREATE TABLE settings (who text, path text, seqscan text);
+GRANT INSERT, SELECT ON settings TO regress_sweep_cascades;
+CREATE TABLE leaf (id int PRIMARY KEY, node_id int REFERENCES node ON DELETE CASCADE);
+CREATE INDEX ON leaf (node_id);
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO settings VALUES (current_user, current_setting('search_path'), current_setting('enable_seqscan')); RETURN NULL; END $$;
+CREATE TRIGGER tell AFTER DELETE ON leaf FOR EACH ROW EXECUTE FUNCTION tell();
+ALTER TABLE leaf OWNER TO regress_sweep_cascades;
+INSERT INTO node VALUES (1, '2026-01-01Z', NULL);
+INSERT INTO leaf SELECT n, 1 FROM generate_series(1, 250) AS n;
+CALL sweep.run('retention_node', :now);
+-- Those of the last slice, which PostgreSQL deletes with the row itself, are as the owner of the table since version 18.
+SELECT path, seqscan, count(*), count(*) FILTER (WHERE who = 'regress_sweep_cascades') >= 200 AS as_owner FROM settings GROUP BY 1, 2;
+DROP TABLE leaf;
+DROP OWNED BY regress_sweep_cascades;
+DROP ROLE regress_sweep_cascades;
 
 -- rows of one moment: one that a trigger keeps something of is left, and the others go
 CREATE TABLE parent (id int PRIMARY KEY, at timestamptz);

@@ -123,7 +123,6 @@ sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg)
 	SweepDoor	door;
 
 	enter(&door, owner, SECURITY_LOCAL_USERID_CHANGE | SECURITY_NOFORCE_RLS);
-	pin("search_path", SAFE_PATH);
 	work(arg);
 	sweep_door_leave_engine(&door);
 }

@@ -32,7 +32,10 @@ extern void sweep_door_visit_user(Oid role, void (*work) (void *arg), void *arg)
  */
 extern void sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *arg);
 
-/* The same around a statement that changes the table, as a cascade of PostgreSQL changes it: its triggers may do what they may do there. */
+/*
+ * Around a statement that changes such a table, as that owner, as a cascade of PostgreSQL changes it: its triggers may do what they may do
+ * there, and find the settings of the session. The statement is planned before, and all its names are qualified.
+ */
 extern void sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg);
 
 /* Raises what was caught without the lines of CONTEXT that are not of such code; an internal error keeps all. */

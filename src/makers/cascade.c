@@ -69,7 +69,7 @@ static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, 
 static void read_children(void *walk, uint64 count);
 static RowPlace row_place(Oid table, ItemPointer place);
 static void visit_work(void *visit);
-static void prepare(SweepCascadeKey *key, SweepCascadeStatement which);
+static void plan_work(void *visit);
 
 SweepCascade *
 sweep_cascade_make(MemoryContext context, Oid relation)
@@ -134,6 +134,12 @@ free_plans(void *arg)
 		if (plan != NULL)
 			sweep_sql_free_plan(plan);
 	}
+}
+
+void
+sweep_cascade_begin_batch(SweepCascade *cascade)
+{
+	cascade->batch++;
 }
 
 SweepCascadeRows *
@@ -235,11 +241,15 @@ lock_work(void *arg)
 	Oid			table = locked->rows->tables[locked->first];
 	Oid			type = TIDARRAYOID;
 	Datum		places = sweep_cascade_places(locked->rows, locked->first, locked->count);
+	char	   *name = get_rel_name(table);
 	SweepPlan  *plan;
 
-	sweep_sql_begin_call();
+	/* A partition may have been dropped since its rows were found. */
+	if (name == NULL)
+		return;
+	sweep_sql_connect();
 	plan = sweep_sql_prepare(psprintf("SELECT FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE",
-									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table))), 1, &type, true);
+									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), name)), 1, &type, true);
 	(void) sweep_sql_execute_plan(plan, &places, NULL);
 	sweep_sql_free_plan(plan);
 	sweep_sql_end_call();
@@ -286,7 +296,7 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 	/* Rows that are read may be among those that were found already. */
 	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 ? walk->found : 0));
 	walk->key = key;
-	sweep_cascade_visit(key, CASCADE_COUNTS, values, read_children, walk);
+	sweep_cascade_visit(walk->cascade, key, CASCADE_COUNTS, values, read_children, walk);
 }
 
 static void
@@ -390,16 +400,20 @@ sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *row
 }
 
 void
-sweep_cascade_visit(SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
+sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
 {
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
+	Visit		visit = {key, which, values, read, arg};
 
 	if (!OidIsValid(owner))
 		return;
+	if (key->planned_in[which] != cascade->batch)
+		sweep_door_visit_owner(owner, plan_work, &visit);
+	key->planned_in[which] = cascade->batch;
 	if (which == CASCADE_REMOVES)
-		sweep_door_cascade(owner, visit_work, &(Visit) {key, which, values, read, arg});
+		sweep_door_cascade(owner, visit_work, &visit);
 	else
-		sweep_door_visit_owner(owner, visit_work, &(Visit) {key, which, values, read, arg});
+		sweep_door_visit_owner(owner, visit_work, &visit);
 }
 
 static void
@@ -408,28 +422,37 @@ visit_work(void *arg)
 	const Visit *visit = arg;
 	uint64		count;
 
-	sweep_sql_begin_call();
-	if (visit->key->plans[visit->which] == NULL)
-		prepare(visit->key, visit->which);
+	sweep_sql_connect();
 	count = sweep_sql_execute_plan(visit->key->plans[visit->which], visit->values, NULL);
 	visit->read(visit->arg, count);
 	sweep_sql_end_call();
 }
 
-/* By the index that a retention requires, even in a small table. The door undoes the settings. */
+/*
+ * Rows are found by the index that a retention requires, even in a small table, and deleted by their places: the index has an entry of each
+ * row that has gone. The door undoes the settings.
+ */
 static void
-prepare(SweepCascadeKey *key, SweepCascadeStatement which)
+plan_work(void *arg)
 {
-	static const char *const off[] = {"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "jit"};
-	Oid		   *types = palloc(sizeof(Oid) * (key->count + 2));
-	int			count = key->count;
+	static const char *const off[] = {"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort", "jit",
+	"enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"};
+	const Visit *visit = arg;
+	SweepCascadeKey *key = visit->key;
+	bool		removes = visit->which == CASCADE_REMOVES;
 
-	memcpy(types, key->types, sizeof(Oid) * key->count);
-	types[count++] = which == CASCADE_REMOVES ? TIDARRAYOID : INT8OID;
-	if (which == CASCADE_REMOVES)
-		types[count++] = OIDOID;
-	for (int i = 0; i < (int) lengthof(off); i++)
+	for (int i = 0; i < (int) lengthof(off) - (removes ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	key->plans[which] = sweep_sql_prepare(key->texts[which], count, types, true);
-	sweep_sql_make_plan(key->plans[which]);
+	sweep_sql_connect();
+	if (key->plans[visit->which] == NULL)
+	{
+		Oid		   *types = palloc(sizeof(Oid) * (key->count + 2));
+
+		memcpy(types, key->types, sizeof(Oid) * key->count);
+		types[key->count] = removes ? TIDARRAYOID : INT8OID;
+		types[key->count + 1] = OIDOID;
+		key->plans[visit->which] = sweep_sql_prepare(key->texts[visit->which], key->count + (removes ? 2 : 1), types, true);
+	}
+	sweep_sql_make_plan(key->plans[visit->which]);
+	sweep_sql_end_call();
 }

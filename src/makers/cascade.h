@@ -36,6 +36,7 @@ typedef struct SweepCascadeKey
 	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
 	char	   *texts[CASCADE_STATEMENT_COUNT];
 	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
+	uint64		planned_in[CASCADE_STATEMENT_COUNT];	/* the batch in which the plan was last looked at */
 } SweepCascadeKey;
 
 /* Rows that the transaction has deleted and updated, by table. */
@@ -51,6 +52,7 @@ typedef struct SweepCascade
 	MemoryContextCallback callback;
 	Oid			relation;		/* the target */
 	int			columns;		/* that are read of it */
+	uint64		batch;			/* number of the batch */
 	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
 	SweepCascadeChanges before;
 	int			count;
@@ -77,6 +79,9 @@ extern bool sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place);
 
 /* The foreign keys to a table and to what goes with it, in the given context; NULL when there are none. */
 extern SweepCascade *sweep_cascade_make(MemoryContext context, Oid relation);
+
+/* At the start of each batch, before its statements are executed: plans may have become invalid since the last one. */
+extern void sweep_cascade_begin_batch(SweepCascade *cascade);
 
 /* Rows of a table with that many columns to read; in the current memory context. */
 extern SweepCascadeRows *sweep_cascade_new_rows(Oid relation, int columns);
@@ -106,7 +111,7 @@ extern int64 sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *
  * Executes a statement of a key as the owner of the child, and reads its result. Values are the arrays that sweep_cascade_key_values
  * makes, and what follows them. Nothing is done when the child was dropped.
  */
-extern void sweep_cascade_visit(SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg);
+extern void sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg);
 
 /* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
 extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);

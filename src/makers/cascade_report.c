@@ -74,13 +74,15 @@ static int64
 report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members)
 {
 	bool		belongs = table->table == root_of(cascade->relation);
+	char	   *name = get_rel_name(table->table);
 
 	for (int key = 0; key < cascade->count; key++)
 		belongs |= cascade->keys[key].root == table->table;
-	if (!belongs || (table->deleted <= 0 && table->updated <= 0))
+	/* A trigger may have dropped it. */
+	if (name == NULL || !belongs || (table->deleted <= 0 && table->updated <= 0))
 		return 0;
 	appendStringInfoString(members, members->len > 0 ? ", " : "");
-	escape_json(members, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->table)), get_rel_name(table->table)));
+	escape_json(members, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->table)), name));
 	appendStringInfoString(members, ": {");
 	if (table->deleted > 0)
 		appendStringInfo(members, "\"deleted\": " INT64_FORMAT, table->deleted);

@@ -58,7 +58,7 @@ static bool is_row(const Frame *frame, Oid table, ItemPointer place);
 static bool pop(SweepDismantling *dismantling);
 static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
 static bool find_children(SweepDismantling *dismantling, Frame *frame);
-static void read_children(Frame *frame, SweepCascadeKey *key);
+static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key);
 static void read_places(void *frame, uint64 count);
 static int	one_table(const SweepCascadeRows *rows, int first, int64 most);
 static void remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget);
@@ -225,13 +225,13 @@ find_children(SweepDismantling *dismantling, Frame *frame)
 		}
 		if (frame->key >= cascade->count)
 			return false;
-		read_children(frame, &cascade->keys[frame->key]);
+		read_children(cascade, frame, &cascade->keys[frame->key]);
 	}
 	return true;
 }
 
 static void
-read_children(Frame *frame, SweepCascadeKey *key)
+read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key)
 {
 	MemoryContext old = MemoryContextSwitchTo(frame->context);
 	int			found;
@@ -244,7 +244,7 @@ read_children(Frame *frame, SweepCascadeKey *key)
 	frame->list_has_removed = false;
 	MemoryContextSwitchTo(old);
 	if (found > 0)
-		sweep_cascade_visit(key, CASCADE_FINDS, values, read_places, frame);
+		sweep_cascade_visit(cascade, key, CASCADE_FINDS, values, read_places, frame);
 }
 
 static void
@@ -255,7 +255,9 @@ read_places(void *arg, uint64 count)
 	for (uint64 row = 0; row < count; row++)
 	{
 		sweep_sql_row(row);
-		sweep_cascade_add_row(frame->children, frame->context);
+		/* A row that refers to itself goes with itself. */
+		if (!is_row(frame, sweep_sql_oid(1), &sweep_sql_tid(2)))
+			sweep_cascade_add_row(frame->children, frame->context);
 	}
 	frame->is_full = (int64) count >= (frame->children->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
 }
@@ -283,7 +285,7 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	values[key->count] = sweep_cascade_places(frame->children, frame->next, count);
 	values[key->count + 1] = ObjectIdGetDatum(frame->children->tables[frame->next]);
 	budget->removed = 0;
-	sweep_cascade_visit(key, CASCADE_REMOVES, values, note_removed, budget);
+	sweep_cascade_visit(dismantling->cascade, key, CASCADE_REMOVES, values, note_removed, budget);
 	frame->has_removed |= budget->removed > 0;
 	frame->list_has_removed |= budget->removed > 0;
 	budget->left -= Max(touched, count);

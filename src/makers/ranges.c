@@ -200,6 +200,7 @@ do_range(RangeBatch *batch)
 		return false;
 	if (batch->kept->cascade != NULL)
 	{
+		sweep_cascade_begin_batch(batch->kept->cascade);
 		while (!count_roots(batch, tied ? RANGE_SAME_ROOTS : RANGE_ROOTS))
 			(void) find_edge(batch, &tied);
 		if (batch->is_large && !remove_large(batch, tied))
