@@ -38,7 +38,7 @@ extern void sweep_door_visit_owner(Oid owner, void (*work) (void *arg), void *ar
  */
 extern void sweep_door_cascade(Oid owner, void (*work) (void *arg), void *arg);
 
-/* Raises what was caught without the lines of CONTEXT that are not of such code; an internal error keeps all. */
+/* Raises a caught error without the lines of CONTEXT that tell of the engine; an internal error keeps all lines. */
 extern void sweep_door_raise_for_user(ErrorData *error);
 
 /*
@@ -56,28 +56,28 @@ extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
 
 /*
- * Around the scanning of a text of a user, within a transaction: a literal ends where it has ended when the text was checked,
- * whatever the settings of the session are. Enter returns what leave wants.
+ * Around the scanning of a text of a user, within a transaction: literals end where they did when the text was checked, whatever the
+ * settings of the session are. The first returns the argument of the second.
  */
 extern int	sweep_door_enter_literals(void);
 extern void sweep_door_leave_literals(int nest_level);
 
 /*
- * As whom the session executes statements, and what their text means: role, search_path, row_security, how literals are read
- * and moments written, whether triggers fire. Code of other roles changes that: PostgreSQL executes a cascade as the owner of the table
- * that refers to another one, and a setting by a trigger of that table stays in the session that deletes.
+ * The state of the session that decides how its statements are executed and what they mean: role, search_path, row_security, how
+ * literals are read and moments written, whether triggers fire. Code of other roles can change it. For example, PostgreSQL executes a
+ * cascade as the owner of the referencing table, and a setting by a trigger of that table stays in the session that deletes.
  */
 typedef struct SweepMeaning SweepMeaning;
 
 /*
- * Notes what is in force now. In a session, with its role as keeps_for, also the temporary objects that were made as another role
- * before the run: those are the session's own affair.
+ * Notes the present state. In a session, with its role as keeps_for, it also notes the temporary objects that another role has made
+ * before the run: these are left alone.
  */
 extern SweepMeaning *sweep_door_note_meaning(MemoryContext context, Oid keeps_for);
 
 /*
- * Sets what differs from the note, and drops temporary objects, which come first in every path, of roles that could not become
- * this one, whose session it is, but for those of the note. Costs a few comparisons where nothing differs and there are none.
+ * Restores the state of the note, and drops the temporary objects of roles that cannot become "role", the role of the session, but for
+ * those of the note: temporary objects come first in every search_path. Costs a few comparisons when there is nothing to do.
  */
 extern void sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action);
 

@@ -43,12 +43,12 @@ extern void sweep_require_usable(const char *name);
 /* Raises an error inside a transaction block or a function: the procedure of that name commits. */
 extern void sweep_require_no_block(FunctionCallInfo fcinfo, const char *name);
 
-/* The extension that one of the two has found. */
+/* The extension that sweep_extension_lock() or sweep_extension_find() has found. */
 extern const SweepExtension *sweep_extension(void);
 
 /*
- * Before it is locked for the first time: the result of another process of this database, to spare this one
- * the search. It is checked with the lock.
+ * Takes over what another process of this database has found, which spares this one the search. To be called before the extension is
+ * locked for the first time; the lock checks the result.
  */
 extern void sweep_extension_assume(const SweepExtension *found);
 

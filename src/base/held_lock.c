@@ -45,7 +45,7 @@ static void begin_bridge(XactEvent event, void *arg);
 static void end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg);
 static void release_at_exit(int code, Datum arg);
 
-/* The place for the entry comes first, so that no want of memory leaves a lock that nothing gives back. */
+/* Memory for the entry is allocated before the lock is taken: a lock without an entry would never be given back. */
 bool
 sweep_held_lock_acquire(const LOCKTAG *tag, LOCKMODE mode)
 {
@@ -67,7 +67,7 @@ sweep_held_lock_acquire(const LOCKTAG *tag, LOCKMODE mode)
 	if (LockAcquire(tag, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
 		return false;
 	held_locks[held_count++] = (HeldLock) {*tag, mode};
-	/* Hardly ever has any process the second lock, which is cheaper to see than to take. */
+	/* The second lock is rarely held, and looking at it is cheaper than taking it. */
 	if (LockWaiterCount(&bridge) == 0)
 		return true;
 	if (LockAcquire(&bridge, mode, true, true) == LOCKACQUIRE_NOT_AVAIL)
@@ -149,7 +149,7 @@ begin_bridge(XactEvent event, void *arg)
 	}
 }
 
-/* Called after they were. A process that is just looking whether the lock is free can have it: the second lock then stays. */
+/* Called after the locks were released. If a process that only tests the lock has it at this moment, the second lock stays. */
 static void
 end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
@@ -169,7 +169,7 @@ end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *
 	}
 }
 
-/* The end of a process releases only what a transaction has: what is still held is given back here, once that has ended. */
+/* At the exit of a process PostgreSQL releases only the locks of its transaction. The others are given back here, after that has ended. */
 static void
 release_at_exit(int code, Datum arg)
 {

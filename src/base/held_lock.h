@@ -10,13 +10,13 @@
 /* Tries to take it, once more if the process has it. False when another process has it. */
 extern bool sweep_held_lock_acquire(const LOCKTAG *tag, LOCKMODE mode);
 
-/* Once; no error if the process does not have it. */
+/* Gives it back once. No error if the process does not have it. */
 extern void sweep_held_lock_give_back(const LOCKTAG *tag, LOCKMODE mode);
 extern void sweep_held_lock_give_back_all(void);
 
 extern bool sweep_held_lock_is_mine(const LOCKTAG *tag, LOCKMODE mode);
 
-/* Whether any process, this one too, has it, or is just trying. */
+/* Whether any process, this one included, has it or is trying to take it. */
 extern bool sweep_held_lock_is_wanted(const LOCKTAG *tag);
 
 #endif							/* SWEEP_HELD_LOCK_H */

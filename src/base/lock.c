@@ -1,11 +1,11 @@
 /*
  * lock.c
- *		The right to run a job, and what else is known by a lock.
+ *		The right to run a job, and the other classes of locks.
  *
  * A lock is an advisory lock that the process of the run has until it gives it back: it cannot expire under its holder,
- * and it is gone at once when the process is. Only ever tried, never waited for. A session may take
- * one by SQL, to keep runs away or to do by hand what the job does; it can give back only what it took
- * so, not the lock of the run it is part of.
+ * and it is gone at once when the process is. It is tried, and never waited for. A session may take one by SQL (sweep.try_lock), to
+ * keep runs away or to do the work of the job by hand. By SQL it can give back only locks that it took in this way, and not the lock
+ * of the run that it is part of.
  *
  * The keys of each role are its own. Were they shared, a role with one job could keep those of all other
  * roles from running, by their keys; a check of rights when a key is chosen or taken would pass before the other
@@ -202,7 +202,7 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 				 errmsg("lock \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MAX_LOCKS),
 				 errhint("sweep.release_lock() gives one back.")));
 	lock = find_roles(PG_GETARG_TEXT_PP(0));
-	/* Before the lock, so that no lack of memory leaves a lock without its entry. */
+	/* The entry is made before the lock is taken, so that an error for lack of memory leaves no lock without an entry. */
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	taken_locks = lappend(taken_locks, lock);
 	MemoryContextSwitchTo(old);
@@ -361,7 +361,7 @@ number_of(Oid role, uint16 lock_class, const char *name)
 	return sweep_shared_exists() ? sweep_secret_hash(first, name, strlen(name)) : sweep_siphash(known, first, name, strlen(name));
 }
 
-/* The last one, should the session have become another role meanwhile. */
+/* Finds the last entry of the key: the session may have taken it again as another role. */
 static ListCell *
 find_taken(const char *key)
 {

@@ -9,11 +9,11 @@
 #include "storage/lock.h"
 
 /* Fourth field of the lock tag, objsubid in pg_locks; SQL functions use 1 and 2. */
-#define SWEEP_LOCK_JOB	21335
+#define SWEEP_LOCK_JOB		21335
 #define SWEEP_LOCK_RUN		21336	/* says that a run is alive */
 #define SWEEP_LOCK_DATABASE 21337
 #define SWEEP_LOCK_DISPATCH 21338	/* one dispatcher of a divided job at a time */
-#define SWEEP_LOCK_QUEUE	21339	/* held while a claim looks for messages, see queue/search.c */
+#define SWEEP_LOCK_SEARCH	21339	/* held while a process searches a queue, see queue/search.c, or counts all of them, see queue/statistics.c */
 #define SWEEP_LOCK_KEYS		21340	/* held while a sender decides on keys, see queue/key.c */
 #define SWEEP_LOCK_USE		21341	/* held while a process works with a queue, so that it is not dropped meanwhile */
 #define SWEEP_LOCK_SUSPECTS	21342	/* held while a suspected message is handled, one of a role at a time, see consumer_turn.c */
@@ -39,31 +39,30 @@ extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
 /* Whether sweep._lock_is_held() has returned true in this process since the last call of this function. */
 extern bool sweep_lock_has_seen_held(void);
 
-/* Without waiting, until the transaction ends: that of a divided job in a class, DISPATCH or ENDING. False when another process has it. */
+/* Takes the lock of a divided job in a class, DISPATCH or ENDING, until the transaction ends. Does not wait; false when another process has it. */
 extern bool sweep_lock_acquire_divided(uint16 lock_class, const char *job);
 
 /*
- * For this process, without waiting: that of a run (RUN), or of a role (SUSPECTS). Classes of their own: sessions
- * take locks. False when another process has it.
+ * Takes the lock of a run (RUN), or of a role (SUSPECTS), for this process. Does not wait; false when another process has it. These are
+ * classes of their own, because sessions can take locks of the class JOB (sweep.try_lock).
  */
 extern bool sweep_lock_acquire_number(uint16 lock_class, int64 number);
 extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
 
 /*
- * Until the transaction ends: work with a queue shares the lock (LOCK_SHARED), a drop has it alone. Returns whether the
- * transaction had it already, or, when it does not wait, that another one has it.
+ * Takes the lock of a queue until the transaction ends: LOCK_SHARED to work with the queue, LOCK_ALONE to drop it. The result tells
+ * whether the transaction had it already, or, without "wait", that another one has it.
  */
 extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
 
-/* Every lock of the session but those of its transaction: advisory ones, and ours. */
+/* Releases all locks of the session but those of its transaction: advisory locks, and ours. */
 extern void sweep_lock_release_all(void);
 
 /* Gives back the locks that the session has by sweep.try_lock, and not the lock of its run. */
 extern void sweep_lock_release_taken(void);
 
 /*
- * Keeps schedulers out of a database until the transaction ends (hold), or asks whether a transaction does
- * (held).
+ * The first keeps schedulers out of a database until the transaction ends; the second returns whether any transaction does so.
  */
 extern void sweep_lock_hold_database(Oid database);
 extern bool sweep_lock_database_is_held(Oid database);

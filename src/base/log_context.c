@@ -1,6 +1,6 @@
 /*
  * log_context.c
- *		The line of CONTEXT that what a process of pg_sweep logs has: its database, its role and what it works on.
+ *		The line of CONTEXT in everything that a process of pg_sweep logs: its database, its role and its work.
  *
  * Called by worker.c once a process is connected, by txn.c in its first transaction, by run.c and consumer.c. log_line_prefix
  * has no database and no role of a background worker. The line is cut from an error that is caught, which becomes that of a run or

@@ -1,6 +1,6 @@
 /*
  * log_context.h
- *		The line of CONTEXT that what a process of pg_sweep logs has.
+ *		The line of CONTEXT in everything that a process of pg_sweep logs.
  */
 #ifndef SWEEP_LOG_CONTEXT_H
 #define SWEEP_LOG_CONTEXT_H
@@ -15,7 +15,7 @@ extern void sweep_log_context_look_up(void);
 /* Names the work in progress, "job \"x\", run 3"; NULL: nothing. The text is copied. */
 extern void sweep_log_context_say(const char *work);
 
-/* Cuts the line, the last one, from the copy of an error. */
+/* Removes this line, which is the last one, from the copy of an error. */
 extern void sweep_log_context_cut(ErrorData *error);
 
 #endif							/* SWEEP_LOG_CONTEXT_H */

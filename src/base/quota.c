@@ -1,12 +1,12 @@
 /*
  * quota.c
- *		How much of what all share one role or one database may use.
+ *		The part of a shared resource that one role or one database may use.
  *
  * Slots of runs, processes of consumers, claimed messages and queues in use are shared by the whole
  * cluster: one role could take them all. Each of them counts its own use (shared.c,
  * consumer_shared.c, queue/lease.c, queue/slot_pool.c) and asks here whether one more is too many.
  *
- * Whether a role has no share of its own is a question to the catalogues. It is asked for every message
+ * Whether the share of a role limits it is looked up in the catalogues. This is asked for every message
  * that is sent, and it matters where nothing can be looked up: under a lock, or in a commit. The last
  * answer is therefore kept until a role or a membership changes.
  */
@@ -39,7 +39,7 @@ sweep_quota_is_unlimited(Oid role)
 		return known_unlimited;
 	known_unlimited = superuser_arg(role) || sweep_role_is(role, "sweep_admin");
 	known_role = role;
-	/* As it was before: what has changed meanwhile is asked for again. */
+	/* The number from before the look-up: if roles have changed meanwhile, the next call looks again. */
 	known_at = changes;
 	return known_unlimited;
 }

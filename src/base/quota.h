@@ -1,6 +1,6 @@
 /*
  * quota.h
- *		How much of what all share one role or one database may use.
+ *		The part of a shared resource that one role or one database may use.
  */
 #ifndef SWEEP_QUOTA_H
 #define SWEEP_QUOTA_H
@@ -13,9 +13,9 @@ typedef enum SweepRefusal
 	REFUSED_NOT,
 	REFUSED_ROLE,				/* the role has its share */
 	REFUSED_DATABASE,			/* the database has its share */
-	REFUSED_RESERVED,			/* what is left is for those with a priority */
+	REFUSED_RESERVED,			/* the rest is reserved for jobs of a priority above 0 */
 	REFUSED_ALL,				/* everything is in use */
-	REFUSED_ROLE_PROCESSES,		/* the role has its share of the processes that there are */
+	REFUSED_ROLE_PROCESSES,		/* the role has its share of the processes for runs and consumers */
 	REFUSED_PROCESSES,			/* max_worker_processes are in use */
 } SweepRefusal;
 
@@ -27,7 +27,7 @@ typedef struct SweepUse
 	int			all;
 } SweepUse;
 
-/* Superusers and members of sweep_admin have no share of a role: theirs is everything. In a transaction. */
+/* Whether the share of a role does not limit this one: a superuser or a member of sweep_admin. Only in a transaction. */
 extern bool sweep_quota_is_unlimited(Oid role);
 
 /* The same for the role that was asked about last, false for others; needs no transaction, looks nothing up. */
@@ -36,37 +36,37 @@ extern bool sweep_quota_is_known_unlimited(Oid role);
 /* Whether one more is refused, and why: the narrowest limit that is reached. */
 extern SweepRefusal sweep_quota_check(const SweepUse *use, int capacity, bool unlimited);
 
-/* The share of a role with one, at least 1. */
+/* The share of a role that is limited, at least 1. */
 extern int	sweep_quota_of_role(int capacity);
 
-/* How many more there may be. */
+/* The number that may still be taken. */
 extern int	sweep_quota_room(const SweepUse *use, int capacity, bool unlimited);
 
-/* A shared resource, for messages: "runs" that wait, how many there may be, and what says so. */
+/* A shared resource, as messages in the log describe it. */
 typedef struct SweepCapacity
 {
-	const char *what;
-	int			count;
-	const char *setting;
-	const char *advice;			/* what to do else than to raise a setting */
-	int			(*processes) (void);	/* that runs and consumers may have */
+	const char *what;			/* its users: "runs", "consumers" */
+	int			count;			/* how much of it there is */
+	const char *setting;		/* the setting with that number */
+	const char *advice;			/* an alternative to raising the setting */
+	int			(*processes) (void);	/* number of processes that runs and consumers may have */
 	pg_atomic_uint64 *said_us;	/* monotonic: last line in the log of any database that says that they wait; 0 = none */
 } SweepCapacity;
 
-/* Since when a database waits for such a resource. */
+/* A database that waits for such a resource. */
 typedef struct SweepShortage
 {
-	int64		since_us;		/* monotonic; 0 = for nothing */
+	int64		since_us;		/* monotonic; 0 = it does not wait */
 	bool		said;			/* in the log */
 } SweepShortage;
 
 /*
- * One line in the log when they have waited for ten seconds, and one when they no longer wait after that: of all databases
- * together once a minute. The role is the one that was refused.
+ * Logs one line when users of the resource have waited for ten seconds, and another one when they no longer wait after that. All
+ * databases together log the first line once a minute at most. "role_name" is the role that was refused.
  */
 extern void sweep_quota_log_shortage(const SweepCapacity *capacity, SweepRefusal refusal, SweepShortage *shortage, const char *role_name);
 
-/* Whether a line that says so may be logged now, once a minute; counts it. */
+/* Whether a line about a shortage since then may be logged now, at most one a minute; if so, notes the time of the line. */
 extern bool sweep_quota_may_say(pg_atomic_uint64 *said_us, int64 since_us);
 
 /* The setting to change; that of the capacity is given. NULL when nothing was refused. */

@@ -11,8 +11,8 @@
 extern Oid	sweep_role_find(const char *name);
 
 /*
- * Whether a role has the rights of another one, or is it: of the owner of a job or a queue, of sweep_admin. No role
- * has those of a role that does not exist.
+ * Whether a role has the rights of another one, for example of the owner of a queue, or is that role. False when the other one does
+ * not exist.
  */
 extern bool sweep_role_acts_for(Oid member, Oid role);
 
@@ -22,16 +22,16 @@ extern bool sweep_role_is(Oid member, const char *name);
 /* Whether a role sees the jobs and runs of all. */
 extern bool sweep_role_sees_all(Oid member);
 
-/* Differs from what it was when roles, memberships or rights on databases may have changed since; never 0. */
+/* A number that changes whenever roles, memberships or rights on databases may have changed; never 0. */
 extern uint64 sweep_role_changes(void);
 
 /* Whether a role is a member of sweep_user or sweep_admin. */
 extern bool sweep_role_is_user(Oid role);
 
-/* Why no process works for a role, the state of its jobs and consumers; NULL when one does. "as_user": only while it is sweep_user. */
+/* Why no process can work for a role, shown as the state of its jobs and consumers; or NULL. "as_user": it must also be a sweep_user. */
 extern const char *sweep_role_problem(Oid role, bool as_user);
 
-/* Whether a role could SET ROLE to another one, or is it: what runs as a role is chosen by these. */
+/* Whether a role could SET ROLE to another one, or is that role; only such a role may choose what runs as the other one. */
 extern bool sweep_role_can_become(Oid member, Oid role);
 
 /* The owner of an object of that catalogue; InvalidOid when it does not exist, or has none. */

@@ -24,7 +24,7 @@ typedef struct SweepStatement
 {
 	const char *const text;
 	const Oid	types[SWEEP_STATEMENT_MAX_PARAMETERS];	/* of the parameters */
-	const bool	reads_latest;	/* whatever the snapshot of the transaction; for queues */
+	const bool	reads_latest;	/* with the latest snapshot instead of that of the transaction; for queues */
 	SweepPlan  *plan;			/* NULL = not prepared yet */
 } SweepStatement;
 
@@ -45,7 +45,7 @@ extern void sweep_sql_end_transaction(void);
  */
 extern uint64 sweep_sql_execute(SweepStatement *statement, Datum *values, const char *nulls);
 
-/* The next number of a sequence of the engine, without a statement; what is read-only for the role of a worker is not for the engine. */
+/* The next number of a sequence of the engine, without a statement. Works in a worker whose transaction is read-only, too. */
 extern int64 sweep_sql_next_value(Oid sequence);
 
 /*
@@ -62,7 +62,7 @@ extern void sweep_sql_end_call(void);
  */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
 
-/* Has the plan of a generic one made now, if it is not there or no longer right, with the settings that are in force. */
+/* Makes the plan of a generic statement now, with the settings that are in force, unless it has a valid one. */
 extern void sweep_sql_make_plan(SweepPlan *plan);
 
 extern void sweep_sql_free_plan(SweepPlan *plan);
@@ -73,10 +73,10 @@ extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char 
 /* Executes a SELECT, which changes nothing, up to its second row; type is that of its first column. */
 extern uint64 sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type);
 
-/* Whether it finds a row; changes nothing. The values are none of them null, as those of a cursor. */
+/* Executes a SELECT, which changes nothing; whether it returns a row. No value may be null, here and in sweep_sql_open(). */
 extern bool sweep_sql_find(SweepPlan *plan, Datum *values);
 
-/* The rows of a SELECT in pieces; fetched ones are the current result, those before them are gone. Returns 0 at the end. */
+/* Reads the rows of a SELECT in pieces: a fetch replaces the current result by the next rows, and returns 0 at the end. */
 typedef struct PortalData SweepCursor;
 
 extern SweepCursor *sweep_sql_open(SweepPlan *plan, Datum *values);
@@ -98,7 +98,7 @@ extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 
 extern char *sweep_sql_text(int column, MemoryContext context);
 extern Jsonb *sweep_sql_jsonb(int column, MemoryContext context);
 
-/* How many bytes a value takes that is stored elsewhere or compressed, which is not read for that; 0 of null, or of a fixed size. */
+/* The size of a value in bytes, uncompressed, without reading a value that is stored out of line; 0 if null or of a type of fixed size. */
 extern Size sweep_sql_raw_size(int column);
 
 #endif							/* SWEEP_SQL_H */

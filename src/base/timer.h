@@ -20,7 +20,7 @@ extern bool sweep_timer_disarm(SweepTimer timer);
 
 extern bool sweep_timer_is_armed(SweepTimer timer);
 
-/* As a statement_timeout, in ms, which nothing else arms in a worker; 0 = none. */
+/* In a worker PostgreSQL does not arm statement_timeout. These do: the limit is in ms, 0 = none. */
 extern void sweep_timer_arm_statement(int limit_ms);
 extern bool sweep_timer_disarm_statement(void);
 

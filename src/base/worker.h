@@ -12,8 +12,8 @@
 typedef struct SweepWorkerArgs
 {
 	Oid			database;
-	Oid			role;			/* runner: whom it connects as */
-	int			index;			/* of its database or slot in shared memory */
+	Oid			role;			/* runner: the role that it connects as */
+	int			index;			/* of the entry of its database, or of its slot, in shared memory */
 	uint64		generation;		/* of that entry */
 	int64		run_id;			/* runner */
 } SweepWorkerArgs;
@@ -26,10 +26,10 @@ extern bool sweep_worker_register(const char *type, const char *name, const char
 								  const SweepWorkerArgs *args, BackgroundWorkerHandle **handle);
 extern void sweep_worker_args(SweepWorkerArgs *args);
 
-/* Signal handlers, first thing in a process. */
+/* Sets the signal handlers; a process calls this before anything else. */
 extern void sweep_worker_begin(void);
 
-/* Whether a request to cancel interrupts this worker; not at first. Its own timeouts do in any case. */
+/* Sets whether a request to cancel interrupts this worker, which it does not at first. Its own timeouts interrupt it in any case. */
 extern void sweep_worker_allow_cancel(bool allow);
 
 /*
@@ -44,7 +44,7 @@ extern void sweep_worker_connect(Oid database, Oid role);
 /* Connects as the bootstrap superuser: a process that executes nothing but the engine's own statements. */
 extern void sweep_worker_connect_engine(Oid database);
 
-/* A copy of the text in which bytes beyond ASCII are "?": what leaves a database is read in databases of other encodings. */
+/* A copy of the text in which bytes beyond ASCII are "?", for texts that are read in databases of other encodings. */
 extern char *sweep_worker_ascii(const char *text);
 
 /* Shows what the process does in pg_stat_activity, as ASCII: it is read in databases of other encodings. */
@@ -56,7 +56,7 @@ extern void sweep_worker_reset_session(void);
 /* The same, and all else that it has left in the session, as DISCARD ALL does. Outside of any transaction. */
 extern void sweep_worker_discard_session(void);
 
-/* Sets a parameter for the session, stronger than what the role or database brought; NULL is what these did bring. */
+/* Sets a parameter for the session, with precedence over the settings of the role and the database; NULL resets it to these. */
 extern void sweep_worker_set(const char *name, const char *value);
 
 /* Has a scheduler look for work in this database when the transaction has committed. */

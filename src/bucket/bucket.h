@@ -13,21 +13,21 @@
 typedef struct SweepFence
 {
 	const SweepBucketStore *store;
-	SweepBucketRequest request; /* its buckets: how many there were when last asked and not 0 */
+	SweepBucketRequest request; /* request.buckets is the last number of buckets that was not 0 */
 	SweepBucketClaim claim;
 	bool		held;
 	bool		lost;			/* the claim no longer stands */
-	bool		divides;		/* the run was not begun as a share: those that follow are its own */
+	bool		divides;		/* the run was not begun as a share: it divides the job, and is the parent of the shares that follow */
 	int32		buckets_now;
-	bool		binding;			/* the transaction in progress stands or falls with the claim */
-	/* Of the transaction that ends the run: */
-	bool		given_back;
-	bool		followed;
+	bool		binding;		/* the transaction in progress may commit only while the claim stands */
+	/* State of the transaction that ends the run. */
+	bool		given_back;		/* it has given the bucket back */
+	bool		followed;		/* it has queued the share that follows, if there is one */
 	int64		follower;		/* the run that follows; 0 = none */
 	SweepTxnHook hook;
 } SweepFence;
 
-/* Hangs the fence into the transactions of its run, from which it is called before commits and after rollbacks. */
+/* Adds the fence to the hooks of the transactions of its run: it is called before each commit and after each rollback. */
 extern void sweep_fence_open(SweepFence *fence, SweepTxnHook **hooks);
 
 /* From now on the transaction is not committed unless the bucket is ours; raises when it is lost already. */
@@ -39,7 +39,7 @@ extern void sweep_fence_hold(SweepFence *fence);
  */
 extern void sweep_fence_end(SweepFence *fence, const char *stop_reason);
 
-/* Queues the share that follows, if there is to be one, due after so long. */
+/* Queues the share that follows, if there has to be one; it is due after the delay. */
 extern void sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us);
 
 /* Gives a bucket of the table store back; parameters: job, number of buckets, run, bucket. */

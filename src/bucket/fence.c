@@ -56,7 +56,7 @@ sweep_fence_hold(SweepFence *fence)
 				 errhint("Lower batch_size or stop_after, or raise bucket_recovery.")));
 }
 
-/* In the table the row stays ours until the commit: recovery passes over it. */
+/* Locks the row of the bucket in the table. Recovery passes over a locked row, so the bucket stays ours until the commit. */
 static bool
 lock_bucket(const SweepFence *fence)
 {
@@ -67,7 +67,7 @@ lock_bucket(const SweepFence *fence)
 	return sweep_sql_execute(&lock_bucket_sql, values, NULL) == 1;
 }
 
-/* Between the end of a step and the commit there is more, triggers that were deferred and the row of the run. */
+/* Checks the age again at the commit: deferred triggers, and writing the row of the run, take time after the end of the step. */
 static void
 check_age(void *arg)
 {
@@ -81,7 +81,7 @@ check_age(void *arg)
 				 errmsg("share of job \"%s\" has lost bucket %d while it committed", fence->request.job, fence->claim.bucket)));
 }
 
-/* The notes of the transaction are void. */
+/* After a rollback: nothing of what the transaction has noted has happened. */
 static void
 undo(void *arg)
 {
@@ -92,8 +92,8 @@ undo(void *arg)
 }
 
 /*
- * Where the bucket cannot be given back in this transaction, the share that follows is due only when it is
- * free in any case; once it is given back that comes forward.
+ * When the store cannot give the bucket back in this transaction, the share that follows is due after the recovery time, when the bucket
+ * is free in any case. Once the bucket was given back, the share is made due at once.
  */
 void
 sweep_fence_end(SweepFence *fence, const char *stop_reason)
@@ -107,7 +107,7 @@ sweep_fence_end(SweepFence *fence, const char *stop_reason)
 	fence->followed = true;
 }
 
-/* Release of the table store, but in this transaction. */
+/* Releases the bucket of the table store in the present transaction; the store itself would use one of its own. */
 static void
 release_bucket(const SweepFence *fence)
 {
@@ -129,7 +129,7 @@ sweep_fence_follow(SweepFence *fence, const char *stop_reason, int64 delay_us)
 
 	(void) sweep_sql_execute(&follow_share_sql, values, NULL);
 	fence->follower = sweep_sql_int64(1);
-	/* The scheduler looks when the worker of this run is free; a session may go on for long. */
+	/* A worker wakes the scheduler when its slot is free. A session may go on for long, so it wakes the scheduler at the commit. */
 	if (sweep_sql_in_call())
 		sweep_worker_wake_at_commit();
 }

@@ -34,14 +34,14 @@ static SweepStatement claim_bucket_sql = {
 /* These rows are locked for long only by a transaction that drops or alters the job and has not committed. */
 #define LOCK_TIMEOUT "1s"
 
-/* One operation on the table: its statement and what comes of it. */
+/* One operation on the table: its statement and the result. */
 typedef struct TableWork
 {
 	const SweepBucketRequest *request;
 	SweepStatement *statement;
 	Datum		values[5];
 	bool		found;			/* the first column is not null */
-	int32		columns[5];		/* or the boolean that it is */
+	int32		columns[5];		/* a boolean is 0 or 1 */
 } TableWork;
 
 static SweepBucketResult maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error);
@@ -120,7 +120,7 @@ maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, Swe
 	return result;
 }
 
-/* The token is the run: it claims a bucket once. */
+/* The token is the id of the run: a run does not claim a bucket twice. */
 static SweepBucketResult
 claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
 {

@@ -28,7 +28,7 @@ typedef enum SweepBucketResult
 	BUCKET_FAILED,				/* see the error */
 } SweepBucketResult;
 
-/* Written into place, never allocated: a store may not have a memory context at hand. */
+/* An error of a store. It has room for its texts, because a store may have no memory context to allocate them in. */
 typedef struct SweepBucketError
 {
 	int			sqlstate;		/* MAKE_SQLSTATE(...) */
@@ -37,7 +37,7 @@ typedef struct SweepBucketError
 	char		hint[512];		/* "" = none */
 } SweepBucketError;
 
-/* Whose buckets, and on whose behalf. */
+/* The job whose buckets an operation is about, and the run that asks for it. */
 typedef struct SweepBucketRequest
 {
 	const char *job;			/* name of the job: the key in the table */
@@ -46,8 +46,8 @@ typedef struct SweepBucketRequest
 	int64		recovery_us;	/* occupied for so long, or longer: free again */
 	int64		run_id;			/* of the claim */
 	int32		wanted;			/* claim: this bucket if it is free, else any; -1 = any */
-	struct SweepSlot *slot;		/* of that run; like the next no business of a store */
-	int64		give_up_at_us;	/* release: monotonic, when to give up; 0 = as soon as the run is to stop */
+	struct SweepSlot *slot;		/* of that run; this field and the next are for sweep_bucket_is_stopped() */
+	int64		give_up_at_us;	/* release: when to give up, by the monotonic clock; 0 = as soon as the run has to stop */
 } SweepBucketRequest;
 
 /* Results of maintain(); the detail of the run shows the first four. */
@@ -56,7 +56,7 @@ typedef struct SweepBucketCounts
 	int32		available;		/* after the recovery, before the missing ones were added */
 	int32		occupied;		/* at the same moment */
 	int32		stale;			/* recovered */
-	int32		missing;		/* added: they were in neither */
+	int32		missing;		/* added: they were neither available nor occupied */
 	int32		claimable;		/* available now, of those below request->buckets */
 } SweepBucketCounts;
 
@@ -64,7 +64,7 @@ typedef struct SweepBucketCounts
 typedef struct SweepBucketClaim
 {
 	int32		bucket;
-	int64		token;			/* the fence: which claim of this bucket it is */
+	int64		token;			/* of the fence: tells the claims of a bucket apart */
 	int64		claimed_us;		/* monotonic clock, read before the claim was asked for; the caller sets it */
 } SweepBucketClaim;
 

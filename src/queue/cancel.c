@@ -45,8 +45,8 @@ typedef struct Cancellation
 	Snapshot	snapshot;
 	TupleTableSlot *slot;		/* the row */
 	SweepMessageRef message;
-	SweepHeld	lacks;			/* what is refused ... */
-	SweepRefusal refusal;		/* ... and why */
+	SweepHeld	lacks;			/* the resource that is refused */
+	SweepRefusal refusal;		/* the reason */
 } Cancellation;
 
 PG_FUNCTION_INFO_V1(sweep_queue_cancel);
@@ -165,7 +165,7 @@ find_returned_key(Cancellation *cancellation, text *key)
 	return false;
 }
 
-/* Takes from the row the same as a search does. */
+/* Fills the reference of the message from its row, as a search does (add_found in search.c). */
 static void
 describe_message(Cancellation *cancellation)
 {

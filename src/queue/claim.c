@@ -58,8 +58,8 @@
 /* A message that was taken and is not yet delivered. */
 typedef struct Taken
 {
-	int			entry;
-	int			attempts;
+	int			number;			/* of its entry */
+	int			attempts;		/* this delivery included */
 	SweepMessageRef message;
 	bool		moved;			/* the row has another place, since its key was given free */
 	bool		busy;			/* another transaction has written or locked the row */
@@ -74,12 +74,12 @@ typedef struct Claim
 	int64		visibility_us;
 	int			lease;			/* -1 until something was taken */
 	pg_uuid_t	id;
-	bool		prefetched_low; /* other claims will soon find nothing, or not what has fallen due */
+	bool		prefetched_low; /* few messages are prefetched, or some have fallen due: search ahead for the next claims */
 	bool		log_shortage;
 	bool		unlimited;		/* see quota.h */
-	int			room;			/* messages that the role may have more; under the lock */
-	SweepHeld	lacks;			/* what is refused ... */
-	SweepRefusal refusal;		/* ... and why */
+	int			room;			/* number of messages that the role may still take; valid under the lock */
+	SweepHeld	lacks;			/* the resource that is refused */
+	SweepRefusal refusal;		/* the reason */
 	ReturnSetInfo *result;
 	int			taken_count;
 	Taken		taken[TAKE_AT_ONCE];
@@ -119,7 +119,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 	sweep_prepared_settle();
 }
 
-/* Finds the slot of the queue, or gives it one; NULL when that is refused. */
+/* Returns the slot of the queue, a new one if it has none; NULL when a new one is refused. */
 static SweepQueueSlot *
 get_slot(Claim *claim)
 {
@@ -160,7 +160,7 @@ begin_lease(Claim *claim, SweepQueueSlot *slot, const uint8 *random)
 	return true;
 }
 
-/* Whether the role may have one more message; asks its quota only when the known room is used up. */
+/* Whether the role may take one more message. Its quota is asked only when the room that is known is used up. */
 static bool
 may_take(Claim *claim, const SweepQueueSlot *slot)
 {
@@ -175,14 +175,14 @@ may_take(Claim *claim, const SweepQueueSlot *slot)
 	return claim->refusal == REFUSED_NOT;
 }
 
-/* The entry of the next message, or -1. Returned messages come first. */
+/* Takes the next message and returns the number of its entry, or -1. Returned messages come first. */
 static int
 take_one(Claim *claim, SweepQueueSlot *slot)
 {
 	while (slot->returned.first >= 0 || slot->prefetched_count > 0)
 	{
 		const SweepMessageRef *message = &slot->prefetched[slot->prefetched_first];
-		int			entry = -1;
+		int			number = -1;
 
 		if (!may_take(claim, slot))
 			return -1;
@@ -191,11 +191,11 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 			claim->room--;
 			return sweep_in_flight_take_returned(claim->lease);
 		}
-		/* It may have been found a second time after it was claimed. */
+		/* A search may have found the message a second time after it was claimed. */
 		if (sweep_in_flight_find(slot, message->lane, message->message_id) < 0)
 		{
-			entry = sweep_in_flight_add(claim->lease, message);
-			if (entry < 0)
+			number = sweep_in_flight_add(claim->lease, message);
+			if (number < 0)
 			{
 				claim->refusal = REFUSED_ALL;
 				return -1;
@@ -205,13 +205,13 @@ take_one(Claim *claim, SweepQueueSlot *slot)
 		}
 		slot->prefetched_first++;
 		slot->prefetched_count--;
-		if (entry >= 0 && (message->key_hash == 0 || claim->queue.key_policy != KEY_ONCE_MORE_IF_RUNNING || !sweep_in_flight_block(entry)))
-			return entry;
+		if (number >= 0 && (message->key_hash == 0 || claim->queue.key_policy != KEY_ONCE_MORE_IF_RUNNING || !sweep_in_flight_block(number)))
+			return number;
 	}
 	return -1;
 }
 
-/* Takes messages that are known to be there. False when none is. */
+/* Takes messages that were returned or are prefetched. False when there is none. */
 static bool
 take(Claim *claim)
 {
@@ -226,11 +226,11 @@ take(Claim *claim)
 	if (slot != NULL && (slot->returned.first >= 0 || slot->prefetched_count > 0) &&
 		(claim->lease >= 0 || begin_lease(claim, slot, random)))
 	{
-		int			entry;
+		int			number;
 
-		while (claim->taken_count < Min(claim->wanted - claim->count, TAKE_AT_ONCE) && (entry = take_one(claim, slot)) >= 0)
+		while (claim->taken_count < Min(claim->wanted - claim->count, TAKE_AT_ONCE) && (number = take_one(claim, slot)) >= 0)
 			claim->taken[claim->taken_count++] = (Taken) {
-				.entry = entry, .attempts = sweep_in_flight(entry)->attempts, .message = sweep_in_flight(entry)->message
+				.number = number, .attempts = sweep_in_flight(number)->attempts, .message = sweep_in_flight(number)->message
 			};
 	}
 	if (slot != NULL)
@@ -240,66 +240,69 @@ take(Claim *claim)
 }
 
 static void
-put_row(const Claim *claim, TupleTableSlot *slot, int attempts)
+put_row(const Claim *claim, TupleTableSlot *row, int attempts)
 {
 	Datum		values[8];
 	bool		nulls[8] = {0};
 
-	slot_getallattrs(slot);
-	values[0] = slot->tts_values[MESSAGE_ID - 1];
+	slot_getallattrs(row);
+	values[0] = row->tts_values[MESSAGE_ID - 1];
 	values[1] = CStringGetTextDatum(claim->queue.name);
-	values[2] = slot->tts_values[MESSAGE_PAYLOAD - 1];
-	values[3] = slot->tts_values[MESSAGE_KEY - 1];
-	nulls[3] = slot->tts_isnull[MESSAGE_KEY - 1];
+	values[2] = row->tts_values[MESSAGE_PAYLOAD - 1];
+	values[3] = row->tts_values[MESSAGE_KEY - 1];
+	nulls[3] = row->tts_isnull[MESSAGE_KEY - 1];
 	values[4] = Int32GetDatum(attempts);
-	values[5] = slot->tts_values[MESSAGE_HEADERS - 1];
-	nulls[5] = slot->tts_isnull[MESSAGE_HEADERS - 1];
-	values[6] = slot->tts_values[MESSAGE_SENT_AT - 1];
+	values[5] = row->tts_values[MESSAGE_HEADERS - 1];
+	nulls[5] = row->tts_isnull[MESSAGE_HEADERS - 1];
+	values[6] = row->tts_values[MESSAGE_SENT_AT - 1];
 	values[7] = UUIDPGetDatum(&claim->id);
 	tuplestore_putvalues(claim->result->setResult, claim->result->setDesc, values, nulls);
 }
 
-/* Whether the claim still has the message, with the lock: a purge may have removed it. */
+/* Whether the claim still has the message, which a purge may have removed. With the lock. */
 static bool
-has(const Claim *claim, const Taken *taken)
+still_has(const Claim *claim, const Taken *taken)
 {
-	const SweepInFlight *entry = sweep_in_flight(taken->entry);
+	const SweepInFlight *entry = sweep_in_flight(taken->number);
 
 	return entry->state == IN_FLIGHT_LEASED && entry->lease == claim->lease && entry->message.message_id == taken->message.message_id;
 }
 
-/* The row of the message is gone, or due at another time. */
+/* Forgets a message whose row is gone (SWEEP_NOTHING_DUE), or is due at another time. */
 static void
 drop_taken(const Claim *claim, const Taken *taken, TimestampTz due_at)
 {
 	sweep_queue_lock(LW_EXCLUSIVE);
-	if (has(claim, taken))
+	if (still_has(claim, taken))
 	{
-		sweep_in_flight_remove(taken->entry);
+		sweep_in_flight_remove(taken->number);
 		sweep_queue_note_due(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), due_at);
 	}
 	sweep_queue_unlock();
 }
 
-/* False when its row would be waited for: the row is locked, so that the statement that deletes it does not wait. */
+/*
+ * Moves a message that has used up its attempts to the dead-letter table. Its row is locked first, because the statement that deletes
+ * it would wait for a transaction that has written or locked it; false when there is such a transaction.
+ */
 static bool
 move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 {
 	ItemPointerData tid = taken->message.tid;
-	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
-	bool		locked = sweep_row_lock(claim->messages, &tid, snapshot, LockTupleExclusive, slot);
+	TupleTableSlot *row = table_slot_create(claim->messages, NULL);
+	bool		locked = sweep_row_lock(claim->messages, &tid, snapshot, LockTupleExclusive, row);
 	bool		begun;
 
-	ExecDropSingleTupleTableSlot(slot);
+	ExecDropSingleTupleTableSlot(row);
 	if (!locked)
 		return false;
 	sweep_transaction_reserve(1);
 	sweep_queue_lock(LW_EXCLUSIVE);
-	begun = has(claim, taken);
+	begun = still_has(claim, taken);
 	if (begun)
 	{
-		sweep_in_flight_begin_ending(taken->entry);
-		sweep_transaction_note_ending(taken->entry);
+		sweep_in_flight_begin_ending(taken->number);
+		sweep_transaction_note_ending(taken->number);
 	}
 	sweep_queue_unlock();
 	if (begun)
@@ -309,29 +312,29 @@ move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 }
 
 /*
- * Another message with the key can be sent from the commit on. The slot has the row. False when another transaction has
+ * Gives the key of a message free, so that another one with this key can be sent from the commit on. False when another transaction has
  * written or locked the row.
  */
 static bool
-free_key(Claim *claim, Taken *taken, TupleTableSlot *slot, Snapshot snapshot)
+free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 {
 	TU_UpdateIndexes update_indexes;
 	TM_FailureData failure;
 	LockTupleMode lock_mode;
 	ItemPointer place = &taken->message.tid;
-	bool		locked = sweep_row_is_locked(slot);
+	bool		locked = sweep_row_is_locked(row);
 
 	if (claim->free_row == NULL)
 	{
 		sweep_indexes_open(&claim->indexes, claim->messages);
 		claim->free_row = MakeSingleTupleTableSlot(RelationGetDescr(claim->messages), &TTSOpsVirtual);
 	}
-	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, slot))
+	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, row))
 		return false;
-	slot_getallattrs(slot);
+	slot_getallattrs(row);
 	ExecClearTuple(claim->free_row);
-	memcpy(claim->free_row->tts_values, slot->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
-	memcpy(claim->free_row->tts_isnull, slot->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	memcpy(claim->free_row->tts_values, row->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
+	memcpy(claim->free_row->tts_isnull, row->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
 	claim->free_row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
 	ExecStoreVirtualTuple(claim->free_row);
 	if (sweep_table_tuple_update(claim->messages, place, claim->free_row, GetCurrentCommandId(true), snapshot, locked, &failure,
@@ -344,9 +347,9 @@ free_key(Claim *claim, Taken *taken, TupleTableSlot *slot, Snapshot snapshot)
 }
 
 /*
- * Notes the new places of rows, and puts messages that are busy under a lease of a second that no client knows: if they
- * were given back, this very claim would take them again. The transaction that has written their rows may have ended by
- * then.
+ * Notes the new places of rows, and moves messages that are busy to a lease of one second whose id no client knows. When that runs
+ * out, the transaction that has written their rows may have ended. If they were returned to the queue instead, this claim would take
+ * them again at once.
  */
 static void
 settle_taken(const Claim *claim)
@@ -361,14 +364,14 @@ settle_taken(const Claim *claim)
 	{
 		const Taken *taken = &claim->taken[i];
 
-		if (!has(claim, taken))
+		if (!still_has(claim, taken))
 			continue;
 		if (taken->moved)
-			sweep_in_flight(taken->entry)->message.tid = taken->message.tid;
+			sweep_in_flight(taken->number)->message.tid = taken->message.tid;
 		if (taken->busy && lease < 0)
 			lease = sweep_lease_new(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), random, GetUserId());
 		if (taken->busy && lease >= 0)
-			sweep_in_flight_postpone(taken->entry, lease);
+			sweep_in_flight_postpone(taken->number, lease);
 		refused = taken->busy && lease < 0;
 	}
 	if (lease >= 0)
@@ -380,27 +383,27 @@ settle_taken(const Claim *claim)
 
 /* Returns the row of a message to the caller. False when another transaction has written or locked the row. */
 static bool
-deliver_row(Claim *claim, Taken *taken, TupleTableSlot *slot, Snapshot snapshot)
+deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 {
 	bool		is_null;
 
 	if (taken->attempts > claim->queue.max_attempts)
 		return move_to_dead(claim, taken, snapshot);
-	(void) slot_getattr(slot, MESSAGE_KEY, &is_null);
+	(void) slot_getattr(row, MESSAGE_KEY, &is_null);
 	if (!is_null && claim->queue.key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
-		!DatumGetBool(slot_getattr(slot, MESSAGE_CLAIMED, &is_null)) && !free_key(claim, taken, slot, snapshot))
+		!DatumGetBool(slot_getattr(row, MESSAGE_CLAIMED, &is_null)) && !free_key(claim, taken, row, snapshot))
 		return false;
-	put_row(claim, slot, taken->attempts);
+	put_row(claim, row, taken->attempts);
 	claim->count++;
 	return true;
 }
 
-/* Reads the rows of what was taken. */
+/* Reads the rows of the messages that were taken, and delivers them. */
 static void
 deliver(Claim *claim)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TupleTableSlot *slot = table_slot_create(claim->messages, NULL);
+	TupleTableSlot *row = table_slot_create(claim->messages, NULL);
 	BlockNumber blocks = RelationGetNumberOfBlocks(claim->messages);
 	bool		unsettled = false;
 
@@ -409,17 +412,17 @@ deliver(Claim *claim)
 		Taken	   *taken = &claim->taken[i];
 		bool		is_null;
 
-		if (!sweep_queue_fetch(claim->messages, blocks, &claim->queue, snapshot, &taken->message, slot))
+		if (!sweep_queue_fetch(claim->messages, blocks, &claim->queue, snapshot, &taken->message, row))
 			drop_taken(claim, taken, SWEEP_NOTHING_DUE);
 		else if (SWEEP_LANE_IS_DELAYED(taken->message.lane) &&
-				 DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)) != taken->message.due_at)
-			/* Found with an old snapshot, and put off since then. */
-			drop_taken(claim, taken, DatumGetTimestampTz(slot_getattr(slot, MESSAGE_DUE_AT, &is_null)));
+				 DatumGetTimestampTz(slot_getattr(row, MESSAGE_DUE_AT, &is_null)) != taken->message.due_at)
+			/* The search had an older snapshot, and the message was put off since then. */
+			drop_taken(claim, taken, DatumGetTimestampTz(slot_getattr(row, MESSAGE_DUE_AT, &is_null)));
 		else
-			taken->busy = !deliver_row(claim, taken, slot, snapshot);
+			taken->busy = !deliver_row(claim, taken, row, snapshot);
 		unsettled |= taken->busy || taken->moved;
 	}
-	ExecDropSingleTupleTableSlot(slot);
+	ExecDropSingleTupleTableSlot(row);
 	UnregisterSnapshot(snapshot);
 	if (claim->free_row != NULL)
 	{
@@ -432,7 +435,7 @@ deliver(Claim *claim)
 		settle_taken(claim);
 }
 
-/* The time of the lease begins now; it ends if nothing of what was taken was there any more. */
+/* The visibility counts from now. The lease is freed if all messages that it had are gone. */
 static void
 close_claim(Claim *claim)
 {

@@ -103,7 +103,7 @@ retry_message(const SweepEnding *ending, const SweepInFlight *entry, Jsonb *erro
 	return updated;
 }
 
-/* The arguments are those of sweep.fail, but for the error. For good: the messages are dead, whatever their attempts. */
+/* Takes the arguments of sweep.fail, but for the error. With "for_good" the messages are dead, whatever their attempts. */
 static Datum
 fail(FunctionCallInfo fcinfo, Jsonb *error, bool for_good)
 {

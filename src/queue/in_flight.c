@@ -10,8 +10,8 @@
  * A message that was returned, or whose lease ran out, stays here without a lease and is the next to be claimed: no
  * position is set back for it, and no search reads the front of the queue again.
  *
- * Messages with a key are in a second hash chain, of messages with that key and a similar state: so that it does not
- * matter how many messages with one key are in flight.
+ * Messages with a key are also in a chain of messages with that key and a similar state. The cost of finding one does not grow with
+ * the number of messages with that key that are in flight.
  */
 #include "postgres.h"
 
@@ -30,9 +30,9 @@ typedef enum KeyChain
 } KeyChain;
 
 static int *
-bucket_of(int slot, int64 message_id)
+chain_head(int slot, int64 message_id)
 {
-	return &sweep_queue_memory.buckets[murmurhash32((uint32) message_id ^ ((uint32) slot << 18)) % (uint32) sweep_max_in_flight];
+	return &sweep_queue_memory.message_chains[murmurhash32((uint32) message_id ^ ((uint32) slot << 18)) % (uint32) sweep_max_in_flight];
 }
 
 static bool
@@ -49,11 +49,11 @@ chain_of(SweepInFlightState state)
 }
 
 static int *
-key_bucket_of(int slot, uint32 key_hash, KeyChain chain)
+key_chain_head(int slot, uint32 key_hash, KeyChain chain)
 {
 	uint32		hash = murmurhash32(key_hash ^ ((uint32) slot << 18) ^ ((uint32) chain << 16));
 
-	return &sweep_queue_memory.key_buckets[hash % (uint32) sweep_max_in_flight];
+	return &sweep_queue_memory.key_chains[hash % (uint32) sweep_max_in_flight];
 }
 
 static void
@@ -64,27 +64,27 @@ change_chain(int number, KeyChain from, KeyChain to)
 	if (from != CHAIN_NONE)
 	{
 		*(entry->key_previous >= 0 ? &sweep_in_flight(entry->key_previous)->key_next :
-		  key_bucket_of(entry->slot, entry->message.key_hash, from)) = entry->key_next;
+		  key_chain_head(entry->slot, entry->message.key_hash, from)) = entry->key_next;
 		if (entry->key_next >= 0)
 			sweep_in_flight(entry->key_next)->key_previous = entry->key_previous;
 	}
 	if (to != CHAIN_NONE)
 	{
-		int		   *bucket = key_bucket_of(entry->slot, entry->message.key_hash, to);
+		int		   *head = key_chain_head(entry->slot, entry->message.key_hash, to);
 
 		entry->key_previous = -1;
-		entry->key_next = *bucket;
-		if (*bucket >= 0)
-			sweep_in_flight(*bucket)->key_previous = number;
-		*bucket = number;
+		entry->key_next = *head;
+		if (*head >= 0)
+			sweep_in_flight(*head)->key_previous = number;
+		*head = number;
 	}
 }
 
-/* The first entry with this key in its chain from "number" on, another one than "but"; -1 = none. */
+/* The first entry with this key in its chain, from "number" on; the entry "except" is passed over. -1 = none. */
 static int
-find_key(int number, int slot, KeyChain chain, uint32 key_hash, int but)
+find_key(int number, int slot, KeyChain chain, uint32 key_hash, int except)
 {
-	while (number >= 0 && (number == but || sweep_in_flight(number)->slot != slot || sweep_in_flight(number)->message.key_hash != key_hash ||
+	while (number >= 0 && (number == except || sweep_in_flight(number)->slot != slot || sweep_in_flight(number)->message.key_hash != key_hash ||
 						   chain_of(sweep_in_flight(number)->state) != chain))
 		number = sweep_in_flight(number)->key_next;
 	return number;
@@ -108,7 +108,7 @@ list_of(const SweepInFlight *entry)
 }
 
 static void
-count(const SweepInFlight *entry, int by)
+add_to_counters(const SweepInFlight *entry, int by)
 {
 	if (is_of_lease(entry->state))
 		sweep_queue_slot(entry->slot)->held[SWEEP_LANE_IS_DELAYED(entry->message.lane)] += by;
@@ -119,7 +119,7 @@ count(const SweepInFlight *entry, int by)
 		sweep_holder_count(entry->holder, sweep_queue_slot(entry->slot)->database_holder, HELD_MESSAGES, by);
 }
 
-/* The lease, if the new state is one of a lease, is that of the entry unless another one is given. */
+/* Moves an entry to another state. "lease" is the lease that has the entry in that state; it is ignored for a state without one. */
 static void
 change_state(int number, SweepInFlightState state, int lease)
 {
@@ -127,7 +127,7 @@ change_state(int number, SweepInFlightState state, int lease)
 	SweepMessageList *list = list_of(entry);
 	KeyChain	chain = chain_of(entry->state);
 	bool		undone = state == IN_FLIGHT_LEASED && (entry->state == IN_FLIGHT_ENDING || entry->state == IN_FLIGHT_PREPARED);
-	int			left = is_of_lease(entry->state) && (!is_of_lease(state) || lease != entry->lease) ? entry->lease : -1;
+	int			left_lease = is_of_lease(entry->state) && (!is_of_lease(state) || lease != entry->lease) ? entry->lease : -1;
 
 	if (list != NULL)
 	{
@@ -135,14 +135,14 @@ change_state(int number, SweepInFlightState state, int lease)
 		*(entry->next >= 0 ? &sweep_in_flight(entry->next)->previous : &list->last) = entry->previous;
 		list->count--;
 	}
-	count(entry, -1);
+	add_to_counters(entry, -1);
 	entry->state = (uint8) state;
 	if (is_of_lease(state))
 	{
 		entry->lease = lease;
 		entry->holder = sweep_queue_lease(lease)->holder;
 	}
-	count(entry, 1);
+	add_to_counters(entry, 1);
 	list = list_of(entry);
 	if (list != NULL)
 	{
@@ -156,8 +156,8 @@ change_state(int number, SweepInFlightState state, int lease)
 	if (entry->message.key_hash != 0 && chain_of(state) != chain)
 		change_chain(number, chain, chain_of(state));
 	/* A lease without an end is that of a claim in progress. */
-	if (left >= 0 && sweep_lease_has_end(sweep_queue_lease(left)))
-		sweep_lease_free(left);
+	if (left_lease >= 0 && sweep_lease_has_end(sweep_queue_lease(left_lease)))
+		sweep_lease_free(left_lease);
 }
 
 int
@@ -166,7 +166,7 @@ sweep_in_flight_add(int lease, const SweepMessageRef *message)
 	SweepQueueShared *shared = sweep_queue_memory.shared;
 	int			number = shared->free_in_flight;
 	SweepInFlight *entry;
-	int		   *bucket;
+	int		   *head;
 
 	if (number < 0 && shared->used_in_flight == sweep_max_in_flight)
 		return -1;
@@ -179,9 +179,9 @@ sweep_in_flight_add(int lease, const SweepMessageRef *message)
 	entry->purged_by = InvalidTransactionId;
 	entry->slot = sweep_queue_lease(lease)->slot;
 	entry->attempts = (uint16) (message->attempts + 1);
-	bucket = bucket_of(entry->slot, message->message_id);
-	entry->hash_next = *bucket;
-	*bucket = number;
+	head = chain_head(entry->slot, message->message_id);
+	entry->hash_next = *head;
+	*head = number;
 	change_state(number, IN_FLIGHT_LEASED, lease);
 	return number;
 }
@@ -202,7 +202,7 @@ int
 sweep_in_flight_find(const SweepQueueSlot *slot, int16 lane, int64 message_id)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
-	int			number = *bucket_of(slot_number, message_id);
+	int			number = *chain_head(slot_number, message_id);
 
 	while (number >= 0 && (sweep_in_flight(number)->message.message_id != message_id || sweep_in_flight(number)->message.lane != lane ||
 						   sweep_in_flight(number)->slot != slot_number))
@@ -214,7 +214,7 @@ int
 sweep_in_flight_find_leased(const SweepQueueLease *lease, int64 message_id)
 {
 	int			lease_number = sweep_queue_lease_number(lease);
-	int			number = *bucket_of(lease->slot, message_id);
+	int			number = *chain_head(lease->slot, message_id);
 
 	while (number >= 0 && (sweep_in_flight(number)->message.message_id != message_id || sweep_in_flight(number)->lease != lease_number ||
 						   sweep_in_flight(number)->state != IN_FLIGHT_LEASED))
@@ -226,7 +226,7 @@ bool
 sweep_in_flight_find_returned(const SweepQueueSlot *slot, uint32 key_hash, int nth, SweepMessageRef *message)
 {
 	int			slot_number = sweep_queue_slot_number(slot);
-	int			number = *key_bucket_of(slot_number, key_hash, CHAIN_RETURNED);
+	int			number = *key_chain_head(slot_number, key_hash, CHAIN_RETURNED);
 
 	while ((number = find_key(number, slot_number, CHAIN_RETURNED, key_hash, -1)) >= 0 && nth-- > 0)
 		number = sweep_in_flight(number)->key_next;
@@ -240,7 +240,7 @@ sweep_in_flight_remove(int number)
 {
 	SweepInFlight *entry = sweep_in_flight(number);
 	SweepQueueSlot *slot = sweep_queue_slot(entry->slot);
-	int		   *link = bucket_of(entry->slot, entry->message.message_id);
+	int		   *link = chain_head(entry->slot, entry->message.message_id);
 
 	while (*link != number)
 		link = &sweep_in_flight(*link)->hash_next;
@@ -250,7 +250,7 @@ sweep_in_flight_remove(int number)
 	sweep_queue_memory.shared->free_in_flight = number;
 	if (entry->message.key_hash != 0 && slot->blocked.first >= 0)
 	{
-		int			blocked = *key_bucket_of(entry->slot, entry->message.key_hash, CHAIN_BLOCKED);
+		int			blocked = *key_chain_head(entry->slot, entry->message.key_hash, CHAIN_BLOCKED);
 
 		blocked = find_key(blocked, entry->slot, CHAIN_BLOCKED, entry->message.key_hash, -1);
 		if (blocked >= 0)
@@ -273,8 +273,8 @@ sweep_in_flight_block(int number)
 	SweepInFlight *entry = sweep_in_flight(number);
 	uint32		key_hash = entry->message.key_hash;
 
-	if (find_key(*key_bucket_of(entry->slot, key_hash, CHAIN_LEASED), entry->slot, CHAIN_LEASED, key_hash, number) < 0 &&
-		find_key(*key_bucket_of(entry->slot, key_hash, CHAIN_RETURNED), entry->slot, CHAIN_RETURNED, key_hash, number) < 0)
+	if (find_key(*key_chain_head(entry->slot, key_hash, CHAIN_LEASED), entry->slot, CHAIN_LEASED, key_hash, number) < 0 &&
+		find_key(*key_chain_head(entry->slot, key_hash, CHAIN_RETURNED), entry->slot, CHAIN_RETURNED, key_hash, number) < 0)
 		return false;
 	entry->attempts--;
 	change_state(number, IN_FLIGHT_BLOCKED, -1);
@@ -403,7 +403,7 @@ sweep_in_flight_settle_purged(int number, TransactionId xid, bool committed)
 		sweep_in_flight_remove(number);
 }
 
-/* A message that was not cancelled after all: the next search finds it, at its place and not before it is due. */
+/* Forgets a message whose cancellation was rolled back. The next search finds it at its place, and not before it is due. */
 static void
 search_again(int number)
 {

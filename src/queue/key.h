@@ -11,7 +11,7 @@
 typedef struct SweepKeyedMessage
 {
 	text	   *key;			/* or NULL */
-	int			number;			/* of its payload */
+	int			number;			/* of its payload, among those of the request */
 	int64		message_id;
 } SweepKeyedMessage;
 

@@ -11,12 +11,12 @@
 #include "queue/slot.h"
 
 /*
- * The entry of a role, in all databases, or of a database; the other one is InvalidOid. It is valid while something is
- * counted in it. If none is left, that of the others; -1 if both are InvalidOid.
+ * The number of the entry of a role, for all databases, or of a database; the other argument is InvalidOid. The entry is valid while
+ * something is counted in it. If all are in use, the common entry of other roles or databases; -1 if both arguments are InvalidOid.
  */
 extern int	sweep_holder_find(Oid role, Oid database);
 
-/* Counts for a role (-1 = none) and a database, by their entries, or takes back what was counted: by is 1 or -1. */
+/* Adds "by", 1 or -1, to what a role (-1 = none) and a database hold. Both are given by the numbers of their entries. */
 static inline void
 sweep_holder_count(int role, int database, SweepHeld what, int by)
 {
@@ -28,18 +28,18 @@ sweep_holder_count(int role, int database, SweepHeld what, int by)
 		shared->holders[role].held[what] += by;
 }
 
-/* The numbers of a role and a database, by their entries; a shared lock is enough. */
+/* How much a role, a database and all together hold; a shared lock is enough. */
 extern SweepUse sweep_holder_use(int role, int database, SweepHeld what);
 
 /* Raises the error that tells which role has how many messages, or slots, one of which the queue lacks. Takes the lock itself. */
 pg_noreturn extern void sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue);
 
-/* Draws the id of a lease but for four bytes. Without the lock: it may raise. */
+/* Draws random bytes for the id of a lease. Without the lock: it may raise. */
 extern void sweep_lease_draw(uint8 *random);
 
 /*
- * A new lease of a role, without messages and without an end; -1 if none is left. random: its id but for four bytes.
- * While it has no end it stays, with messages or without.
+ * A new lease of a role, without messages and without an end; -1 if none is left. "random" becomes its id but for the first four bytes.
+ * A lease without an end stays when its last message leaves it.
  */
 extern int	sweep_lease_new(SweepQueueSlot *slot, const uint8 *random, Oid role);
 

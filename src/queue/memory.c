@@ -46,12 +46,12 @@ lay_out(char *base)
 	memory->prepared_limit = 4 * max_prepared_xacts;
 	memory->shared = take_part(base, &size, sizeof(SweepQueueShared));
 	memory->slots = take_part(base, &size, mul_size(sizeof(SweepQueueSlot), sweep_max_queues));
-	memory->slot_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_queues));
+	memory->slot_chains = take_part(base, &size, mul_size(sizeof(int), sweep_max_queues));
 	memory->searched = take_part(base, &size, mul_size(sizeof(ConditionVariable), sweep_max_queues));
 	memory->in_flight = take_part(base, &size, mul_size(sizeof(SweepInFlight), sweep_max_in_flight));
 	memory->leases = take_part(base, &size, mul_size(sizeof(SweepQueueLease), sweep_max_in_flight));
-	memory->buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
-	memory->key_buckets = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
+	memory->message_chains = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
+	memory->key_chains = take_part(base, &size, mul_size(sizeof(int), sweep_max_in_flight));
 	memory->prepared = take_part(base, &size, mul_size(sizeof(SweepPreparedChange), memory->prepared_limit));
 	memory->running = take_part(base, &size, mul_size(sizeof(TransactionId) * SWEEP_COUNTED_DATABASES, memory->running_limit));
 	return size;
@@ -71,10 +71,10 @@ make_lists(void)
 	SweepQueueShared *shared = sweep_queue_memory.shared;
 
 	for (int i = 0; i < sweep_max_in_flight; i++)
-		sweep_queue_memory.buckets[i] = sweep_queue_memory.key_buckets[i] = -1;
+		sweep_queue_memory.message_chains[i] = sweep_queue_memory.key_chains[i] = -1;
 	for (int i = 0; i < sweep_max_queues; i++)
 	{
-		sweep_queue_memory.slot_buckets[i] = -1;
+		sweep_queue_memory.slot_chains[i] = -1;
 		sweep_queue_slot(i)->next = i + 1 < sweep_max_queues ? i + 1 : -1;
 		ConditionVariableInit(&sweep_queue_memory.searched[i]);
 	}

@@ -39,19 +39,19 @@
 /* A time, of either clock, that never comes. */
 #define SWEEP_NOTHING_DUE	PG_INT64_MAX
 
-/* Index of a lane in the arrays below; the highest priority comes first. */
+/* Properties of a lane, and its index in the arrays below, in which the highest priority comes first. */
 #define SWEEP_LANE_IS_DELAYED(lane) ((lane) > SWEEP_LANE_DELAYED / 2)
 #define SWEEP_LANE_PRIORITY(lane) (SWEEP_LANE_IS_DELAYED(lane) ? (lane) - SWEEP_LANE_DELAYED : (lane))
 #define SWEEP_LANE_INDEX(lane) (SWEEP_PRIORITY_MAX - SWEEP_LANE_PRIORITY(lane))
 
-/* A message that can be claimed, or is. */
+/* A message that can be claimed, or is. The room for a message that pg_sweep.max_in_flight promises is checked in memory.c. */
 typedef struct SweepMessageRef
 {
 	int64		message_id;
 	TimestampTz due_at;			/* of a delayed message */
 	ItemPointerData tid;		/* where its row was; verified when it is read */
 	int16		lane;
-	int16		attempts;		/* recorded in the row */
+	int16		attempts;		/* of the row: the attempts when the message last failed; 0 after a redrive */
 	uint32		key_hash;		/* of a key that is free while the message is claimed; 0 = none */
 } SweepMessageRef;
 
@@ -79,7 +79,7 @@ typedef struct SweepRate
 typedef struct SweepQueueSlot
 {
 	uint32		generation;		/* changes with each use of the slot; 0 = free */
-	int			next;			/* in its hash chain, or in the list of free slots */
+	int			next;			/* slot in the same hash chain, or in the list of free slots */
 	Oid			database;
 	Oid			relation;		/* sweep.queue_message: another one after DROP EXTENSION */
 	int32		queue_id;
@@ -107,14 +107,14 @@ typedef struct SweepQueueSlot
 	int64		dead;
 	SweepRate	sent;
 	SweepRate	acked;
-	int64		prune_us;		/* of kept messages, see done.c: not before */
-	TimestampTz prune_from;		/* older ones were deleted, but for some that a look from the front finds */
-	int64		prune_front_us; /* no look from the front before */
+	int64		prune_us;		/* no pruning of kept messages before this time, see ack.c */
+	TimestampTz prune_from;		/* where the next pruning begins: older rows are deleted, but for some that are found from the front */
+	int64		prune_front_us; /* no pruning from the front before this time */
 	SweepNews	news;
 	int64		announced_us;	/* the last notification; 0 = none */
-	int64		looked_us;		/* when a waiter last went to look for ... */
-	int64		looked_for;		/* ... a message that was due then, or a lease that had ended then */
-	int			waiters;		/* processes that wait for messages, the first in first out */
+	int64		looked_us;		/* when a waiting process last went to look for an event */
+	int64		looked_for;		/* the event: a due time, or the end of a lease, that had come */
+	int			waiters;		/* number of processes that wait for messages; the one that came first is woken first */
 	ProcNumber	waiting[SWEEP_QUEUE_WAITERS];
 } SweepQueueSlot;
 
@@ -135,17 +135,17 @@ typedef struct SweepInFlight
 	SweepMessageRef message;
 	uint8		state;			/* SweepInFlightState */
 	uint8		undone_state;	/* of ENDING and PREPARED: the next one after a rollback; FREE = the message is searched for again */
-	uint16		attempts;		/* deliveries, the present one included */
+	uint16		attempts;		/* deliveries, the present one included; a release takes its delivery off again */
 	int16		slot;
 	int16		holder;			/* role that it counts for, unless it is RETURNED */
 	int			lease;			/* of LEASED, ENDING and PREPARED */
 	int			previous;		/* in the list of a lease, of the returned or of the blocked messages */
 	int			next;			/* also of what a transaction that is prepared is ending */
 	int			hash_next;
-	int			key_previous;	/* of messages with its key and a similar state */
+	int			key_previous;	/* in the chain of messages with its key and a similar state, see in_flight.c */
 	int			key_next;
 	int			pid;			/* of ENDING: the process that ends it */
-	TransactionId purged_by;	/* the transaction that has deleted it without regard to its claim */
+	TransactionId purged_by;	/* the transaction that has purged its row, whether or not the message is claimed */
 } SweepInFlight;
 
 typedef struct SweepQueueLease
@@ -177,8 +177,8 @@ typedef struct SweepQueueChange
 	bool		reset;			/* search the queue from its start */
 	bool		reset_if_undone;	/* the same, when the transaction is rolled back */
 	bool		purged;			/* messages in flight were deleted: see purged_by of SweepInFlight */
-	bool		emptied;		/* all messages were */
-	bool		dropped;		/* the queue is gone; for all queues: the table is */
+	bool		emptied;		/* TRUNCATE has deleted all messages of all queues */
+	bool		dropped;		/* the queue was dropped; with queue_id 0 the table was */
 } SweepQueueChange;
 
 /* Databases whose messages can be counted at a time; in others sweep.queues counts the rows each time. */
@@ -206,7 +206,7 @@ typedef struct SweepPreparedChange
 	SweepQueueChange change;
 } SweepPreparedChange;
 
-/* Things that are counted for each role and each database, see lease.h. */
+/* The shared resources that are counted for each role and each database, see lease.h. */
 typedef enum SweepHeld
 {
 	HELD_LEASES,
@@ -255,12 +255,12 @@ typedef struct SweepQueueMemory
 	LWLock	   *lock;			/* NULL = there is none */
 	SweepQueueShared *shared;
 	SweepQueueSlot *slots;		/* pg_sweep.max_queues, as the next two */
-	int		   *slot_buckets;	/* heads of the hash chains of slots */
+	int		   *slot_chains;	/* heads of the hash chains of slots */
 	ConditionVariable *searched;
 	SweepInFlight *in_flight;	/* pg_sweep.max_in_flight, as the next three */
 	SweepQueueLease *leases;
-	int		   *buckets;		/* heads of the hash chains of messages in flight, by id */
-	int		   *key_buckets;	/* ... and by key and state */
+	int		   *message_chains; /* heads of the hash chains of messages in flight, by id */
+	int		   *key_chains;		/* heads of their hash chains by key and state */
 	SweepPreparedChange *prepared;
 	int			prepared_limit;
 	TransactionId *running;		/* running_limit of each database */
@@ -301,10 +301,13 @@ sweep_queue_unlock(void)
 #define SWEEP_QUEUE_PIECE 1000
 #define SWEEP_QUEUE_SLOTS_PIECE 256
 
-/* Releases the exclusive lock until a process that waits for it has had it, and takes it again: nothing is as it was. */
+/*
+ * Releases the exclusive lock, so that a process that waits for it gets it, and takes it again. Afterwards the caller has to read
+ * again whatever it has read under the lock.
+ */
 extern void sweep_queue_lend_lock(void);
 
-/* To be called for each of many steps, with a counter that begins with 0: lends the lock after each piece. Whether it has. */
+/* To be called after each of many steps, with a counter that begins at 0. Lends the lock after each piece; returns whether it has. */
 static inline bool
 sweep_queue_lend_lock_after(int piece, int *count)
 {
@@ -314,7 +317,7 @@ sweep_queue_lend_lock_after(int piece, int *count)
 	return true;
 }
 
-/* By their numbers, and back. */
+/* Slots, leases and entries are known by their numbers. These functions find them, and their numbers. */
 static inline SweepQueueSlot *
 sweep_queue_slot(int number)
 {
@@ -345,7 +348,7 @@ sweep_in_flight(int number)
 	return &sweep_queue_memory.in_flight[number];
 }
 
-/* Claims wait for it while another one searches. It outlives the use of the slot. */
+/* Claims sleep on it while another process searches the queue. It belongs to the place of the slot, and stays valid when the slot is reused. */
 static inline ConditionVariable *
 sweep_queue_searched(const SweepQueueSlot *slot)
 {

@@ -32,8 +32,8 @@ extern void sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_a
 extern void sweep_queue_pass_on(Oid relation, int32 queue_id);
 
 /*
- * fail.c: sweep.fail with an error that is an object already, as the current user; message_ids is a bigint[]. For good:
- * the messages are dead, whatever their attempts. Returns how many messages.
+ * fail.c: sweep.fail as the current user, with an error that is an object already; message_ids is a bigint[]. With "for_good" the
+ * messages are dead, whatever their attempts. Returns the number of messages.
  */
 extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum message_ids, bool for_good);
 
@@ -60,8 +60,8 @@ typedef struct SweepQueueNews
 } SweepQueueNews;
 
 /*
- * slot.c: the queues of this database with news that may be announced now, at most once per pg_sweep.notify_interval. Fills an array
- * of pg_sweep.max_queues and returns their number; *wait_us is shortened to when others may be.
+ * slot.c: takes the queues of this database whose news may be announced now: each queue once per pg_sweep.notify_interval at most. Fills
+ * an array of pg_sweep.max_queues and returns their number. *wait_us becomes shorter if another queue may be announced earlier.
  */
 extern int	sweep_queue_take_news(SweepQueueNews *taken, int64 *wait_us);
 

@@ -95,7 +95,7 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	return acquired;
 }
 
-/* False when there is nothing to search; worth: whether the caller finds something all the same. */
+/* False when no search is needed. *worth: whether the caller may find messages, with or without a search. */
 static bool
 begin_search(Search *search, bool ahead, bool *worth)
 {
@@ -404,7 +404,7 @@ sweep_queue_search(Relation messages, const SweepQueue *queue, int wanted, bool 
 	LOCKTAG		tag;
 	bool		worth = true;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_QUEUE);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, (uint32) queue->queue_id, SWEEP_LOCK_SEARCH);
 	if (!become_searcher(&tag, messages, queue, ahead))
 		return true;
 	if (begin_search(&search, ahead, &worth))

@@ -33,7 +33,7 @@
 int *
 sweep_queue_slot_chain(Oid database, int32 queue_id)
 {
-	return &sweep_queue_memory.slot_buckets[murmurhash32((uint32) queue_id ^ murmurhash32(database)) % (uint32) sweep_max_queues];
+	return &sweep_queue_memory.slot_chains[murmurhash32((uint32) queue_id ^ murmurhash32(database)) % (uint32) sweep_max_queues];
 }
 
 SweepQueueSlot *
@@ -49,7 +49,7 @@ sweep_queue_find_slot(Oid relation, int32 queue_id)
 	return NULL;
 }
 
-/* They stay in the list: each looks, and sleeps on until there is something. */
+/* Wakes all processes in the list. They stay in it: each looks for messages, and sleeps on while there are none. */
 static void
 wake_all(const SweepQueueSlot *slot)
 {
@@ -184,9 +184,9 @@ sweep_queue_running(const SweepQueueDatabase *entry)
 	return sweep_queue_memory.running + (entry - sweep_queue_memory.shared->databases) * sweep_queue_memory.running_limit;
 }
 
-/* The entry of this database, if a commit of it belongs into the counters, else NULL. */
+/* The entry of this database if its counters lack the commit, because the snapshot of the count does not see it; else NULL. */
 static const SweepQueueDatabase *
-counts(Oid relation, FullTransactionId xid)
+find_counting_database(Oid relation, FullTransactionId xid)
 {
 	const SweepQueueDatabase *entry = sweep_queue_find_database(relation, false);
 
@@ -263,7 +263,7 @@ sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from)
 	to->dropped |= from->dropped;
 }
 
-/* Puts what is prefetched and not claimed back behind the positions. */
+/* Forgets the prefetched messages, and moves the positions back, so that the next search finds them again. */
 static void
 flush_prefetched(SweepQueueSlot *slot)
 {
@@ -287,7 +287,7 @@ apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
 
 	if (change->reset)
 		sweep_queue_reset_slot(slot);
-	/* Prefetched messages are in the order of priorities: a message that comes before some of them is searched before them. */
+	/* Prefetched messages are in the order of priorities. When one arrives that comes before the last of them, all are searched for again. */
 	if (slot->prefetched_count > 0)
 		last_lane = SWEEP_LANE_INDEX(slot->prefetched[slot->prefetched_first + slot->prefetched_count - 1].lane);
 	if (change->lanes & ((1 << last_lane) - 1))
@@ -304,12 +304,12 @@ apply_positions(SweepQueueSlot *slot, const SweepQueueChange *change)
 void
 sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
 {
-	const SweepQueueDatabase *counters = counts(change->relation, xid);
+	const SweepQueueDatabase *database = find_counting_database(change->relation, xid);
 	int64		arrived = change->sent;
 
 	apply_positions(slot, change);
-	if (counters != NULL)
-		sweep_queue_add_rows(slot, counters, change->rows, change->dead);
+	if (database != NULL)
+		sweep_queue_add_rows(slot, database, change->rows, change->dead);
 	slot->used_us = sweep_monotonic_us();
 	add_to_rate(&slot->sent, change->sent, slot->used_us);
 	add_to_rate(&slot->acked, change->acked, slot->used_us);

@@ -37,7 +37,7 @@ extern void sweep_queue_note_expiry(SweepQueueSlot *slot, int64 expires_us);
 /* Wakes up to count processes that wait for messages of the queue, and takes them out of its list: the first in it first. */
 extern void sweep_queue_wake(SweepQueueSlot *slot, int64 count);
 
-/* How many per second, over the last ten seconds. */
+/* The number per second, over the last ten seconds. */
 extern double sweep_queue_rate(const SweepRate *rate, int64 now_us);
 
 /*
@@ -58,19 +58,19 @@ sweep_queue_full_xid(TransactionId xid)
 	return FullTransactionIdFromU64(U64FromFullTransactionId(next) - (uint32) (XidFromFullTransactionId(next) - xid));
 }
 
-/* Adds to the counters of a queue, which begin with 0 in each count. */
+/* Adds to the counters of a queue. They begin at 0 with each count of its database. */
 extern void sweep_queue_add_rows(SweepQueueSlot *slot, const SweepQueueDatabase *entry, const int64 *rows, int64 dead);
 
 /* Notes that the counters of a database are no longer right. */
 extern void sweep_queue_spoil_counts(Oid database);
 
-/* Adds a message that is sent to the changes of a transaction; adds what a subtransaction has done. Without the lock. */
+/* Adds a message that is sent, or the changes of a subtransaction, to the changes of a transaction. Without the lock. */
 extern void sweep_change_add_sent(SweepQueueChange *change, int16 lane, int64 message_id, TimestampTz due_at);
 extern void sweep_change_add(SweepQueueChange *to, const SweepQueueChange *from);
 
 /*
  * Applies what a transaction did to the queue: makes its messages known to searches, counts them, and wakes processes.
- * xid as of now, not yet recycled. Nothing is allocated and nothing fails.
+ * Its xid must not be recycled yet. Nothing is allocated and nothing fails.
  */
 extern void sweep_queue_apply(SweepQueueSlot *slot, const SweepQueueChange *change, FullTransactionId xid, TimestampTz now);
 

@@ -23,7 +23,7 @@ is_idle(const SweepQueueSlot *slot)
 	return slot->generation != 0 && slot->lease_count == 0 && slot->returned.count == 0 && slot->blocked.count == 0 && slot->waiters == 0;
 }
 
-/* A role that has its share gets a slot of its own, so that it cannot take more than that from others; a database likewise. */
+/* Whether the slot may be taken. A role, or a database, that has its share of slots may only take that of one of its own queues. */
 static bool
 fits(const SweepQueueSlot *slot, Oid role, SweepRefusal refusal)
 {
@@ -56,7 +56,7 @@ check_share(Oid role)
 	return sweep_quota_check(&use, sweep_max_queues, !OidIsValid(role) || sweep_quota_is_known_unlimited(role));
 }
 
-/* Forgets the queue, whose messages in flight are gone. */
+/* Frees the slot of a queue that has no messages in flight any more. */
 static void
 free_slot(SweepQueueSlot *slot)
 {
@@ -142,7 +142,7 @@ sweep_queue_settle_leases(Oid relation, int32 queue_id)
 	return slot;
 }
 
-/* Does so in one slot. */
+/* Settles the leases of one queue that have run out; with "forget" also forgets the messages that were given back to it. */
 static void
 make_room_in(SweepQueueSlot *slot, bool forget)
 {

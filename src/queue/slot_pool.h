@@ -14,16 +14,16 @@
 #include "queue/slot.h"
 
 /*
- * A slot for a queue that has none: a free one, or that of an idle queue. NULL, and why, if none is found at once, or
- * the role or the database has its share. InvalidOid for a process that only counts: the slot is that of no role until
- * a claim adopts it.
+ * Gives a slot to a queue that has none: a free one, or that of an idle queue. NULL, with the reason in *refusal, if none is found
+ * among a few, or the role or the database has its share. A process that only counts passes InvalidOid as role: the slot counts for no
+ * role until a claim adopts it.
  */
 extern SweepQueueSlot *sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *refusal);
 
-/* Makes a slot of no role that of the current user; says why not. */
+/* Has a slot that counts for no role count for the current user; returns why that is refused. */
 extern SweepRefusal sweep_queue_adopt_slot(SweepQueueSlot *slot);
 
-/* Finds the slot of a queue, and gives back what leases held that have run out: lends the lock before it finds the slot. */
+/* Finds the slot of a queue, after the messages of leases that have run out were given back. May lend the lock before it finds the slot. */
 extern SweepQueueSlot *sweep_queue_settle_leases(Oid relation, int32 queue_id);
 
 /*

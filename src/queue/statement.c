@@ -107,7 +107,10 @@ sweep_statement_note_purged(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped) */
+/*
+ * SQL: sweep._end_queue_statement(queue_id, ready, delayed, dead, first_due, emptied, dropped). A queue that was emptied is searched
+ * from its start; "emptied" of SweepQueueChange is about the whole table.
+ */
 Datum
 sweep_statement_end(PG_FUNCTION_ARGS)
 {

@@ -37,10 +37,10 @@
 /* Column queue_id of sweep.queue_dead. */
 #define DEAD_QUEUE_ID 2
 
-/* The columns of sweep._queue_states(). */
+/* The columns of sweep._queue_states(), which put_state() numbers from 0. */
 #define STATE_COLUMNS 14
 
-/* The numbers that are shown of a queue, copied from its slot, or counted. */
+/* The state of a queue for sweep.queues. Its numbers are those of its slot, or were counted. */
 typedef struct State
 {
 	int32		queue_id;		/* key of the table of what was counted */
@@ -50,7 +50,7 @@ typedef struct State
 	int			held[2];
 	TimestampTz due_from;
 	int			due_known;		/* delayed messages that a search has found or that were given back */
-	int			due_inside;		/* those, and claimed ones, that a count of the rows from due_from on counts again */
+	int			due_inside;		/* of these and of the claimed ones: messages that are also among the rows from due_from on */
 	int64		first[SWEEP_LANES]; /* lowest id that may be claimed; PG_INT64_MAX = none */
 	double		sent;
 	double		acked;
@@ -58,7 +58,7 @@ typedef struct State
 
 PG_FUNCTION_INFO_V1(sweep_queue_states);
 
-/* Begins as the state of a queue without a slot, which is searched from its start. */
+/* The counted state of a queue. A new one is that of a queue without a slot: no search has reached any message. */
 static State *
 count_of(HTAB *counts, int32 queue_id)
 {
@@ -100,7 +100,7 @@ count_rows(Oid relation_oid, Snapshot snapshot, HTAB *counts, bool dead)
 	relation_close(relation, AccessShareLock);
 }
 
-/* Counts the rows of both tables. */
+/* Counts the rows of both tables, and unregisters the snapshot. */
 static HTAB *
 count_all(Oid relation, Snapshot snapshot)
 {
@@ -136,7 +136,7 @@ begin_count(Oid relation)
 	if (!entry->counted)
 	{
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		/* Not what this very transaction has done: that is added when it commits. */
+		/* The changes of this transaction are left out: they are added when it commits. */
 		snapshot->curcid = FirstCommandId;
 		entry->xmax = sweep_queue_full_xid(snapshot->xmax);
 		entry->xmin = sweep_queue_full_xid(snapshot->xmin);
@@ -155,8 +155,9 @@ begin_count(Oid relation)
 }
 
 /*
- * Adds the counts to the counters of the queues. False when a slot was lost, or another statement has written to the table
- * meanwhile: there are no counters then. With more queues than slots no queue loses its slot for finding that out.
+ * Adds the counts to the counters of the queues. False when there are no counters afterwards: a queue has lost its slot, or a statement
+ * that is not the extension's own has written to the table meanwhile. When there are more queues than slots, nothing is added, so that
+ * the attempt takes no slot from a queue.
  */
 static bool
 end_count(Oid relation, HTAB *counts)
@@ -197,7 +198,10 @@ end_count(Oid relation, HTAB *counts)
 	return fits;
 }
 
-/* Makes the counters valid; else the counts are returned. One process counts at a time; one that has waited finds it done. */
+/*
+ * Makes the counters valid and returns NULL; if that fails, returns the counts. One process counts at a time, and a process that has
+ * waited for it finds the counters valid.
+ */
 static HTAB *
 count_queues(Oid relation)
 {
@@ -205,7 +209,7 @@ count_queues(Oid relation)
 	Snapshot	snapshot;
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_QUEUE);
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_SEARCH);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	snapshot = begin_count(relation);
 	if (snapshot != NULL)
@@ -218,7 +222,7 @@ count_queues(Oid relation)
 	return counts;
 }
 
-/* Adds a message that waits. */
+/* Adds a message that waits to the state of its queue. */
 static void
 add_message(State *state, const SweepMessageRef *message)
 {
@@ -239,7 +243,7 @@ belongs_to(const SweepQueueSlot *slot, Oid relation)
 	return slot->generation != 0 && slot->database == MyDatabaseId && slot->relation == relation;
 }
 
-/* False unless the slot is that of a queue of this database. */
+/* Copies the state of the queue that has the slot; false unless it is one of this database. */
 static bool
 copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 {
@@ -272,7 +276,7 @@ copy_slot(SweepQueueSlot *slot, Oid relation, State *state)
 	return found;
 }
 
-/* Adds the messages in flight of all queues to their states, which are in the order of the slots. */
+/* Adds the messages in flight to the states of their queues, an array by the number of the slot. */
 static void
 add_in_flight(State **states)
 {
@@ -305,8 +309,8 @@ put_state(ReturnSetInfo *result, const State *state)
 	int			lane_count = 0;
 
 	/*
-	 * The lanes that may have something to be claimed, and the lowest ids at which. A search goes from the highest
-	 * priority down: from the first lane whose position is unknown on, most lanes are unknown.
+	 * The lanes that may have something to be claimed, with the lowest id of each; and the first lane that no search has reached. A
+	 * search goes from the highest priority down, so no search has reached most of the lanes after that one.
 	 */
 	nulls[11] = true;
 	for (int i = 0; i < SWEEP_LANES && nulls[11]; i++)
@@ -339,8 +343,8 @@ put_state(ReturnSetInfo *result, const State *state)
 }
 
 /*
- * Makes a row of each slot of this database; if rows were counted, of each queue that has some, with their numbers in
- * place of the counters. Only what cannot be had otherwise is copied under the lock.
+ * With valid counters (counts is NULL): puts out a row for each slot of this database. Otherwise merges the states of the slots into
+ * the counts, whose numbers take the place of the counters; the caller puts them out.
  */
 static void
 put_states(ReturnSetInfo *result, Oid relation, HTAB *counts)

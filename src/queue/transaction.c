@@ -60,7 +60,7 @@ static int	pending_count = 0;
 static int	pending_room = 0;
 static int	record = -1;		/* the first of this transaction, while it is being prepared */
 
-/* Applies what a transaction of this database did; xid as of now, not yet recycled. With the lock, which it may lend. */
+/* Applies the changes of a transaction of this database to a queue. Its xid must not be recycled yet. With the lock, which it may lend. */
 static void
 apply(const SweepQueueChange *change, FullTransactionId xid, TimestampTz now)
 {
