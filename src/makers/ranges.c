@@ -26,6 +26,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/detail.h"
+#include "makers/range_cursor.h"
 #include "makers/range_statements.h"
 
 /* Rows below one that does not fit that are asked for what keeps them, before anything goes. */
@@ -85,10 +86,6 @@ static void report(RangeBatch *batch);
 static bool is_left(RangeBatch *batch);
 static uint64 execute(RangeBatch *batch, SweepRangeStatement which);
 static uint64 execute_by_key(RangeBatch *batch, SweepRangeStatement which);
-static JsonbValue *cursor_value(const RangeBatch *batch, const char *key, JsonbValue *buffer);
-static char *cursor_text(const RangeBatch *batch, const char *key);
-static Jsonb *merge(Jsonb *a, Jsonb *b);
-static Jsonb *without(Jsonb *object, const char *key);
 
 PG_FUNCTION_INFO_V1(sweep_ranges_step);
 
@@ -155,10 +152,10 @@ static void
 choose_statements(RangeBatch *batch)
 {
 	JsonbValue	buffer;
-	bool		again = cursor_value(batch, "again", &buffer) != NULL;
-	bool		after = cursor_value(batch, "after", &buffer) != NULL;
-	const char *by = cursor_text(batch, "by");
-	const char *part = cursor_text(batch, "part");
+	bool		again = sweep_range_value(batch->cursor, "again", &buffer) != NULL;
+	bool		after = sweep_range_value(batch->cursor, "after", &buffer) != NULL;
+	const char *by = sweep_range_text(batch->cursor, "by");
+	const char *part = sweep_range_text(batch->cursor, "part");
 
 	batch->statements = sweep_range_find_statements(batch->kept, after, again, part, batch->as_of);
 	if (!after || (by != NULL && strcmp(by, batch->statements->key) == 0 && sweep_range_has_part(batch->statements, part)))
@@ -168,7 +165,7 @@ choose_statements(RangeBatch *batch)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the cursor is not one of \"%s\"", batch->statements->key),
 				 errhint("Drop the job and create it anew: it cannot be known what was copied.")));
-	batch->cursor = without(without(batch->cursor, "after"), "part");
+	batch->cursor = sweep_range_without(sweep_range_without(batch->cursor, "after"), "part");
 	batch->statements = sweep_range_find_statements(batch->kept, false, again, batch->statements->part, batch->as_of);
 }
 
@@ -213,11 +210,11 @@ do_range(RangeBatch *batch)
 	{
 		if (batch->kept->skipped != NULL)
 			batch->kept->skipped->count = 0;
-		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
+		batch->cursor = batch->cursor == NULL ? batch->upto : sweep_range_merge(batch->cursor, batch->upto);
 	}
 	/* A pass that has done rows sets the number of vain passes to zero. */
-	if (batch->done > 0 && cursor_value(batch, "again", &buffer) != NULL)
-		batch->cursor = merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
+	if (batch->done > 0 && sweep_range_value(batch->cursor, "again", &buffer) != NULL)
+		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
 }
 
@@ -307,7 +304,7 @@ remove_large(RangeBatch *batch, bool tied)
 	if (batch->stays != NULL && tied)
 		skip_root(batch);
 	else if (batch->stays != NULL)
-		batch->cursor = batch->cursor == NULL ? batch->upto : merge(batch->cursor, batch->upto);
+		batch->cursor = batch->cursor == NULL ? batch->upto : sweep_range_merge(batch->cursor, batch->upto);
 	report(batch);
 	return false;
 }
@@ -332,7 +329,7 @@ go_on_in_next_part(RangeBatch *batch)
 
 	if (next == NULL)
 		return false;
-	batch->cursor = merge(batch->cursor == NULL ? NULL : without(batch->cursor, "after"), sweep_detail_read(next));
+	batch->cursor = sweep_range_merge(batch->cursor == NULL ? NULL : sweep_range_without(batch->cursor, "after"), sweep_detail_read(next));
 	batch->upto = NULL;
 	choose_statements(batch);
 	return true;
@@ -417,7 +414,7 @@ report(RangeBatch *batch)
 		sweep_cascade_report(batch->kept->cascade, batch->done, &json);
 	appendStringInfoChar(&json, '}');
 	batch->rows = Max(Max(batch->rows, batch->done), 1);
-	batch->detail = merge(batch->detail, sweep_detail_read(json.data));
+	batch->detail = sweep_range_merge(batch->detail, sweep_detail_read(json.data));
 }
 
 /* Whether another pass is needed, which begins with the next batch. */
@@ -425,7 +422,7 @@ static bool
 is_left(RangeBatch *batch)
 {
 	JsonbValue	buffer;
-	JsonbValue *again = cursor_value(batch, "again", &buffer);
+	JsonbValue *again = sweep_range_value(batch->cursor, "again", &buffer);
 	int			vain = again != NULL && again->type == jbvNumeric ? DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(again->val.numeric))) : 0;
 
 	if (batch->statements->texts[RANGE_EPILOGUE] == NULL)
@@ -469,35 +466,4 @@ execute_by_key(RangeBatch *batch, SweepRangeStatement which)
 {
 	sweep_range_plan_by_key(batch->statements, &which, 1);
 	return execute(batch, which);
-}
-
-static JsonbValue *
-cursor_value(const RangeBatch *batch, const char *key, JsonbValue *buffer)
-{
-	return batch->cursor == NULL ? NULL : getKeyJsonValueFromContainer(&batch->cursor->root, key, strlen(key), buffer);
-}
-
-/* NULL when there is none. */
-static char *
-cursor_text(const RangeBatch *batch, const char *key)
-{
-	JsonbValue	buffer;
-	JsonbValue *value = cursor_value(batch, key, &buffer);
-
-	return value != NULL && value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : NULL;
-}
-
-/* Merges two objects; either may be NULL. */
-static Jsonb *
-merge(Jsonb *a, Jsonb *b)
-{
-	if (a == NULL || b == NULL)
-		return a == NULL ? b : a;
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(a), JsonbPGetDatum(b)));
-}
-
-static Jsonb *
-without(Jsonb *object, const char *key)
-{
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(object), CStringGetTextDatum(key)));
 }

@@ -1,0 +1,41 @@
+/*
+ * range_cursor.c
+ *		The cursor of a batch that is a range of keys: an object, as is the detail.
+ *
+ * Called by ranges.c.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+
+#include "makers/range_cursor.h"
+
+Jsonb *
+sweep_range_merge(Jsonb *a, Jsonb *b)
+{
+	if (a == NULL || b == NULL)
+		return a == NULL ? b : a;
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(a), JsonbPGetDatum(b)));
+}
+
+Jsonb *
+sweep_range_without(Jsonb *object, const char *key)
+{
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(object), CStringGetTextDatum(key)));
+}
+
+JsonbValue *
+sweep_range_value(const Jsonb *object, const char *key, JsonbValue *buffer)
+{
+	return object == NULL ? NULL : getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &object->root), key, strlen(key), buffer);
+}
+
+char *
+sweep_range_text(const Jsonb *object, const char *key)
+{
+	JsonbValue	buffer;
+	JsonbValue *value = sweep_range_value(object, key, &buffer);
+
+	return value != NULL && value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : NULL;
+}

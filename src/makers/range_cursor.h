@@ -1,0 +1,22 @@
+/*
+ * range_cursor.h
+ *		The cursor of a batch that is a range of keys: an object, as is the detail.
+ */
+#ifndef SWEEP_RANGE_CURSOR_H
+#define SWEEP_RANGE_CURSOR_H
+
+#include "utils/jsonb.h"
+
+/* Merges two objects; either may be NULL. In the current memory context. */
+extern Jsonb *sweep_range_merge(Jsonb *a, Jsonb *b);
+
+/* The object without a key; in the current memory context. */
+extern Jsonb *sweep_range_without(Jsonb *object, const char *key);
+
+/* The value of a key, in the buffer; NULL when there is none, or no object. */
+extern JsonbValue *sweep_range_value(const Jsonb *object, const char *key, JsonbValue *buffer);
+
+/* The text of a key; NULL when there is none. */
+extern char *sweep_range_text(const Jsonb *object, const char *key);
+
+#endif							/* SWEEP_RANGE_CURSOR_H */
