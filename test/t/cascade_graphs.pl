@@ -1,7 +1,7 @@
 # room: makers
 # Retention over tables that refer to each other in ways drawn by lot: what is left is what is left when each row is deleted by itself,
 # and what its keys refuse is undone, until none goes any more. No transaction touches more rows than a batch may.
-# SEED=n repeats a run, GRAPHS=n says how many schemas are tried.
+# The schemas are the same each time; SEED=n draws others, GRAPHS=n says how many are tried.
 use strict;
 use warnings;
 
@@ -11,7 +11,7 @@ use Test::More;
 use SweepTest;
 
 my $graphs = $ENV{GRAPHS} || 30;
-my $seed = $ENV{SEED} // int(rand(2**31));
+my $seed = $ENV{SEED} // 24;
 my $batch_size = 20;
 
 srand($seed);
