@@ -55,15 +55,18 @@ typedef struct Visit
 	void	   *arg;
 } Visit;
 
+/* Some of the rows, of one table. */
 typedef struct Locked
 {
 	const SweepCascadeRows *rows;
 	int			first;
 	int			count;
+	Oid			table;			/* InvalidOid = all */
 } Locked;
 
 static void read_key(SweepCascadeKey *key, MemoryContext context);
 static void free_plans(void *cascade);
+static Datum places_in(const Locked *some);
 static void lock_work(void *locked);
 static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
 static void read_children(void *walk, uint64 count);
@@ -134,12 +137,6 @@ free_plans(void *arg)
 		if (plan != NULL)
 			sweep_sql_free_plan(plan);
 	}
-}
-
-void
-sweep_cascade_begin_batch(SweepCascade *cascade)
-{
-	cascade->batch++;
 }
 
 SweepCascadeRows *
@@ -217,31 +214,58 @@ sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows
 Datum
 sweep_cascade_places(const SweepCascadeRows *rows, int first, int count)
 {
-	Datum	   *places = palloc(sizeof(Datum) * (count + 1));
+	return places_in(&(Locked) {rows, first, count, InvalidOid});
+}
 
-	for (int i = 0; i < count; i++)
-		places[i] = PointerGetDatum(&rows->places[first + i]);
+/* Leaves out rows of other tables, unless all are wanted. */
+static Datum
+places_in(const Locked *some)
+{
+	Datum	   *places = palloc(sizeof(Datum) * (some->count + 1));
+	int			count = 0;
+
+	for (int i = some->first; i < some->first + some->count; i++)
+	{
+		if (!OidIsValid(some->table) || some->rows->tables[i] == some->table)
+			places[count++] = PointerGetDatum(&some->rows->places[i]);
+	}
 	return PointerGetDatum(construct_array(places, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
 }
 
-/* The role of the job needs no right but to delete rows of the target. */
+Datum
+sweep_cascade_tables(const SweepCascadeRows *rows)
+{
+	Datum	   *tables = palloc(sizeof(Datum) * (rows->count + 1));
+
+	for (int i = 0; i < rows->count; i++)
+		tables[i] = ObjectIdGetDatum(rows->tables[i]);
+	return PointerGetDatum(construct_array(tables, rows->count, OIDOID, sizeof(Oid), true, TYPALIGN_INT));
+}
+
+/* Table by table. The role of the job needs no right but to delete rows of the target. */
 void
 sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count)
 {
-	Oid			owner = count > 0 ? sweep_role_owning(RelationRelationId, rows->tables[first]) : InvalidOid;
+	for (int i = first; i < first + count; i++)
+	{
+		Oid			owner;
+		int			other = first;
 
-	if (OidIsValid(owner))
-		sweep_door_visit_owner(owner, lock_work, &(Locked) {rows, first, count});
+		while (rows->tables[other] != rows->tables[i])
+			other++;
+		owner = other == i ? sweep_role_owning(RelationRelationId, rows->tables[i]) : InvalidOid;
+		if (OidIsValid(owner))
+			sweep_door_visit_owner(owner, lock_work, &(Locked) {rows, first, count, rows->tables[i]});
+	}
 }
 
 static void
 lock_work(void *arg)
 {
 	const Locked *locked = arg;
-	Oid			table = locked->rows->tables[locked->first];
 	Oid			type = TIDARRAYOID;
-	Datum		places = sweep_cascade_places(locked->rows, locked->first, locked->count);
-	char	   *name = get_rel_name(table);
+	Datum		places = places_in(locked);
+	char	   *name = get_rel_name(locked->table);
 	SweepPlan  *plan;
 
 	/* A partition may have been dropped since its rows were found. */
@@ -249,7 +273,7 @@ lock_work(void *arg)
 		return;
 	sweep_sql_connect();
 	plan = sweep_sql_prepare(psprintf("SELECT FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE",
-									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), name)), 1, &type, true);
+									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name)), 1, &type, true);
 	(void) sweep_sql_execute_plan(plan, &places, NULL);
 	sweep_sql_free_plan(plan);
 	sweep_sql_end_call();

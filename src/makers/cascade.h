@@ -52,7 +52,7 @@ typedef struct SweepCascade
 	MemoryContextCallback callback;
 	Oid			relation;		/* the target */
 	int			columns;		/* that are read of it */
-	uint64		batch;			/* number of the batch */
+	uint64		batch;			/* its number in the run */
 	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
 	SweepCascadeChanges before;
 	int			count;
@@ -80,7 +80,10 @@ extern bool sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place);
 /* The foreign keys to a table and to what goes with it, in the given context; NULL when there are none. */
 extern SweepCascade *sweep_cascade_make(MemoryContext context, Oid relation);
 
-/* At the start of each batch, before its statements are executed: plans may have become invalid since the last one. */
+/*
+ * At the start of each batch: what is reported in its end begins to be counted, and plans are looked at anew, which may have become invalid
+ * since the last one. Raises when PostgreSQL counts nothing.
+ */
 extern void sweep_cascade_begin_batch(SweepCascade *cascade);
 
 /* Rows of a table with that many columns to read; in the current memory context. */
@@ -95,10 +98,11 @@ extern void sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPoint
 /* A copy of one of the rows, in the current memory context. */
 extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index);
 
-/* The places of some rows as tid[], in the current memory context. */
+/* The places of some rows as tid[], and their tables as oid[]; in the current memory context. */
 extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);
+extern Datum sweep_cascade_tables(const SweepCascadeRows *rows);
 
-/* Locks some rows, all of one partition, as FOR UPDATE does, so that no session adds a row that refers to them. */
+/* Locks some rows as FOR UPDATE does, so that no session adds a row that refers to them. */
 extern void sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count);
 
 /*
@@ -116,8 +120,7 @@ extern void sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, Swe
 /* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
 extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);
 
-/* Around the work of a batch: appends to a JSON object what it has done, as members "tables" and "touched"; deleted are its own rows. */
-extern void sweep_cascade_note_before(SweepCascade *cascade);
+/* Appends to a JSON object what the batch has done, as members "tables" and "touched"; deleted are its own rows. */
 extern void sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
 
 #endif							/* SWEEP_CASCADE_H */

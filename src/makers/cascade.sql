@@ -101,14 +101,35 @@ $$;
 COMMENT ON FUNCTION sweep._cascades(oid, regclass) IS
 	'the foreign keys by which rows go, or change, with those of a table, directly or behind others; raises unless the role may delete its rows';
 
-CREATE FUNCTION sweep._roots(relation regclass, part regclass, condition text) RETURNS text
+-- A place says nothing of the partition that it is in; batches are of one partition where that can be.
+CREATE FUNCTION sweep._at_places(relation regclass, part regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.format('SELECT %1$I.tableoid, %1$I.ctid, %2$s FROM %3$s WHERE %4$s', c.relname,
-			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(sweep._referred_columns(relation, false)) WITH ORDINALITY AS u (name, n)),
-			sweep._source(relation, part), condition)
+	RETURN (SELECT pg_catalog.format('%I.ctid OPERATOR(pg_catalog.=) ANY ($6)', c.relname) || CASE WHEN part IS NULL AND c.relkind = 'p' THEN ' AND EXISTS ' || sweep._among_places(c.relname) ELSE '' END
 		FROM pg_catalog.pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION sweep._roots(regclass, regclass, text) IS 'the statement that finds the rows of a table with which others go: their places and keys';
+COMMENT ON FUNCTION sweep._at_places(regclass, regclass) IS 'a condition: the row is at one of the places in $6, in the table beside it in $7';
+
+CREATE FUNCTION sweep._among_places(alias text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.format('(SELECT FROM ROWS FROM (pg_catalog.unnest($6), pg_catalog.unnest($7)) AS sweep_place (place, part)'
+		' WHERE sweep_place.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_place.part OPERATOR(pg_catalog.=) %1$I.tableoid)', alias);
+END
+$$;
+COMMENT ON FUNCTION sweep._among_places(text) IS 'a subquery: the place of a row, when it is among those in $6 and $7';
+
+CREATE FUNCTION sweep._roots(relation regclass, part regclass, condition text, most text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.format('SELECT %1$I.tableoid, %1$I.ctid, %2$s FROM %3$s WHERE %4$s AND NOT EXISTS %5$s%6$s', c.relname,
+			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(sweep._referred_columns(relation, false)) WITH ORDINALITY AS u (name, n)),
+			sweep._source(relation, part), condition, sweep._among_places(c.relname), ' LIMIT ' || most)
+		FROM pg_catalog.pg_class c WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION sweep._roots(regclass, regclass, text, text) IS 'the statement that finds the rows of a table with which others go, but for those at the places in $6: their places and keys';

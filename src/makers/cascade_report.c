@@ -2,7 +2,7 @@
  * cascade_report.c
  *		Rows that a batch has deleted and changed, by table.
  *
- * Called by ranges.c around the work of a batch. PostgreSQL counts them for its statistics, those of its own cascades as well; a batch has
+ * Called by ranges.c at the start and the end of a batch. PostgreSQL counts them for its statistics, those of its own cascades as well; a batch has
  * done the difference between two looks at the counts of the transaction.
  */
 #include "postgres.h"
@@ -31,13 +31,14 @@ static SweepCascadeChange *find_change(SweepCascadeChanges *changes, Oid table);
 static Oid	root_of(Oid table);
 
 void
-sweep_cascade_note_before(SweepCascade *cascade)
+sweep_cascade_begin_batch(SweepCascade *cascade)
 {
 	if (!pgstat_track_counts)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that go with others cannot be counted: track_counts is off"),
 				 errhint("Switch it on, or have the job delete at once: sweep.create_retention(..., cascade => 'at_once').")));
+	cascade->batch++;
 	cascade->before = (SweepCascadeChanges) {0};
 	collect_changes(&cascade->before);
 }

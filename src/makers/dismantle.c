@@ -57,7 +57,7 @@ static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, Mem
 static bool is_row(const Frame *frame, Oid table, ItemPointer place);
 static bool pop(SweepDismantling *dismantling);
 static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
-static bool find_children(SweepDismantling *dismantling, Frame *frame);
+static bool find_children(SweepDismantling *dismantling);
 static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key);
 static void read_places(void *frame, uint64 count);
 static int	one_table(const SweepCascadeRows *rows, int first, int64 most);
@@ -83,6 +83,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 {
 	SweepDismantling *dismantling = *kept;
 	Budget		budget = {.size = size, .left = size};
+	SweepDismantled result;
 
 	if (dismantling == NULL)
 	{
@@ -99,7 +100,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 	{
 		Frame	   *frame = dismantling->top;
 
-		if (!find_children(dismantling, frame))
+		if (!find_children(dismantling))
 		{
 			if (!pop(dismantling))
 				break;
@@ -120,11 +121,12 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 			push(dismantling, frame->children, frame->next);
 		}
 	}
-	if (dismantling->top != NULL && budget.left <= 0 && !budget.is_kept)
+	if (dismantling->top != NULL && budget.left <= 0)
 		return DISMANTLE_GOES_ON;
-	budget.removed = dismantling->top == NULL;
+	/* With all of it gone the next batch deletes the row, or begins anew with what has come since. */
+	result = dismantling->top == NULL ? DISMANTLE_GOES_ON : DISMANTLE_KEPT;
 	sweep_dismantle_free(kept);
-	return budget.removed ? DISMANTLE_GOES_ON : DISMANTLE_KEPT;
+	return result;
 }
 
 /*
@@ -210,9 +212,10 @@ is_row(const Frame *frame, Oid table, ItemPointer place)
 
 /* Whether the row has children left; reads those of its next key when those of the last one have gone. */
 static bool
-find_children(SweepDismantling *dismantling, Frame *frame)
+find_children(SweepDismantling *dismantling)
 {
 	SweepCascade *cascade = dismantling->cascade;
+	Frame	   *frame = dismantling->top;
 
 	while (frame->children == NULL || frame->next >= frame->children->count)
 	{

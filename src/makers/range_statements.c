@@ -135,7 +135,6 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 
 	sweep_range_preparing = true;
 	sweep_txn_hide_context(make_work, &(Request) {values, nulls});
-	sweep_range_preparing = false;
 	for (int after = 0; after <= 1; after++)
 	{
 		SweepRangeStatements *statements = &kept->statements[after];
@@ -156,7 +155,6 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));
 		cascading = sweep_sql_oid(column + 1);
 	}
-	sweep_range_preparing = true;
 	if (OidIsValid(cascading))
 		kept->cascade = sweep_cascade_make(kept->context, cascading);
 	sweep_range_preparing = false;
@@ -172,11 +170,11 @@ make_work(void *arg)
 	(void) sweep_sql_execute(&range_statements_sql, request->values, request->nulls);
 }
 
-/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id, places. */
+/* Parameters: the size, the cursor, as_of, the last key of the batch as a cursor, the run_id, places and their tables. */
 SweepPlan *
 sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 {
-	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIDARRAYOID};
+	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIDARRAYOID, OIDARRAYOID};
 
 	if (statements->plans[which] == NULL)
 		statements->plans[which] = sweep_sql_prepare(statements->texts[which], lengthof(types), types, true);

@@ -56,6 +56,8 @@ typedef struct RangeBatch
 	int32		size;
 	int32		limit;			/* rows of the target that the batch takes at most */
 	SweepCascadeRows *roots;	/* that are deleted; NULL = nothing goes with them */
+	Datum		places;			/* of rows, for the statements; 0 = none */
+	Datum		tables;
 	bool		is_full;		/* it looks at as many rows as it may, because none of fewer can be deleted */
 	bool		is_large;		/* the root does not fit, with all that goes with it */
 	bool		is_in_circle;	/* as was found before */
@@ -76,6 +78,8 @@ static void choose_statements(RangeBatch *batch);
 static bool do_prologue(RangeBatch *batch);
 static bool do_range(RangeBatch *batch);
 static bool count_roots(RangeBatch *batch, SweepRangeStatement which);
+static void read_roots(RangeBatch *batch, SweepRangeStatement which);
+static void set_places(RangeBatch *batch, const SweepCascadeRows *rows);
 static bool keeps_below(RangeBatch *batch);
 static bool remove_large(RangeBatch *batch, bool tied);
 static void skip_root(RangeBatch *batch);
@@ -192,7 +196,7 @@ do_range(RangeBatch *batch)
 	bool		tied;
 	JsonbValue	buffer;
 
-	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, 2);
+	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
 	if (!find_edge(batch, &tied))
 		return false;
 	if (batch->kept->cascade != NULL)
@@ -204,7 +208,7 @@ do_range(RangeBatch *batch)
 			return true;
 		sweep_dismantle_free(&batch->kept->dismantling);
 	}
-	do_work(batch, tied ? RANGE_PICK : RANGE_WORK);
+	do_work(batch, tied || batch->roots != NULL ? RANGE_PICK : RANGE_WORK);
 	/* A batch that was cut short does not know whether there are more of the key. */
 	if (!tied || batch->done < (batch->roots != NULL ? 1 : batch->limit))
 	{
@@ -226,24 +230,16 @@ static bool
 count_roots(RangeBatch *batch, SweepRangeStatement which)
 {
 	SweepRangeKept *kept = batch->kept;
-	SweepCascadeRows *roots = sweep_cascade_new_rows(kept->cascade->relation, kept->cascade->columns);
-	uint64		count;
+	const SweepCascadeRows *roots;
 	int64		touched;
 
-	batch->roots = kept->skipped;
-	count = execute_by_key(batch, which);
-	for (uint64 i = 0; i < count; i++)
-	{
-		sweep_sql_row(i);
-		sweep_cascade_add_row(roots, batch->context);
-	}
-	batch->roots = roots;
+	read_roots(batch, which);
+	roots = batch->roots;
 	if (kept->dismantling != NULL && !sweep_dismantle_is_of(kept->dismantling, roots))
 	{
 		sweep_dismantle_free(&kept->dismantling);
 		batch->abandoned = true;
 	}
-	sweep_cascade_lock(roots, 0, roots->count);
 	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
 	touched = batch->is_in_circle ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
 	batch->is_large = touched > batch->size && roots->count == 1;
@@ -261,6 +257,33 @@ count_roots(RangeBatch *batch, SweepRangeStatement which)
 	}
 	kept->fitting = (int32) Max(1, Min((int64) batch->limit * 2, (int64) batch->size * batch->limit / Max(touched, 1)));
 	return true;
+}
+
+static void
+read_roots(RangeBatch *batch, SweepRangeStatement which)
+{
+	SweepRangeKept *kept = batch->kept;
+	SweepCascadeRows *roots = sweep_cascade_new_rows(kept->cascade->relation, kept->cascade->columns);
+	uint64		count;
+
+	set_places(batch, kept->skipped);
+	count = execute_by_key(batch, which);
+	for (uint64 i = 0; i < count; i++)
+	{
+		sweep_sql_row(i);
+		sweep_cascade_add_row(roots, batch->context);
+	}
+	batch->roots = roots;
+	set_places(batch, roots);
+	sweep_cascade_lock(roots, 0, roots->count);
+}
+
+/* The rows that the next statements leave out, or do; NULL = none. */
+static void
+set_places(RangeBatch *batch, const SweepCascadeRows *rows)
+{
+	batch->places = rows != NULL ? sweep_cascade_places(rows, 0, rows->count) : (Datum) 0;
+	batch->tables = rows != NULL ? sweep_cascade_tables(rows) : (Datum) 0;
 }
 
 /* Whether something deep below the row cannot be deleted; asked before anything of it goes. */
@@ -289,9 +312,8 @@ remove_large(RangeBatch *batch, bool tied)
 	SweepDismantled result = batch->is_in_circle ? DISMANTLE_CIRCLE : DISMANTLE_GOES_ON;
 	int64		most = (int64) batch->size * MAX_CIRCLE;
 
-	sweep_cascade_note_before(kept->cascade);
 	batch->rows = 1;
-	if (kept->cascade->is_kept || keeps_below(batch))
+	if (!batch->is_in_circle && (kept->cascade->is_kept || keeps_below(batch)))
 		batch->stays = "referenced";
 	else if (strcmp(batch->statements->counter, "moved") == 0)
 		batch->stays = "too_large";
@@ -299,7 +321,7 @@ remove_large(RangeBatch *batch, bool tied)
 		result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size);
 	if (result == DISMANTLE_CIRCLE && !batch->is_in_circle && sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
 		return true;
-	if (result != DISMANTLE_GOES_ON)
+	if (batch->stays == NULL && result != DISMANTLE_GOES_ON)
 		batch->stays = result == DISMANTLE_CIRCLE ? "circle" : "kept";
 	if (batch->stays != NULL && tied)
 		skip_root(batch);
@@ -377,8 +399,6 @@ do_work(RangeBatch *batch, SweepRangeStatement which)
 {
 	const SweepRangeStatements *statements = batch->statements;
 
-	if (batch->roots != NULL)
-		sweep_cascade_note_before(batch->kept->cascade);
 	batch->done = (int64) (which == RANGE_PICK ? execute_by_key(batch, which) : execute(batch, which));
 	if (statements->checked)
 	{
@@ -453,9 +473,11 @@ execute(RangeBatch *batch, SweepRangeStatement which)
 		TimestampTzGetDatum(batch->as_of),
 		PointerGetDatum(batch->upto),
 		Int64GetDatum(batch->run_id),
-		batch->roots != NULL ? sweep_cascade_places(batch->roots, 0, batch->roots->count) : (Datum) 0,
+		batch->places,
+		batch->tables,
 	};
-	const char	nulls[] = {' ', batch->cursor == NULL ? 'n' : ' ', ' ', batch->upto == NULL ? 'n' : ' ', ' ', batch->roots == NULL ? 'n' : ' '};
+	const char	no_places = batch->places == (Datum) 0 ? 'n' : ' ';
+	const char	nulls[] = {' ', batch->cursor == NULL ? 'n' : ' ', ' ', batch->upto == NULL ? 'n' : ' ', ' ', no_places, no_places};
 
 	return sweep_sql_execute_plan(sweep_range_plan(batch->statements, which), values, nulls);
 }

@@ -5,7 +5,7 @@
 -- Statements are made of names that were looked up and are quoted, of values as constants, and of texts of the user that
 -- are whole expressions by themselves. All operators and functions are qualified, for they run with the search_path of the job.
 -- Their parameters: $1 the size, $2 the cursor, $3 as_of, $4 the last key of the batch as a cursor, $5 the run,
--- $6 the places of rows, all in one table.
+-- $6 and $7 the places of rows, and their tables.
 --
 CREATE TYPE sweep._statements AS (
 	prologue     text,
@@ -34,8 +34,8 @@ COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is lef
 COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
 COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
 COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
-COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows that work would do, which does those of $6 then; NULL: nothing goes with them';
-COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of those that pick would do';
+COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, with which others go; pick then does those at the places that it gets, and there is no work; NULL: none go';
+COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'returns whether anything is left when there is nothing behind the cursor; NULL: that is not asked';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';

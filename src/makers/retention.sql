@@ -322,7 +322,6 @@ DECLARE
 	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
 	free pg_catalog.text := '';
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
-	not_skipped constant pg_catalog.text := pg_catalog.format('(($6 IS NULL) OR %I.ctid OPERATOR(pg_catalog.<>) ALL ($6))', table_name);
 	same_key pg_catalog.text;
 	moment pg_catalog.text;
 	parts pg_catalog.text[] := known_parts;
@@ -364,8 +363,8 @@ BEGIN
 		IF cascading THEN
 			-- Rows that go with them are counted first; the statement deletes those that were counted, by their places.
 			made.cascading := relation;
-			made.roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s%s AND %s', due, sweep._range(relation, key.columns, first), free, not_skipped));
-			made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%I.ctid OPERATOR(pg_catalog.=) ANY ($6) AND %s%s', table_name, due, free));
+			made.roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free), NULL);
+			made.pick := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, place), due, free));
 		ELSE
 			made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
 		END IF;
@@ -373,8 +372,7 @@ BEGIN
 			same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
 			-- By their places, which are those of a partition each.
 			IF cascading THEN
-				made.same_roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s LIMIT $1', same_key, not_skipped));
-				made.pick := made.work;
+				made.same_roots := sweep._roots(relation, place, same_key, '$1');
 			ELSE
 				made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
 				table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'

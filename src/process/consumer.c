@@ -3,7 +3,7 @@
  *		The process of a consumer in the database: calls a function for each message of a queue, or each batch of them.
  *
  * Registered by consumer_pool.c and connected as the role of the consumer and nothing else, so that the
- * handler has no other identity to go back to. What it does in a turn is in consumer_turn.c.
+ * handler has no other identity to go back to. Its turns are in consumer_turn.c.
  *
  * A claim has no end while its process lives; the exit callback gives back what it still holds, so a
  * message is never tried elsewhere while its handler works, and at once when that cannot go on.

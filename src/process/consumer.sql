@@ -3,8 +3,8 @@
 -- message of a queue, or for each batch of them.
 --
 -- A row says what is wanted; the scheduler keeps as many processes as that
--- (consumer_pool.c), each connected as run_as (consumer.c).  What a
--- handler does and the acknowledgement of its message are one commit.  A
+-- (consumer_pool.c), each connected as run_as (consumer.c).  The changes
+-- of a handler and the acknowledgement of its message are one commit.  A
 -- queue has one consumer at most: more processes are its concurrency.
 --
 -- Nothing here has a foreign key: a restore with several jobs copies the tables in any order, and a row that came before
@@ -82,7 +82,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._find_handlers(text) IS 'the functions of one sweep.message or sweep.message[] that a text names; a handler must be the only one';
 
--- The call would be resolved by the type of the argument, so with two of them it is not known which one is meant.
+-- The call would be resolved by the type of the argument, so with two of them the call would be ambiguous.
 CREATE FUNCTION sweep._handler_problem(name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -399,7 +399,7 @@ BEGIN
 	DELETE FROM sweep.consumer_crash AS c USING (SELECT o.queue_id, o.message_id FROM sweep.consumer_crash o
 			WHERE o.last_at < pg_catalog.now() - interval '30 days' FOR UPDATE SKIP LOCKED) AS old
 		WHERE c.queue_id = old.queue_id AND c.message_id = old.message_id;
-	-- Who is just dropping the queue, or working with these messages in a prepared transaction, is not waited for.
+	-- A session that is dropping the queue, or a prepared transaction that has these rows locked, must not delay the consumer.
 	PERFORM FROM sweep.consumer_crash c WHERE c.queue_id = _count_crash.queue_id AND c.message_id = ANY (message_ids) FOR UPDATE SKIP LOCKED;
 	GET DIAGNOSTICS free = ROW_COUNT;
 	PERFORM FROM sweep.queue q WHERE q.queue_id = _count_crash.queue_id FOR KEY SHARE SKIP LOCKED;

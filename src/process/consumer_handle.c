@@ -157,7 +157,7 @@ timeout_ms(const SweepConsumer *consumer, const SweepClaimed *message)
 	return (int) Min(Max(consumer->visibility_us, SUSPECT_LIMIT_US) / 1000, PG_INT32_MAX);
 }
 
-/* Without the lease the effect must not stand: the messages are somebody else's. */
+/* Without the lease the effect must not stand: the messages belong to another claim. */
 static void
 acknowledge(SweepConsumer *consumer)
 {

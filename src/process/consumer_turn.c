@@ -306,8 +306,8 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 }
 
 /*
- * What stands in the way of the consumer itself, a handler that was dropped or replaced by one with another
- * argument, is no failure of the message: the process ends and gives it back. False when an error of the server, which
+ * A defect of the consumer itself, as a handler that was dropped or replaced by one with another argument, is no failure of the
+ * message: the process ends and gives it back. False when an error of the server, which
  * is *error then, keeps the failure from being recorded.
  */
 static bool

@@ -57,7 +57,7 @@ typedef struct SweepConsumer
 	Jsonb	   *error;			/* of the single message that failed */
 } SweepConsumer;
 
-/* For the exit of the process: gives back what it has claimed. What no handler was called for was no attempt. */
+/* For the exit of the process: gives back what it has claimed. A message that was not passed to a handler counts no attempt. */
 extern void sweep_consumer_release(SweepConsumer *consumer);
 
 /* Handles what can be claimed, or waits until there is something, or until it is asked to leave. */

@@ -4,11 +4,11 @@
  *
  * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
  * there could tell which message it was, and the message would be tried for ever, with the server going
- * down each time. So before a consumer calls a handler it writes the ids of the messages to a file of its
+ * down each time. Before a consumer calls a handler it therefore writes the ids of the messages to a file of its
  * own, then which of them is in hand whenever that changes, and when they are done it writes that there are
  * none: plain writes of a few bytes, no flush, because the operating system survives what happens to our
- * process. The exit callback of the process removes the file. What the next scheduler of the database finds in
- * hand was so when the server went down; it counts that in sweep.consumer_crash. The process of a run notes its number and job in the same way; that
+ * process. The exit callback of the process removes the file. The messages that the next scheduler of the
+ * database finds in the file were in hand when the server went down; it counts them in sweep.consumer_crash. The process of a run notes its number and job in the same way; that
  * is counted in sweep.job_state, see engine/crashes.sql.
  *
  * The files are in pg_stat_tmp: it is always there, and base backups leave out its contents.

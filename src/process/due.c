@@ -2,7 +2,7 @@
  * due.c
  *		Queues what is due.
  *
- * Called by scheduler.c once in a tick. What is due is decided by SQL functions. One role can have thousands of jobs
+ * Called by scheduler.c once in a tick. SQL functions decide which jobs are due. One role can have thousands of jobs
  * that are due at a moment; so that runs of others start meanwhile, the jobs are queued in transactions of a bounded size,
  * the roles in turn, and for a bounded time: the rest is left to the next tick.
  */
@@ -34,7 +34,7 @@ static SweepStatement mend_clock_sql = {
 static SweepStatement reboot_sql = {
 	.text = "SELECT r.booted, CASE WHEN r.booted THEN sweep._warn_of_foreign_grants() END FROM sweep._enqueue_reboot() AS r (booted)"};
 
-/* So many jobs are queued in a transaction, and in a tick for so long. */
+/* Jobs that are queued in a transaction, and the time for which a tick queues them. */
 #define QUEUE_AT_ONCE 100
 #define QUEUE_US INT64CONST(50000)
 
