@@ -110,7 +110,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -129,6 +129,7 @@ help:
 	@echo 'make check            every test, on private servers, side by side; installs what is missing (root)'
 	@echo 'make quick ROOM=queue unit, regression and isolation tests of one room of src, in seconds'
 	@echo 'make check-unit       one part: check-lint, -unit, -regress, -isolation, -tap'
+	@echo 'make check-cascades   300 schemas of foreign keys, drawn by lot, through which rows are deleted'
 	@echo 'make check-fuzz       200,000 random calls as roles without rights; FUZZ_SEED repeats one'
 	@echo 'make check-model      the models of the protocols, the slow ones too (needs spin)'
 	@echo 'make soak             faults thrown at a busy server for SOAK_SECONDS (120), looking for what is lost, doubled, stuck'
@@ -162,6 +163,10 @@ unit: check-unit
 check-fuzz:
 	@test/bin/prerequisites
 	@TESTS=fuzz FUZZ_CALLS=$${FUZZ_CALLS:-200000} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
+
+check-cascades:
+	@test/bin/prerequisites
+	@TESTS='cascade_graphs retention_locked' GRAPHS=$${GRAPHS:-300} KILLS=$${KILLS:-50} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
 
 check-versions check-assert check-memory check-bare check-citus:
 	@test/bin/$@

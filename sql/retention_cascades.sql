@@ -127,6 +127,14 @@ CALL sweep.run('retention_ties', :now);
 SELECT * FROM last_run;
 SELECT array_agg(DISTINCT p.id) AS parents, count(*) AS children FROM parent p JOIN child c ON c.parent_id = p.id;
 
+-- max_rows counts all of them
+TRUNCATE parent, child;
+INSERT INTO parent SELECT n, '2026-01-01Z' FROM generate_series(1, 30) AS n;
+INSERT INTO child SELECT n, 1 + n % 30 FROM generate_series(1, 270) AS n;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_limited', batch_size => 50, max_rows => 120);
+CALL sweep.run('retention_limited', :now);
+SELECT status, stop, detail FROM last_run;
+
 -- a row that is not to go any more while it is taken apart
 DROP TRIGGER keep ON child;
 TRUNCATE parent, child;

@@ -12,8 +12,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/numeric.h"
 #include "utils/timestamp.h"
 
 #include "base/cancel.h"
@@ -31,6 +33,10 @@
 /* Key of the detail of a run that leaves rows: the transactions that these wait for. */
 #define WAITS_FOR "waits_for"
 
+/* The key of a detail under which a step says how many rows it has touched; more than any table has are not counted. */
+#define TOUCHED "touched"
+#define MAX_TOUCHED 1e15
+
 static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
 
 static void begin(void *owner);
@@ -41,6 +47,7 @@ static void stop_timer(void *arg);
 static void set_synchronous_commit(SweepRun *run, const char *value, GucAction action);
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
+static int64 touched(const SweepProgress *progress);
 static void check_size(const SweepRun *run);
 static Jsonb *copy_jsonb(Jsonb *source);
 
@@ -279,7 +286,26 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 	MemoryContextSwitchTo(old);
 	check_size(run);
 	sweep_loop_add_rows(&run->next.loop, progress->rows);
+	sweep_loop_add_other_rows(&run->next.loop, touched(progress) - progress->rows);
 	sweep_report_phase(run, PHASE_COMMIT);
+}
+
+/* The rows, of whatever tables, that a step says it has deleted or changed; 0 = it does not say, or says what is no number of rows. */
+static int64
+touched(const SweepProgress *progress)
+{
+	JsonbValue	buffer;
+	JsonbValue *value;
+	double		rows;
+
+	if (progress->detail == NULL)
+		return 0;
+	value = getKeyJsonValueFromContainer(&progress->detail->root, TOUCHED, strlen(TOUCHED), &buffer);
+	if (value == NULL || value->type != jbvNumeric)
+		return 0;
+	rows = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(value->val.numeric)));
+	/* False for NaN, too. */
+	return rows > 0 ? (int64) Min(rows, MAX_TOUCHED) : 0;
 }
 
 /* Cursor and detail are kept in the row of the run, which the history, the views and the next run read. */

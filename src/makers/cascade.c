@@ -27,13 +27,6 @@ static SweepStatement cascades_sql = {
 	.text = "SELECT parent, child, root, places, types, keeps, columns, counts, finds, removes FROM sweep._cascades($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
-/* Identifies a row. */
-typedef struct RowPlace
-{
-	Oid			table;
-	ItemPointerData place;
-} RowPlace;
-
 /* Rows that go, counted table by table. */
 typedef struct Walk
 {
@@ -55,22 +48,10 @@ typedef struct Visit
 	void	   *arg;
 } Visit;
 
-/* Some of the rows, of one table. */
-typedef struct Locked
-{
-	const SweepCascadeRows *rows;
-	int			first;
-	int			count;
-	Oid			table;			/* InvalidOid = all */
-} Locked;
-
 static void read_key(SweepCascadeKey *key, MemoryContext context);
 static void free_plans(void *cascade);
-static Datum places_in(const Locked *some);
-static void lock_work(void *locked);
 static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
 static void read_children(void *walk, uint64 count);
-static RowPlace row_place(Oid table, ItemPointer place);
 static void visit_work(void *visit);
 static void plan_work(void *visit);
 
@@ -137,146 +118,6 @@ free_plans(void *arg)
 		if (plan != NULL)
 			sweep_sql_free_plan(plan);
 	}
-}
-
-SweepCascadeRows *
-sweep_cascade_new_rows(Oid relation, int columns)
-{
-	SweepCascadeRows *rows = palloc0(sizeof(SweepCascadeRows));
-
-	rows->relation = relation;
-	rows->columns = columns;
-	rows->room = 64;
-	rows->tables = palloc(sizeof(Oid) * rows->room);
-	rows->places = palloc(sizeof(ItemPointerData) * rows->room);
-	rows->values = palloc(sizeof(Datum) * rows->room * Max(columns, 1));
-	rows->nulls = palloc(sizeof(bool) * rows->room * Max(columns, 1));
-	return rows;
-}
-
-void
-sweep_cascade_add_row(SweepCascadeRows *rows, MemoryContext context)
-{
-	int			first = rows->count * rows->columns;
-
-	sweep_cascade_add_place(rows, sweep_sql_oid(1), &sweep_sql_tid(2));
-	for (int column = 0; column < rows->columns; column++)
-	{
-		rows->nulls[first + column] = sweep_sql_is_null(column + 3);
-		rows->values[first + column] = sweep_sql_copy(column + 3, context);
-	}
-}
-
-void
-sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPointer place)
-{
-	if (rows->count == rows->room)
-	{
-		rows->room *= 2;
-		rows->tables = repalloc_huge(rows->tables, sizeof(Oid) * rows->room);
-		rows->places = repalloc_huge(rows->places, sizeof(ItemPointerData) * rows->room);
-		rows->values = repalloc_huge(rows->values, sizeof(Datum) * rows->room * Max(rows->columns, 1));
-		rows->nulls = repalloc_huge(rows->nulls, sizeof(bool) * rows->room * Max(rows->columns, 1));
-	}
-	rows->tables[rows->count] = table;
-	rows->places[rows->count] = *place;
-	rows->count++;
-}
-
-SweepCascadeRows *
-sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index)
-{
-	SweepCascadeRows *copy = sweep_cascade_new_rows(rows->relation, rows->columns);
-
-	copy->count = 1;
-	copy->tables[0] = rows->tables[index];
-	copy->places[0] = rows->places[index];
-	memcpy(copy->nulls, &rows->nulls[index * rows->columns], sizeof(bool) * rows->columns);
-	/* The columns of a key have the types that it refers to. */
-	for (int i = 0; i < cascade->count; i++)
-	{
-		const SweepCascadeKey *key = &cascade->keys[i];
-
-		for (int column = 0; key->parent == rows->relation && column < key->count; column++)
-		{
-			int			place = (int) key->places[column] - 1;
-			int16		length;
-			bool		by_value;
-
-			get_typlenbyval(key->elements[column], &length, &by_value);
-			if (!copy->nulls[place])
-				copy->values[place] = datumCopy(rows->values[index * rows->columns + place], by_value, length);
-		}
-	}
-	return copy;
-}
-
-Datum
-sweep_cascade_places(const SweepCascadeRows *rows, int first, int count)
-{
-	return places_in(&(Locked) {rows, first, count, InvalidOid});
-}
-
-/* Leaves out rows of other tables, unless all are wanted. */
-static Datum
-places_in(const Locked *some)
-{
-	Datum	   *places = palloc(sizeof(Datum) * (some->count + 1));
-	int			count = 0;
-
-	for (int i = some->first; i < some->first + some->count; i++)
-	{
-		if (!OidIsValid(some->table) || some->rows->tables[i] == some->table)
-			places[count++] = PointerGetDatum(&some->rows->places[i]);
-	}
-	return PointerGetDatum(construct_array(places, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT));
-}
-
-Datum
-sweep_cascade_tables(const SweepCascadeRows *rows)
-{
-	Datum	   *tables = palloc(sizeof(Datum) * (rows->count + 1));
-
-	for (int i = 0; i < rows->count; i++)
-		tables[i] = ObjectIdGetDatum(rows->tables[i]);
-	return PointerGetDatum(construct_array(tables, rows->count, OIDOID, sizeof(Oid), true, TYPALIGN_INT));
-}
-
-/* Table by table. The role of the job needs no right but to delete rows of the target. */
-void
-sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count)
-{
-	for (int i = first; i < first + count; i++)
-	{
-		Oid			owner;
-		int			other = first;
-
-		while (rows->tables[other] != rows->tables[i])
-			other++;
-		owner = other == i ? sweep_role_owning(RelationRelationId, rows->tables[i]) : InvalidOid;
-		if (OidIsValid(owner))
-			sweep_door_visit_owner(owner, lock_work, &(Locked) {rows, first, count, rows->tables[i]});
-	}
-}
-
-static void
-lock_work(void *arg)
-{
-	const Locked *locked = arg;
-	Oid			type = TIDARRAYOID;
-	Datum		places = places_in(locked);
-	char	   *name = get_rel_name(locked->table);
-	SweepPlan  *plan;
-
-	/* A partition may have been dropped since its rows were found. */
-	if (name == NULL)
-		return;
-	sweep_sql_connect();
-	plan = sweep_sql_prepare(psprintf("SELECT FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE",
-									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name)), 1, &type, true);
-	(void) sweep_sql_execute_plan(plan, &places, NULL);
-	sweep_sql_free_plan(plan);
-	sweep_sql_end_call();
 }
 
 int64
@@ -353,44 +194,6 @@ read_children(void *arg, uint64 count)
 	if (children->count > 0)
 		walk->pending = lappend(walk->pending, children);
 	MemoryContextSwitchTo(old);
-}
-
-HTAB *
-sweep_cascade_new_set(MemoryContext context)
-{
-	HASHCTL		info = {.keysize = sizeof(RowPlace), .entrysize = sizeof(RowPlace), .hcxt = context};
-
-	return hash_create("pg_sweep rows", 1024, &info, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-bool
-sweep_cascade_add_to_set(HTAB *set, Oid table, ItemPointer place)
-{
-	RowPlace	row = row_place(table, place);
-	bool		found;
-
-	(void) hash_search(set, &row, HASH_ENTER, &found);
-	return !found;
-}
-
-bool
-sweep_cascade_is_in_set(HTAB *set, Oid table, ItemPointer place)
-{
-	RowPlace	row = row_place(table, place);
-
-	return hash_search(set, &row, HASH_FIND, NULL) != NULL;
-}
-
-/* Without anything in the gaps, because the bytes are compared. */
-static RowPlace
-row_place(Oid table, ItemPointer place)
-{
-	RowPlace	row;
-
-	memset(&row, 0, sizeof(row));
-	row.table = table;
-	row.place = *place;
-	return row;
 }
 
 Datum *

@@ -106,6 +106,12 @@ extern Datum sweep_cascade_tables(const SweepCascadeRows *rows);
 extern void sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count);
 
 /*
+ * The same for all rows, but for those that other sessions hold, or have changed since: these are taken out and returned, in the current
+ * memory context.
+ */
+extern SweepCascadeRows *sweep_cascade_lock_free(SweepCascadeRows *rows);
+
+/*
  * The number of rows that a DELETE of some rows deletes or changes, themselves included; more than most means "at least that", or that
  * cascade->is_kept.
  */

@@ -57,6 +57,11 @@ typedef struct SweepRangeKept
 	SweepDismantling *dismantling;	/* of a row that does not fit into a batch; NULL = none */
 	SweepCascadeRows *skipped;	/* rows of the key at hand that stay; NULL = none */
 	HTAB	   *circles;		/* rows that can only go together with others; NULL = none are known */
+	/* For the whole run: */
+	HTAB	   *counted;		/* rows that stay, and were reported, which further passes find again; NULL = none */
+	HTAB	   *held;			/* the same for rows that other sessions have held */
+	bool		has_waited;		/* for a lock, and did not get it */
+	bool		has_warned;		/* of a circle that stays */
 	SweepRangeStatements statements[2];	/* of a first batch, of a batch after a cursor */
 } SweepRangeKept;
 

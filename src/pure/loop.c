@@ -39,6 +39,7 @@ _Static_assert(sizeof(stop_names) / sizeof(stop_names[0]) == SWEEP_STOP_COUNT,
 #define MOST_GROW_AFTER 10000
 
 static void grow(SweepLoop *loop);
+static int64_t counted_rows(const SweepLoop *loop);
 static int64_t add_saturated(int64_t counter, int64_t amount);
 static int64_t elapsed_us(const SweepLoop *loop, int64_t now_us);
 
@@ -55,7 +56,7 @@ sweep_loop_next_size(const SweepLoop *loop)
 
 	if (limits->max_rows > 0)
 	{
-		int64_t		left = limits->max_rows - loop->rows;
+		int64_t		left = limits->max_rows - counted_rows(loop);
 
 		if (left <= 0)
 			return 0;
@@ -74,6 +75,13 @@ sweep_loop_add_rows(SweepLoop *loop, int64_t rows)
 	loop->batch_rows = add_saturated(loop->batch_rows, rows);
 }
 
+void
+sweep_loop_add_other_rows(SweepLoop *loop, int64_t rows)
+{
+	if (rows > 0)
+		loop->other_rows = add_saturated(loop->other_rows, rows);
+}
+
 SweepStopReason
 sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 {
@@ -86,7 +94,7 @@ sweep_loop_end_batch(SweepLoop *loop, bool drained, int64_t now_us)
 
 	if (limits->max_batches > 0 && loop->batches >= limits->max_batches)
 		return SWEEP_STOP_MAX_BATCHES;
-	if (limits->max_rows > 0 && loop->rows >= limits->max_rows)
+	if (limits->max_rows > 0 && counted_rows(loop) >= limits->max_rows)
 		return SWEEP_STOP_MAX_ROWS;
 	/* 0 does not depend on the clock, even if it was set back */
 	if (limits->stop_after_us == 0 ||
@@ -137,6 +145,13 @@ grow(SweepLoop *loop)
 	loop->full_batches = 0;
 	if (loop->grown)
 		loop->size = loop->size > loop->limits.batch_size / 2 ? loop->limits.batch_size : loop->size * 2;
+}
+
+/* By max_rows. */
+static int64_t
+counted_rows(const SweepLoop *loop)
+{
+	return add_saturated(loop->rows, loop->other_rows);
 }
 
 /* The sum of a counter and an amount that is not negative. */

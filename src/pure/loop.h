@@ -54,6 +54,7 @@ typedef struct SweepLoop
 	int64_t		started_us;		/* monotonic clock */
 	int64_t		batches;		/* including the one that found nothing */
 	int64_t		rows;
+	int64_t		other_rows;		/* deleted or changed with them; max_rows counts them as well */
 	int64_t		batch_rows;		/* of the batch in progress */
 	int32_t		size;			/* of a batch: batch_size, or less after batches that were too large */
 	int32_t		full_batches;	/* of this size, in a row */
@@ -75,6 +76,9 @@ extern int32_t sweep_loop_next_size(const SweepLoop *loop);
  * saturate, they never wrap.
  */
 extern void sweep_loop_add_rows(SweepLoop *loop, int64_t rows);
+
+/* The same for rows that have gone, or were changed, with those that were handled. */
+extern void sweep_loop_add_other_rows(SweepLoop *loop, int64_t rows);
 
 /*
  * Counts a committed batch and says whether the run stops now: drained, which the

@@ -104,6 +104,11 @@ test_boundaries(void)
 	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_ROWS, "exactly max_rows");
 	loop = loop_with(0, 1000, -1);
 	check_number(record(&loop, 1001, 0), SWEEP_STOP_MAX_ROWS, "one row above max_rows");
+	loop = loop_with(0, 1000, -1);
+	sweep_loop_add_other_rows(&loop, -5);
+	sweep_loop_add_other_rows(&loop, 960);
+	check_number(sweep_loop_next_size(&loop), 40, "rows that go with others leave less of max_rows");
+	check_number(record(&loop, 40, 0), SWEEP_STOP_MAX_ROWS, "and count to it");
 
 	loop = loop_with(1, 0, -1);
 	check_number(record(&loop, 1, 0), SWEEP_STOP_MAX_BATCHES, "max_batches 1");

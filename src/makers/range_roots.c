@@ -1,0 +1,288 @@
+/*
+ * range_roots.c
+ *		A batch that deletes rows with which rows of other tables go.
+ *
+ * Called by ranges.c. A batch is done in a subtransaction. The rows are locked, but for those that other sessions hold; what goes with
+ * them is counted; as many are deleted as fit. Other sessions may also hold rows that go with them: a batch that has waited for one of
+ * these is done again with one row, and a row that still does not get its locks is left to a later pass.
+ */
+#include "postgres.h"
+
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "base/detail.h"
+#include "base/txn.h"
+#include "makers/range_cursor.h"
+#include "makers/range_roots.h"
+
+/* Rows below one that does not fit that are asked for what keeps them, before anything goes. */
+#define MAX_ASKED 1000000
+
+/* A circle of rows goes in one batch up to that many times its size. */
+#define MAX_CIRCLE 10
+
+/* How long a batch waits for a lock, and how long the batches of a run in which one did not get it. */
+#define LOCK_TIMEOUT "1s"
+#define SHORT_LOCK_TIMEOUT "100ms"
+
+/* A batch being done. */
+typedef struct Attempt
+{
+	SweepRangeBatch *batch;
+	SweepCascadeRows *held;		/* roots that other sessions hold */
+} Attempt;
+
+static ErrorData *try_roots(Attempt *attempt);
+static void try_work(void *attempt);
+static bool count_roots(Attempt *attempt);
+static void read_roots(Attempt *attempt);
+static void set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows);
+static bool keeps_below(SweepRangeBatch *batch);
+static bool remove_large(SweepRangeBatch *batch);
+static void leave_held(SweepRangeBatch *batch, const SweepCascadeRows *held);
+static void leave_large(SweepRangeBatch *batch, const char *counter);
+static void skip(SweepRangeBatch *batch, const SweepCascadeRows *rows);
+
+void
+sweep_range_remove_roots(SweepRangeBatch *batch)
+{
+	SweepRangeBatch before;
+	Attempt		attempt = {.batch = batch};
+	ErrorData  *error;
+
+	sweep_cascade_begin_batch(batch->kept->cascade);
+	before = *batch;
+	while ((error = try_roots(&attempt)) != NULL)
+	{
+		SweepRangeBatch failed = *batch;
+		bool		is_single = failed.roots != NULL && failed.roots->count == 1;
+
+		/* The rollback has brought back what it had removed. */
+		sweep_dismantle_free(&batch->kept->dismantling);
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || (failed.limit == 1 && !is_single))
+			ReThrowError(error);
+		FreeErrorData(error);
+		batch->kept->has_waited = true;
+		*batch = before;
+		if (is_single)
+		{
+			batch->rows = failed.rows;
+			batch->upto = failed.upto;
+			batch->tied = failed.tied;
+			batch->roots = failed.roots;
+			attempt.held = failed.roots;
+			break;
+		}
+		batch->limit = 1;
+		batch->is_full = true;
+		(void) sweep_range_find_edge(batch);
+		before = *batch;
+	}
+	leave_held(batch, attempt.held);
+	sweep_range_report(batch);
+}
+
+/* Returns the error with which the batch has been rolled back. A job's own lock_timeout stands. */
+static ErrorData *
+try_roots(Attempt *attempt)
+{
+	int			nest_level = NewGUCNestLevel();
+	ErrorData  *error;
+
+	attempt->held = NULL;
+	if (LockTimeout == 0)
+		(void) set_config_option("lock_timeout", attempt->batch->kept->has_waited ? SHORT_LOCK_TIMEOUT : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	error = sweep_txn_savepoint(try_work, attempt, true);
+	AtEOXact_GUC(true, nest_level);
+	return error;
+}
+
+static void
+try_work(void *arg)
+{
+	Attempt    *attempt = arg;
+	SweepRangeBatch *batch = attempt->batch;
+
+	while (!count_roots(attempt))
+		(void) sweep_range_find_edge(batch);
+	if (!batch->is_large || remove_large(batch))
+	{
+		sweep_dismantle_free(&batch->kept->dismantling);
+		sweep_range_do_work(batch, RANGE_PICK);
+		/* There may be more rows with the same key. */
+		if (!batch->tied || (batch->done < 1 && attempt->held->count == 0))
+			sweep_range_advance(batch);
+	}
+}
+
+/*
+ * Reads and locks the rows of the batch, and counts what goes with them. False when all of that is more than a batch may touch, and
+ * fewer rows are to be tried. The next batch begins with the number that has fitted into this one, or more when there was room.
+ */
+static bool
+count_roots(Attempt *attempt)
+{
+	SweepRangeBatch *batch = attempt->batch;
+	SweepRangeKept *kept = batch->kept;
+	const SweepCascadeRows *roots;
+	int64		touched;
+
+	read_roots(attempt);
+	roots = batch->roots;
+	if (kept->dismantling != NULL && !sweep_dismantle_is_of(kept->dismantling, roots))
+	{
+		sweep_dismantle_free(&kept->dismantling);
+		batch->abandoned = true;
+	}
+	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
+	touched = batch->is_in_circle ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
+	batch->is_large = touched > batch->size && roots->count == 1;
+	if (touched > batch->size && batch->limit > 1)
+	{
+		batch->limit = Max(1, batch->limit / 2);
+		return false;
+	}
+	/* A batch without any looks at as many rows as it may. */
+	if (roots->count == 0 && batch->limit < batch->size && !batch->is_full)
+	{
+		batch->limit = batch->size;
+		batch->is_full = true;
+		return false;
+	}
+	kept->fitting = (int32) Max(1, Min((int64) batch->limit * 2, (int64) batch->size * batch->limit / Max(touched, 1)));
+	return true;
+}
+
+/* The rows outlive the subtransaction. */
+static void
+read_roots(Attempt *attempt)
+{
+	SweepRangeBatch *batch = attempt->batch;
+	SweepRangeKept *kept = batch->kept;
+	MemoryContext old;
+	uint64		count;
+
+	set_places(batch, kept->skipped);
+	count = sweep_range_execute_by_key(batch, batch->tied ? RANGE_SAME_ROOTS : RANGE_ROOTS);
+	old = MemoryContextSwitchTo(batch->context);
+	batch->roots = sweep_cascade_new_rows(kept->cascade->relation, kept->cascade->columns);
+	for (uint64 i = 0; i < count; i++)
+	{
+		sweep_sql_row(i);
+		sweep_cascade_add_row(batch->roots, batch->context);
+	}
+	attempt->held = sweep_cascade_lock_free(batch->roots);
+	MemoryContextSwitchTo(old);
+	set_places(batch, batch->roots);
+}
+
+/* The rows that the next statements leave out, or do; NULL = none. */
+static void
+set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows)
+{
+	batch->places = rows != NULL ? sweep_cascade_places(rows, 0, rows->count) : (Datum) 0;
+	batch->tables = rows != NULL ? sweep_cascade_tables(rows) : (Datum) 0;
+}
+
+/* Whether something deep below the row cannot be deleted; asked before anything of it goes. */
+static bool
+keeps_below(SweepRangeBatch *batch)
+{
+	SweepRangeKept *kept = batch->kept;
+	bool		has_keepers = false;
+
+	for (int i = 0; i < kept->cascade->count; i++)
+		has_keepers |= kept->cascade->keys[i].keeps;
+	if (!has_keepers || kept->dismantling != NULL || batch->is_in_circle)
+		return false;
+	(void) sweep_cascade_count(kept->cascade, batch->roots, 0, 1, MAX_ASKED);
+	return kept->cascade->is_kept;
+}
+
+/*
+ * A row that does not fit. True when it is to be deleted at once all the same, as the rows of a circle are; else the batch is done, and the
+ * row stays for the next one, or for good.
+ */
+static bool
+remove_large(SweepRangeBatch *batch)
+{
+	SweepRangeKept *kept = batch->kept;
+	SweepDismantled result = DISMANTLE_CIRCLE;
+	int64		most = (int64) batch->size * MAX_CIRCLE;
+
+	batch->rows = 1;
+	if (!batch->is_in_circle && (kept->cascade->is_kept || keeps_below(batch)))
+		leave_large(batch, "referenced");
+	else if (strcmp(batch->statements->counter, "moved") == 0)
+		leave_large(batch, "too_large");
+	else
+	{
+		if (!batch->is_in_circle)
+			result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size);
+		if (result == DISMANTLE_CIRCLE && !batch->is_in_circle && sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
+			return true;
+		if (result != DISMANTLE_GOES_ON)
+			leave_large(batch, result == DISMANTLE_CIRCLE ? "circle" : "kept");
+	}
+	return false;
+}
+
+/* Counts a row that stays once, although further passes find it again. */
+static void
+leave_large(SweepRangeBatch *batch, const char *counter)
+{
+	SweepRangeKept *kept = batch->kept;
+	const SweepCascadeRows *root = batch->roots;
+
+	if (kept->counted == NULL)
+		kept->counted = sweep_cascade_new_set(GetMemoryChunkContext(kept->args));
+	if (sweep_cascade_add_to_set(kept->counted, root->tables[0], &root->places[0]))
+		batch->stays = counter;
+	if (strcmp(counter, "circle") == 0 && !kept->has_warned)
+		ereport(WARNING,
+				(errmsg("rows of \"%s\" stay: more than %lld rows refer to each other in a circle", get_rel_name(root->tables[0]), (long long) batch->size * MAX_CIRCLE),
+				 errdetail("To delete one of them is to delete all, in one transaction."),
+				 errhint("Break the circle by an UPDATE, or raise batch_size: a circle of up to %d times that many rows goes at once.", MAX_CIRCLE)));
+	kept->has_warned |= strcmp(counter, "circle") == 0;
+	if (batch->tied)
+		skip(batch, root);
+	else
+		sweep_range_advance(batch);
+}
+
+/* Rows that other sessions hold: the pass goes on behind them, and another one follows. Each is reported once. */
+static void
+leave_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
+{
+	SweepRangeKept *kept = batch->kept;
+
+	if (held == NULL || held->count == 0)
+		return;
+	if (kept->held == NULL)
+		kept->held = sweep_cascade_new_set(GetMemoryChunkContext(kept->args));
+	for (int i = 0; i < held->count; i++)
+		batch->locked += sweep_cascade_add_to_set(kept->held, held->tables[i], &held->places[i]);
+	batch->held = held->count;
+	if (batch->tied)
+		skip(batch, held);
+	else if (held == batch->roots)
+		sweep_range_advance(batch);
+	batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"" SWEEP_RANGE_LEFT "\": true}"));
+}
+
+/* Other rows have the same key, so the cursor cannot tell that these are to be left out. */
+static void
+skip(SweepRangeBatch *batch, const SweepCascadeRows *rows)
+{
+	SweepRangeKept *kept = batch->kept;
+	MemoryContext old = MemoryContextSwitchTo(kept->context);
+
+	if (kept->skipped == NULL)
+		kept->skipped = sweep_cascade_new_rows(kept->cascade->relation, 0);
+	for (int i = 0; i < rows->count; i++)
+		sweep_cascade_add_place(kept->skipped, rows->tables[i], &rows->places[i]);
+	MemoryContextSwitchTo(old);
+}
