@@ -79,7 +79,7 @@ sweep_dismantle_free(SweepDismantling **dismantling)
 }
 
 SweepDismantled
-sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row, int32 size)
+sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row, int32 size, int64 *left)
 {
 	SweepDismantling *dismantling = *kept;
 	Budget		budget = {.size = size, .left = size};
@@ -121,10 +121,10 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 			push(dismantling, frame->children, frame->next);
 		}
 	}
+	*left = budget.left;
 	if (dismantling->top != NULL && budget.left <= 0)
 		return DISMANTLE_GOES_ON;
-	/* With all of it gone the next batch deletes the row, or begins anew with what has come since. */
-	result = dismantling->top == NULL ? DISMANTLE_GOES_ON : DISMANTLE_KEPT;
+	result = dismantling->top == NULL ? DISMANTLE_ENDED : DISMANTLE_KEPT;
 	sweep_dismantle_free(kept);
 	return result;
 }

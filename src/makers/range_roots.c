@@ -138,7 +138,7 @@ count_roots(Attempt *attempt)
 		batch->abandoned = true;
 	}
 	batch->is_in_circle = kept->circles != NULL && roots->count == 1 && sweep_cascade_is_in_set(kept->circles, roots->tables[0], &roots->places[0]);
-	touched = batch->is_in_circle ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
+	touched = batch->is_in_circle || kept->dismantling != NULL ? (int64) batch->size + 1 : sweep_cascade_count(kept->cascade, roots, 0, roots->count, batch->size);
 	batch->is_large = touched > batch->size && roots->count == 1;
 	if (touched > batch->size && batch->limit > 1)
 	{
@@ -203,8 +203,8 @@ keeps_below(SweepRangeBatch *batch)
 }
 
 /*
- * A row that does not fit. True when it is to be deleted at once all the same, as the rows of a circle are; else the batch is done, and the
- * row stays for the next one, or for good.
+ * A row that does not fit. True when it is to be deleted now, because the rest of it fits, or because its rows refer to each other in a
+ * circle; else the batch is done, and the row stays for the next one, or for good.
  */
 static bool
 remove_large(SweepRangeBatch *batch)
@@ -212,6 +212,7 @@ remove_large(SweepRangeBatch *batch)
 	SweepRangeKept *kept = batch->kept;
 	SweepDismantled result = DISMANTLE_CIRCLE;
 	int64		most = (int64) batch->size * MAX_CIRCLE;
+	int64		left = 0;		/* rows that the batch may still touch */
 
 	batch->rows = 1;
 	if (!batch->is_in_circle && (kept->cascade->is_kept || keeps_below(batch)))
@@ -221,7 +222,9 @@ remove_large(SweepRangeBatch *batch)
 	else
 	{
 		if (!batch->is_in_circle)
-			result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size);
+			result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size, &left);
+		if (result == DISMANTLE_ENDED)
+			return sweep_cascade_count(kept->cascade, batch->roots, 0, 1, left) <= left;
 		if (result == DISMANTLE_CIRCLE && !batch->is_in_circle && sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
 			return true;
 		if (result != DISMANTLE_GOES_ON)
