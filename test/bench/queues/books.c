@@ -31,6 +31,7 @@ typedef struct Entry
 	uint8_t		got;
 	uint8_t		acked;
 	uint8_t		received_ever;
+	uint8_t		in_doubt;		/* whether it was acknowledged: the server crashed before it said so */
 } Entry;
 
 typedef struct Histogram
@@ -123,6 +124,8 @@ books_got(int64_t n, int64_t now)
 	if (entry == NULL)
 		return;
 	early += now < entry->not_before && !crashed;
+	/* It has come again, so it was not. */
+	entry->in_doubt = 0;
 	if (entry->acked > 0)
 		after_ack++;
 	else if (entry->got > 0)
@@ -165,6 +168,15 @@ books_acked(int64_t n)
 	entry->acked = 1;
 	acked++;
 	acked_and_sent += entry->fate == FATE_SENT;
+}
+
+void
+books_ack_in_doubt(int64_t n)
+{
+	Entry	   *entry = entry_at(n);
+
+	if (entry != NULL && entry->acked == 0)
+		entry->in_doubt = 1;
 }
 
 void
@@ -305,17 +317,20 @@ int
 books_report(int64_t timed, double send_seconds, double drain_seconds, bool cut_short)
 {
 	int64_t		lost = 0,
-				ghosts = 0;
+				ghosts = 0,
+				in_doubt = 0;
 	char		prefix[32];
 
 	for (int64_t n = 0; n < entry_count; n++)
 	{
 		lost += !cut_short && entries[n].fate == FATE_SENT && !entries[n].received_ever;
+		in_doubt += entries[n].fate == FATE_SENT && entries[n].acked == 0 && entries[n].in_doubt;
 		ghosts += entries[n].fate == FATE_NEVER && entries[n].received_ever;
 	}
 	printf("sent\t%lld\nacked\t%lld\n", (long long) sent, (long long) acked);
 	printf("lost\t%lld\nrolled_back_but_received\t%lld\nforeign\t%lld\n", (long long) lost, (long long) ghosts, (long long) foreign);
-	printf("unacknowledged\t%lld\n", (long long) (sent - acked_and_sent));
+	printf("unacknowledged\t%lld\n", (long long) (sent - acked_and_sent - in_doubt));
+	printf("in_doubt\t%lld\n", (long long) in_doubt);
 	printf("duplicates\t%lld\nduplicates_after_crash\t%lld\nafter_ack\t%lld\n", (long long) duplicates, (long long) expected_duplicates, (long long) after_ack);
 	printf("failures\t%lld\nkeys_shared\t%lld\nearly\t%lld\n", (long long) failures, (long long) keys_shared, (long long) early);
 	printf("send_seconds\t%.6f\nsend_rate\t%.1f\n", send_seconds, send_seconds > 0 ? timed / send_seconds : 0);

@@ -278,6 +278,11 @@ reconnect_client(Client *client)
 	} while (!connect_client(client));
 	/* what it held or was about to commit has an unknown fate */
 	books_crashed();
+	if (client->state == STATE_ACKING)
+	{
+		for (int i = 0; i < client->count; i++)
+			books_ack_in_doubt(client->numbers[i]);
+	}
 	client->state = STATE_IDLE;
 	client->failed = false;
 	client->wake_at = 0;

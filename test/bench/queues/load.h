@@ -36,6 +36,9 @@ extern void books_fate(int64_t n, Fate fate);
 extern void books_got(int64_t n, int64_t now);
 extern void books_returned(int64_t n);
 extern void books_acked(int64_t n);
+
+/* The server has crashed before it said whether that was acknowledged; it was when it does not come again. */
+extern void books_ack_in_doubt(int64_t n);
 /* It is not to come before that. */
 extern void books_not_before(int64_t n, int64_t then);
 extern void books_fail(const char *what);
