@@ -286,7 +286,8 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 	MemoryContextSwitchTo(old);
 	check_size(run);
 	sweep_loop_add_rows(&run->next.loop, progress->rows);
-	sweep_loop_add_other_rows(&run->next.loop, touched(progress) - progress->rows);
+	if (run->max_rows > 0)
+		sweep_loop_add_other_rows(&run->next.loop, touched(progress) - progress->rows);
 	sweep_report_phase(run, PHASE_COMMIT);
 }
 

@@ -93,7 +93,7 @@ sweep_range_report(SweepRangeBatch *batch)
 		appendStringInfoString(&json, ", \"abandoned\": 1");
 	if (batch->locked > 0)
 		appendStringInfo(&json, ", \"locked\": " INT64_FORMAT, batch->locked);
-	if (statements->rest_counter != NULL && left > 0 && !batch->tied && !batch->is_large)
+	if (statements->rest_counter != NULL && left > 0 && !batch->is_large)
 		appendStringInfo(&json, ", \"%s\": " INT64_FORMAT, statements->rest_counter, left);
 	if (batch->roots != NULL)
 		sweep_cascade_report(batch->kept->cascade, batch->done, &json);

@@ -36,53 +36,72 @@ typedef struct Attempt
 } Attempt;
 
 static ErrorData *try_roots(Attempt *attempt);
+static const SweepCascadeRows *leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried);
+static void narrow(SweepRangeBatch *batch);
 static void try_work(void *attempt);
 static bool count_roots(Attempt *attempt);
 static void read_roots(Attempt *attempt);
 static void set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows);
 static bool keeps_below(SweepRangeBatch *batch);
 static bool remove_large(SweepRangeBatch *batch);
-static void leave_held(SweepRangeBatch *batch, const SweepCascadeRows *held);
+static void report_held(SweepRangeBatch *batch, const SweepCascadeRows *held);
 static void leave_large(SweepRangeBatch *batch, const char *counter);
 static void skip(SweepRangeBatch *batch, const SweepCascadeRows *rows);
 
 void
 sweep_range_remove_roots(SweepRangeBatch *batch)
 {
-	SweepRangeBatch before;
-	Attempt		attempt = {.batch = batch};
-	ErrorData  *error;
+	const SweepCascadeRows *held = NULL;
 
 	sweep_cascade_begin_batch(batch->kept->cascade);
-	before = *batch;
-	while ((error = try_roots(&attempt)) != NULL)
+	while (held == NULL)
 	{
-		SweepRangeBatch failed = *batch;
-		bool		is_single = failed.roots != NULL && failed.roots->count == 1;
+		SweepRangeBatch tried = *batch;
+		Attempt		attempt = {.batch = &tried};
+		ErrorData  *error = try_roots(&attempt);
 
+		if (error == NULL)
+		{
+			*batch = tried;
+			held = attempt.held;
+			continue;
+		}
 		/* The rollback has brought back what it had removed. */
 		sweep_dismantle_free(&batch->kept->dismantling);
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || (failed.limit == 1 && !is_single))
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || (tried.limit == 1 && (tried.roots == NULL || tried.roots->count != 1)))
 			ReThrowError(error);
 		FreeErrorData(error);
 		batch->kept->has_waited = true;
-		*batch = before;
-		if (is_single)
-		{
-			batch->rows = failed.rows;
-			batch->upto = failed.upto;
-			batch->tied = failed.tied;
-			batch->roots = failed.roots;
-			attempt.held = failed.roots;
-			break;
-		}
-		batch->limit = 1;
-		batch->is_full = true;
-		(void) sweep_range_find_edge(batch);
-		before = *batch;
+		batch->abandoned |= tried.abandoned;
+		if (tried.roots != NULL && tried.roots->count == 1)
+			held = leave_root(batch, &tried);
+		else
+			narrow(batch);
 	}
-	leave_held(batch, attempt.held);
+	report_held(batch, held);
 	sweep_range_report(batch);
+}
+
+/* The one row that a batch has tried waits for another session: the batch is this row, and is over. Returns it. */
+static const SweepCascadeRows *
+leave_root(SweepRangeBatch *batch, const SweepRangeBatch *tried)
+{
+	batch->rows = tried->rows;
+	batch->upto = tried->upto;
+	batch->tied = tried->tied;
+	batch->roots = tried->roots;
+	if (!batch->tied)
+		sweep_range_advance(batch);
+	return batch->roots;
+}
+
+/* Other sessions hold something below one of many rows. The batch tries one row at a time to find which. */
+static void
+narrow(SweepRangeBatch *batch)
+{
+	batch->limit = 1;
+	batch->is_full = true;
+	(void) sweep_range_find_edge(batch);
 }
 
 /* Returns the error with which the batch has been rolled back. A job's own lock_timeout stands. */
@@ -92,7 +111,6 @@ try_roots(Attempt *attempt)
 	int			nest_level = NewGUCNestLevel();
 	ErrorData  *error;
 
-	attempt->held = NULL;
 	if (LockTimeout == 0)
 		(void) set_config_option("lock_timeout", attempt->batch->kept->has_waited ? SHORT_LOCK_TIMEOUT : LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	error = sweep_txn_savepoint(try_work, attempt, true);
@@ -258,11 +276,11 @@ leave_large(SweepRangeBatch *batch, const char *counter)
 
 /* Rows that other sessions hold: the pass goes on behind them, and another one follows. Each is reported once. */
 static void
-leave_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
+report_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
 {
 	SweepRangeKept *kept = batch->kept;
 
-	if (held == NULL || held->count == 0)
+	if (held->count == 0)
 		return;
 	if (kept->held == NULL)
 		kept->held = sweep_cascade_new_set(GetMemoryChunkContext(kept->args));
@@ -271,8 +289,6 @@ leave_held(SweepRangeBatch *batch, const SweepCascadeRows *held)
 	batch->held = held->count;
 	if (batch->tied)
 		skip(batch, held);
-	else if (held == batch->roots)
-		sweep_range_advance(batch);
 	batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"" SWEEP_RANGE_LEFT "\": true}"));
 }
 
