@@ -264,6 +264,8 @@ await_run(void)
 	} while (look == REUSE_NOT_YET);
 	if (look == REUSE_LEAVE)
 		runner.slot = NULL;
+	/* When this process is to end, another one begins the run. */
+	CHECK_FOR_INTERRUPTS();
 	return look == REUSE_TAKEN && sweep_reuse_login_stamp() == runner.login;
 }
 
