@@ -56,8 +56,11 @@ INSTALL_PARTS = \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
 	src/makers/cascade.sql \
+	src/makers/references.sql \
 	src/makers/partitions.sql \
+	src/makers/removal.sql \
 	src/makers/retention.sql \
+	src/makers/delete.sql \
 	src/makers/backfill.sql \
 	src/makers/changes.sql \
 	src/makers/switch.sql \

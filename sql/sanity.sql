@@ -19,7 +19,7 @@ CREATE TEMP VIEW dumped AS SELECT unnest(extconfig) AS oid FROM pg_extension WHE
 SELECT h AS home, (SELECT count(*) > 50 FROM function WHERE home = h) AS functions, (SELECT count(*) >= 4 FROM relation WHERE home = h AND relkind IN ('r', 'v')) AS relations
 	FROM unnest('{sweep,sweep_gitlab}'::regnamespace[]) AS h;
 -- few enough to be read: what users of the engine call
-SELECT count(DISTINCT proname) < 50 AS few FROM function WHERE home = 'sweep'::regnamespace AND proname NOT LIKE '\_%';
+SELECT count(DISTINCT proname) < 50 AS few FROM function WHERE home = 'sweep'::regnamespace AND proname NOT LIKE '\_%' AND proname NOT LIKE '%\_step';
 
 -- everything is in the schema of its extension
 SELECT signature FROM function WHERE pronamespace <> home;

@@ -92,11 +92,18 @@ static const Field fields[] = {
 typedef struct Analysis
 {
 	const char *source;
-	Jsonb	   *settings;		/* texts */
 	RawStmt    *raw;
 	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
 	Query	   *query;
 } Analysis;
+
+/* Work that is done as in a run. */
+typedef struct Visit
+{
+	Jsonb	   *settings;		/* texts */
+	void		(*work) (void *arg);
+	void	   *arg;
+} Visit;
 
 /* The hint for a statement that is passed as batch_sql and is no batch. */
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
@@ -110,6 +117,7 @@ static void follow_block(const RawStmt *statement, const RawStmt **block);
 static int	place_of(const char *source, const RawStmt *statement);
 static bool changes_rows(const Node *statement);
 static bool uses_batch_size(Node *node, void *context);
+static void visit_work(void *arg);
 static void analyse_work(void *arg);
 static void place_error(void *source);
 
@@ -409,30 +417,26 @@ sweep_definition_parse(const char *source, RawStmt **raw)
 }
 
 /*
- * Names are looked up as in a run, and literals mean the same. Analysis executes code of users, the constraint of a domain for one, and
- * is called from within a function of the owner of the extension, which goes on afterwards: see door.c.
+ * Names are looked up as in a run, and literals mean the same. Analysis and planning execute code of users, the constraint of a domain for
+ * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.
  */
-Query *
-sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
+void
+sweep_definition_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg)
 {
-	Analysis	analysis = {source, settings, raw, has_size, NULL};
+	Visit		visit = {settings, work, arg};
 
 	sweep_extension_require(sweep_extension_lock());
-	sweep_door_visit_user(role, analyse_work, &analysis);
-	return analysis.query;
+	sweep_door_visit_user(role, visit_work, &visit);
 }
 
 static void
-analyse_work(void *arg)
+visit_work(void *arg)
 {
-	Analysis   *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
-	int			first = analysis->has_size ? 0 : 1;
-	JsonbIterator *iterator = JsonbIteratorInit(&analysis->settings->root);
+	const Visit *visit = arg;
+	JsonbIterator *iterator = JsonbIteratorInit(&visit->settings->root);
 	JsonbIteratorToken token;
 	JsonbValue	key;
 	JsonbValue	value;
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
 
 	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
 	{
@@ -449,6 +453,26 @@ analyse_work(void *arg)
 			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
 		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	}
+	visit->work(visit->arg);
+}
+
+Query *
+sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
+{
+	Analysis	analysis = {source, raw, has_size, NULL};
+
+	sweep_definition_visit(role, settings, analyse_work, &analysis);
+	return analysis.query;
+}
+
+static void
+analyse_work(void *arg)
+{
+	Analysis   *analysis = arg;
+	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
+	int			first = analysis->has_size ? 0 : 1;
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
+
 	error_context_stack = &callback;
 	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
 	error_context_stack = callback.previous;

@@ -46,6 +46,9 @@ extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
 /* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
 extern bool sweep_definition_parse(const char *source, RawStmt **raw);
 
+/* Does work as that role, with these settings (texts), in a security-restricted operation. */
+extern void sweep_definition_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg);
+
 /* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
 extern Query *sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size);
 

@@ -146,6 +146,23 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archivable_jobs() IS 'the jobs of which runs have ended, their states locked for us, and whether some are locked by others';
 
+-- A job that has not done all stays: in a restored database, where the history is missing, or because its run has failed.
+CREATE FUNCTION sweep._drop_jobs_without_history() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ended pg_catalog.text;
+BEGIN
+	FOR ended IN SELECT j.name FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
+			WHERE s.goes_with_history AND s.drained_rows IS NOT NULL AND sweep._is_home(s.system_identifier, s.database)
+				AND NOT EXISTS (SELECT FROM sweep.run_history h WHERE h.job = j.name) FOR UPDATE OF j, s SKIP LOCKED LOOP
+		-- Asked when it is locked: a session may just have started it.
+		PERFORM sweep._remove_job(ended) WHERE NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.job = ended);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_jobs_without_history() IS 'drops jobs that were made for one run, when nothing is remembered of it any more';
+
 CREATE FUNCTION sweep._archive_runs(age_out boolean) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
@@ -192,6 +209,7 @@ BEGIN
 				WHERE k.finished_at < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval
 				ORDER BY k.finished_at LIMIT 10000 FOR UPDATE SKIP LOCKED) AS old
 			WHERE h.run_id = old.run_id;
+		PERFORM sweep._drop_jobs_without_history();
 		-- An item whose next try is so long overdue is no longer picked by its job.
 		DELETE FROM sweep.quarantined_item AS q USING (SELECT o.job, o.item_hash FROM sweep.quarantined_item o
 				WHERE o.next_try < pg_catalog.clock_timestamp() - pg_catalog.current_setting('pg_sweep.history_max_age')::interval FOR UPDATE SKIP LOCKED) AS old

@@ -124,6 +124,7 @@ CREATE TABLE sweep.job_state (
 	failed_before text,
 	crashes      int NOT NULL DEFAULT 0,
 	crashed_at   timestamptz,
+	goes_with_history boolean NOT NULL DEFAULT false,
 	-- The home of the job. It is in the same row as the due time, so that a reader sees both, whatever part of a
 	-- dump is restored. A job without these values has no home.
 	system_identifier bigint NOT NULL DEFAULT 0,
@@ -141,6 +142,7 @@ COMMENT ON COLUMN sweep.job_state.paused_at IS 'since when the job is paused by 
 COMMENT ON COLUMN sweep.job_state.failed_before IS 'the failure of its last run, from when it belonged to another role; it counts until a run of the present role has ended';
 COMMENT ON COLUMN sweep.job_state.crashes IS 'how often in a row the server went down while the job ran; since then it has run if a run of it has ended';
 COMMENT ON COLUMN sweep.job_state.crashed_at IS 'when the server went down last while the job ran';
+COMMENT ON COLUMN sweep.job_state.goes_with_history IS 'whether the job, once it has done all that there was, is dropped when the last of its runs goes from the history';
 COMMENT ON COLUMN sweep.job_state.broken IS 'why the job could not be started when it was last due';
 COMMENT ON COLUMN sweep.job_state.as_user IS 'whether its role was a member of sweep_user when the job was given to it: then the job runs only while the role is a member';
 COMMENT ON COLUMN sweep.job_state.drained_rows IS 'rows of the last run that drained: what to expect of the next one';

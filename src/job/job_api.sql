@@ -263,6 +263,24 @@ CREATE FUNCTION sweep.alter_job(name text, changes jsonb) RETURNS void
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.alter_job(text, jsonb) IS 'changes a job: keys are the argument names of sweep.create_job; a run in progress keeps what it began with';
 
+CREATE FUNCTION sweep._remove_job(name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- An alert that the job is broken is followed by one that it is not.
+	PERFORM sweep._set_broken(name, NULL);
+	DELETE FROM sweep.job_definition j WHERE j.name = _remove_job.name;
+	DELETE FROM sweep.job_state s WHERE s.job = _remove_job.name;
+	DELETE FROM sweep.quarantined_item q WHERE q.job = _remove_job.name;
+	DELETE FROM sweep.bucket b WHERE b.job = _remove_job.name;
+	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
+		WHERE r.job = _remove_job.name AND r.status = 'waiting';
+	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _remove_job.name AND r.status = 'running';
+	PERFORM sweep._wake();
+END
+$$;
+COMMENT ON FUNCTION sweep._remove_job(text) IS 'removes a job that is locked, with what belongs to it; its runs stay in the history';
+
 CREATE FUNCTION sweep._drop_job(caller oid, name text, if_exists boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -271,17 +289,7 @@ BEGIN
 		RAISE NOTICE 'job "%" does not exist, skipping', name;
 		RETURN;
 	END IF;
-	PERFORM sweep._lock_job(caller, name, false, false);
-	-- An alert that the job is broken is followed by one that it is not.
-	PERFORM sweep._set_broken(name, NULL);
-	DELETE FROM sweep.job_definition j WHERE j.name = _drop_job.name;
-	DELETE FROM sweep.job_state s WHERE s.job = _drop_job.name;
-	DELETE FROM sweep.quarantined_item q WHERE q.job = _drop_job.name;
-	DELETE FROM sweep.bucket b WHERE b.job = _drop_job.name;
-	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
-		WHERE r.job = _drop_job.name AND r.status = 'waiting';
-	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _drop_job.name AND r.status = 'running';
-	PERFORM sweep._wake();
+	PERFORM sweep._lock_job(caller, name, false, false), sweep._remove_job(name);
 END
 $$;
 COMMENT ON FUNCTION sweep._drop_job(oid, text, boolean) IS 'implements sweep.drop_job';

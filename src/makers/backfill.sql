@@ -36,7 +36,7 @@ BEGIN
 			name, args ->> 'set', sweep._range(relation, key.columns, first), condition,
 			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
 				FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
-		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s)', name, condition);
+		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s), NULL::pg_catalog.int8, NULL::pg_catalog.int8', name, condition);
 		made.checked := true;
 		RETURN NEXT made;
 	END LOOP;
@@ -66,8 +66,7 @@ BEGIN
 	job.estimate := coalesce(job.estimate, sweep._rows_estimate(relation));
 	PERFORM sweep._check_table(job.run_as, relation, '{SELECT,UPDATE}');
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
-		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
-			FROM pg_catalog.unnest((sweep._ordered_key(relation, order_by)).columns) WITH ORDINALITY AS u (name, n)));
+		'order_by', sweep._column_list((sweep._ordered_key(relation, order_by)).columns));
 	PERFORM FROM sweep._backfill_statements(job.args, false);
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
 		sweep._source(relation, NULL), set, condition), job.settings);

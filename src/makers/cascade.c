@@ -2,7 +2,7 @@
  * cascade.c
  *		Rows that go, or lose their reference, with the rows that a batch deletes.
  *
- * Called by ranges.c and dismantle.c for a retention whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
+ * Called by ranges.c, dismantle.c and delete_count.c for a job whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
  * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may
  * touch. The rows of a table are found, and locked, as its owner, by the columns of the key alone, as PostgreSQL's own trigger finds them.
  * PostgreSQL deletes them, with the statement of the batch.
@@ -24,7 +24,7 @@
 #include "makers/cascade.h"
 
 static SweepStatement cascades_sql = {
-	.text = "SELECT parent, child, root, places, types, keeps, columns, counts, finds, removes FROM sweep._cascades($1, $2)",
+	.text = "SELECT parent, child, root, places, types, keeps, deletes, columns, counts, finds, removes FROM sweep._cascades($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
 /* Rows that go, counted table by table. */
@@ -37,6 +37,7 @@ typedef struct Walk
 	List	   *pending;		/* SweepCascadeRows whose children have not been counted yet */
 	HTAB	   *seen;			/* a row is reached by several keys, or goes with itself */
 	SweepCascadeKey *key;		/* by which children are counted just now */
+	bool		is_tally;		/* each table is counted, to the end, and nothing is locked */
 } Walk;
 
 typedef struct Visit
@@ -50,7 +51,9 @@ typedef struct Visit
 
 static void read_key(SweepCascadeKey *key, MemoryContext context);
 static void free_plans(void *cascade);
+static void ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int count);
 static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
+static bool reads_rows(const Walk *walk);
 static void read_children(void *walk, uint64 count);
 static void visit_work(void *visit);
 static void plan_work(void *visit);
@@ -75,6 +78,12 @@ sweep_cascade_make(MemoryContext context, Oid relation)
 		read_key(key, context);
 		for (int column = 0; key->parent == relation && column < key->count; column++)
 			cascade->columns = Max(cascade->columns, (int) key->places[column]);
+		key->is_shared = key->child == relation;
+		for (int other = 0; other < i; other++)
+		{
+			if (cascade->keys[other].child == key->child)
+				cascade->keys[other].is_shared = key->is_shared = true;
+		}
 	}
 	cascade->callback.func = free_plans;
 	cascade->callback.arg = cascade;
@@ -92,9 +101,10 @@ read_key(SweepCascadeKey *key, MemoryContext context)
 	key->elements = sweep_sql_oids(5, context, &key->count);
 	key->types = MemoryContextAlloc(context, sizeof(Oid) * key->count);
 	key->keeps = sweep_sql_bool(6);
-	key->columns = sweep_sql_int32(7);
+	key->deletes = sweep_sql_bool(7);
+	key->columns = sweep_sql_int32(8);
 	for (int i = 0; i < CASCADE_STATEMENT_COUNT; i++)
-		key->texts[i] = sweep_sql_text(8 + i, context);
+		key->texts[i] = sweep_sql_text(9 + i, context);
 	for (int i = 0; i < key->count; i++)
 	{
 		key->types[i] = get_array_type(key->elements[i]);
@@ -129,24 +139,37 @@ sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *rows, int fir
 	walk.seen = sweep_cascade_new_set(CurrentMemoryContext);
 	for (int i = first; i < first + count; i++)
 		(void) sweep_cascade_add_to_set(walk.seen, rows->tables[i], &rows->places[i]);
-	for (int i = 0; i < cascade->count && walk.found <= most; i++)
-	{
-		if (cascade->keys[i].parent == rows->relation)
-			ask(&walk, &cascade->keys[i], rows, first, count);
-	}
-	while (walk.pending != NIL && walk.found <= most)
-	{
-		const SweepCascadeRows *children = linitial(walk.pending);
-
-		walk.pending = list_delete_first(walk.pending);
-		for (int i = 0; i < cascade->count && walk.found <= most; i++)
-		{
-			if (cascade->keys[i].parent == children->relation)
-				ask(&walk, &cascade->keys[i], children, 0, children->count);
-		}
-	}
+	ask_all(&walk, rows, first, count);
 	hash_destroy(walk.seen);
 	return walk.found;
+}
+
+void
+sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *rows, HTAB *seen)
+{
+	Walk		walk = {.cascade = cascade, .context = CurrentMemoryContext, .most = PG_INT64_MAX - 1, .seen = seen, .is_tally = true};
+
+	ask_all(&walk, rows, 0, rows->count);
+}
+
+/* Counts what goes with these rows, and with that, up to the number of the walk. */
+static void
+ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int count)
+{
+	for (;;)
+	{
+		for (int i = 0; i < walk->cascade->count && walk->found <= walk->most; i++)
+		{
+			if (walk->cascade->keys[i].parent == rows->relation)
+				ask(walk, &walk->cascade->keys[i], rows, first, count);
+		}
+		if (walk->pending == NIL || walk->found > walk->most)
+			return;
+		rows = linitial(walk->pending);
+		first = 0;
+		count = rows->count;
+		walk->pending = list_delete_first(walk->pending);
+	}
 }
 
 /* Adds the rows that refer by this key to these rows. */
@@ -158,10 +181,19 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 
 	if (found == 0)
 		return;
+	if (walk->is_tally && key->keeps)
+		return;
 	/* Rows that are read may be among those that were found already. */
-	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 ? walk->found : 0));
+	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 && !walk->is_tally ? walk->found : 0));
 	walk->key = key;
-	sweep_cascade_visit(walk->cascade, key, CASCADE_COUNTS, values, read_children, walk);
+	sweep_cascade_visit(walk->cascade, key, walk->is_tally && reads_rows(walk) ? CASCADE_FINDS : CASCADE_COUNTS, values, read_children, walk);
+}
+
+/* Rows to which others refer are read, and so are, where each table is counted, those that several keys reach. */
+static bool
+reads_rows(const Walk *walk)
+{
+	return walk->key->columns > 0 || (walk->is_tally && walk->key->is_shared);
 }
 
 static void
@@ -177,9 +209,10 @@ read_children(void *arg, uint64 count)
 		walk->found = walk->cascade->is_kept ? walk->most + 1 : walk->found;
 		return;
 	}
-	if (walk->key->columns == 0)
+	if (!reads_rows(walk))
 	{
 		walk->found += sweep_sql_int64(1);
+		walk->key->counted += sweep_sql_int64(1);
 		return;
 	}
 	old = MemoryContextSwitchTo(walk->context);
@@ -191,7 +224,8 @@ read_children(void *arg, uint64 count)
 			sweep_cascade_add_row(children, walk->context);
 	}
 	walk->found += children->count;
-	if (children->count > 0)
+	walk->key->counted += children->count;
+	if (children->count > 0 && walk->key->columns > 0)
 		walk->pending = lappend(walk->pending, children);
 	MemoryContextSwitchTo(old);
 }

@@ -33,6 +33,9 @@ typedef struct SweepCascadeKey
 	Oid		   *elements;		/* their types */
 	Oid		   *types;			/* the types of arrays of them */
 	bool		keeps;			/* a row that refers by it keeps the other one from being deleted */
+	bool		deletes;		/* a row that refers by it is deleted with the other one; if neither, it loses its reference */
+	bool		is_shared;		/* the rows of the child refer by other keys, too, to rows that go */
+	int64		counted;		/* rows that sweep_cascade_tally has found by it */
 	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
 	char	   *texts[CASCADE_STATEMENT_COUNT];
 	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
@@ -118,6 +121,12 @@ extern SweepCascadeRows *sweep_cascade_lock_free(SweepCascadeRows *rows);
 extern int64 sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count, int64 most);
 
 /*
+ * Counts, without locks, what a DELETE of some rows deletes or changes beside them: adds to the "counted" of each key. The set has the
+ * rows that were counted before, and those rows themselves; it gets the others.
+ */
+extern void sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *rows, HTAB *seen);
+
+/*
  * Executes a statement of a key as the owner of the child, and reads its result. Values are the arrays that sweep_cascade_key_values
  * makes, and what follows them. Nothing is done when the child was dropped.
  */
@@ -128,5 +137,8 @@ extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCa
 
 /* Appends to a JSON object what the batch has done, as members "tables" and "touched"; deleted are its own rows. */
 extern void sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
+
+/* Appends a member of such an object: the name of a table and the numbers of its rows, those that are zero left out. */
+extern void sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 nulled);
 
 #endif							/* SWEEP_CASCADE_H */

@@ -59,7 +59,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows go with those of a table, those that are in a circle of such tables, or behind one';
 
-CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, columns int, counts text, finds text, removes text)
+CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, columns int, counts text, finds text, removes text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -87,6 +87,7 @@ BEGIN
 					JOIN pg_catalog.pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum WHERE c.oid = fk.fk;
 			types := fk.types;
 			keeps := fk.action IN ('a', 'r');
+			deletes := fk.action = 'c';
 			columns := CASE WHEN fk.action = 'c' THEN pg_catalog.cardinality(sweep._referred_columns(fk.child, fk.child::pg_catalog.oid = ANY (circular))) ELSE 0 END;
 			SELECT m.counts, m.places, m.removes INTO counts, finds, removes FROM sweep._cascade_statements(fk.fk, fk.child, fk.action, fk.child::pg_catalog.oid = ANY (circular), names, fk.joined) AS m;
 			RETURN NEXT;

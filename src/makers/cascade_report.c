@@ -75,22 +75,27 @@ static int64
 report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members)
 {
 	bool		belongs = table->table == root_of(cascade->relation);
-	char	   *name = get_rel_name(table->table);
 
 	for (int key = 0; key < cascade->count; key++)
 		belongs |= cascade->keys[key].root == table->table;
 	/* A trigger may have dropped it. */
-	if (name == NULL || !belongs || (table->deleted <= 0 && table->updated <= 0))
+	if (!belongs || get_rel_name(table->table) == NULL || (table->deleted <= 0 && table->updated <= 0))
 		return 0;
 	appendStringInfoString(members, members->len > 0 ? ", " : "");
-	escape_json(members, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->table)), name));
-	appendStringInfoString(members, ": {");
-	if (table->deleted > 0)
-		appendStringInfo(members, "\"deleted\": " INT64_FORMAT, table->deleted);
-	if (table->updated > 0)
-		appendStringInfo(members, "%s\"nulled\": " INT64_FORMAT, table->deleted > 0 ? ", " : "", table->updated);
-	appendStringInfoChar(members, '}');
+	sweep_cascade_append_table(members, table->table, table->deleted, table->updated);
 	return Max(table->deleted, 0) + Max(table->updated, 0);
+}
+
+void
+sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 nulled)
+{
+	escape_json(json, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
+	appendStringInfoString(json, ": {");
+	if (deleted > 0)
+		appendStringInfo(json, "\"deleted\": " INT64_FORMAT, deleted);
+	if (nulled > 0)
+		appendStringInfo(json, "%s\"nulled\": " INT64_FORMAT, deleted > 0 ? ", " : "", nulled);
+	appendStringInfoChar(json, '}');
 }
 
 static void

@@ -62,7 +62,7 @@ BEGIN
 			pg_catalog.format('CREATE TRIGGER sweep_changes_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()', sweep._table_name(source), changes),
 			pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER sweep_changes, ENABLE ALWAYS TRIGGER sweep_changes_truncate', sweep._table_name(source))),
 		'newest', pg_catalog.format('SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k', sweep._key_json(key, NULL),
-			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)),
+			sweep._qualified_list(source_name, key),
 			sweep._source(source, NULL), sweep._key_order(source, key, nulls, true)),
 		'behind', pg_catalog.format('SELECT true FROM %s WHERE %s AND ($2 OR %s) ORDER BY %s LIMIT 1', sweep._source(source, NULL), sweep._key_compare(source, key, '<=', '($1 OPERATOR(pg_catalog.->) ''settled'')'),
 			sweep._key_compare(source, key, '>', '$1'), sweep._key_order(source, key, nulls, false)),
@@ -71,8 +71,8 @@ BEGIN
 			' (ARRAY(SELECT i.id FROM %1$s AS i ORDER BY i.id LIMIT $1)) OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT i.id FROM %1$s AS i WHERE i.truncated))', changes),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
 		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT r.* FROM %s CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r',
-			sweep._table_name(target), (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)), taken,
-			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+			sweep._table_name(target), sweep._column_list(columns), taken,
+			sweep._qualified_list(source_name, columns),
 			sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'forget', pg_catalog.format('DELETE FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1)', changes));
 END
@@ -85,8 +85,8 @@ CREATE FUNCTION sweep._change_work(args jsonb, source regclass, target regclass,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	names constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
-	keys constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n));
+	names constant pg_catalog.text := sweep._column_list(columns);
+	keys constant pg_catalog.text := sweep._column_list(key);
 BEGIN
 	RETURN pg_catalog.format(E'WITH sweep_range AS MATERIALIZED (SELECT %1$s FROM %2$s WHERE %3$s AND (%4$s\n)), done AS (INSERT INTO %5$s (%6$s) OVERRIDING SYSTEM VALUE'
 		' SELECT * FROM sweep_range ON CONFLICT DO NOTHING RETURNING %7$s), put_off AS (INSERT INTO %8$s (%9$s) SELECT %7$s FROM sweep_range EXCEPT SELECT %7$s FROM done)'

@@ -112,14 +112,14 @@ BEGIN
 			THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
 		made.counter := 'copied';
 		made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
-			(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
-			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)),
+			sweep._column_list(columns),
+			sweep._qualified_list(source_name, columns),
 			sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 		IF is_settled THEN
 			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
 				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
-				(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', source_name, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n)),
+				sweep._qualified_list(source_name, key.columns),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;
 		IF args ? 'changes' THEN
@@ -145,6 +145,8 @@ BEGIN
 	CASE step
 		WHEN 'retention_step' THEN
 			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part, parts::pg_catalog.text[]);
+		WHEN 'delete_step' THEN
+			RETURN QUERY SELECT * FROM sweep._delete_statements(args, again, role, part, parts::pg_catalog.text[]);
 		WHEN 'backfill_step' THEN
 			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
 		WHEN 'copy_step' THEN
@@ -185,8 +187,7 @@ BEGIN
 	PERFORM sweep._check_table(job.run_as, source_table, '{SELECT}'), sweep._check_table(job.run_as, target_table, '{INSERT}');
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('source', sweep._table_name(source_table), 'target', sweep._table_name(target_table),
 		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',
-		'order_by', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n)
-			FROM pg_catalog.unnest((sweep._ordered_key(source_table, order_by)).columns) WITH ORDINALITY AS u (name, n))));
+		'order_by', sweep._column_list((sweep._ordered_key(source_table, order_by)).columns)));
 	IF with_changes THEN
 		job.args := job.args || pg_catalog.jsonb_build_object('changes', sweep._changes_name(source_table));
 		PERFORM sweep._check_follows(job, source_table, target_table, (sweep._ordered_key(source_table, order_by)).columns);

@@ -48,7 +48,9 @@ static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
 static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
-static bool is_row_left(SweepRangeBatch *batch);
+static bool is_row_left(SweepRangeBatch *batch, int64 *left, int64 *kept);
+static void report_rest(SweepRangeBatch *batch, const char *counter, int64 count);
+static Jsonb *begin_again(Jsonb *cursor, int vain);
 
 PG_FUNCTION_INFO_V1(sweep_ranges_step);
 
@@ -190,33 +192,64 @@ go_on_in_next_part(SweepRangeBatch *batch)
 static bool
 is_left(SweepRangeBatch *batch)
 {
+	const SweepRangeStatements *statements = batch->statements;
 	JsonbValue	buffer;
-	JsonbValue	left;
 	JsonbValue *again = sweep_range_value(batch->cursor, "again", &buffer);
+	JsonbValue	held;
+	int64		left = 0;
+	int64		kept = 0;
+	bool		was_held = sweep_range_value(batch->cursor, SWEEP_RANGE_LEFT, &held) != NULL;
 	int			vain = again != NULL && again->type == jbvNumeric ? DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(again->val.numeric))) : 0;
 
-	if (sweep_range_value(batch->cursor, SWEEP_RANGE_LEFT, &left) == NULL && !is_row_left(batch))
-		return false;
-	if (vain >= MAX_VAIN_PASSES)
+	bool		is_left = is_row_left(batch, &left, &kept) || was_held;
+
+	/* Without rows that other sessions hold, another pass would do as little as the last one. */
+	if (is_left && vain < (statements->checked || was_held ? MAX_VAIN_PASSES : 1))
 	{
-		if (!batch->statements->checked)
-			return false;
+		batch->cursor = begin_again(batch->cursor, vain + 1);
+		return true;
+	}
+	if (is_left && statements->checked)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that meet the condition of the backfill are not updated"),
 				 errhint("Look for a trigger that leaves out an update, or for row level security, and for a condition that depends on the moment.")));
-	}
-	batch->cursor = sweep_detail_read(psprintf("{\"again\": %d}", vain + 1));
-	return true;
+	report_rest(batch, "left", left);
+	report_rest(batch, "referenced", kept);
+	return false;
 }
 
-/* The condition of a backfill may have no index; that of a retention has the index of the age. */
+static void
+report_rest(SweepRangeBatch *batch, const char *counter, int64 count)
+{
+	if (count > 0)
+		batch->detail = sweep_range_merge(batch->detail, sweep_detail_read(psprintf("{\"%s\": " INT64_FORMAT "}", counter, count)));
+}
+
+/* The cursor of a pass that begins: of the one before it, only the bound of a deletion stays. */
+static Jsonb *
+begin_again(Jsonb *cursor, int vain)
+{
+	static const char *const ended[] = {"by", "after", "part", SWEEP_RANGE_LEFT};
+
+	for (int i = 0; cursor != NULL && i < (int) lengthof(ended); i++)
+		cursor = sweep_range_without(cursor, ended[i]);
+	return sweep_range_merge(cursor, sweep_detail_read(psprintf("{\"again\": %d}", vain)));
+}
+
+/*
+ * Whether rows could still be done, how many, and how many others keep. The condition of a backfill may have no index; that of a retention has the
+ * index of the age.
+ */
 static bool
-is_row_left(SweepRangeBatch *batch)
+is_row_left(SweepRangeBatch *batch, int64 *left, int64 *kept)
 {
 	const SweepRangeStatements *statements = batch->statements;
 
-	if (statements->texts[RANGE_EPILOGUE] == NULL)
+	if (statements->texts[RANGE_EPILOGUE] == NULL ||
+		(statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) == 0)
 		return false;
-	return (statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) > 0 && sweep_sql_bool(1);
+	*left = sweep_sql_int64(2);
+	*kept = sweep_sql_int64(3);
+	return sweep_sql_bool(1);
 }

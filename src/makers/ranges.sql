@@ -36,7 +36,7 @@ COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up 
 COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $4';
 COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, with which others go; pick then does those at the places that it gets, and there is no work; NULL: none go';
 COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4';
-COMMENT ON COLUMN sweep._statements.epilogue IS 'returns whether anything is left when there is nothing behind the cursor; NULL: that is not asked';
+COMMENT ON COLUMN sweep._statements.epilogue IS 'when there is nothing behind the cursor, returns whether anything is left, how many rows that is, and how many others keep (NULL: not counted); NULL: that is not asked';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
 COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
@@ -134,11 +134,29 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_table(text, regclass, text[]) IS 'raises unless it is a table through which the role can go in batches';
 
+CREATE FUNCTION sweep._column_list(columns text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
+END
+$$;
+COMMENT ON FUNCTION sweep._column_list(text[]) IS 'names, quoted, as they stand in a list';
+
+CREATE FUNCTION sweep._qualified_list(alias text, columns text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', alias, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
+END
+$$;
+COMMENT ON FUNCTION sweep._qualified_list(text, text[]) IS 'the same, each with the alias of its table';
+
 CREATE FUNCTION sweep._create_index(relation regclass, columns text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT pg_catalog.format('CREATE INDEX %sON %s (%s);', CASE c.relkind WHEN 'p' THEN '' ELSE 'CONCURRENTLY ' END, relation,
-			(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n)))
+			sweep._column_list(columns))
 		|| CASE c.relkind WHEN 'p' THEN ' It takes over indexes that its partitions have already, which can be created CONCURRENTLY.' ELSE '' END
 		FROM pg_catalog.pg_class c WHERE c.oid = relation
 $$;
@@ -153,6 +171,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._table_name(regclass) IS 'its name with its schema, quoted';
+
+CREATE FUNCTION sweep._relation_name(relation regclass) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION sweep._relation_name(regclass) IS 'its name alone, as it is: the alias that it has in the statements';
 
 -- By its own name in either case, so that what the user has written means the same.
 CREATE FUNCTION sweep._source(relation regclass, part regclass) RETURNS text
@@ -357,16 +384,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._rows_estimate(regclass) IS 'an estimate of a job: the rows that the statistics of a table say it has, with those of its partitions';
 
+CREATE FUNCTION sweep._maker_name(word text, relation regclass, suffix text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name pg_catalog.text := pg_catalog.format('%s_%s', word, sweep._relation_name(relation));
+BEGIN
+	WHILE pg_catalog.octet_length(name || suffix) > 63 LOOP
+		name := pg_catalog.left(name, -1);
+	END LOOP;
+	RETURN name || suffix;
+END
+$$;
+COMMENT ON FUNCTION sweep._maker_name(text, regclass, text) IS 'the name of a job for which none was given';
+
 CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job_definition, word text, relation regclass, run_as regrole) RETURNS sweep.job_definition
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF job.name IS NULL THEN
-		job.name := word || '_' || (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
-		WHILE pg_catalog.octet_length(job.name) > 63 LOOP
-			job.name := pg_catalog.left(job.name, -1);
-		END LOOP;
-	END IF;
+	job.name := coalesce(job.name, sweep._maker_name(word, relation, ''));
 	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
 	PERFORM sweep._check_role(caller, job);
 	job.step := pg_catalog.format('sweep.%s_step', word);
@@ -384,19 +420,40 @@ END
 $$;
 COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job_definition, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
 
+CREATE FUNCTION sweep._can_start(name text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT sweep._has_workers() THEN
+		RAISE NOTICE 'job "%" is not started: pg_sweep is not loaded at server start', name USING HINT = pg_catalog.format('CALL sweep.run(%L);', name);
+		RETURN false;
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._can_start(text) IS 'whether a job that was made can be started here; a NOTICE if not';
+
 CREATE FUNCTION sweep._start_maker(job sweep.job_definition, paused boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF job.schedule IS NOT NULL OR paused THEN
-		RETURN;
-	END IF;
-	IF sweep._has_workers() THEN
-		PERFORM sweep.start(job.name);
-	ELSE
-		RAISE NOTICE 'job "%" is not started: pg_sweep is not loaded at server start', job.name
-			USING HINT = pg_catalog.format('CALL sweep.run(%L);', job.name);
-	END IF;
+	PERFORM sweep.start(job.name) WHERE job.schedule IS NULL AND NOT paused AND sweep._can_start(job.name);
 END
 $$;
 COMMENT ON FUNCTION sweep._start_maker(sweep.job_definition, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';
+
+-- The run has the number that the name of the job may have in it.
+CREATE FUNCTION sweep._start_once(job sweep.job_definition, run_id bigint, keep_job boolean) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE sweep.job_state AS s SET goes_with_history = NOT keep_job WHERE s.job = job.name;
+	IF NOT sweep._can_start(job.name) THEN
+		RETURN NULL;
+	END IF;
+	INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at) OVERRIDING SYSTEM VALUE VALUES (run_id, job.name, job.run_as, 'manual', pg_catalog.clock_timestamp());
+	PERFORM sweep._wake(), sweep._warn_no_scheduler(pg_catalog.format('run %s of job "%s" waits', run_id, job.name));
+	RETURN run_id;
+END
+$$;
+COMMENT ON FUNCTION sweep._start_once(sweep.job_definition, bigint, boolean) IS 'starts a job that was made for this one run; returns the run_id, NULL where it cannot be started';

@@ -1,206 +1,6 @@
 --
 -- Retention: rows that are older than they are to be kept are deleted, or moved to another table, in the order of their age.
 --
--- ------------------------------------------------------------------ foreign keys
-CREATE FUNCTION sweep._referencing(relation regclass, parent_alias text, child_alias text)
-	RETURNS TABLE (fk oid, name text, child regclass, columns text[], keys text[], types oid[], joined text, action "char")
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN QUERY SELECT c.oid, c.conname::pg_catalog.text, c.conrelid::pg_catalog.regclass, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
-			pg_catalog.array_agg(p.key ORDER BY k.n), pg_catalog.array_agg(r.atttypid ORDER BY k.n),
-			-- With the types of the operator: there may be another one of that name in its schema, for those of the columns.
-			pg_catalog.string_agg(pg_catalog.format('%s%s OPERATOR(%I.%s) %I.%I%s', p.key,
-				sweep._cast_to(r.atttypid, o.oprleft), n.nspname, o.oprname, child_alias, a.attname, sweep._cast_to(a.atttypid, o.oprright)), ' AND ' ORDER BY k.n),
-			c.confdeltype
-		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL pg_catalog.generate_subscripts(c.conkey, 1) AS k (n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[k.n]
-			JOIN pg_catalog.pg_attribute r ON r.attrelid = c.confrelid AND r.attnum = c.confkey[k.n]
-			JOIN pg_catalog.pg_operator o ON o.oid = c.conpfeqop[k.n] JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
-			CROSS JOIN LATERAL (SELECT CASE WHEN parent_alias IS NULL THEN '$' || k.n ELSE pg_catalog.format('%I.%I', parent_alias, r.attname) END) AS p (key)
-		WHERE c.contype = 'f' AND c.confrelid = relation
-			-- Partitions of a table that refers to it have a row of their own.
-			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
-		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid;
-END
-$$;
-COMMENT ON FUNCTION sweep._referencing(regclass, text, text) IS
-	'the foreign keys that refer to a table, with the conditions that join the two; without an alias of the table its keys are parameters';
-
-CREATE FUNCTION sweep._cast_to(type oid, wanted oid) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT CASE WHEN type = wanted OR t.typtype = 'p' THEN '' ELSE '::' || pg_catalog.format_type(wanted, -1) END FROM pg_catalog.pg_type t WHERE t.oid = wanted);
-END
-$$;
-COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'text behind a value that casts it from one type to another, which may be polymorphic';
-
--- Partitions go with their table, tables that inherit from it have no part in its foreign keys.
-CREATE FUNCTION sweep._referring_source(relation regclass, alias text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT pg_catalog.format('%s%s AS %I', CASE c.relkind WHEN 'p' THEN '' ELSE 'ONLY ' END, sweep._table_name(relation), alias) FROM pg_catalog.pg_class c WHERE c.oid = relation);
-END
-$$;
-COMMENT ON FUNCTION sweep._referring_source(regclass, text) IS 'text behind FROM for a table that refers to another table';
-
--- A row of a table that goes with it, ON DELETE CASCADE, is asked for what refers to that. A circle of tables is gone through once.
-CREATE FUNCTION sweep._asked_owners(referring regclass, action "char", path regclass[]) RETURNS oid[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	owner constant pg_catalog.oid := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = referring);
-	deeper pg_catalog.oid[];
-BEGIN
-	IF action IN ('a', 'r') THEN
-		RETURN ARRAY[owner];
-	END IF;
-	IF action = 'c' AND referring <> ALL (path) THEN
-		SELECT pg_catalog.array_agg(o.owner) INTO deeper
-			FROM sweep._referencing(referring, '', '') AS r CROSS JOIN LATERAL pg_catalog.unnest(sweep._asked_owners(r.child, r.action, path || referring)) AS o (owner);
-	END IF;
-	RETURN CASE WHEN deeper IS NULL THEN '{}' ELSE deeper || owner END;
-END
-$$;
-COMMENT ON FUNCTION sweep._asked_owners(regclass, "char", regclass[]) IS 'of the tables that must be asked because of a foreign key before a row is deleted; none: nothing keeps it';
-
--- A table of another owner is not read here, nor planned: what its owner has put there would be executed as the role of the job.
-CREATE FUNCTION sweep._blockers(relation regclass, alias text, path regclass[]) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	foreign_key pg_catalog.record;
-	owner constant pg_catalog.oid := (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = relation);
-	child_alias constant pg_catalog.text := 'sweep_' || pg_catalog.cardinality(path);
-	owners pg_catalog.oid[];
-	found pg_catalog.text := NULL;
-	blockers pg_catalog.text[] := '{}';
-BEGIN
-	-- Hardly any table has one, and to look for them properly takes longer.
-	IF NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.confrelid = relation AND c.contype = 'f') THEN
-		RETURN blockers;
-	END IF;
-	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, alias, child_alias) LOOP
-		owners := sweep._asked_owners(foreign_key.child, foreign_key.action, path);
-		CONTINUE WHEN owners = '{}';
-		IF NOT owners <@ ARRAY[owner] THEN
-			blockers := blockers || pg_catalog.format('sweep._reference_exists(%s, %s)', foreign_key.fk, pg_catalog.array_to_string(foreign_key.keys, ', '));
-			CONTINUE;
-		END IF;
-		found := pg_catalog.format('SELECT FROM %s WHERE %s', sweep._referring_source(foreign_key.child, child_alias), foreign_key.joined);
-		IF foreign_key.action = 'c' THEN
-			found := pg_catalog.format('%s AND (%s)', found, pg_catalog.array_to_string(sweep._blockers(foreign_key.child, child_alias, path || foreign_key.child), ' OR '));
-		ELSIF foreign_key.child = relation THEN
-			-- A row that refers to itself may go.
-			found := pg_catalog.format('%1$s AND NOT (%2$I.ctid OPERATOR(pg_catalog.=) %3$I.ctid AND %2$I.tableoid OPERATOR(pg_catalog.=) %3$I.tableoid)', found, child_alias, alias);
-		END IF;
-		blockers := blockers || pg_catalog.format('EXISTS (%s)', found);
-	END LOOP;
-	RETURN blockers;
-END
-$$;
-COMMENT ON FUNCTION sweep._blockers(regclass, text, regclass[]) IS 'conditions, each of which says that a row of the table cannot be deleted because of rows that refer to it';
-
-CREATE FUNCTION sweep._reference_exists(oid, VARIADIC "any") RETURNS boolean
-	LANGUAGE c STABLE PARALLEL UNSAFE COST 1000 AS 'MODULE_PATHNAME', 'sweep_reference_exists';
-COMMENT ON FUNCTION sweep._reference_exists(oid, "any") IS
-	'whether rows that refer to this key by a foreign key, or to rows that would go with them, keep it from being deleted: asked as the owners of these tables';
-
--- A foreign key, then those that are asked for each row that would go with it, and so on: what is deeper follows.
-CREATE FUNCTION sweep._reference_tree(foreign_key oid, path regclass[], column_of_key int)
-	RETURNS TABLE (depth int, relation oid, types oid[], first_column int, statement text)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	asked pg_catalog.record;
-	below pg_catalog.record;
-	names pg_catalog.text[] := '{}';
-	deeper pg_catalog.oid[] := '{}';
-	columns int[] := '{}';
-BEGIN
-	SELECT r.* INTO asked FROM sweep._referencing(path[pg_catalog.cardinality(path)], NULL, 'sweep') AS r WHERE r.fk = foreign_key;
-	depth := pg_catalog.cardinality(path);
-	relation := asked.child;
-	types := asked.types;
-	first_column := column_of_key;
-	statement := asked.joined;
-	IF asked.child = path[depth] THEN
-		-- A row that refers to itself may go.
-		types := types || ARRAY['pg_catalog.tid'::pg_catalog.regtype, 'pg_catalog.oid'::pg_catalog.regtype]::pg_catalog.oid[];
-		statement := pg_catalog.format('%s AND NOT (sweep.ctid OPERATOR(pg_catalog.=) $%s AND sweep.tableoid OPERATOR(pg_catalog.=) $%s)', statement,
-			pg_catalog.cardinality(types) - 1, pg_catalog.cardinality(types));
-	END IF;
-	IF asked.action = 'c' AND asked.child <> ALL (path) THEN
-		FOR below IN SELECT r.fk, r.keys || CASE WHEN r.child = asked.child THEN '{sweep.ctid,sweep.tableoid}'::pg_catalog.text[] END AS keys
-				FROM sweep._referencing(asked.child, 'sweep', '') AS r WHERE sweep._asked_owners(r.child, r.action, path || asked.child) <> '{}' LOOP
-			deeper := deeper || below.fk;
-			columns := columns || pg_catalog.cardinality(names) + 1;
-			names := names || below.keys;
-		END LOOP;
-	END IF;
-	statement := pg_catalog.format('SELECT %s FROM %s WHERE %s%s', pg_catalog.array_to_string(names, ', '), sweep._referring_source(asked.child, 'sweep'), statement,
-		CASE WHEN names = '{}' AND asked.action NOT IN ('a', 'r') THEN ' AND false' ELSE '' END);
-	RETURN NEXT;
-	RETURN QUERY SELECT t.* FROM pg_catalog.generate_subscripts(deeper, 1) AS b (n)
-		CROSS JOIN LATERAL sweep._reference_tree(deeper[b.n], path || asked.child, columns[b.n]) AS t;
-END
-$$;
-COMMENT ON FUNCTION sweep._reference_tree(oid, regclass[], int) IS
-	'the statements by which a table that refers to the last one of the path is asked as its owner, each with where its key is in the rows of the one above it';
-
-CREATE FUNCTION sweep._reference_queries(role oid, foreign_key oid) RETURNS TABLE (depth int, relation oid, types oid[], first_column int, statement text)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	target pg_catalog.regclass;
-BEGIN
-	SELECT c.confrelid INTO target FROM pg_catalog.pg_constraint c WHERE c.oid = foreign_key AND c.contype = 'f';
-	IF NOT FOUND THEN
-		RAISE EXCEPTION 'foreign key with OID % does not exist', foreign_key USING ERRCODE = 'undefined_object';
-	END IF;
-	IF NOT pg_catalog.has_table_privilege(role, target, 'DELETE') THEN
-		RAISE EXCEPTION 'permission denied for table %', target USING ERRCODE = 'insufficient_privilege', HINT = 'What refers to a table is told to roles that may delete its rows.';
-	END IF;
-	RETURN QUERY SELECT t.* FROM sweep._reference_tree(foreign_key, ARRAY[target], 1) AS t;
-END
-$$;
-COMMENT ON FUNCTION sweep._reference_queries(oid, oid) IS 'the statements of sweep._reference_exists; raises unless the role may delete from the table that is referred to';
-
-CREATE FUNCTION sweep._check_references(role text, relation regclass, path regclass[], is_inline boolean) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	foreign_key pg_catalog.record;
-	owners pg_catalog.oid[];
-	is_read boolean;
-BEGIN
-	FOR foreign_key IN SELECT * FROM sweep._referencing(relation, '', '') LOOP
-		IF NOT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam
-				WHERE i.indrelid = foreign_key.child AND i.indisvalid AND i.indisready AND i.indislive AND m.amname IN ('btree', 'hash')
-					AND (i.indpred IS NULL OR pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NOT NULL)', foreign_key.columns[1]))
-					AND NOT EXISTS (SELECT FROM pg_catalog.unnest(foreign_key.columns) AS f (name) WHERE NOT EXISTS (
-						SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attname = f.name
-							AND a.attnum = ANY ((i.indkey::pg_catalog.int2[])[0:pg_catalog.cardinality(foreign_key.columns) - 1])))) THEN
-			RAISE EXCEPTION 'foreign key "%" of % has no index', foreign_key.name, foreign_key.child USING ERRCODE = 'object_not_in_prerequisite_state',
-				DETAIL = pg_catalog.format('For each row that is deleted from %s all of %s would be read.', relation, foreign_key.child),
-				HINT = sweep._create_index(foreign_key.child, foreign_key.columns);
-		END IF;
-		owners := sweep._asked_owners(foreign_key.child, foreign_key.action, path);
-		is_read := is_inline AND owners <@ ARRAY[(SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = relation)];
-		IF is_read AND owners <> '{}' THEN
-			PERFORM sweep._check_table(role, foreign_key.child, '{SELECT}');
-		END IF;
-		IF foreign_key.action = 'c' AND foreign_key.child <> ALL (path) THEN
-			PERFORM sweep._check_references(role, foreign_key.child, path || foreign_key.child, is_read);
-		END IF;
-	END LOOP;
-END
-$$;
-COMMENT ON FUNCTION sweep._check_references(text, regclass, regclass[], boolean) IS
-	'raises unless each foreign key that refers to the table can be followed by an index, and by the role where its statements read the other table themselves';
-
 -- ------------------------------------------------------------------ age
 CREATE FUNCTION sweep._age_type(relation regclass, age_column text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -285,26 +85,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archive_columns(regclass, regclass) IS 'the columns that are moved; raises unless the other table has all of them';
 
--- One statement in either case: what is moved is in one of the two tables for everybody at any time.
-CREATE FUNCTION sweep._removal(relation regclass, part regclass, archive regclass, picked text, condition text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	names pg_catalog.text;
-	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._source(relation, part), condition);
-	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH picked AS MATERIALIZED (%s) ', picked) END;
-BEGIN
-	IF archive IS NULL THEN
-		RETURN with_picked || removal;
-	END IF;
-	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n) INTO names
-		FROM pg_catalog.unnest(sweep._archive_columns(relation, archive)) WITH ORDINALITY AS u (name, n);
-	RETURN pg_catalog.format('%s gone AS (%s RETURNING %s) INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM gone',
-		CASE WHEN picked IS NULL THEN 'WITH' ELSE with_picked || ',' END, removal, names, sweep._table_name(archive), names, names);
-END
-$$;
-COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
-
 -- ------------------------------------------------------------------ the statements
 CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -317,16 +97,12 @@ DECLARE
 	type constant pg_catalog.text := sweep._age_type(relation, age);
 	age_limit constant pg_catalog.text := sweep._age_limit(type, args);
 	key pg_catalog.record;
-	table_name constant pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
-	blockers constant pg_catalog.text[] := sweep._blockers(relation, table_name, ARRAY[relation]);
-	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', table_name, age, age_limit);
-	free pg_catalog.text := '';
+	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', sweep._relation_name(relation), age, age_limit);
+	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
-	same_key pg_catalog.text;
 	moment pg_catalog.text;
 	parts pg_catalog.text[] := known_parts;
-	place pg_catalog.regclass;
-	next_part pg_catalog.text;
+	place pg_catalog.record;
 	first boolean;
 BEGIN
 	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
@@ -338,46 +114,19 @@ BEGIN
 		PERFORM sweep._check_condition(args ->> 'condition');
 		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
 	END IF;
-	IF pg_catalog.cardinality(blockers) > 0 THEN
-		free := pg_catalog.format(' AND NOT %s', pg_catalog.array_to_string(blockers, ' AND NOT '));
+	IF parts IS NULL AND sweep._is_partitioned(relation) THEN
+		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
+		parts := sweep._parts(relation, age, role, type, moment);
 	END IF;
-	IF EXISTS (SELECT FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = relation) THEN
-		IF parts IS NULL THEN
-			EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
-			parts := sweep._parts(relation, age, role, type, moment);
-		END IF;
-		SELECT pg_catalog.to_regclass(u.name), (SELECT pg_catalog.jsonb_build_object('part', parts[u.n + 1]) WHERE u.n < pg_catalog.cardinality(parts)) INTO place, next_part
-			FROM pg_catalog.unnest(parts) WITH ORDINALITY AS u (name, n)
-			WHERE (part IS NULL OR u.name COLLATE "C" >= part COLLATE "C") AND pg_catalog.to_regclass(u.name) IS NOT NULL ORDER BY u.n LIMIT 1;
-	END IF;
-	key := sweep._age_key(coalesce(place, relation), age);
+	place := sweep._next_place(parts, part);
+	key := sweep._age_key(coalesce(place.part, relation), age);
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
-		made := sweep._edge_statements(relation, place, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, first);
-		made.next_part := next_part;
+		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
+		made.next_part := place.next_part;
 		made.parts := parts;
-		made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 		IF free <> '' THEN
 			made.rest_counter := 'referenced';
-			made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free);
-		END IF;
-		IF cascading THEN
-			-- Rows that go with them are counted first; the statement deletes those that were counted, by their places.
-			made.cascading := relation;
-			made.roots := sweep._roots(relation, place, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free), NULL);
-			made.pick := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, place), due, free));
-		ELSE
-			made.work := sweep._removal(relation, place, archive, NULL, pg_catalog.format('%s AND %s%s', due, sweep._range(relation, key.columns, first), free));
-		END IF;
-		IF made.before IS NOT NULL THEN
-			same_key := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, key.columns, '=', '$4'), free);
-			-- By their places, which are those of a partition each.
-			IF cascading THEN
-				made.same_roots := sweep._roots(relation, place, same_key, '$1');
-			ELSE
-				made.pick := sweep._removal(relation, place, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
-				table_name, sweep._source(relation, place), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
-				' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
-			END IF;
+			made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s), NULL::pg_catalog.int8, NULL::pg_catalog.int8', sweep._source(relation, NULL), due, free);
 		END IF;
 		IF args ->> 'partitions' = 'drop' THEN
 			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
@@ -404,12 +153,7 @@ DECLARE
 BEGIN
 	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}');
 	PERFORM sweep._age_key(relation, args ->> 'age_column') FROM sweep._age_type(relation, args ->> 'age_column');
-	PERFORM sweep._check_references(role, relation, ARRAY[relation], true);
-	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_constraint c ON c.confrelid = t.relid AND c.contype = 'f' AND c.conparentid = 0
-			WHERE t.relid <> relation) THEN
-		RAISE EXCEPTION 'foreign keys refer to partitions of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			HINT = 'Have them refer to the table itself, or create a job for each partition.';
-	END IF;
+	PERFORM sweep._check_referring(role, relation);
 	PERFORM sweep._check_partitions(role, relation, args);
 	IF args ? 'archive_to' THEN
 		archive := sweep._find_table('archive_to', args ->> 'archive_to', NULL);

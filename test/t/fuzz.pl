@@ -242,7 +242,9 @@ my @good = (
 	(map { $_, "CALL sweep.run('f_6')", "SELECT sweep.drop_job('f_6')" }
 		q{SELECT sweep.create_retention('attacker.aged', 'at', '1 hour', name => 'f_6', condition => 'attacker.gain() IS NULL', archive_to => 'attacker.archive', max_rows => 50, batch_size => 7)},
 		q{SELECT sweep.create_backfill('attacker.aged', 'v = attacker.now()', 'v IS NULL', name => 'f_6', paused => true, max_rows => 50, batch_size => 9)},
-		q{SELECT sweep.create_copy('attacker.archive', 'attacker.aged', name => 'f_6', paused => true, on_conflict => 'nothing', max_rows => 50)}),
+		q{SELECT sweep.create_copy('attacker.archive', 'attacker.aged', name => 'f_6', paused => true, on_conflict => 'nothing', max_rows => 50)},
+		q{SELECT sweep.delete('attacker.aged', 'v = attacker.now() OR attacker.gain() IS NULL', name => 'f_6', max_rows => 50, batch_size => 7)}),
+	q{SELECT sweep.delete('attacker.aged', 'attacker.gain() IS NULL', dry_run => true)},
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),
 	q{CALL sweep.run('f "6"')},
 	(map { (qq{SELECT sweep.create_queue('q_$_', max_attempts => 3, backoff => '1 ms')}, qq{SELECT sweep.create_consumer('q_$_', 'attacker.handle', batch => 4)},

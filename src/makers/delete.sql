@@ -1,0 +1,210 @@
+--
+-- sweep.delete: rows that meet a condition are deleted once, in batches, with all that hangs on them.
+--
+-- A job goes by the index that serves its condition: a batch then looks at the rows that meet it. Where none does, it goes by a unique
+-- key, and a batch looks at as many rows as it may delete, however few meet the condition.
+--
+CREATE FUNCTION sweep._key_cost(role oid, statement text, settings jsonb, OUT cost float8, OUT filters boolean) RETURNS record
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_key_cost';
+COMMENT ON FUNCTION sweep._key_cost(oid, text, jsonb) IS
+	'the estimated cost of reading rows in the order of an index, planned as the role, and whether others are read beside them; NULL: some may have a null in a column of the order, or there is no such index';
+
+CREATE FUNCTION sweep._count_deletion(role oid, relation regclass, roots text, settings jsonb) RETURNS jsonb
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_delete_count';
+COMMENT ON FUNCTION sweep._count_deletion(oid, regclass, text, jsonb) IS
+	'how many rows would go, or lose their reference, with those that the statement finds as the role: {"table": {"deleted": 1, "nulled": 2}}';
+
+-- The planner is asked for the cost of all rows of the condition. An index that is not unique, or has nulls, is no order for all rows.
+CREATE FUNCTION sweep._deletion_key(role text, relation regclass, condition text, settings jsonb, OUT columns text[], OUT serves boolean) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	meaning constant pg_catalog.jsonb := sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
+	candidate pg_catalog.record;
+	best_cost pg_catalog.float8;
+	best_filters boolean;
+	serving pg_catalog.text[];
+	reading pg_catalog.text;
+	matching pg_catalog.record;
+	whole pg_catalog.float8;
+	best_whole pg_catalog.float8;
+BEGIN
+	FOR candidate IN SELECT DISTINCT ON (k.columns) k.columns, k.nulls, sweep._is_unique(relation, k.columns) AS is_unique, i.indisprimary
+			FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+			WHERE i.indrelid = relation AND k.columns IS NOT NULL ORDER BY k.columns, i.indisprimary DESC LOOP
+		reading := pg_catalog.format('SELECT %s FROM %s WHERE %%s ORDER BY %s', sweep._qualified_list(sweep._relation_name(relation), candidate.columns),
+			sweep._source(relation, NULL), sweep._key_order(relation, candidate.columns, candidate.nulls, false));
+		matching := sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, pg_catalog.format(E'(%s\n)', condition)), meaning);
+		whole := (sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, 'true'), meaning)).cost;
+		IF candidate.is_unique AND whole IS NOT NULL AND (best_whole IS NULL OR candidate.indisprimary) THEN
+			best_whole := whole;
+			columns := candidate.columns;
+		END IF;
+		IF matching.cost IS NOT NULL AND (serving IS NULL OR matching.cost < best_cost OR matching.cost = best_cost AND candidate.indisprimary) THEN
+			best_cost := matching.cost;
+			best_filters := matching.filters;
+			serving := candidate.columns;
+		END IF;
+	END LOOP;
+	-- Where others are read beside the rows that meet the condition, there may be any number of them between two of these.
+	serves := best_whole IS NULL OR serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * 5 < best_whole ELSE best_cost < best_whole * 3 END;
+	IF serves THEN
+		columns := serving;
+	END IF;
+	IF columns IS NULL THEN
+		RAISE EXCEPTION '% has no index by which to go through it', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'It must be a valid btree index without a WHERE, of columns in which no row that meets the condition has a null.', HINT = 'Add a primary key, or create an index of the columns of the condition.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._deletion_key(text, regclass, text, jsonb) IS
+	'the columns of the index by which a deletion goes, and whether it serves the condition, so that a batch need not look at other rows';
+
+-- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one.
+CREATE FUNCTION sweep._deletion_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	bound pg_catalog.record;
+	most constant pg_catalog.text := 'pg_catalog.jsonb_build_object(''after'', $2 OPERATOR(pg_catalog.->) ''most'')';
+BEGIN
+	SELECT k.columns, k.nulls INTO bound FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+		WHERE i.indrelid = relation AND (i.indisprimary OR k.columns = key) ORDER BY i.indisprimary AND k.columns IS NOT NULL DESC, i.indexrelid LIMIT 1;
+	condition := sweep._key_compare(relation, bound.columns, '<=', most);
+	IF bound.columns <> key THEN
+		condition := pg_catalog.format('(%s) IS TRUE', condition);
+	END IF;
+	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'','
+		' (SELECT pg_catalog.jsonb_build_array(%s) FROM %s ORDER BY %s LIMIT 1)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
+		sweep._qualified_list(sweep._relation_name(relation), bound.columns), sweep._source(relation, NULL), sweep._key_order(relation, bound.columns, bound.nulls, true));
+END
+$$;
+COMMENT ON FUNCTION sweep._deletion_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
+
+CREATE FUNCTION sweep._count_some(relation regclass, condition text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.format('(SELECT pg_catalog.count(*) FROM (SELECT FROM %s WHERE %s LIMIT 10000) AS k)', sweep._source(relation, NULL), condition);
+END
+$$;
+COMMENT ON FUNCTION sweep._count_some(regclass, text) IS 'an expression: how many rows meet a condition, up to 10,000';
+
+CREATE FUNCTION sweep._delete_statements(args jsonb, again boolean, role oid, part text, known_parts text[]) RETURNS SETOF sweep._statements
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements;
+	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
+	key constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
+	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NULL AND sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL) ELSE known_parts END;
+	place constant pg_catalog.record := sweep._next_place(parts, part);
+	bound constant pg_catalog.record := sweep._deletion_bound(relation, key);
+	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', args ->> 'condition', bound.condition);
+	free constant pg_catalog.text := sweep._not_referenced(relation);
+	nulls pg_catalog.text[];
+	first boolean;
+BEGIN
+	PERFORM sweep._check_condition(args ->> 'condition');
+	SELECT k.nulls INTO nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+		WHERE i.indrelid = coalesce(place.part, relation) AND k.columns = key ORDER BY i.indexrelid LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION '% has no index of (%) any more', relation, sweep._column_list(key) USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = 'Create the index again, or drop the job and delete by a new one, which chooses another index.';
+	END IF;
+	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
+		made := sweep._removal_statements(relation, place.part, NULL, key, nulls,
+			CASE WHEN again THEN due || free WHEN (args -> 'serves')::boolean THEN due ELSE bound.condition END, due, free, sweep._referred_columns(relation, false) <> '{}', first);
+		made.next_part := place.next_part;
+		made.parts := parts;
+		made.prologue := bound.prologue;
+		made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8 FROM (SELECT %s) AS e (stays)',
+			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free)) END, sweep._count_some(relation, due || free));
+		RETURN NEXT made;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._delete_statements(jsonb, boolean, oid, text, text[]) IS 'the statements of a deletion, of a partition of its table or of all of it';
+
+CREATE FUNCTION sweep.delete_step(b sweep.batch) RETURNS sweep.progress
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
+COMMENT ON FUNCTION sweep.delete_step(sweep.batch) IS 'step of the jobs that sweep.delete makes';
+
+CREATE FUNCTION sweep._check_delete(role text, relation regclass, condition text, settings jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF condition IS NULL THEN
+		RAISE EXCEPTION 'condition must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Say which rows are to go, for example: tenant_id = 42. For all rows write true.';
+	END IF;
+	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}'), sweep._check_condition(condition);
+	PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), condition), settings);
+	PERFORM sweep._check_referring(role, relation);
+END
+$$;
+COMMENT ON FUNCTION sweep._check_delete(text, regclass, text, jsonb) IS 'raises unless the role can delete the rows of the condition batch by batch';
+
+CREATE FUNCTION sweep._note_whole(job sweep.job_definition, relation regclass, columns text[]) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows pg_catalog.float8;
+BEGIN
+	EXECUTE sweep._rows_estimate(relation) INTO rows;
+	IF rows > 100 * job.batch_size THEN
+		RAISE NOTICE 'job "%" looks at all rows of %, about %', job.name, relation, rows::bigint
+			USING DETAIL = pg_catalog.format('It goes by (%s), because no index serves the condition.', sweep._column_list(columns));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._note_whole(sweep.job_definition, regclass, text[]) IS 'a NOTICE when a job is to look at all rows of a table, and these are many batches';
+
+CREATE FUNCTION sweep._delete(caller oid, job sweep.job_definition, target text, condition text, dry_run boolean, keep_job boolean, run_as regrole, OUT run_id bigint, OUT tables jsonb)
+	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	relation constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
+	new_id constant bigint := CASE WHEN NOT dry_run THEN pg_catalog.nextval('sweep.run_live_run_id_seq') END;
+	key pg_catalog.record;
+BEGIN
+	IF dry_run IS NULL OR keep_job IS NULL THEN
+		RAISE EXCEPTION '% must not be null', CASE WHEN dry_run IS NULL THEN 'dry_run' ELSE 'keep_job' END USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
+	END IF;
+	job.name := coalesce(job.name, sweep._maker_name('delete', relation, '_' || new_id));
+	job := sweep._begin_maker(caller, job, 'delete', relation, run_as);
+	PERFORM sweep._check_delete(job.run_as, relation, condition, job.settings);
+	IF dry_run THEN
+		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._run_meaning(sweep._role_oid(job.run_as), job.settings));
+		RETURN;
+	END IF;
+	key := sweep._deletion_key(job.run_as, relation, condition, job.settings);
+	job.estimate := CASE WHEN NOT key.serves THEN sweep._rows_estimate(relation) END;
+	-- A further run goes on where one has stopped at a limit.
+	job.cursor := 'drain';
+	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'condition', condition, 'key', key.columns, 'serves', key.serves);
+	PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
+	PERFORM sweep._note_whole(job, relation, key.columns) WHERE NOT key.serves;
+	run_id := sweep._start_once(job, new_id, keep_job);
+END
+$$;
+COMMENT ON FUNCTION sweep._delete IS 'implements sweep.delete';
+
+CREATE FUNCTION sweep._deletion_roots(relation regclass, condition text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.format(E'SELECT %1$s FROM %2$s WHERE (%3$s\n)%4$s', sweep._qualified_list(sweep._relation_name(relation), '{tableoid,ctid}'::pg_catalog.text[] || sweep._referred_columns(relation, false)),
+		sweep._source(relation, NULL), condition, sweep._not_referenced(relation));
+END
+$$;
+COMMENT ON FUNCTION sweep._deletion_roots(regclass, text) IS 'the statement that finds the rows that would be deleted: their places, and what other rows refer to';
+
+CREATE FUNCTION sweep.delete(target text, condition text, dry_run boolean DEFAULT false, name text DEFAULT NULL, keep_job boolean DEFAULT false, batch_size int DEFAULT 1000,
+	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT '10 ms',
+	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT 5,
+	on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL,
+	run_as regrole DEFAULT NULL, description text DEFAULT NULL, OUT run_id bigint, OUT tables jsonb)
+	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
+COMMENT ON FUNCTION sweep.delete IS
+	'deletes the rows that meet a condition, with all that hangs on them, by a job that is started when the transaction has committed; returns the run_id or, of a dry run, how many rows of which tables would go';

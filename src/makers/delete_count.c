@@ -1,0 +1,132 @@
+/*
+ * delete_count.c
+ *		The dry run of sweep.delete: rows that would go, or lose their reference, by table.
+ *
+ * Nothing is changed and nothing is locked. The rows of the condition are read as the role of the job, those that go with them as the
+ * owners of their tables, see cascade.c.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "base/detail.h"
+#include "base/sql.h"
+#include "engine/definition.h"
+#include "makers/cascade.h"
+
+/* Rows of the condition whose children are counted together. */
+#define CHUNK 1000
+
+typedef struct Count
+{
+	Oid			relation;
+	const char *roots;			/* the statement that finds them: tableoid, ctid and the key */
+	int64		found;
+	SweepCascade *cascade;		/* NULL = nothing goes with them */
+} Count;
+
+static void count_work(void *arg);
+static void count_chunk(Count *count, uint64 rows, HTAB *seen);
+static char *report(const Count *count);
+static void report_table(StringInfo json, Oid table, int64 deleted, int64 nulled);
+
+PG_FUNCTION_INFO_V1(sweep_delete_count);
+
+/* SQL: sweep._count_deletion(role oid, relation regclass, roots text, settings jsonb) RETURNS jsonb */
+Datum
+sweep_delete_count(PG_FUNCTION_ARGS)
+{
+	Count		count = {.relation = PG_GETARG_OID(1), .roots = text_to_cstring(PG_GETARG_TEXT_PP(2))};
+
+	sweep_definition_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), count_work, &count);
+	PG_RETURN_JSONB_P(sweep_detail_read(report(&count)));
+}
+
+static void
+count_work(void *arg)
+{
+	Count	   *count = arg;
+	MemoryContext context = CurrentMemoryContext;
+	HTAB	   *seen = sweep_cascade_new_set(context);
+	SweepPlan  *plan;
+	SweepCursor *cursor;
+	uint64		rows;
+
+	sweep_sql_connect();
+	count->cascade = sweep_cascade_make(context, count->relation);
+	plan = sweep_sql_prepare(count->roots, 0, NULL, false);
+	cursor = sweep_sql_open(plan, NULL);
+	while ((rows = sweep_sql_fetch(cursor, CHUNK)) > 0)
+		count_chunk(count, rows, seen);
+	sweep_sql_close(cursor);
+	sweep_sql_free_plan(plan);
+	sweep_sql_end_call();
+}
+
+/* Rows that go with others of the condition have been counted with these. */
+static void
+count_chunk(Count *count, uint64 rows, HTAB *seen)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "pg_sweep count", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	SweepCascadeRows *roots = sweep_cascade_new_rows(count->relation, count->cascade != NULL ? count->cascade->columns : 0);
+
+	for (uint64 row = 0; row < rows; row++)
+	{
+		sweep_sql_row(row);
+		if (sweep_cascade_add_to_set(seen, sweep_sql_oid(1), &sweep_sql_tid(2)))
+			sweep_cascade_add_row(roots, context);
+	}
+	count->found += roots->count;
+	if (count->cascade != NULL && roots->count > 0)
+	{
+		/* The plans are looked at anew. */
+		count->cascade->batch++;
+		sweep_cascade_tally(count->cascade, roots, seen);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+static char *
+report(const Count *count)
+{
+	StringInfoData json;
+	const SweepCascade *cascade = count->cascade;
+	List	   *tables = list_make1_oid(count->relation);
+	ListCell   *cell;
+
+	for (int i = 0; cascade != NULL && i < cascade->count; i++)
+		tables = list_append_unique_oid(tables, cascade->keys[i].root);
+	initStringInfo(&json);
+	appendStringInfoChar(&json, '{');
+	foreach(cell, tables)
+	{
+		Oid			table = lfirst_oid(cell);
+		int64		deleted = table == count->relation ? count->found : 0;
+		int64		nulled = 0;
+
+		for (int i = 0; cascade != NULL && i < cascade->count; i++)
+		{
+			const SweepCascadeKey *key = &cascade->keys[i];
+
+			if (key->root == table)
+				*(key->deletes ? &deleted : &nulled) += key->counted;
+		}
+		report_table(&json, table, deleted, nulled);
+	}
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+static void
+report_table(StringInfo json, Oid table, int64 deleted, int64 nulled)
+{
+	if (deleted > 0 || nulled > 0)
+	{
+		appendStringInfoString(json, json->len > 1 ? ", " : "");
+		sweep_cascade_append_table(json, table, deleted, nulled);
+	}
+}

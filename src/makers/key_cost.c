@@ -1,0 +1,138 @@
+/*
+ * key_cost.c
+ *		The cost, by the planner's estimate, of reading the rows of a condition in the order of an index.
+ *
+ * Called by SQL when a job is made, to choose the index that it goes by.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_attribute.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "nodes/makefuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/syscache.h"
+
+#include "base/compat_query.h"
+#include "engine/definition.h"
+
+typedef struct KeyCost
+{
+	char	   *source;
+	bool		is_known;
+	double		cost;
+	bool		filters;		/* rows are read that do not meet the condition */
+} KeyCost;
+
+static void plan_work(void *arg);
+static bool filters(const Plan *plan);
+static bool has_keys(const Query *query);
+static bool is_never_null(const Query *query, const Var *column);
+
+PG_FUNCTION_INFO_V1(sweep_key_cost);
+
+/*
+ * SQL: sweep._key_cost(role oid, statement text, settings jsonb, OUT cost float8, OUT filters boolean); the statement is SELECT columns
+ * FROM table WHERE condition ORDER BY columns
+ */
+Datum
+sweep_key_cost(PG_FUNCTION_ARGS)
+{
+	KeyCost		cost = {.source = text_to_cstring(PG_GETARG_TEXT_PP(1))};
+
+	TupleDesc	desc;
+	Datum		values[2];
+	bool		nulls[2];
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	sweep_definition_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(2), plan_work, &cost);
+	values[0] = Float8GetDatum(cost.cost);
+	values[1] = BoolGetDatum(cost.filters);
+	nulls[0] = nulls[1] = !cost.is_known;
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/* A plan that has to sort does not go by the index. The door undoes the settings. */
+static void
+plan_work(void *arg)
+{
+	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "max_parallel_workers_per_gather"};
+	KeyCost    *cost = arg;
+	RawStmt    *raw;
+	const Query *query;
+	const PlannedStmt *plan;
+
+	if (!sweep_definition_parse(cost->source, &raw))
+		elog(ERROR, "\"%s\" is not one statement", cost->source);
+	query = linitial_node(Query, pg_analyze_and_rewrite_fixedparams(raw, cost->source, NULL, 0, NULL));
+	if (!has_keys(query))
+		return;
+	for (int i = 0; i < (int) lengthof(off); i++)
+		(void) set_config_option(off[i], "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	plan = sweep_plan_query(copyObject(unconstify(Query *, query)), cost->source);
+	cost->is_known = !sweep_plan_is_disabled(plan->planTree);
+	cost->cost = plan->planTree->total_cost;
+	cost->filters = filters(plan->planTree);
+}
+
+/* Whether a plan that reads indexes, of partitions or of one table, looks at rows beside those that it returns. */
+static bool
+filters(const Plan *plan)
+{
+	const List *parts = IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : IsA(plan, Append) ? ((const Append *) plan)->appendplans : NIL;
+	const ListCell *cell;
+
+	if (parts == NIL)
+		return plan->qual != NIL || !(IsA(plan, IndexScan) || IsA(plan, IndexOnlyScan));
+	foreach(cell, parts)
+	{
+		if (filters(lfirst(cell)))
+			return true;
+	}
+	return false;
+}
+
+/* Whether no row that meets the condition has a null in a column of the order: such a row is in no range. */
+static bool
+has_keys(const Query *query)
+{
+	ListCell   *cell;
+
+	foreach(cell, query->sortClause)
+	{
+		const SortGroupClause *clause = lfirst(cell);
+		const Node *column = get_sortgroupclause_expr(unconstify(SortGroupClause *, clause), query->targetList);
+
+		if (!IsA(column, Var) || !is_never_null(query, (const Var *) column))
+			return false;
+	}
+	return true;
+}
+
+static bool
+is_never_null(const Query *query, const Var *column)
+{
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(rt_fetch(column->varno, query->rtable)->relid), Int16GetDatum(column->varattno));
+	bool		is_never = HeapTupleIsValid(tuple) && ((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
+	NullTest   *test = makeNode(NullTest);
+	Node	   *condition;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (is_never || query->jointree->quals == NULL)
+		return is_never;
+	test->arg = (Expr *) copyObject(unconstify(Var *, column));
+	test->nulltesttype = IS_NOT_NULL;
+	condition = eval_const_expressions(NULL, copyObject(query->jointree->quals));
+	condition = (Node *) canonicalize_qual((Expr *) condition, false);
+	return predicate_implied_by(list_make1(test), make_ands_implicit((Expr *) condition), false);
+}

@@ -1,0 +1,53 @@
+--
+-- The statements that delete rows, or move them to another table, for the jobs of sweep.create_retention and sweep.delete.
+--
+-- One statement in either case: what is moved is in one of the two tables for everybody at any time.
+CREATE FUNCTION sweep._removal(relation regclass, part regclass, archive regclass, picked text, condition text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names pg_catalog.text;
+	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._source(relation, part), condition);
+	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH picked AS MATERIALIZED (%s) ', picked) END;
+BEGIN
+	IF archive IS NULL THEN
+		RETURN with_picked || removal;
+	END IF;
+	names := sweep._column_list(sweep._archive_columns(relation, archive));
+	RETURN pg_catalog.format('%s gone AS (%s RETURNING %s) INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM gone',
+		CASE WHEN picked IS NULL THEN 'WITH' ELSE with_picked || ',' END, removal, names, sweep._table_name(archive), names, names);
+END
+$$;
+COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
+
+-- "seen" is the condition of the rows that a batch looks at, "due" that of the rows that are to go; "free" leaves out those that others keep.
+CREATE FUNCTION sweep._removal_statements(relation regclass, part regclass, archive regclass, columns text[], nulls text[], seen text, due text, free text, cascading boolean, first boolean)
+	RETURNS sweep._statements LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	made sweep._statements := sweep._edge_statements(relation, part, columns, nulls, seen, first);
+	table_name constant pg_catalog.text := sweep._relation_name(relation);
+	range constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._range(relation, columns, first), free);
+	same_key constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, columns, '=', '$4'), free);
+BEGIN
+	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
+	IF cascading THEN
+		-- Rows that go with them are counted first; the statement deletes those that were counted, by their places.
+		made.cascading := relation;
+		made.roots := sweep._roots(relation, part, range, NULL);
+		made.pick := sweep._removal(relation, part, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, part), due, free));
+		made.same_roots := CASE WHEN made.before IS NOT NULL THEN sweep._roots(relation, part, same_key, '$1') END;
+		RETURN made;
+	END IF;
+	made.work := sweep._removal(relation, part, archive, NULL, range);
+	IF made.before IS NOT NULL THEN
+		-- By their places, which are those of a partition each.
+		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
+			table_name, sweep._source(relation, part), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
+			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+	END IF;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._removal_statements(regclass, regclass, regclass, text[], text[], text, text, text, boolean, boolean) IS
+	'the statements of a batch that deletes or moves the rows of a range of keys, with what goes with them or without';
