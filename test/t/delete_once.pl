@@ -39,7 +39,7 @@ is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM sweep.job), (SELEC
 
 # ---------------------------------------------------------------- a crash in the middle
 my $gate = hold_gate($node, 70);
-my $run = $as_app->(q{SELECT run_id FROM sweep.delete('app.tenant', 'id = 43', batch_size => 20)});
+my $run = $as_app->(q{SELECT run_id FROM sweep.delete('app.tenant', 'id = 43', batch_size => 20, settings => '{"lock_timeout": "10min"}')});
 at_gate($node, 70, 'it has come to the middle');
 flush_wal($node);
 my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM app.page');
@@ -63,7 +63,7 @@ $as_app->(q{
 	ANALYZE app.line;
 });
 $gate = hold_gate($node, 70);
-$run = $as_app->(q{SELECT run_id FROM sweep.delete('app.line', 'kind = 7', batch_size => 20)});
+$run = $as_app->(q{SELECT run_id FROM sweep.delete('app.line', 'kind = 7', batch_size => 20, settings => '{"lock_timeout": "10min"}')});
 at_gate($node, 70, 'it deletes by an index of equal keys');
 $as_app->(q{INSERT INTO app.line (kind) SELECT 7 FROM generate_series(1, 50)});
 open_gate($gate);
