@@ -72,7 +72,7 @@ UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'makers.event_invalid'
 SELECT * FROM makers.refuse($$retention('makers.event', 'day', '1 day', condition => 'state = ''done''')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', NULL, '1 day')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', NULL)$$);
-SELECT * FROM makers.refuse($$retention('makers.event', 'at', '0')$$);
+SELECT * FROM makers.refuse($$retention('makers.event', 'at', '-1 us')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '-1 day')$$);
 SELECT * FROM makers.refuse($$retention('makers.event', 'at', '1001 years')$$);
 

@@ -32,7 +32,7 @@ BEGIN
 	FOR candidate IN SELECT DISTINCT ON (k.columns) k.columns, k.nulls, sweep._is_unique(relation, k.columns) AS is_unique, i.indisprimary
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 			WHERE i.indrelid = relation AND k.columns IS NOT NULL ORDER BY k.columns, i.indisprimary DESC LOOP
-		reading := pg_catalog.format('SELECT %s FROM %s WHERE %%s ORDER BY %s', sweep._qualified_list(sweep._relation_name(relation), candidate.columns),
+		reading := pg_catalog.format('SELECT %s FROM %s WHERE %%s ORDER BY %s', sweep._key_list(relation, candidate.columns),
 			sweep._source(relation, NULL), sweep._key_order(relation, candidate.columns, candidate.nulls, false));
 		matching := sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, pg_catalog.format(E'(%s\n)', condition)), meaning);
 		whole := (sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, 'true'), meaning)).cost;

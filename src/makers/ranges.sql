@@ -207,17 +207,30 @@ $$;
 COMMENT ON FUNCTION sweep._check_fragment(text, text, jsonb) IS 'has a statement with what the user has written in it analysed, as the role of the job and with its settings';
 
 -- ------------------------------------------------------------------ the key
+CREATE FUNCTION sweep._index_expression(index oid) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	definition constant pg_catalog.text := pg_catalog.pg_get_indexdef(index, 1, false);
+BEGIN
+	-- A call of a function is written without parentheses.
+	RETURN CASE WHEN definition LIKE '(%' THEN definition ELSE pg_catalog.format('(%s)', definition) END;
+END
+$$;
+COMMENT ON FUNCTION sweep._index_expression(oid) IS 'the expression that an index begins with, in parentheses, its names qualified';
+
 -- In PL/pgSQL also where it is one expression: a function in SQL is planned at each call, and these are called for each partition.
 -- Only of columns whose order and equality are the plain ones, all in the same direction: then a comparison of rows is a range of
--- the index. The first column may be null, which is in no range; the others may not.
+-- the index. The first column may be null, which is in no range, and may be an expression; the others may not.
 CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	SELECT pg_catalog.array_agg(p.attname::pg_catalog.text ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n) INTO columns, nulls
-		FROM (SELECT k.n, a.attname, CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
-				pg_catalog.bool_and(a.attnum IS NOT NULL AND (k.n = 0 OR a.attnotnull) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
-					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = a.attcollation) OVER (ORDER BY k.n) AS fits
+	SELECT pg_catalog.array_agg(p.attname ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n) INTO columns, nulls
+		FROM (SELECT k.n, coalesce(a.attname::pg_catalog.text, CASE WHEN k.n = 0 THEN sweep._index_expression(index) END) AS attname,
+				CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
+				pg_catalog.bool_and((k.n = 0 OR a.attnotnull IS TRUE) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
+					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = coalesce(a.attcollation, 0::pg_catalog.oid)) OVER (ORDER BY k.n) AS fits
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
 				LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n] AND a.attnum > 0
 				JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
@@ -226,7 +239,7 @@ BEGIN
 		WHERE p.fits;
 END
 $$;
-COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index by which rows can be gone through in ranges, and where their nulls are; NULL: none';
+COMMENT ON FUNCTION sweep._index_key(oid) IS 'the leading columns of an index by which rows can be gone through in ranges, the first of which may be an expression in parentheses, and where their nulls are; NULL: none';
 
 CREATE FUNCTION sweep._is_unique(relation regclass, columns text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -240,17 +253,33 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
 
--- In SQL: the key that a cursor has, and comparisons with it.
-CREATE FUNCTION sweep._key_value(relation regclass, name text, place bigint, source text) RETURNS text
+-- An expression as PostgreSQL writes it, which is in parentheses, or the name of a column.
+CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, place - 1, pg_catalog.format_type(a.atttypid, a.atttypmod))
-		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND NOT a.attisdropped);
+	SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name), pg_catalog.format_type(a.atttypid, a.atttypmod) INTO expression, type
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped;
+	IF NOT FOUND THEN
+		SELECT name, pg_catalog.format_type(a.atttypid, a.atttypmod) INTO expression, type
+			FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
+			WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name LIMIT 1;
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._key_value(regclass, text, bigint, text) IS 'an expression: a column of the key in a cursor';
+COMMENT ON FUNCTION sweep._key_expression(regclass, text) IS 'a column of the key in a statement, and its type; NULL: the table has neither the column nor an index that begins with the expression';
 
+CREATE FUNCTION sweep._key_list(relation regclass, columns text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s AS sweep_%s', e.expression, u.n), ', ' ORDER BY u.n)
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e);
+END
+$$;
+COMMENT ON FUNCTION sweep._key_list(regclass, text[]) IS 'the columns of a subquery k that sweep._key_json reads';
+
+-- In SQL: the key that a cursor has, and comparisons with it.
 CREATE FUNCTION sweep._key_compare(relation regclass, columns text[], operator text, source text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -260,8 +289,8 @@ BEGIN
 			-- Repeats the condition for the first column alone, by which the planner leaves out partitions.
 			|| CASE operator WHEN '=' THEN '' ELSE pg_catalog.format(' AND %s OPERATOR(pg_catalog.%s=) %s', pg_catalog.min(k.name) FILTER (WHERE k.n = 1),
 				pg_catalog.left(operator, 1), pg_catalog.min(k.value) FILTER (WHERE k.n = 1)) END END
-		FROM (SELECT u.n, pg_catalog.format('%I.%I', c.relname, u.name) AS name, sweep._key_value(relation, u.name, u.n, source) AS value
-				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation) AS k,
+		FROM (SELECT u.n, e.expression AS name, pg_catalog.format('((%s OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s)', source, u.n - 1, e.type) AS value
+				FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e) AS k,
 			(SELECT pg_catalog.format(' OPERATOR(pg_catalog.%s) ', operator) AS compare) AS o
 		GROUP BY o.compare);
 END
@@ -272,9 +301,9 @@ CREATE FUNCTION sweep._key_json(columns text[], part text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
-			pg_catalog.array_to_string(columns, ', '), CASE WHEN part IS NULL THEN '' ELSE pg_catalog.format(', ''part'', %L', part) END, pg_catalog.string_agg(pg_catalog.format('k.%I', u.name), ', ' ORDER BY u.n))
-		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n));
+	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
+			pg_catalog.array_to_string(columns, ', '), ', ''part'', ' || pg_catalog.quote_literal(part),
+			(SELECT pg_catalog.string_agg('k.sweep_' || n, ', ' ORDER BY n) FROM pg_catalog.generate_subscripts(columns, 1) AS n));
 END
 $$;
 COMMENT ON FUNCTION sweep._key_json(text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
@@ -283,9 +312,9 @@ CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I %s NULLS %s', c.relname, u.name, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s %s NULLS %s', e.expression, CASE WHEN down THEN 'DESC' ELSE 'ASC' END,
 			CASE WHEN (nulls[u.n] = 'first') <> down THEN 'FIRST' ELSE 'LAST' END), ', ' ORDER BY u.n)
-		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation);
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e);
 END
 $$;
 COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
@@ -308,9 +337,7 @@ DECLARE
 	made sweep._statements;
 	is_unique constant boolean := sweep._is_unique(coalesce(part, relation), columns);
 	json constant pg_catalog.text := sweep._key_json(columns, sweep._table_name(part));
-	behind constant pg_catalog.text := pg_catalog.format('SELECT %s FROM %s WHERE %s',
-		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
-			FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation),
+	behind constant pg_catalog.text := pg_catalog.format('SELECT %s FROM %s WHERE %s', sweep._key_list(relation, columns),
 		sweep._source(relation, part), filter || CASE WHEN first THEN '' ELSE ' AND ' || sweep._key_compare(relation, columns, '>', '$2') END);
 	upwards constant pg_catalog.text := sweep._key_order(relation, columns, nulls, false);
 BEGIN

@@ -10,6 +10,7 @@ DECLARE
 BEGIN
 	SELECT pg_catalog.format_type(CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END, NULL) INTO type FROM pg_catalog.pg_attribute a
 		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attrelid = relation AND a.attname = age_column AND a.attnum > 0 AND NOT a.attisdropped;
+	type := coalesce(type, (sweep._key_expression(relation, age_column)).type);
 	IF type IS NULL THEN
 		RAISE EXCEPTION 'column "%" of % does not exist', age_column, relation USING ERRCODE = 'undefined_column',
 			HINT = coalesce('There is ' || (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
@@ -17,7 +18,7 @@ BEGIN
 					AND a.atttypid IN ('pg_catalog.timestamptz'::pg_catalog.regtype, 'pg_catalog.timestamp'::pg_catalog.regtype, 'pg_catalog.date'::pg_catalog.regtype)) || '.', 'Name a column that says since when the row is there.');
 	END IF;
 	IF type NOT IN ('timestamp with time zone', 'timestamp without time zone', 'date') THEN
-		RAISE EXCEPTION 'column "%" of % is of type %', age_column, relation, type USING ERRCODE = 'datatype_mismatch',
+		RAISE EXCEPTION '% of % is of type %', CASE WHEN age_column LIKE '(%' THEN age_column ELSE pg_catalog.format('column "%s"', age_column) END, relation, type USING ERRCODE = 'datatype_mismatch',
 			HINT = 'The age of a row is a timestamptz, timestamp or date. For another type write the batch yourself: sweep.create_job(..., step => ...).';
 	END IF;
 	RETURN type;
@@ -38,15 +39,44 @@ END
 $$;
 COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: rows that are older are not kept';
 
+CREATE FUNCTION sweep._expression_index(role oid, relation regclass, expression text, settings jsonb) RETURNS oid
+	LANGUAGE c STABLE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_expression_index';
+COMMENT ON FUNCTION sweep._expression_index(oid, regclass, text, jsonb) IS 'an index of the table that begins with this expression, analysed as the role; NULL: none';
+
+-- An expression is kept as PostgreSQL writes it, with all names qualified; another version may write it in another way.
+CREATE FUNCTION sweep._find_age(role text, relation regclass, age text, settings jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	index pg_catalog.oid;
+BEGIN
+	IF age ~ '^[[:alnum:]_]+$' OR EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = age AND a.attnum > 0 AND NOT a.attisdropped) THEN
+		RETURN age;
+	END IF;
+	BEGIN
+		PERFORM sweep._check_condition(age);
+	EXCEPTION WHEN syntax_error OR invalid_parameter_value THEN
+		RETURN age;
+	END;
+	index := sweep._expression_index(sweep._role_oid(role), relation, age, settings);
+	IF index IS NULL THEN
+		RAISE EXCEPTION '% has no index that begins with %', relation, age USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Each batch would read the whole table. It must be a valid btree index without a WHERE.',
+			HINT = pg_catalog.format('CREATE INDEX %sON %s ((%s));', CASE WHEN NOT sweep._is_partitioned(relation) THEN 'CONCURRENTLY ' ELSE '' END, relation, age);
+	END IF;
+	RETURN sweep._index_expression(index);
+END
+$$;
+COMMENT ON FUNCTION sweep._find_age(text, regclass, text, jsonb) IS 'the age of a row: an expression as an index has it, or a text that is none, and may be the name of a column';
+
 CREATE FUNCTION sweep._age_key(relation regclass, age_column text, OUT columns text[], OUT nulls text[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- An index with unique keys is best, with as few columns as possible; otherwise the one with the most columns.
 	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attname = age_column
 			CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k CROSS JOIN LATERAL sweep._is_unique(relation, k.columns) AS u (is_unique)
-		WHERE i.indrelid = relation AND k.columns IS NOT NULL
+		WHERE i.indrelid = relation AND k.columns[1] = age_column
 		ORDER BY u.is_unique DESC, CASE WHEN u.is_unique THEN pg_catalog.cardinality(k.columns) ELSE - pg_catalog.cardinality(k.columns) END, i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no index that begins with "%"', relation, age_column USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -93,11 +123,11 @@ DECLARE
 	made sweep._statements;
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	archive constant pg_catalog.regclass := CASE WHEN args ? 'archive_to' THEN sweep._find_table('archive_to', args ->> 'archive_to', NULL) END;
-	age constant pg_catalog.text := args ->> 'age_column';
+	age constant pg_catalog.text := sweep._find_age(sweep._role_name(role), relation, args ->> 'age_column', '{}');
 	type constant pg_catalog.text := sweep._age_type(relation, age);
 	age_limit constant pg_catalog.text := sweep._age_limit(type, args);
 	key pg_catalog.record;
-	due pg_catalog.text := pg_catalog.format('%I.%I OPERATOR(pg_catalog.<) %s', sweep._relation_name(relation), age, age_limit);
+	due pg_catalog.text := pg_catalog.format('%s OPERATOR(pg_catalog.<) %s', (sweep._key_expression(relation, age)).expression, age_limit);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
 	moment pg_catalog.text;
@@ -190,13 +220,14 @@ BEGIN
 				WHEN 'cascade' THEN 'Write "batched", "at_once" or "refuse".'
 				ELSE 'Name the column that says since when a row is there.' END;
 	END IF;
-	IF keep <= interval '0' OR keep > interval '1000 years' THEN
-		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be greater than zero and at most 1000 years.';
+	IF keep < interval '0' OR keep > interval '1000 years' THEN
+		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
 	END IF;
 	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
 		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
 	END IF;
 	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
+	age_column := sweep._find_age(job.run_as, relation, age_column, sweep._run_meaning(sweep._role_oid(job.run_as), CASE pg_catalog.jsonb_typeof(job.settings) WHEN 'object' THEN job.settings END));
 	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
 	job.cursor := 'drain';
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,

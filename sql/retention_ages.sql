@@ -1,0 +1,92 @@
+-- room: makers
+-- Retention by an age that is an expression, and a time to live for each row.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS ages CASCADE;
+CREATE SCHEMA ages;
+SET timezone = 'Asia/Tokyo';
+CREATE ROLE regress_sweep_ager LOGIN IN ROLE sweep_user;
+GRANT USAGE ON SCHEMA ages TO regress_sweep_ager;
+CREATE VIEW ages.last AS SELECT status, stop_reason AS stop, rows, batches, detail FROM sweep.runs WHERE job LIKE 'ages%' ORDER BY run_id DESC LIMIT 1;
+
+-- each row says how long it is kept
+CREATE TABLE ages.item (id int PRIMARY KEY, created_at timestamptz NOT NULL, keep_for interval);
+INSERT INTO ages.item SELECT n, '2026-03-01Z'::timestamptz + n * interval '1 h', CASE n % 4 WHEN 0 THEN interval '1 day' WHEN 1 THEN interval '10 days' WHEN 2 THEN interval '1 month' END
+	FROM generate_series(1, 1000) AS n;
+SELECT sweep.create_retention('ages.item', '(created_at AT TIME ZONE ''UTC'') + keep_for', '0', name => 'ages', schedule => NULL);
+CREATE INDEX ON ages.item ((timezone('UTC', created_at) + keep_for));
+SELECT sweep.create_retention('ages.item', E'(created_at  AT TIME ZONE ''UTC'')+keep_for -- its end\n', '0', name => 'ages', schedule => NULL, batch_size => 30);
+SELECT args - 'timezone' AS args FROM sweep.job WHERE name = 'ages';
+SELECT count(*) AS expected FROM ages.item WHERE (created_at AT TIME ZONE 'UTC') + keep_for < '2026-03-21 12:00'
+\gset
+SELECT statement FROM (SELECT unnest(ARRAY[edge, work]) AS statement FROM sweep._retention_statements((SELECT args FROM sweep.job WHERE name = 'ages'), false, current_user::regrole, '2026-03-21 12:00Z', NULL, NULL) LIMIT 2) AS s;
+CREATE FUNCTION ages.run(job text, as_of timestamptz) RETURNS TABLE (batches int, deleted bigint, last_cursor jsonb) LANGUAGE plpgsql AS $$
+DECLARE
+	p sweep.progress;
+	at jsonb;
+BEGIN
+	batches := 0;
+	deleted := 0;
+	LOOP
+		p := sweep.retention_step((30, at, (SELECT j.args FROM sweep.job j WHERE j.name = job), as_of, NULL, NULL, NULL, 1)::sweep.batch);
+		EXIT WHEN p.rows = 0;
+		batches := batches + 1;
+		deleted := deleted + (p.detail ->> 'deleted')::int;
+		at := p.cursor;
+	END LOOP;
+	last_cursor := at;
+	RETURN NEXT;
+END
+$$;
+SELECT batches, deleted = :expected AS as_expected, last_cursor FROM ages.run('ages', '2026-03-21 12:00Z');
+SELECT count(*) FILTER (WHERE (created_at AT TIME ZONE 'UTC') + keep_for < '2026-03-21 12:00') AS wrong, count(*) FILTER (WHERE keep_for IS NULL) AS never FROM ages.item;
+-- the whole of it now
+CALL sweep.run('ages');
+SELECT status, stop, (SELECT count(*) FROM ages.item) AS left FROM ages.last;
+
+-- a column that says when it ends, and keep 0
+CREATE TABLE ages.session (id int PRIMARY KEY, expires_at timestamptz);
+CREATE INDEX ON ages.session (expires_at);
+INSERT INTO ages.session VALUES (1, now() - interval '1 s'), (2, now() + interval '1 h'), (3, NULL);
+SELECT sweep.create_retention('ages.session', 'expires_at', '0', name => 'ages 2', schedule => NULL);
+CALL sweep.run('ages 2');
+SELECT id FROM ages.session ORDER BY id;
+SELECT sweep.create_retention('ages.session', 'expires_at', '-1 s', name => 'ages 3');
+
+-- a second column of the index, partitions, and names that only the settings of the job know
+CREATE TABLE ages.part (id int NOT NULL, at timestamp NOT NULL, "Plus days" int NOT NULL) PARTITION BY HASH (id);
+CREATE TABLE ages.part_0 PARTITION OF ages.part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE ages.part_1 PARTITION OF ages.part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+CREATE FUNCTION ages.ends(timestamp, int) RETURNS timestamp LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT $1 + $2 * interval '1 day' $$;
+CREATE INDEX ON ages.part (ages.ends(at, "Plus days"), id);
+INSERT INTO ages.part SELECT n, '2026-01-01', n % 20 FROM generate_series(1, 200) AS n;
+GRANT SELECT, DELETE ON ages.part, ages.part_0, ages.part_1 TO regress_sweep_ager;
+SELECT sweep.create_retention('ages.part', 'ends(at, "Plus days")', '1 day', name => 'ages 4', schedule => NULL, run_as => 'regress_sweep_ager');
+SELECT sweep.create_retention('ages.part', 'ends(at, "Plus days")', '1 day', name => 'ages 4', schedule => NULL, run_as => 'regress_sweep_ager', settings => '{"search_path": "ages"}', batch_size => 30);
+SELECT args ->> 'age_column' AS age FROM sweep.job WHERE name = 'ages 4';
+SELECT * FROM ages.run('ages 4', '2026-01-11Z');
+SELECT min("Plus days"), count(*) FROM ages.part;
+
+-- refused
+SELECT sweep.create_retention('ages.item', 'nothing', '1 day', name => 'ages 5');
+SELECT sweep.create_retention('ages.item', 'created_at +', '1 day', name => 'ages 5');
+SELECT sweep.create_retention('ages.item', 'created_at); SELECT (1', '1 day', name => 'ages 5');
+SELECT sweep.create_retention('ages.item', 'created_at + $1', '1 day', name => 'ages 5');
+SELECT sweep.create_retention('ages.item', 'nothing + keep_for', '1 day', name => 'ages 5');
+CREATE INDEX ON ages.item ((id + 1));
+SELECT sweep.create_retention('ages.item', 'id + 1', '1 day', name => 'ages 5');
+SELECT sweep.create_retention('ages.part', 'ages.ends(at, "Plus days")', '1 day', name => 'ages 5', partitions => 'drop');
+-- an index that is gone
+DROP INDEX ages.item_expr_idx1;
+SELECT format('DROP INDEX %s', indexrelid::regclass) FROM pg_index WHERE indrelid = 'ages.item'::regclass AND indexprs IS NOT NULL \gexec
+\set VERBOSITY sqlstate
+CALL sweep.run('ages');
+\set VERBOSITY default
+SELECT error FROM sweep.runs WHERE job = 'ages' AND status = 'failed';
+
+SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'ages%';
+DELETE FROM sweep.run_live WHERE job LIKE 'ages%';
+DELETE FROM sweep.run_history WHERE job LIKE 'ages%';
+DROP SCHEMA ages CASCADE;
+DROP ROLE regress_sweep_ager;
