@@ -63,15 +63,15 @@ SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid
 -- functions whose names begin with _ are granted to nobody, but for those that views and policies call with their reader's rights, and steps with their job's
 SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_is_home', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_consumer_processes', '_consumer_problem',
 	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_ended_page', '_drop_partition', '_settle', '_writers', '_change_batch', '_begin_changes', '_check_acting', '_owns', '_capture_changes', '_apply_changes', '_holders', '_copy_shape', '_table_name', '_switch_batch', '_switch', '_end_switch', '_check_switch', '_old_name', '_exchange_lines',
-	'_sequences', '_stays_settings', '_stays_others', '_comment_line', '_privileges', '_reference_exists', '_lock_number', '_no_scheduler')
+	'_sequences', '_stays_settings', '_stays_others', '_comment_line', '_privileges', '_reference_exists', '_lock_number', '_no_scheduler', '_proof_of')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by nobody: what EXPLAIN says of them tells of rows that a policy hides; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner
 	AND (g.privilege_type, relname) <> ('SELECT', 'feature_flag');
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind = 'v' AND g.grantee <> relowner AND g.privilege_type <> 'SELECT';
 
--- what users put in is dumped: each table but the runs, the buckets and what a job has read ahead, each sequence of a table that is
-SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position')
+-- what users put in is dumped: each table but the runs, the buckets, what a job has read ahead and what was proved, each sequence of a table that is
+SELECT name FROM relation WHERE relkind = 'r' AND relname NOT IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position', 'retention_proof')
 	AND oid NOT IN (SELECT oid FROM dumped);
 SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0
 	WHERE r.relkind = 'S' AND d.refobjid IN (SELECT oid FROM dumped)

@@ -10,6 +10,25 @@ CREATE VIEW sweep.quarantine WITH (security_barrier) AS
 	SELECT q.* FROM sweep.job j CROSS JOIN LATERAL (SELECT * FROM sweep.quarantined_item i WHERE i.job = j.name OFFSET 0) AS q OFFSET 0;
 COMMENT ON VIEW sweep.quarantine IS 'items that failed, with their errors and when they are tried again';
 
+CREATE VIEW sweep.retentions WITH (security_barrier) AS
+	SELECT j.name AS job, j.args ->> 'target' AS target, j.args ->> 'age_column' AS age_column, (j.args ->> 'keep')::interval AS keep,
+		CASE WHEN NOT (p.proof ->> 'hidden')::boolean THEN (p.proof ->> 'complete_to')::pg_catalog.timestamptz END AS complete_to, p.proof -> 'kept' AS kept,
+		(p.proof ->> 'oldest_kept')::pg_catalog.timestamptz AS oldest_kept, p.proved_at, CASE WHEN p.run_id IS NULL THEN 'unknown' WHEN (p.proof ->> 'hidden')::boolean THEN 'of the rows that the role may see' ELSE 'of all rows' END AS scope, p.run_id
+	FROM sweep.job j LEFT JOIN sweep.retention_proof p ON p.job = j.name AND p.run_as = j.run_as AND p.proof -> 'of' = sweep._proof_of(j.args)
+			AND sweep._is_home(p.system_identifier, p.database)
+	WHERE j.step = 'sweep.retention_step' OFFSET 0;
+COMMENT ON VIEW sweep.retentions IS 'retentions, and up to which age each has proved that no row is left';
+COMMENT ON COLUMN sweep.retentions.job IS 'name of the job';
+COMMENT ON COLUMN sweep.retentions.target IS 'its table';
+COMMENT ON COLUMN sweep.retentions.age_column IS 'the column, or expression, that is the age of a row';
+COMMENT ON COLUMN sweep.retentions.keep IS 'for how long rows are kept now';
+COMMENT ON COLUMN sweep.retentions.complete_to IS 'when it was proved, each row that was older was gone, or is counted in kept; NULL: not known';
+COMMENT ON COLUMN sweep.retentions.kept IS 'how many older rows there were, and why: {"referenced": 3, "condition": 12, "left": 1}, and null_age, rows without an age; up to 10000 each';
+COMMENT ON COLUMN sweep.retentions.oldest_kept IS 'the age of the oldest of these; NULL: there were none';
+COMMENT ON COLUMN sweep.retentions.proved_at IS 'when this was true';
+COMMENT ON COLUMN sweep.retentions.scope IS 'unknown: nothing is proved in this database; of all rows; of the rows that the role may see: policies may hide others';
+COMMENT ON COLUMN sweep.retentions.run_id IS 'the run that has proved it';
+
 CREATE FUNCTION sweep._running(OUT run_id bigint, OUT job text, OUT pid int, OUT phase text, OUT batches bigint, OUT rows bigint,
 	OUT last_batch_ms float8, OUT batch_size int, OUT estimated_rows bigint, OUT started_at timestamptz, OUT deadline timestamptz, OUT rows_per_second float8, OUT eta timestamptz, OUT braked_ms bigint)
 	RETURNS SETOF record LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_shared_running';

@@ -273,6 +273,7 @@ BEGIN
 	DELETE FROM sweep.job_state s WHERE s.job = _remove_job.name;
 	DELETE FROM sweep.quarantined_item q WHERE q.job = _remove_job.name;
 	DELETE FROM sweep.bucket b WHERE b.job = _remove_job.name;
+	DELETE FROM sweep.retention_proof p WHERE p.job = _remove_job.name;
 	UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 		WHERE r.job = _remove_job.name AND r.status = 'waiting';
 	PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = _remove_job.name AND r.status = 'running';

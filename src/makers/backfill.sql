@@ -36,7 +36,7 @@ BEGIN
 			name, args ->> 'set', sweep._range(relation, key.columns, first), condition,
 			(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n)
 				FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
-		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s), NULL::pg_catalog.int8, NULL::pg_catalog.int8', name, condition);
+		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s), NULL::pg_catalog.int8, NULL::pg_catalog.int8, NULL::pg_catalog.jsonb', name, condition);
 		made.checked := true;
 		RETURN NEXT made;
 	END LOOP;

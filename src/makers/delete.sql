@@ -118,7 +118,7 @@ BEGIN
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.prologue := bound.prologue;
-		made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8 FROM (SELECT %s) AS e (stays)',
+		made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)',
 			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free)) END, sweep._count_some(relation, due || free));
 		RETURN NEXT made;
 	END LOOP;

@@ -24,7 +24,7 @@ typedef enum SweepRangeStatement
 	RANGE_PICK,
 	RANGE_ROOTS,				/* (tableoid, ctid, key): rows that work would do */
 	RANGE_SAME_ROOTS,			/* the same for pick */
-	RANGE_EPILOGUE,				/* (bool, left, referenced): whether rows are left, how many, and how many others keep; NULL = not counted */
+	RANGE_EPILOGUE,				/* (bool, left, referenced, proof): whether rows are left, how many, how many others keep, and what is proved */
 	RANGE_STATEMENT_COUNT
 } SweepRangeStatement;
 

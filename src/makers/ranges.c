@@ -26,6 +26,7 @@
 #include "utils/lsyscache.h"
 
 #include "base/detail.h"
+#include "makers/proof.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
 
@@ -42,13 +43,22 @@ enum
 	BATCH_RUN_ID = 8
 };
 
+/* The answer of the epilogue. */
+typedef struct Rest
+{
+	bool		is_left;		/* rows could still be done */
+	int64		left;			/* how many; 0 = not counted */
+	int64		referenced;		/* rows that others keep */
+	Jsonb	   *proof;			/* NULL = none */
+} Rest;
+
 static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
 static void choose_statements(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
 static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
-static bool is_row_left(SweepRangeBatch *batch, int64 *left, int64 *kept);
+static Rest look_for_rest(SweepRangeBatch *batch);
 static void report_rest(SweepRangeBatch *batch, const char *counter, int64 count);
 static Jsonb *begin_again(Jsonb *cursor, int vain);
 
@@ -196,12 +206,10 @@ is_left(SweepRangeBatch *batch)
 	JsonbValue	buffer;
 	JsonbValue *again = sweep_range_value(batch->cursor, "again", &buffer);
 	JsonbValue	held;
-	int64		left = 0;
-	int64		kept = 0;
 	bool		was_held = sweep_range_value(batch->cursor, SWEEP_RANGE_LEFT, &held) != NULL;
 	int			vain = again != NULL && again->type == jbvNumeric ? DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(again->val.numeric))) : 0;
-
-	bool		is_left = is_row_left(batch, &left, &kept) || was_held;
+	Rest		rest = look_for_rest(batch);
+	bool		is_left = rest.is_left || was_held;
 
 	/* Without rows that other sessions hold, another pass would do as little as the last one. */
 	if (is_left && vain < (statements->checked || was_held ? MAX_VAIN_PASSES : 1))
@@ -214,8 +222,10 @@ is_left(SweepRangeBatch *batch)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that meet the condition of the backfill are not updated"),
 				 errhint("Look for a trigger that leaves out an update, or for row level security, and for a condition that depends on the moment.")));
-	report_rest(batch, "left", left);
-	report_rest(batch, "referenced", kept);
+	report_rest(batch, "left", rest.left);
+	report_rest(batch, "referenced", rest.referenced);
+	if (rest.proof != NULL)
+		sweep_proof_keep(batch->run_id, rest.proof);
 	return false;
 }
 
@@ -237,19 +247,15 @@ begin_again(Jsonb *cursor, int vain)
 	return sweep_range_merge(cursor, sweep_detail_read(psprintf("{\"again\": %d}", vain)));
 }
 
-/*
- * Whether rows could still be done, how many, and how many others keep. The condition of a backfill may have no index; that of a retention has the
- * index of the age.
- */
-static bool
-is_row_left(SweepRangeBatch *batch, int64 *left, int64 *kept)
+/* The condition of a backfill may have no index; that of a retention has the index of the age. */
+static Rest
+look_for_rest(SweepRangeBatch *batch)
 {
 	const SweepRangeStatements *statements = batch->statements;
+	Rest		rest = {0};
 
-	if (statements->texts[RANGE_EPILOGUE] == NULL ||
-		(statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) == 0)
-		return false;
-	*left = sweep_sql_int64(2);
-	*kept = sweep_sql_int64(3);
-	return sweep_sql_bool(1);
+	if (statements->texts[RANGE_EPILOGUE] != NULL &&
+		(statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) > 0)
+		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context)};
+	return rest;
 }

@@ -154,10 +154,9 @@ BEGIN
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
 		made.next_part := place.next_part;
 		made.parts := parts;
-		IF free <> '' THEN
-			made.rest_counter := 'referenced';
-			made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s%s), NULL::pg_catalog.int8, NULL::pg_catalog.int8', sweep._source(relation, NULL), due, free);
-		END IF;
+		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;
+		made.epilogue := pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s', CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free) END,
+			sweep._proof_expression(relation, type, args, age, free));
 		IF args ->> 'partitions' = 'drop' THEN
 			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, $2) AS d'
 				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);

@@ -1,0 +1,26 @@
+/*
+ * proof.c
+ *		Keeps what a retention has proved when it has drained.
+ *
+ * Called by ranges.c in the batch that finds nothing more to do: the proof is committed with it, or not at all. It is the answer of the
+ * statement of the run, under the number of the run that this process executes; a call of the step by hand keeps nothing.
+ */
+#include "postgres.h"
+
+#include "makers/proof.h"
+
+static SweepStatement keep_proof_sql = {
+	.text = "INSERT INTO sweep.retention_proof AS p (job, run_as, run_id, proved_at, proof, system_identifier, database) "
+		"SELECT r.job, r.run_as, r.run_id, pg_catalog.statement_timestamp(), $2, sweep._system_identifier(), (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) "
+		"FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'running' AND r.pid = pg_catalog.pg_backend_pid() "
+		"ON CONFLICT (job) DO UPDATE SET run_as = excluded.run_as, run_id = excluded.run_id, proved_at = excluded.proved_at, proof = excluded.proof, "
+		"system_identifier = excluded.system_identifier, database = excluded.database",
+	.types = {INT8OID, JSONBOID}};
+
+void
+sweep_proof_keep(int64 run_id, Jsonb *proof)
+{
+	Datum		values[] = {Int64GetDatum(run_id), JsonbPGetDatum(proof)};
+
+	(void) sweep_sql_execute(&keep_proof_sql, values, NULL);
+}
