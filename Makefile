@@ -67,6 +67,9 @@ INSTALL_PARTS = \
 	src/makers/switch.sql \
 	src/makers/switch_run.sql \
 	src/makers/copy.sql \
+	src/makers/partition_ranges.sql \
+	src/makers/make_partition.sql \
+	src/makers/create_partitions.sql \
 	src/api/wait.sql \
 	src/api/cutover.sql \
 	src/api/pg_cron.sql \

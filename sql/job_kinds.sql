@@ -18,6 +18,8 @@ SELECT sweep.create_job('kinds items', step => 'job_kinds.step', pick => 'job_ki
 SELECT sweep.create_retention('job_kinds.event', 'at', '1 year', name => 'kinds retention', paused => true);
 SELECT sweep.create_backfill('job_kinds.event', 'kind = 1', 'kind IS NULL', name => 'kinds backfill', paused => true);
 SELECT sweep.create_copy('job_kinds.event', 'job_kinds.event_copy', name => 'kinds copy', paused => true);
+CREATE TABLE job_kinds.part (at date) PARTITION BY RANGE (at);
+SELECT sweep.create_partitions('job_kinds.part', '1 day', name => 'kinds partitions', paused => true);
 CREATE FUNCTION job_kinds.try(job text, changes jsonb) RETURNS TABLE (message text, hint text) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM sweep.alter_job(job, changes);

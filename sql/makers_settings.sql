@@ -7,9 +7,11 @@ CREATE EXTENSION IF NOT EXISTS pg_sweep;
 DROP SCHEMA IF EXISTS makers_settings CASCADE;
 CREATE SCHEMA makers_settings;
 CREATE ROLE regress_sweep_makers LOGIN IN ROLE sweep_user;
-GRANT USAGE ON SCHEMA makers_settings TO regress_sweep_makers;
+GRANT USAGE, CREATE ON SCHEMA makers_settings TO regress_sweep_makers;
 CREATE TABLE makers_settings.event (id int PRIMARY KEY, at timestamptz NOT NULL, kind text);
 CREATE INDEX ON makers_settings.event (at);
+CREATE TABLE makers_settings.part (at timestamptz) PARTITION BY RANGE (at);
+ALTER TABLE makers_settings.part OWNER TO regress_sweep_makers;
 CREATE TABLE makers_settings.event_copy (LIKE makers_settings.event INCLUDING ALL);
 GRANT SELECT, INSERT, UPDATE, DELETE ON makers_settings.event, makers_settings.event_copy TO regress_sweep_makers;
 SELECT sweep.create_queue('makers_settings'), sweep.grant_queue('makers_settings', 'regress_sweep_makers', '{send}');
@@ -18,7 +20,7 @@ SELECT sweep.create_queue('makers_settings'), sweep.grant_queue('makers_settings
 CREATE TEMP VIEW argument AS
 	SELECT p.proname::text AS maker, p.proargnames[a.n] AS name, a.type::regtype::text AS type
 	FROM pg_proc p, unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (type, n) WHERE p.pronamespace = 'sweep'::regnamespace AND p.proname LIKE 'create\_%';
-SELECT m.maker, a.name, a.type FROM argument a CROSS JOIN (VALUES ('create_retention'), ('create_backfill'), ('create_copy')) AS m (maker)
+SELECT m.maker, a.name, a.type FROM argument a CROSS JOIN (VALUES ('create_retention'), ('create_backfill'), ('create_copy'), ('create_partitions')) AS m (maker)
 	WHERE a.maker = 'create_job' AND a.name NOT IN ('sql', 'batch_sql', 'step', 'args', 'pick', 'rescue', 'transaction', 'row_retries', 'cursor',
 		'buckets', 'bucket_store', 'bucket_recovery', 'bucket_key', 'buckets_function')
 		AND NOT EXISTS (SELECT FROM argument o WHERE o.maker = m.maker AND o.name = a.name AND o.type = a.type) ORDER BY m.maker, a.name;
@@ -29,9 +31,9 @@ CREATE TEMP TABLE given AS SELECT $$schedule => '@yearly', timezone => 'Asia/Tok
 	estimate => 'SELECT 1', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'makers_settings', priority => 15,
 	flush => 'batch', run_as => 'regress_sweep_makers', description => 'eleven', paused => true, replace => true$$::text AS arguments;
 CREATE TEMP TABLE maker AS SELECT * FROM (VALUES ('retention', $$'makers_settings.event', 'at', '1 year'$$), ('backfill', $$'makers_settings.event', 'kind = 1', 'kind IS NULL'$$),
-	('copy', $$'makers_settings.event', 'makers_settings.event_copy'$$)) AS m (word, arguments);
+	('copy', $$'makers_settings.event', 'makers_settings.event_copy'$$), ('partitions', $$'makers_settings.part', '1 day', 1000$$)) AS m (word, arguments);
 SELECT format('SELECT sweep.create_%s(%s, name => %L, %s)', m.word, m.arguments, 'makers_settings ' || m.word, g.arguments) FROM maker m, given g ORDER BY m.word \gexec
-SELECT format('SELECT sweep.create_%s(%s, name => %L, paused => true, schedule => NULL)', m.word, m.arguments, 'makers_plain ' || m.word) FROM maker m, given g ORDER BY m.word \gexec
+SELECT format('SELECT sweep.create_%s(%s, name => %L, paused => true, schedule => NULL%s)', m.word, m.arguments, 'makers_plain ' || m.word, CASE m.word WHEN 'partitions' THEN ', run_as => ''regress_sweep_makers''' ELSE '' END) FROM maker m, given g ORDER BY m.word \gexec
 SELECT jsonb_pretty(to_jsonb(j) - ARRAY(SELECT d.key FROM sweep.job o, jsonb_each(to_jsonb(o)) AS d WHERE o.name = 'makers_plain retention' AND d.value = to_jsonb(j) -> d.key)) AS differs
 	FROM sweep.job j WHERE j.name = 'makers_settings retention';
 -- those of the others as well

@@ -96,15 +96,24 @@ GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO
 
 -- Jobs: what a function does for whom is checked by the function.
 GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.drop_job(text, boolean), sweep.import_pg_cron(boolean) TO sweep_admin, sweep_user;
-GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy, sweep.switch_copy, sweep.delete TO sweep_admin, sweep_user;
+GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy, sweep.create_partitions, sweep.switch_copy, sweep.delete TO sweep_admin, sweep_user;
 -- Steps, and what their statements call as the role of the job.
-GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch),
-	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
+GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch), sweep.partitions_step(sweep.batch),
+	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, boolean, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
 	sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text), sweep._begin_changes(jsonb, jsonb, jsonb), sweep._check_acting(oid, regclass, regclass), sweep._owns(oid, oid),
 	sweep._capture_changes(jsonb), sweep._apply_changes(jsonb, bigint, text), sweep._holders(text[]), sweep._copy_shape(jsonb, regclass, regclass), sweep._table_name(regclass),
 	sweep._switch_batch(jsonb, jsonb, jsonb, bigint, text, interval), sweep._switch(jsonb, jsonb, text), sweep._end_switch(jsonb), sweep._check_switch(jsonb, regclass, regclass, oid, boolean), sweep._old_name(jsonb, regclass),
-	sweep._exchange_lines(regclass, regclass), sweep._sequences(regclass, regclass), sweep._stays_settings(regclass, regclass, oid), sweep._stays_others(regclass, regclass, oid, text),
-	sweep._comment_line(text, oid, text), sweep._privileges(regclass) TO sweep_admin, sweep_user;
+	sweep._exchange_lines(regclass, regclass), sweep._sequences(regclass, regclass), sweep._stays_settings(regclass, regclass, text), sweep._stays_others(regclass, regclass, oid, text),
+	sweep._comment_line(text, oid, text), sweep._privileges(regclass),
+	sweep._bounds(regclass), sweep._await_turn(jsonb), sweep._note_try(jsonb, text, text[]), sweep._is_referred_to(regclass, regclass), sweep._referencing(regclass, text, text), sweep._referring_source(regclass, text),
+	sweep._cast_to(oid, oid), sweep._age_limit(text, jsonb), sweep._partition_key(regclass), sweep._interval_parts(interval), sweep._grid_bound(text, jsonb, bigint), sweep._grid_place(text, jsonb, text),
+	sweep._present(regclass, text, text, jsonb, timestamptz), sweep._missing_range(regclass, text, jsonb, bigint, bigint), sweep._check_range(regclass, sweep._partition_range), sweep._range_type(text),
+	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),
+	sweep._finish_partition(regclass, regclass), sweep._default_part(regclass), sweep._switch_triggers(jsonb, boolean), sweep._firing_triggers(regclass),
+	sweep._attach_with_rows(anyarray, regclass, regclass, regclass, text, text, int, text), sweep._default_extent(regclass, text), sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint),
+	sweep._check_default(regclass, regclass, text, int), sweep._make_of_default(regclass, regclass, text, text, jsonb, sweep._partition_range, int), sweep._newest_part(regclass, text),
+	sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text), sweep._make_next(regclass, sweep.batch, text), sweep._drop_next(regclass, sweep.batch, jsonb),
+	sweep._check_every(text, text), sweep._check_origin(text, text), sweep._life_args(regclass, text, text, int, interval, text, text, text), sweep._check_detachable(regclass), sweep._partitions_batch(sweep.batch, text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.try_lock(text), sweep.release_lock(text) TO sweep_admin, sweep_user;

@@ -26,7 +26,7 @@ BEGIN
 		WHEN job.pick IS NOT NULL THEN 'items' ELSE 'step' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or what made it: retention, backfill, copy';
+COMMENT ON FUNCTION sweep._job_kind(sweep.job_definition) IS 'sql, batch_sql, step, items (a step with a pick), or what made it: retention, backfill, copy, partitions';
 
 -- Checks only the settings that are named. A setting with its default value counts as left out.
 CREATE FUNCTION sweep._check_kind(job sweep.job_definition, named text[]) RETURNS void
@@ -51,10 +51,11 @@ BEGIN
 		WHERE u.name = ANY (named) AND given -> u.name <> 'null' AND given -> u.name IS DISTINCT FROM defaults -> u.name ORDER BY u.n LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'job "%" %, for which % means nothing', job.name, CASE kind WHEN 'sql' THEN 'has sql' WHEN 'batch_sql' THEN 'has batch_sql'
-				WHEN 'step' THEN 'has a step and no pick' ELSE 'is a ' || kind END, wrong USING ERRCODE = 'invalid_parameter_value',
+				WHEN 'step' THEN 'has a step and no pick' WHEN 'partitions' THEN 'makes partitions' ELSE 'is a ' || kind END, wrong USING ERRCODE = 'invalid_parameter_value',
 			HINT = CASE WHEN wrong = 'batch_size' THEN 'It is executed once and has no batches.'
 				WHEN wrong = ANY (of_items) THEN 'It is for jobs with items: those that have a pick and a step.'
 				WHEN kind = 'sql' THEN 'It is executed once, as a whole: to be divided it needs a step or a batch_sql.'
+				WHEN kind = 'partitions' THEN 'Its batches are a partition each and follow each other: it cannot be divided.'
 				ELSE 'Its batches are ranges of one key and follow each other: it cannot be divided.' END || pg_catalog.format(' Leave %s out.', wrong);
 	END IF;
 END

@@ -88,40 +88,124 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
 
--- DETACH CONCURRENTLY cannot be in a transaction. The step therefore waits for the lock on the table half a second at a time, and
--- sessions that wait behind it get their turn in between.
-CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
-	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
+-- ------------------------------------------------------------------ bounds
+-- The text of a bound has no quotes inside, and in these settings it means the same in any session.
+CREATE FUNCTION sweep._bounds(relation regclass) RETURNS TABLE (part regclass, is_default boolean, lower text, upper text)
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
+AS $$
+BEGIN
+	RETURN QUERY SELECT c.oid::pg_catalog.regclass, b.bound = 'DEFAULT', nullif(pg_catalog.substring(b.bound, 'FROM [(]''?([^'',)]*)'), 'MINVALUE'), nullif(pg_catalog.substring(b.bound, '[)] TO [(]''?([^'',)]*)'), 'MAXVALUE')
+		FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid CROSS JOIN LATERAL pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS b (bound)
+		WHERE i.inhparent = relation AND NOT i.inhdetachpending;
+END
+$$;
+COMMENT ON FUNCTION sweep._bounds(regclass) IS 'the partitions of a table that is partitioned by ranges, with their bounds in its first column; NULL: there is no bound';
+
+-- ------------------------------------------------------------------ a lock that is tried again
+-- A statement that waits for its lock keeps others waiting behind it. It therefore waits for a fraction of a second, and sessions that
+-- wait behind it have their turn until the next try.
+CREATE FUNCTION sweep._await_turn(cursor jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	waited constant double precision := extract(epoch FROM pg_catalog.clock_timestamp() - (cursor ->> 'tried_at')::pg_catalog.timestamptz);
+BEGIN
+	-- A clock that was set back makes this no longer.
+	IF waited < 1 THEN
+		PERFORM pg_catalog.pg_sleep(1 - greatest(waited, 0));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._await_turn(jsonb) IS 'waits until a second has passed since the lock was not to be had, if that is in the cursor';
+
+CREATE FUNCTION sweep._note_try(cursor jsonb, wanted text, tables text[]) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tries constant int := coalesce((cursor ->> 'tries')::int, 0) + 1;
+BEGIN
+	IF tries >= 10 THEN
+		-- Not lock_not_available, after which the batch would be done again with fewer rows.
+		RAISE EXCEPTION '% could not be locked', wanted USING ERRCODE = 'object_in_use',
+			DETAIL = pg_catalog.format('It was tried %s times, once a second. %s', tries, coalesce(sweep._holders(tables) || '.', 'The locks were given back meanwhile.')),
+			HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
+	END IF;
+	RETURN coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('tries', tries, 'tried_at', pg_catalog.clock_timestamp());
+END
+$$;
+COMMENT ON FUNCTION sweep._note_try(jsonb, text, text[]) IS 'the cursor after a lock was not to be had; raises when that was the last try';
+
+-- ------------------------------------------------------------------ the end of a partition
+-- PostgreSQL refuses to detach a partition to whose rows others refer, after it has looked for them as the role of the job, under the lock. It is
+-- therefore asked before, without a lock, and only of tables for whose owners that role acts: others would have their code executed as it.
+CREATE FUNCTION sweep._is_referred_to(parent regclass, part regclass) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	role constant pg_catalog.oid := (SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user);
+	part_name constant pg_catalog.text := sweep._table_name(part);
+	started constant pg_catalog.timestamptz := pg_catalog.clock_timestamp();
+	foreign_key pg_catalog.record;
+	found boolean;
+BEGIN
+	FOR foreign_key IN SELECT r.name, r.child, r.joined, c.relowner FROM sweep._referencing(parent, 'sweep_part', 'sweep_child') AS r JOIN pg_catalog.pg_class c ON c.oid = r.child LOOP
+		IF NOT sweep._owns(role, foreign_key.relowner) THEN
+			RAISE EXCEPTION 'foreign key "%" of % refers to %', foreign_key.name, foreign_key.child, parent USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = pg_catalog.format('To detach a partition, PostgreSQL reads %s as role "%s", which does not act for its owner.', foreign_key.child, current_user), HINT = 'Drop the foreign key, or give both tables the same owner.';
+		END IF;
+		EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM ONLY %s AS sweep_part JOIN %s ON %s)', part_name, sweep._referring_source(foreign_key.child, 'sweep_child'), foreign_key.joined) INTO found;
+		IF found THEN
+			RETURN true;
+		END IF;
+		IF pg_catalog.clock_timestamp() - started > interval '1 second' THEN
+			RAISE EXCEPTION 'whether rows refer to partition % takes too long to see', part USING ERRCODE = 'object_not_in_prerequisite_state',
+				DETAIL = pg_catalog.format('It took %s, and PostgreSQL looks again while all sessions wait. Foreign key "%s" of %s refers to its table.', pg_catalog.clock_timestamp() - started, foreign_key.name, foreign_key.child),
+				HINT = 'Empty the partition first: sweep.create_retention deletes its rows in batches.';
+		END IF;
+	END LOOP;
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION sweep._is_referred_to(regclass, regclass) IS 'whether rows refer by a foreign key to those of a partition; raises when that cannot be seen quickly, or not by the role of the job';
+
+-- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition.
+CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, is_kept boolean, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
+	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
 	parent constant pg_catalog.regclass := relation::pg_catalog.regclass;
-	tries constant int := coalesce((cursor ->> 'tries')::int, 0);
 	found pg_catalog.regclass;
+	found_upper pg_catalog.text;
 BEGIN
-	-- With a bound of several columns, rows may equal its first value. The text of a bound has no quotes inside.
+	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
 	EXECUTE pg_catalog.format($find$
-		SELECT p.partition FROM (SELECT c.oid::pg_catalog.regclass AS partition, t.partnatts,
-				pg_catalog.substring(pg_catalog.pg_get_expr(c.relpartbound, c.oid), '[)] TO [(]''([^'']*)''') AS bound
-			FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = i.inhparent
-			WHERE i.inhparent = $1 AND NOT i.inhdetachpending) AS p
-		WHERE p.bound::%1$s < $2::%1$s OR p.bound::%1$s = $2::%1$s AND p.partnatts = 1 ORDER BY p.bound::%1$s LIMIT 1 $find$, type) INTO found USING parent, age_limit;
+		SELECT b.part, b.upper FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1
+		WHERE (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
+		INTO found, found_upper USING parent, age_limit, cursor ->> 'referred_to';
 	IF found IS NULL THEN
 		next_cursor := cursor;
 		RETURN;
 	END IF;
 	rows := 1;
-	detail := pg_catalog.jsonb_build_object('dropped', pg_catalog.jsonb_build_array(found));
+	PERFORM sweep._await_turn(cursor);
 	BEGIN
-		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent, found);
-		EXECUTE pg_catalog.format('DROP TABLE %s', found);
-	EXCEPTION WHEN lock_not_available THEN
-		IF tries >= 9 THEN
-			RAISE EXCEPTION 'partition % could not be locked', found USING ERRCODE = 'lock_not_available',
-				DETAIL = pg_catalog.format('It was tried %s times, for half a second each.', tries + 1), HINT = 'Look in pg_stat_activity for a transaction that is open for long.';
+		IF sweep._is_referred_to(parent, found) THEN
+			RAISE foreign_key_violation;
 		END IF;
-		next_cursor := pg_catalog.jsonb_build_object('tries', tries + 1);
-		detail := '{"lock_timeouts": 1}';
+		detail := pg_catalog.jsonb_build_object(CASE WHEN is_kept THEN 'detached' ELSE 'dropped' END, pg_catalog.jsonb_build_array(found));
+		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', sweep._table_name(parent), sweep._table_name(found));
+		IF NOT is_kept THEN
+			EXECUTE pg_catalog.format('DROP TABLE %s', sweep._table_name(found));
+		END IF;
+		next_cursor := nullif(cursor - '{tries,tried_at}'::pg_catalog.text[], '{}');
+	EXCEPTION
+		WHEN lock_not_available OR deadlock_detected THEN
+			next_cursor := sweep._note_try(cursor, 'partition ' || found, ARRAY[sweep._table_name(parent), sweep._table_name(found)]);
+			detail := '{"lock_timeouts": 1}';
+		WHEN foreign_key_violation THEN
+			next_cursor := coalesce(cursor - '{tries,tried_at}'::pg_catalog.text[], '{}') || pg_catalog.jsonb_build_object('referred_to', found_upper);
+			detail := pg_catalog.jsonb_build_object('referred_to', pg_catalog.jsonb_build_array(found));
 	END;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_partition(text, text, text, jsonb) IS 'drops a partition in which every row is too old; rows is NULL when there is none';
+COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, jsonb) IS 'drops, or detaches and keeps, a partition in which every row is too old; rows is NULL when there is none';

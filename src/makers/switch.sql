@@ -45,13 +45,12 @@ $$;
 COMMENT ON FUNCTION sweep._sequences(regclass, regclass) IS 'sequences of identity and serial columns of a table, and of the same columns of its copy, where they have one';
 
 -- ------------------------------------------------------------------ of the table itself
-CREATE FUNCTION sweep._stays_settings(source regclass, target regclass, role oid) RETURNS SETOF sweep._staying
+CREATE FUNCTION sweep._stays_settings(source regclass, target regclass, table_name text) RETURNS SETOF sweep._staying
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	old constant pg_catalog.pg_class := (SELECT c FROM pg_catalog.pg_class c WHERE c.oid = source);
 	new constant pg_catalog.pg_class := (SELECT c FROM pg_catalog.pg_class c WHERE c.oid = target);
-	table_name constant pg_catalog.text := sweep._table_name(source);
 BEGIN
 	RETURN QUERY SELECT 'owner', pg_catalog.pg_get_userbyid(old.relowner)::pg_catalog.text, NULL, ARRAY[pg_catalog.format('ALTER TABLE %s OWNER TO %I', table_name, pg_catalog.pg_get_userbyid(old.relowner))], NULL
 		WHERE old.relowner <> new.relowner;
@@ -94,7 +93,7 @@ BEGIN
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_description e WHERE e.classoid = d.classoid AND e.objoid = target AND e.objsubid = coalesce(n.attnum, 0));
 END
 $$;
-COMMENT ON FUNCTION sweep._stays_settings(regclass, regclass, oid) IS 'what a table has of its own that its copy has not';
+COMMENT ON FUNCTION sweep._stays_settings(regclass, regclass, text) IS 'what a table has of its own that its copy has not; the copy has this name when the statements are executed';
 
 CREATE FUNCTION sweep._comment_line(catalog text, object oid, name text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -164,7 +163,7 @@ DECLARE
 	carry constant boolean := coalesce((args #>> '{switch,carry}')::boolean, false);
 	leave constant pg_catalog.text[] := ARRAY(SELECT * FROM pg_catalog.jsonb_array_elements_text(args #> '{switch,leave}'));
 	old_name constant pg_catalog.text := sweep._old_name(args, source);
-	items constant sweep._staying[] := ARRAY(SELECT (s.kind, s.name, s.lock, s.lines, s.after)::sweep._staying FROM (SELECT * FROM sweep._stays_settings(source, target, role) UNION ALL SELECT * FROM sweep._stays_others(source, target, role, old_name)) AS s
+	items constant sweep._staying[] := ARRAY(SELECT (s.kind, s.name, s.lock, s.lines, s.after)::sweep._staying FROM (SELECT * FROM sweep._stays_settings(source, target, sweep._table_name(source)) UNION ALL SELECT * FROM sweep._stays_others(source, target, role, old_name)) AS s
 		WHERE (s.kind = ANY (leave)) IS NOT TRUE);
 	staying pg_catalog.record;
 BEGIN

@@ -60,6 +60,11 @@ $node->safe_psql('postgres', q{
 	EXCEPTION WHEN OTHERS THEN
 		NULL;
 	END $$;
+	SET ROLE attacker;
+	CREATE TABLE attacker.parted (at timestamptz, v text CHECK (attacker.gain() IS NOT NULL)) PARTITION BY RANGE (at);
+	CREATE TABLE attacker.parted_default PARTITION OF attacker.parted DEFAULT;
+	INSERT INTO attacker.parted VALUES (now()), (now() - interval '10 days');
+	RESET ROLE;
 	CREATE FUNCTION attacker.step(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
 	DECLARE
 		n bigint;
@@ -125,7 +130,7 @@ my %word = (
 		'SELECT count(sweep.drop_job(\'vict_job\'))', 'SELECT generate_series(1, 3)', 'DELETE FROM attacker.todo', 'SELECT id FROM attacker.todo FOR UPDATE' ],
 	(map { my $right = "attacker.$_->[1]"; ($_->[0] => [ ($right) x 8, @functions ]) }
 		([ step => 'step' ], [ pick => 'pick' ], [ rescue => 'rescue' ], [ buckets_function => 'buckets' ], [ handler => 'handle' ])),
-	(map { ($_ => [ ('attacker.aged') x 6, 'attacker.archive', 'attacker.todo', 'aged', 'sweep.job', 'sweep.run_live', 'sweep.jobs', 'pg_catalog.pg_class', 'victim.none' ]) } qw(target source archive_to)),
+	(map { ($_ => [ ('attacker.aged') x 6, ('attacker.parted') x 2, 'attacker.archive', 'attacker.todo', 'aged', 'sweep.job', 'sweep.run_live', 'sweep.jobs', 'pg_catalog.pg_class', 'victim.none' ]) } qw(target source archive_to)),
 	age_column => [qw(at at at id v none)], order_by => [ 'id', 'id', 'at', 'id, at', 'at,', '"' ], partitions => [qw(empty empty empty drop x)], on_conflict => [qw(error nothing update)],
 	condition => [ 'v IS NULL', 'id > 10', 'attacker.gain() IS NULL', 'true) OR (true', 'attacker.now() > at', 'id IN (SELECT id FROM attacker.todo)', 'id > (SELECT count(*) FROM sweep.run_live)', '$1 > 0', 'true; SELECT attacker.gain()' ],
 	set => [ q{v = 'x'}, q{v = 'x'}, 'v = attacker.now()::text', 'id = 1', 'v = 1 WHERE true', '(v, at) = (SELECT 1, now())', 'v = $1', q{v = 'x'; SELECT attacker.gain()} ],
@@ -206,6 +211,7 @@ sub plain
 	return literal(choose(@moments)) if $type =~ /^timestamp|^date$/;
 	return literal($name eq 'changes' ? changes() : random_json($name)) if $type eq 'jsonb';
 	return choose(qw(true false)) if $type eq 'boolean';
+	return choose(q{'{1}'::int[]}, 'NULL::text[]', 'NULL::attacker.parted_default[]') if $type eq 'anyarray';
 	return choose('1', '1::bigint', q{'x'::text}, 'NULL::int', 'ARRAY[1]', 'ROW(1, 2)') if $type eq '"any"';
 	return chance(0.6) ? ":'lease'" : literal(choose('00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff')) if $type eq 'uuid';
 	return literal(choose('(0,1)', '(0,0)', '(4294967295,65535)')) if $type eq 'tid';
@@ -225,7 +231,7 @@ sub value
 	return choose("'0'::interval", "'5 ms'::interval", "'5 ms'::interval", literal(choose(@intervals)) . '::interval') if $name eq 'timeout' && $type eq 'interval';
 	# Ten thousand moments are as good as ten.
 	return choose(qw(NULL 0 1 5 -1 10001 2147483647)) . '::integer' if $name eq 'n' && $type eq 'integer';
-	return defined $plain && $type ne '"any"' ? "$plain\::$type" : $plain;
+	return defined $plain && $type ne '"any"' && $type ne 'anyarray' ? "$plain\::$type" : $plain;
 }
 
 # ---------------------------------------------------------------- calls
@@ -243,6 +249,7 @@ my @good = (
 		q{SELECT sweep.create_retention('attacker.aged', 'at', '1 hour', name => 'f_6', condition => 'attacker.gain() IS NULL', archive_to => 'attacker.archive', max_rows => 50, batch_size => 7)},
 		q{SELECT sweep.create_backfill('attacker.aged', 'v = attacker.now()', 'v IS NULL', name => 'f_6', paused => true, max_rows => 50, batch_size => 9)},
 		q{SELECT sweep.create_copy('attacker.archive', 'attacker.aged', name => 'f_6', paused => true, on_conflict => 'nothing', max_rows => 50)},
+		q{SELECT sweep.create_partitions('attacker.parted', '1 day', name => 'f_6', keep => '2 days', paused => true, max_rows => 5, batch_size => 3)},
 		q{SELECT sweep.delete('attacker.aged', 'v = attacker.now() OR attacker.gain() IS NULL', name => 'f_6', max_rows => 50, batch_size => 7)}),
 	q{SELECT sweep.delete('attacker.aged', 'attacker.gain() IS NULL', dry_run => true)},
 	(map { (qq{SELECT sweep.start('f_$_')}, qq{CALL sweep.run('f_$_')}, qq{SELECT * FROM sweep.preview('f_$_')}, qq{SELECT sweep.start('f_$_', delay => '10 ms')}) } 1 .. 5),

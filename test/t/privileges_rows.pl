@@ -47,6 +47,7 @@ my %plausible = (
 	'regprocedure' => [ q{'victim.step(sweep.batch)'}, 'NULL', q{'pg_catalog.now()'} ],
 	'regclass' => [ q{'sweep.run_live'}, 'NULL', q{'pg_catalog.pg_class'} ],
 	'"any"' => [ '1', 'NULL::text' ],
+	'anyarray' => [ q{'{1}'::int[]}, 'NULL::text[]' ],
 	'uuid' => [ "'$lease'", 'NULL' ],
 	'tid' => [q{'(0,1)'}]);
 
@@ -56,7 +57,7 @@ sub plausible_values
 	my $type = $argument->{type};
 	my $known = $surface->{types}{$type};
 
-	return @{ $plausible{$type} } if $type eq '"any"';
+	return @{ $plausible{$type} } if $type eq '"any"' || $type eq 'anyarray';
 	return map { "$_\::$type" } @{ $plausible{$type} } if $plausible{$type};
 	die "no values for type $type: teach it to this test" unless $known;
 	return plausible_values($surface, { %$argument, type => $known->{base} }) if $known->{base};

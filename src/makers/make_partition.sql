@@ -1,0 +1,314 @@
+--
+-- One partition: made as a table of its own, then attached, with the rows that the default partition has for it.
+--
+-- ATTACH alone lets others insert meanwhile, and ends those whose rows the default partition must not take any more with an error. Therefore
+-- inserts wait, by a lock of the table without its partitions. Rows are moved in the same transaction, and readers are kept
+-- waiting then, too: one that has the list of partitions already, and waits for the default one, would find the rows in neither. Everything
+-- is executed as the role of the job, which acts for the owners.
+--
+CREATE FUNCTION sweep._partition_name(relation regclass, suffix text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	stem pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
+BEGIN
+	WHILE pg_catalog.octet_length(stem) + pg_catalog.octet_length(suffix) > 62 LOOP
+		stem := pg_catalog.left(stem, -1);
+	END LOOP;
+	RETURN (SELECT pg_catalog.format('%I.%I', n.nspname, stem || '_' || suffix) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION sweep._partition_name(regclass, text) IS 'the name of a partition, with its schema, quoted';
+
+-- ------------------------------------------------------------------ the table
+-- A partitioned table has no storage parameters: they are those of the newest partition. Its tablespace and access method are for partitions.
+CREATE FUNCTION sweep._create_like(parent regclass, model regclass, name text) RETURNS regclass
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	options pg_catalog.text;
+	made pg_catalog.regclass;
+	line pg_catalog.text;
+BEGIN
+	SELECT pg_catalog.string_agg(pg_catalog.format('%s%I=%L', o.prefix, pg_catalog.split_part(u.option, '=', 1), pg_catalog.substr(u.option, pg_catalog.strpos(u.option, '=') + 1)), ', ') INTO options
+		FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_class t ON t.oid = c.reltoastrelid CROSS JOIN LATERAL (VALUES ('', c.reloptions), ('toast.', t.reloptions)) AS o (prefix, options)
+			CROSS JOIN LATERAL pg_catalog.unnest(o.options) AS u (option) WHERE c.oid = model AND c.relkind = 'r';
+	EXECUTE (SELECT pg_catalog.format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY)%s%s%s', name, sweep._table_name(parent), ' USING ' || pg_catalog.quote_ident(m.amname),
+			' WITH (' || options || ')', ' TABLESPACE ' || pg_catalog.quote_ident(s.spcname))
+		FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am m ON m.oid = c.relam LEFT JOIN pg_catalog.pg_tablespace s ON s.oid = c.reltablespace WHERE c.oid = parent);
+	made := name::pg_catalog.regclass;
+	FOR line IN SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s FROM %s', name, p.grantee) FROM sweep._privileges(made) AS p LOOP
+		EXECUTE line;
+	END LOOP;
+	RETURN made;
+END
+$$;
+COMMENT ON FUNCTION sweep._create_like(regclass, regclass, text) IS 'makes a table of the definition of a partitioned one, with the storage parameters of the model';
+
+-- Indexes, checks, defaults and the comments on them are there already; triggers and foreign keys come with ATTACH.
+CREATE FUNCTION sweep._equip_like(source regclass, made regclass, kinds text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	line pg_catalog.text;
+BEGIN
+	FOR line IN SELECT u.line FROM sweep._stays_settings(source, made, sweep._table_name(made)) WITH ORDINALITY AS s (kind, name, lock, lines, after, n)
+			CROSS JOIN LATERAL pg_catalog.unnest(s.lines) WITH ORDINALITY AS u (line, n) WHERE s.kind = ANY (kinds) ORDER BY s.n, u.n LOOP
+		EXECUTE line;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._equip_like(regclass, regclass, text[]) IS 'gives a table what its source has of these kinds: owner, privilege, comment, replica identity, policy';
+
+-- A role that has privileges on the table has them on the partition, too, and the policies of the table hold there as well. A replica
+-- identity by an index needs the index that was attached.
+CREATE FUNCTION sweep._finish_partition(parent regclass, made regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	identity_index pg_catalog.name;
+BEGIN
+	SELECT n.relname INTO identity_index FROM pg_catalog.pg_class c JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisreplident
+		JOIN pg_catalog.pg_inherits h ON h.inhparent = i.indexrelid JOIN pg_catalog.pg_index p ON p.indexrelid = h.inhrelid AND p.indrelid = made JOIN pg_catalog.pg_class n ON n.oid = p.indexrelid
+		WHERE c.oid = parent AND c.relreplident = 'i';
+	IF FOUND THEN
+		EXECUTE pg_catalog.format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', sweep._table_name(made), identity_index);
+	END IF;
+	PERFORM sweep._equip_like(parent, made, '{policy}');
+END
+$$;
+COMMENT ON FUNCTION sweep._finish_partition(regclass, regclass) IS 'gives a partition what it can have only when it is one, or when its rows are there';
+
+-- ------------------------------------------------------------------ rows of the default partition
+CREATE FUNCTION sweep._default_part(relation regclass) RETURNS regclass
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rest pg_catalog.record;
+BEGIN
+	SELECT c.oid::pg_catalog.regclass AS part, c.relowner, c.relrowsecurity AND c.relforcerowsecurity AND NOT r.rolbypassrls AND NOT r.rolsuper AS hides, r.oid AS role INTO rest
+		FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_class c ON c.oid = p.partdefid JOIN pg_catalog.pg_roles r ON r.rolname = current_user WHERE p.partrelid = relation;
+	IF rest.part IS NOT NULL AND NOT sweep._owns(rest.role, rest.relowner) THEN
+		RAISE EXCEPTION 'role "%" does not own default partition %', current_user, rest.part USING ERRCODE = 'insufficient_privilege',
+			HINT = pg_catalog.format('ALTER TABLE %s OWNER TO %I;', rest.part, (SELECT pg_catalog.pg_get_userbyid(c.relowner) FROM pg_catalog.pg_class c WHERE c.oid = relation));
+	END IF;
+	IF rest.hides THEN
+		RAISE EXCEPTION 'policies of default partition % may hide rows from role "%"', rest.part, current_user USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = pg_catalog.format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY;', rest.part);
+	END IF;
+	RETURN rest.part;
+END
+$$;
+COMMENT ON FUNCTION sweep._default_part(regclass) IS 'the default partition of a table; raises unless its rows can be moved; NULL: there is none';
+
+-- A row that is moved is neither deleted nor inserted: triggers of users see nothing of it.
+CREATE FUNCTION sweep._switch_triggers(triggers jsonb, is_on boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	line pg_catalog.text;
+BEGIN
+	FOR line IN SELECT pg_catalog.format('ALTER TABLE %s %s TRIGGER %I', t.relation, CASE WHEN NOT is_on THEN 'DISABLE' WHEN t.always THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END, t.name)
+			FROM pg_catalog.jsonb_to_recordset(triggers) AS t (relation pg_catalog.text, name pg_catalog.text, always boolean) LOOP
+		EXECUTE line;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sweep._switch_triggers(jsonb, boolean) IS 'disables triggers, or enables them as they were';
+
+CREATE FUNCTION sweep._firing_triggers(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_object('relation', sweep._table_name(relation), 'name', t.tgname, 'always', t.tgenabled = 'A')), '[]')
+		FROM pg_catalog.pg_trigger t WHERE t.tgrelid = relation AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A'));
+END
+$$;
+COMMENT ON FUNCTION sweep._firing_triggers(regclass) IS 'the triggers of users on a table that are executed';
+
+-- The rows are inserted when the partition is one: it is published as the others are, and subscribers see what they would see of an update that
+-- moves a row. Meanwhile they are kept here; an argument that is NULL brings their type along.
+CREATE FUNCTION sweep._attach_with_rows(type_of_rows anyarray, parent regclass, rest regclass, made regclass, bounds text, in_range text, size int, path text) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	taken _attach_with_rows.type_of_rows%TYPE;
+	removed bigint;
+	triggers pg_catalog.jsonb := sweep._firing_triggers(rest);
+	names constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = parent AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '');
+BEGIN
+	EXECUTE pg_catalog.format('SELECT ARRAY(SELECT sweep_row FROM ONLY %s AS sweep_row WHERE %s LIMIT %s)', sweep._table_name(rest), in_range, size + 1) INTO taken;
+	IF pg_catalog.cardinality(taken) > size THEN
+		RAISE EXCEPTION 'rows of the range came while % was being locked', parent USING ERRCODE = 'lock_not_available';
+	END IF;
+	IF pg_catalog.cardinality(taken) = 0 THEN
+		EXECUTE bounds;
+		RETURN 0;
+	END IF;
+	PERFORM sweep._switch_triggers(triggers, false);
+	EXECUTE pg_catalog.format('DELETE FROM ONLY %s AS sweep_row WHERE %s', sweep._table_name(rest), in_range);
+	GET DIAGNOSTICS removed = ROW_COUNT;
+	IF removed <> pg_catalog.cardinality(taken) THEN
+		RAISE EXCEPTION '% of % rows could be deleted from %', removed, pg_catalog.cardinality(taken), rest USING ERRCODE = 'triggered_data_change_violation', HINT = 'Look for a rule or policy of the table.';
+	END IF;
+	EXECUTE bounds;
+	-- The partition has triggers of its own now.
+	triggers := triggers || sweep._firing_triggers(made);
+	PERFORM sweep._switch_triggers(sweep._firing_triggers(made), false);
+	-- Checks, generated columns and indexes see the path of the run.
+	PERFORM pg_catalog.set_config('search_path', path, true);
+	EXECUTE pg_catalog.format('INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM pg_catalog.unnest($1) AS sweep_row', sweep._table_name(made), names) USING taken;
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	-- A table with a foreign key that is still to be checked cannot be altered.
+	SET CONSTRAINTS ALL IMMEDIATE;
+	PERFORM sweep._switch_triggers(triggers, true);
+	RETURN removed;
+END
+$$;
+COMMENT ON FUNCTION sweep._attach_with_rows(anyarray, regclass, regclass, regclass, text, text, int, text) IS 'attaches a partition, and moves the rows of the default partition that are for it; the table is locked';
+
+-- ------------------------------------------------------------------ a default partition that becomes another one
+CREATE FUNCTION sweep._default_extent(rest regclass, key text, OUT lowest text, OUT highest text, OUT problem text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
+AS $$
+DECLARE
+	without_key boolean;
+BEGIN
+	EXECUTE pg_catalog.format('SELECT pg_catalog.min(r.%1$I)::pg_catalog.text, pg_catalog.max(r.%1$I)::pg_catalog.text, EXISTS (SELECT FROM %2$s AS r WHERE r.%1$I IS NULL) FROM %2$s AS r', key, sweep._table_name(rest))
+		INTO lowest, highest, without_key;
+	problem := CASE WHEN without_key THEN 'some of its rows have no key' WHEN 'infinity' IN (lowest, highest) OR '-infinity' IN (lowest, highest) THEN 'the key of some of its rows is infinite' END;
+END
+$$;
+COMMENT ON FUNCTION sweep._default_extent(regclass, text) IS 'the smallest and the greatest key of a default partition, or why its rows cannot be those of a range';
+
+CREATE FUNCTION sweep._exchange_default(parent regclass, rest regclass, type text, args jsonb, first bigint, last bigint) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rest_name constant pg_catalog.text := sweep._table_name(rest);
+	parent_name constant pg_catalog.text := sweep._table_name(parent);
+	grid constant pg_catalog.record := sweep._grid_bound(type, args, first);
+	name constant pg_catalog.text := sweep._partition_name(parent, grid.suffix);
+	made pg_catalog.regclass;
+BEGIN
+	EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', parent_name);
+	EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent_name, rest_name);
+	EXECUTE pg_catalog.format('ALTER TABLE %s RENAME TO %s', rest_name, pg_catalog.quote_ident((pg_catalog.parse_ident(name))[2]));
+	BEGIN
+		EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', parent_name, sweep._table_name(rest), grid.bound, (sweep._grid_bound(type, args, last + 1)).bound);
+	EXCEPTION WHEN check_violation THEN
+		RAISE EXCEPTION 'rows of another range came while % was being locked', parent USING ERRCODE = 'lock_not_available';
+	END;
+	made := sweep._create_like(parent, rest, rest_name);
+	PERFORM sweep._equip_like(rest, made, '{owner,privilege,comment,replica identity,policy}');
+	EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s DEFAULT', parent_name, rest_name);
+	RETURN rest::pg_catalog.text;
+END
+$$;
+COMMENT ON FUNCTION sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint) IS 'makes the default partition that of the ranges of its rows, and an empty one the default partition; returns its new name';
+
+-- ------------------------------------------------------------------ one range
+CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT has_rows boolean, OUT is_full boolean) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows bigint;
+	foreign_key pg_catalog.record;
+BEGIN
+	IF rest IS NULL THEN
+		RETURN;
+	END IF;
+	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s AS sweep_row WHERE %s LIMIT %s) AS c', sweep._table_name(rest), in_range, size + 1) INTO rows;
+	has_rows := rows > 0;
+	is_full := rows > size;
+	IF has_rows AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
+		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', HINT = 'It is a partitioned or foreign table, or has rules.';
+	END IF;
+	-- Some may refer to the default partition alone.
+	SELECT r.name, r.child INTO foreign_key FROM (VALUES (1, parent), (2, rest)) AS t (n, relation) CROSS JOIN LATERAL sweep._referencing(t.relation, '', '') AS r ORDER BY t.n LIMIT 1;
+	IF has_rows AND FOUND THEN
+		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = pg_catalog.format('Foreign key "%s" of %s refers to them: a row that is taken out of a partition is deleted there, or refused.', foreign_key.name, foreign_key.child),
+			HINT = 'Drop the foreign key, run the job, and add it again; or delete the rows.';
+	END IF;
+	IF pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024 THEN
+		RAISE EXCEPTION 'default partition % has more than 256 MB', rest USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.',
+			HINT = pg_catalog.format('At a quiet time, in one transaction: ALTER TABLE %1$s DETACH PARTITION %2$s; rename it; attach it FOR VALUES of its rows; create an empty default partition.', parent, rest);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_default(regclass, regclass, text, int) IS 'whether the default partition has rows of a range, and more than that size; raises when they cannot be moved, or a partition cannot be attached beside it';
+
+CREATE FUNCTION sweep._make_of_default(parent regclass, rest regclass, key text, type text, args jsonb, missing sweep._partition_range, size int) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	extent constant pg_catalog.record := sweep._default_extent(rest, key);
+	reason pg_catalog.text := extent.problem;
+	first bigint;
+	last bigint;
+	others pg_catalog.text;
+BEGIN
+	IF reason IS NULL THEN
+		first := sweep._grid_place(type, args, extent.lowest);
+		last := sweep._grid_place(type, args, extent.highest);
+		EXECUTE pg_catalog.format('SELECT pg_catalog.string_agg(b.part::pg_catalog.text, '', '' ORDER BY b.part::pg_catalog.text) FROM sweep._bounds($1) AS b'
+			' WHERE NOT b.is_default AND pg_catalog.%1$s(b.lower::%2$s, b.upper::%2$s) && pg_catalog.%1$s($2::%2$s, $3::%2$s)', sweep._range_type(type), type)
+			INTO others USING parent, (sweep._grid_bound(type, args, first)).bound, (sweep._grid_bound(type, args, last + 1)).bound;
+		reason := pg_catalog.format('its rows are from %s to %s, where there are other partitions: %s', extent.lowest, extent.highest, others);
+		IF others IS NULL THEN
+			RETURN sweep._exchange_default(parent, rest, type, args, first, last);
+		END IF;
+	END IF;
+	RAISE EXCEPTION 'default partition % has more than % rows of the range from % to %', rest, size, missing.lower, missing.upper USING ERRCODE = 'object_not_in_prerequisite_state',
+		DETAIL = pg_catalog.format('It cannot become the partition of this range itself: %s.', reason), HINT = 'Raise batch_size, or move or delete the rows of other ranges first.';
+END
+$$;
+COMMENT ON FUNCTION sweep._make_of_default(regclass, regclass, text, text, jsonb, sweep._partition_range, int) IS
+	'makes the default partition, which has too many rows of a range to move them, the partition of all ranges of its rows; raises when they are not all between two partitions';
+
+CREATE FUNCTION sweep._newest_part(parent regclass, type text) RETURNS regclass
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found pg_catalog.regclass;
+BEGIN
+	EXECUTE pg_catalog.format('SELECT b.part FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE c.relkind = ''r'' AND NOT b.is_default ORDER BY b.lower::%s DESC NULLS LAST LIMIT 1', type) INTO found USING parent;
+	RETURN found;
+END
+$$;
+COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition that is a table; NULL: there is none';
+
+CREATE FUNCTION sweep._make_partition(parent regclass, key text, type text, args jsonb, missing sweep._partition_range, size int, path text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
+AS $$
+DECLARE
+	rest constant pg_catalog.regclass := sweep._default_part(parent);
+	name constant pg_catalog.text := sweep._partition_name(parent, missing.suffix);
+	in_range constant pg_catalog.text := pg_catalog.format('sweep_row.%1$I OPERATOR(pg_catalog.>=) %2$L::%4$s AND sweep_row.%1$I OPERATOR(pg_catalog.<) %3$L::%4$s', key, missing.lower, missing.upper, type);
+	bounds constant pg_catalog.text := pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', sweep._table_name(parent), name, missing.lower, missing.upper);
+	made pg_catalog.regclass;
+	moved bigint := 0;
+	found pg_catalog.record;
+BEGIN
+	PERFORM sweep._check_range(parent, missing);
+	found := sweep._check_default(parent, rest, in_range, size);
+	IF found.is_full THEN
+		RETURN pg_catalog.jsonb_build_object('exchanged', pg_catalog.jsonb_build_array(sweep._make_of_default(parent, rest, key, type, args, missing, size)));
+	END IF;
+	made := sweep._create_like(parent, sweep._newest_part(parent, type), name);
+	PERFORM sweep._equip_like(parent, made, '{owner,privilege,comment,replica identity}');
+	IF rest IS NULL THEN
+		EXECUTE bounds;
+	ELSE
+		EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN %s MODE', sweep._table_name(parent), CASE WHEN found.has_rows THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
+		EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', sweep._table_name(rest));
+		EXECUTE pg_catalog.format('SELECT sweep._attach_with_rows(NULL::%s[], $1, $2, $3, $4, $5, $6, $7)', sweep._table_name(rest)) INTO moved USING parent, rest, made, bounds, in_range, CASE WHEN found.has_rows THEN size ELSE 0 END, path;
+	END IF;
+	PERFORM sweep._finish_partition(parent, made);
+	RETURN pg_catalog.jsonb_build_object('made', pg_catalog.jsonb_build_array(made)) || CASE WHEN moved > 0 THEN pg_catalog.jsonb_build_object('moved', moved) ELSE '{}' END;
+END
+$$;
+COMMENT ON FUNCTION sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text) IS 'makes and attaches the partition of a range, with the rows of it that the default partition has; returns the detail';
