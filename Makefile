@@ -63,6 +63,7 @@ INSTALL_PARTS = \
 	src/makers/proof.sql \
 	src/makers/delete.sql \
 	src/makers/backfill.sql \
+	src/makers/batched.sql \
 	src/makers/changes.sql \
 	src/makers/switch.sql \
 	src/makers/switch_run.sql \

@@ -75,11 +75,11 @@ CREATE INDEX log_b ON del.log (b, c);
 CREATE INDEX log_c ON del.log (c COLLATE "C");
 ANALYZE del.log;
 SELECT k.condition, c.* FROM (VALUES ('b = 3'), ('a < 100'), ('a < 100 AND b IN (1, 2)'), ('d = 5 AND a > 0'), ('c = ''c7'' AND b IS NOT NULL')) AS k (condition),
-	LATERAL sweep._deletion_key(current_user::text, 'del.log', k.condition, NULL) AS c;
-SELECT sweep._deletion_key(current_user::text, 'del.log', 'd = 5', NULL);
-SELECT sweep._deletion_key(current_user::text, 'del.log', 'b IS NULL OR a = 1', NULL);
+	LATERAL sweep._run_key(current_user::text, 'del.log', k.condition, NULL, '{}', false) AS c;
+SELECT sweep._run_key(current_user::text, 'del.log', 'd = 5', NULL, '{}', false);
+SELECT sweep._run_key(current_user::text, 'del.log', 'b IS NULL OR a = 1', NULL, '{}', false);
 ALTER TABLE del.log ALTER a SET NOT NULL, ADD UNIQUE (a, c);
-SELECT k.condition, c.* FROM (VALUES ('b = 3'), ('d = 5'), ('true'), ('a < 10 OR b = 5')) AS k (condition), LATERAL sweep._deletion_key(current_user::text, 'del.log', k.condition, NULL) AS c;
+SELECT k.condition, c.* FROM (VALUES ('b = 3'), ('d = 5'), ('true'), ('a < 10 OR b = 5')) AS k (condition), LATERAL sweep._run_key(current_user::text, 'del.log', k.condition, NULL, '{}', false) AS c;
 SELECT run_id FROM sweep.delete('del.log', 'b = 3', batch_size => 15) \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT job, status, stop, rows, batches, detail FROM del.last;

@@ -32,6 +32,7 @@ static uint64 current_row = 0;
 
 static void leave_call(void *arg);
 static void plan_statement(SweepStatement *statement);
+static SweepPlan *prepare(const char *text, int count, Oid *types, int options);
 static uint64 check_result(int code);
 
 void
@@ -152,8 +153,20 @@ plan_statement(SweepStatement *statement)
 SweepPlan *
 sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
 {
+	return prepare(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
+}
+
+SweepPlan *
+sweep_sql_prepare_custom(const char *text, int count, Oid *types)
+{
+	return prepare(text, count, types, CURSOR_OPT_CUSTOM_PLAN);
+}
+
+static SweepPlan *
+prepare(const char *text, int count, Oid *types, int options)
+{
 	int			nest_level = sweep_door_enter_literals();
-	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
+	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, options);
 
 	sweep_door_leave_literals(nest_level);
 	if (plan == NULL || SPI_keepplan(plan) != 0)

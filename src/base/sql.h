@@ -62,6 +62,9 @@ extern void sweep_sql_end_call(void);
  */
 extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
 
+/* The same, planned anew for the values of each execution. */
+extern SweepPlan *sweep_sql_prepare_custom(const char *text, int count, Oid *types);
+
 /* Makes the plan of a generic statement now, with the settings that are in force, unless it has a valid one. */
 extern void sweep_sql_make_plan(SweepPlan *plan);
 

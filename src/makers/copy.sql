@@ -151,6 +151,8 @@ BEGIN
 			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
 		WHEN 'copy_step' THEN
 			RETURN QUERY SELECT * FROM sweep._copy_statements(args);
+		WHEN 'update_step' THEN
+			RETURN QUERY SELECT * FROM sweep._update_statements(args, again, role);
 	END CASE;
 END
 $$;

@@ -14,8 +14,22 @@ CREATE FUNCTION sweep._count_deletion(role oid, relation regclass, roots text, s
 COMMENT ON FUNCTION sweep._count_deletion(oid, regclass, text, jsonb) IS
 	'how many rows would go, or lose their reference, with those that the statement finds as the role: {"table": {"deleted": 1, "nulled": 2}}';
 
+CREATE FUNCTION sweep._index_uses(index oid, columns text[]) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attname = ANY (columns)
+		WHERE i.indexrelid = index AND (a.attnum = ANY ((i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1])
+			-- in an expression, or in the WHERE of the index
+			OR (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+				AND EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = index
+					AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = i.indrelid AND d.refobjsubid = a.attnum))));
+END
+$$;
+COMMENT ON FUNCTION sweep._index_uses(oid, text[]) IS 'whether the place of a row in an index depends on one of these columns';
+
 -- The planner is asked for the cost of all rows of the condition. An index that is not unique, or has nulls, is no order for all rows.
-CREATE FUNCTION sweep._deletion_key(role text, relation regclass, condition text, settings jsonb, OUT columns text[], OUT serves boolean) RETURNS record
+CREATE FUNCTION sweep._run_key(role text, relation regclass, condition text, settings jsonb, changed text[], only_unique boolean, OUT columns text[], OUT serves boolean) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -25,17 +39,19 @@ DECLARE
 	best_filters boolean;
 	serving pg_catalog.text[];
 	reading pg_catalog.text;
+	ordered pg_catalog.text;
 	matching pg_catalog.record;
 	whole pg_catalog.float8;
 	best_whole pg_catalog.float8;
 BEGIN
 	FOR candidate IN SELECT DISTINCT ON (k.columns) k.columns, k.nulls, sweep._is_unique(relation, k.columns) AS is_unique, i.indisprimary
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
-			WHERE i.indrelid = relation AND k.columns IS NOT NULL ORDER BY k.columns, i.indisprimary DESC LOOP
-		reading := pg_catalog.format('SELECT %s FROM %s WHERE %%s ORDER BY %s', sweep._key_list(relation, candidate.columns),
-			sweep._source(relation, NULL), sweep._key_order(relation, candidate.columns, candidate.nulls, false));
-		matching := sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, pg_catalog.format(E'(%s\n)', condition)), meaning);
-		whole := (sweep._key_cost(sweep._role_oid(role), pg_catalog.format(reading, 'true'), meaning)).cost;
+			WHERE i.indrelid = relation AND k.columns IS NOT NULL AND NOT sweep._index_uses(i.indexrelid, changed) AND (NOT only_unique OR sweep._is_unique(relation, k.columns))
+			ORDER BY k.columns, i.indisprimary DESC LOOP
+		reading := pg_catalog.format('SELECT %s FROM %s WHERE ', sweep._key_list(relation, candidate.columns), sweep._source(relation, NULL));
+		ordered := ' ORDER BY ' || sweep._key_order(relation, candidate.columns, candidate.nulls, false);
+		matching := sweep._key_cost(sweep._role_oid(role), reading || pg_catalog.format(E'(%s\n)', condition) || ordered, meaning);
+		whole := (sweep._key_cost(sweep._role_oid(role), reading || 'true' || ordered, meaning)).cost;
 		IF candidate.is_unique AND whole IS NOT NULL AND (best_whole IS NULL OR candidate.indisprimary) THEN
 			best_whole := whole;
 			columns := candidate.columns;
@@ -57,11 +73,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._deletion_key(text, regclass, text, jsonb) IS
-	'the columns of the index by which a deletion goes, and whether it serves the condition, so that a batch need not look at other rows';
+COMMENT ON FUNCTION sweep._run_key(text, regclass, text, jsonb, text[], boolean) IS
+	'the columns of the index, without those that change, by which a deletion or an update goes, and whether it serves the condition, so that a batch need not look at other rows';
 
 -- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one.
-CREATE FUNCTION sweep._deletion_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
+CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -79,7 +95,7 @@ BEGIN
 		sweep._qualified_list(sweep._relation_name(relation), bound.columns), sweep._source(relation, NULL), sweep._key_order(relation, bound.columns, bound.nulls, true));
 END
 $$;
-COMMENT ON FUNCTION sweep._deletion_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
+COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
 
 CREATE FUNCTION sweep._count_some(relation regclass, condition text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -90,6 +106,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._count_some(regclass, text) IS 'an expression: how many rows meet a condition, up to 10,000';
 
+-- The owner of the job may have altered it since it was checked.
+CREATE FUNCTION sweep._deletion_condition(args jsonb, role oid, OUT text text, OUT joins boolean) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts pg_catalog.record;
+BEGIN
+	IF args ? 'statement' THEN
+		parts := sweep._stored_parts(args, role, 'delete');
+		text := sweep._found_by(parts);
+		joins := parts.reads <> '{}';
+	ELSE
+		PERFORM sweep._check_condition(args ->> 'condition');
+		text := args ->> 'condition';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._deletion_condition(jsonb, oid) IS 'the condition of a deletion, which is in its args or in the statement there, and whether that has other tables';
+
 CREATE FUNCTION sweep._delete_statements(args jsonb, again boolean, role oid, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,13 +134,13 @@ DECLARE
 	key constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
 	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NULL AND sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL) ELSE known_parts END;
 	place constant pg_catalog.record := sweep._next_place(parts, part);
-	bound constant pg_catalog.record := sweep._deletion_bound(relation, key);
-	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', args ->> 'condition', bound.condition);
+	bound constant pg_catalog.record := sweep._run_bound(relation, key);
+	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
+	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', condition.text, bound.condition);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	nulls pg_catalog.text[];
 	first boolean;
 BEGIN
-	PERFORM sweep._check_condition(args ->> 'condition');
 	SELECT k.nulls INTO nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 		WHERE i.indrelid = coalesce(place.part, relation) AND k.columns = key ORDER BY i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
@@ -115,6 +150,7 @@ BEGIN
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, NULL, key, nulls,
 			CASE WHEN again THEN due || free WHEN (args -> 'serves')::boolean THEN due ELSE bound.condition END, due, free, sweep._referred_columns(relation, false) <> '{}', first);
+		made.custom := condition.joins;
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.prologue := bound.prologue;
@@ -177,7 +213,7 @@ BEGIN
 		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._run_meaning(sweep._role_oid(job.run_as), job.settings));
 		RETURN;
 	END IF;
-	key := sweep._deletion_key(job.run_as, relation, condition, job.settings);
+	key := sweep._run_key(job.run_as, relation, condition, job.settings, '{}', false);
 	job.estimate := CASE WHEN NOT key.serves THEN sweep._rows_estimate(relation) END;
 	-- A further run goes on where one has stopped at a limit.
 	job.cursor := 'drain';

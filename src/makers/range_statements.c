@@ -23,7 +23,7 @@
 
 static SweepStatement range_statements_sql = {
 	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, key, part, next_part, "
-		"counter, rest_counter, checked, restarts, parts, cascading "
+		"counter, rest_counter, checked, restarts, custom, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
@@ -150,6 +150,8 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		statements->rest_counter = sweep_sql_text(column++, kept->context);
 		statements->checked = sweep_sql_bool(column++);
 		statements->restarts = sweep_sql_bool(column++);
+		statements->custom = !sweep_sql_is_null(column) && sweep_sql_bool(column);
+		column++;
 		/* Looking for many partitions takes long. */
 		if (kept->parts == NULL)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));
@@ -177,7 +179,9 @@ sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIDARRAYOID, OIDARRAYOID};
 
 	if (statements->plans[which] == NULL)
-		statements->plans[which] = sweep_sql_prepare(statements->texts[which], lengthof(types), types, true);
+		statements->plans[which] = statements->custom
+			? sweep_sql_prepare_custom(statements->texts[which], lengthof(types), types)
+			: sweep_sql_prepare(statements->texts[which], lengthof(types), types, true);
 	return statements->plans[which];
 }
 
@@ -191,8 +195,11 @@ sweep_range_plan_by_key(SweepRangeStatements *statements, const SweepRangeStatem
 {
 	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_hashjoin", "enable_mergejoin"};
 	int			settings = which[0] == RANGE_PICK ? 3 : lengthof(off);
-	int			nest_level = NewGUCNestLevel();
+	int			nest_level;
 
+	if (statements->custom)
+		return;
+	nest_level = NewGUCNestLevel();
 	for (int i = 0; i < settings; i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	for (int i = 0; i < count; i++)

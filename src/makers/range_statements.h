@@ -38,6 +38,7 @@ typedef struct SweepRangeStatements
 	char	   *counter;		/* key of the detail: rows done */
 	char	   *rest_counter;	/* key of the detail: rows read and left as they are; NULL = not counted */
 	bool		checked;		/* "work" returns the number of rows done, and the key of a row that would be done again */
+	bool		custom;			/* they are planned for the keys of each batch, and as the planner likes */
 	bool		restarts;		/* a cursor of other columns starts the pass again; otherwise it is an error */
 } SweepRangeStatements;
 

@@ -24,6 +24,7 @@ CREATE TYPE sweep._statements AS (
 	rest_counter text,
 	checked      boolean,
 	restarts     boolean,
+	custom       boolean,
 	parts        text,
 	cascading    oid
 );
@@ -44,6 +45,7 @@ COMMENT ON COLUMN sweep._statements.counter IS 'how the detail calls the rows th
 COMMENT ON COLUMN sweep._statements.rest_counter IS 'how it calls those that were looked at and left; NULL: not counted';
 COMMENT ON COLUMN sweep._statements.checked IS 'whether work returns the number of its rows, and the key of a row that would be done again';
 COMMENT ON COLUMN sweep._statements.restarts IS 'whether a cursor of another key is forgotten; otherwise it is an error';
+COMMENT ON COLUMN sweep._statements.custom IS 'whether they are planned anew for each batch, because they join other tables: how, depends on the size of the range; NULL: no';
 COMMENT ON COLUMN sweep._statements.parts IS 'array of the partitions that are processed one by one; NULL: none';
 COMMENT ON COLUMN sweep._statements.cascading IS 'the table with whose rows others go; NULL: none do';
 

@@ -8,7 +8,7 @@ AS $$
 DECLARE
 	names pg_catalog.text;
 	removal constant pg_catalog.text := pg_catalog.format('DELETE FROM %s WHERE %s', sweep._source(relation, part), condition);
-	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH picked AS MATERIALIZED (%s) ', picked) END;
+	with_picked constant pg_catalog.text := CASE WHEN picked IS NULL THEN '' ELSE pg_catalog.format('WITH sweep_picked AS MATERIALIZED (%s) ', picked) END;
 BEGIN
 	IF archive IS NULL THEN
 		RETURN with_picked || removal;
@@ -43,8 +43,8 @@ BEGIN
 	IF made.before IS NOT NULL THEN
 		-- By their places, which are those of a partition each.
 		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
-			table_name, sweep._source(relation, part), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.place FROM picked AS p))'
-			' AND EXISTS (SELECT FROM picked AS p WHERE p.place OPERATOR(pg_catalog.=) %1$I.ctid AND p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+			table_name, sweep._source(relation, part), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
+			' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
 	END IF;
 	RETURN made;
 END

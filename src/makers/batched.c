@@ -1,0 +1,302 @@
+/*
+ * batched.c
+ *		Reads a DELETE or UPDATE that is to be executed in batches, and refuses what is never possible in batches.
+ *
+ * Called by batched.sql when a job is made, and each time the statements of the job are made: its owner may have altered the text.
+ * PostgreSQL analyses the statement, as the role of the job; statement_parts.c writes the parts of the result as texts.
+ *
+ * Analysis, the folding of constants and the writing of values may execute code of users: all of it is done behind door.c.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+
+#include "base/door.h"
+#include "engine/definition.h"
+#include "makers/statement_parts.h"
+
+/* Columns of the result. */
+enum
+{
+	PART_WORD,
+	PART_TARGET,
+	PART_STATEMENT,
+	PART_SET,
+	PART_SOURCE,
+	PART_OWN,
+	PART_OTHERS,
+	PART_SETS,
+	PART_READS,
+	PART_IS_LIMITED,
+	PART_FALSIFIES,
+	PART_COUNT
+};
+
+typedef struct Parts
+{
+	Oid			role;
+	const char *source;
+	Jsonb	   *settings;
+	bool		freezes;		/* the moment of the statement is a parameter */
+	RawStmt    *raw;
+	Query	   *query;
+	Datum		values[PART_COUNT];
+	bool		nulls[PART_COUNT];
+} Parts;
+
+typedef struct Relations
+{
+	const RangeTblEntry *target;
+	List	   *oids;			/* of the others */
+	bool		is_limited;		/* a sub-select has a LIMIT */
+	bool		is_sampled;		/* one of them is read in part, by chance */
+} Relations;
+
+static RawStmt *parse(const char *source);
+static bool has_parameter(Node *node, void *context);
+static void refuse_command(const char *source, const Node *statement, bool is_one);
+static void take_apart(void *arg);
+static void refuse_clauses(const Query *query);
+static void refuse_clause(const char *clause, const char *hint);
+static void refuse_volatile(const Query *query);
+static bool find_volatile(Node *node, void *context);
+static bool is_volatile(Oid function, void *context);
+static void set_text(Parts *parts, int part, const char *text);
+static Datum set_columns(const Query *query);
+static Datum find_relations(const Query *query, Relations *relations);
+static bool look_for_relation(Node *node, void *context);
+
+PG_FUNCTION_INFO_V1(sweep_batched_parts);
+
+/* SQL: sweep._batched_parts(role oid, statement text, settings jsonb, freezes boolean, OUT ...) */
+Datum
+sweep_batched_parts(PG_FUNCTION_ARGS)
+{
+	Parts		parts = {.role = PG_GETARG_OID(0), .source = text_to_cstring(PG_GETARG_TEXT_PP(1)), .settings = PG_GETARG_JSONB_P(2),
+		.freezes = PG_GETARG_BOOL(3)};
+	TupleDesc	type;
+
+	if (get_call_result_type(fcinfo, NULL, &type) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	parts.raw = parse(parts.source);
+	sweep_door_visit_user(parts.role, take_apart, &parts);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(type), parts.values, parts.nulls)));
+}
+
+static RawStmt *
+parse(const char *source)
+{
+	RawStmt    *raw;
+	bool		is_one = sweep_definition_parse(source, &raw);
+
+	if (!is_one || !(IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, UpdateStmt)))
+		refuse_command(source, raw != NULL ? raw->stmt : NULL, is_one);
+	if (has_parameter(raw->stmt, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_PARAMETER),
+				 errmsg("the statement has parameters"),
+				 errhint("Write the values themselves, for example with format('... WHERE id < %%L', value).")));
+	if (!(IsA(raw->stmt, DeleteStmt) ? castNode(DeleteStmt, raw->stmt)->relation : castNode(UpdateStmt, raw->stmt)->relation)->inh)
+		refuse_clause("ONLY", "Leave it out. A table from which others inherit cannot be gone through by an index.");
+	return raw;
+}
+
+static bool
+has_parameter(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ParamRef))
+		return true;
+	return raw_expression_tree_walker(node, has_parameter, context);
+}
+
+static void
+refuse_command(const char *source, const Node *statement, bool is_one)
+{
+	const char *hint = "Write one DELETE FROM ... WHERE ... or UPDATE ... SET ... WHERE ...";
+
+	if (statement != NULL && !is_one)
+		hint = "Call sweep.batched for each statement. The next one may be begun when sweep.wait says that the one before has succeeded.";
+	else if (statement != NULL && IsA(statement, InsertStmt))
+		hint = "Rows are copied in batches by sweep.create_copy.";
+	else if (statement != NULL && IsA(statement, MergeStmt))
+		hint = "Write what it does as UPDATE ... FROM and DELETE ... USING, and call sweep.batched for each of them.";
+	else if (statement != NULL && IsA(statement, TruncateStmt))
+		hint = "TRUNCATE reads no rows: execute it by itself, or write DELETE FROM.";
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("\"%s\" is not a single DELETE or UPDATE", source),
+			 errhint("%s", hint)));
+}
+
+static void
+take_apart(void *arg)
+{
+	/* A text that is read again, in another session, is the same query. */
+	static const char *const formats[][2] = {
+		{"search_path", "pg_catalog, pg_temp"}, {"DateStyle", "ISO"}, {"IntervalStyle", "postgres"}, {"extra_float_digits", "3"},
+	};
+	Parts	   *parts = arg;
+	RangeTblEntry *target;
+	Relations	relations = {0};
+	SweepStatementTexts texts;
+
+	parts->query = sweep_definition_analyse(parts->role, parts->source, parts->settings, parts->raw, false);
+	refuse_clauses(parts->query);
+	refuse_volatile(parts->query);
+	target = rt_fetch(parts->query->resultRelation, parts->query->rtable);
+	/* For what PostgreSQL says only when it is about to execute the statement. */
+	if (target->relkind == RELKIND_RELATION || target->relkind == RELKIND_PARTITIONED_TABLE)
+		(void) QueryRewrite(copyObject(parts->query));
+	for (int i = 0; i < (int) lengthof(formats); i++)
+		(void) set_config_option(formats[i][0], formats[i][1], PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	target->alias = NULL;
+	relations.target = target;
+	parts->values[PART_WORD] = CStringGetTextDatum(parts->query->commandType == CMD_DELETE ? "delete" : "update");
+	parts->values[PART_TARGET] = ObjectIdGetDatum(target->relid);
+	parts->values[PART_SETS] = set_columns(parts->query);
+	parts->values[PART_READS] = find_relations(parts->query, &relations);
+	if (relations.is_sampled)
+		refuse_clause("TABLESAMPLE", "Each batch would see another sample: write one into a table first (CREATE TABLE ... AS SELECT ...).");
+	parts->values[PART_IS_LIMITED] = BoolGetDatum(relations.is_limited);
+	sweep_statement_write(parts->query, parts->freezes, &texts);
+	set_text(parts, PART_STATEMENT, texts.written);
+	set_text(parts, PART_SET, texts.set);
+	set_text(parts, PART_SOURCE, texts.source);
+	set_text(parts, PART_OWN, texts.own);
+	set_text(parts, PART_OTHERS, texts.others);
+	/* Last, because it executes functions of the statement, which may change settings. */
+	parts->values[PART_FALSIFIES] = BoolGetDatum(sweep_statement_falsifies(parts->query));
+}
+
+static void
+refuse_clauses(const Query *query)
+{
+	if (query->returningList != NIL)
+		refuse_clause("RETURNING", "Leave it out: there is nobody to return the rows to. The detail of the run says how many there were.");
+	if (query->cteList != NIL)
+		refuse_clause("WITH", "Write the query as a sub-select where its name is, or make a table of its result.");
+	if (query->jointree->quals != NULL && IsA(query->jointree->quals, CurrentOfExpr))
+		refuse_clause("WHERE CURRENT OF", "Write a condition. A cursor is of one session and ends with its transaction.");
+}
+
+static void
+refuse_clause(const char *clause, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s is not possible in batches", clause),
+			 errhint("%s", hint)));
+}
+
+/* In SET it is executed once for each row, as in the statement as a whole. */
+static void
+refuse_volatile(const Query *query)
+{
+	Oid			function = InvalidOid;
+
+	if (find_volatile((Node *) query->jointree, &function) || range_table_walker(query->rtable, find_volatile, &function, 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function %s is volatile: a batch would not choose the rows that the statement would", format_procedure(function)),
+				 errhint("Write now() for clock_timestamp(), execute the function first and write its result, or declare it STABLE "
+						 "if it is. Only in SET may a function be volatile.")));
+}
+
+static bool
+find_volatile(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, is_volatile, context))
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker(castNode(Query, node), find_volatile, context, 0);
+	return expression_tree_walker(node, find_volatile, context);
+}
+
+static bool
+is_volatile(Oid function, void *context)
+{
+	Oid		   *found = context;
+
+	*found = function;
+	return func_volatile(function) == PROVOLATILE_VOLATILE;
+}
+
+static void
+set_text(Parts *parts, int part, const char *text)
+{
+	parts->nulls[part] = text == NULL;
+	if (text != NULL)
+		parts->values[part] = CStringGetTextDatum(text);
+}
+
+static Datum
+set_columns(const Query *query)
+{
+	Oid			relation = rt_fetch(query->resultRelation, query->rtable)->relid;
+	ArrayBuildState *columns = initArrayResult(TEXTOID, CurrentMemoryContext, false);
+	ListCell   *cell;
+
+	foreach(cell, query->targetList)
+	{
+		const TargetEntry *entry = lfirst_node(TargetEntry, cell);
+
+		if (!entry->resjunk)
+			(void) accumArrayResult(columns, CStringGetTextDatum(get_attname(relation, entry->resno, false)), false, TEXTOID, CurrentMemoryContext);
+	}
+	return makeArrayResult(columns, CurrentMemoryContext);
+}
+
+static Datum
+find_relations(const Query *query, Relations *relations)
+{
+	ArrayBuildState *oids = initArrayResult(OIDOID, CurrentMemoryContext, false);
+	ListCell   *cell;
+
+	(void) query_tree_walker(unconstify(Query *, query), look_for_relation, relations, QTW_EXAMINE_RTES_BEFORE);
+	foreach(cell, relations->oids)
+		(void) accumArrayResult(oids, ObjectIdGetDatum(lfirst_oid(cell)), false, OIDOID, CurrentMemoryContext);
+	return makeArrayResult(oids, CurrentMemoryContext);
+}
+
+static bool
+look_for_relation(Node *node, void *context)
+{
+	Relations  *relations = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		const RangeTblEntry *entry = castNode(RangeTblEntry, node);
+
+		if (entry->rtekind == RTE_RELATION && entry != relations->target)
+			relations->oids = list_append_unique_oid(relations->oids, entry->relid);
+		if (entry->tablesample != NULL)
+			relations->is_sampled = true;
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		if (castNode(Query, node)->limitCount != NULL)
+			relations->is_limited = true;
+		return query_tree_walker(castNode(Query, node), look_for_relation, context, QTW_EXAMINE_RTES_BEFORE);
+	}
+	return expression_tree_walker(node, look_for_relation, context);
+}
