@@ -207,7 +207,7 @@ SELECT c.relname, pg_get_userbyid(c.relowner) AS owner, t.spcname, c.reloptions,
 	WHERE c.oid IN ('parted.book'::regclass, 'parted.book_202004'::regclass) ORDER BY c.relname;
 SELECT relation, privilege FROM parted.granted WHERE relation = 'parted.book_202004'::regclass;
 SELECT count(*) AS differ FROM (SELECT privilege FROM parted.granted WHERE relation = 'parted.book'::regclass EXCEPT SELECT privilege FROM parted.granted WHERE relation = 'parted.book_202004'::regclass) AS d;
-SELECT attname, format_type(atttypid, atttypmod) AS type, attcollation::regcollation AS collation, attnotnull, attidentity, attgenerated, attstorage, col_description(attrelid, attnum),
+SELECT attname, format_type(atttypid, atttypmod) AS type, attcollation::regcollation AS collation, attnotnull, attgenerated, attstorage, col_description(attrelid, attnum),
 	(SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d WHERE d.adrelid = attrelid AND d.adnum = attnum) AS def FROM pg_attribute WHERE attrelid = 'parted.book_202004'::regclass AND attnum > 0 ORDER BY attnum;
 SELECT indexrelid::regclass, regexp_replace(pg_get_indexdef(indexrelid), '.* USING ', '') AS definition, indisunique, indisprimary, indisreplident, obj_description(indexrelid, 'pg_class') FROM pg_index WHERE indrelid = 'parted.book_202004'::regclass ORDER BY indexrelid::regclass::text COLLATE "C";
 SELECT conname, pg_get_constraintdef(oid), conislocal FROM pg_constraint WHERE conrelid = 'parted.book_202004'::regclass AND contype IN ('c', 'f') ORDER BY 1;
