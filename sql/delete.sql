@@ -165,7 +165,7 @@ DO $$
 DECLARE
 	deadline constant timestamptz := clock_timestamp() + interval '1 min';
 BEGIN
-	WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'delete%') AND clock_timestamp() < deadline LOOP
+	WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'delete%' AND finished_at IS NOT NULL) AND clock_timestamp() < deadline LOOP
 		PERFORM sweep._archive_runs(false);
 		COMMIT;
 	END LOOP;
