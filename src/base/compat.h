@@ -21,6 +21,7 @@
  *		RelationGetPrimaryKeyIndex	takes deferrable_ok
  *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
  *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
+ *		disabled_nodes				of a plan is new; before, the cost of what is disabled was raised
  *	19	pushJsonbValue				takes a JsonbInState and returns nothing
  *		ExecInsertIndexTuples		takes flags, and the rest in another order
  *		index_beginscan, table_beginscan	take flags
@@ -31,6 +32,8 @@
  *		standard_conforming_strings	is always on
  *		get_database_name			is declared in utils/lsyscache.h, no more in commands/dbcommands.h
  *		numeric_add_safe			is new; it was numeric_add_opt_error
+ *		pg_plan_query				takes an ExplainState
+ *		copyObject					uses typeof_unqual
  */
 #ifndef SWEEP_COMPAT_H
 #define SWEEP_COMPAT_H

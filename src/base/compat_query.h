@@ -1,6 +1,6 @@
 /*
  * compat_query.h
- *		Differences between server versions, see compat.h: portals, and the time and plan of a query.
+ *		Differences between server versions, see compat.h: portals, the time and plan of a query, copies of its nodes.
  */
 #ifndef SWEEP_COMPAT_QUERY_H
 #define SWEEP_COMPAT_QUERY_H
@@ -22,6 +22,11 @@
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
+#endif
+
+/* 19: copyObject() uses a word of C23, which gcc knows in C11 by this name. */
+#if PG_VERSION_NUM >= 190000 && !defined(typeof_unqual)
+#define typeof_unqual __typeof_unqual__
 #endif
 
 /* 19: the timer of a query is made by the start of its execution, if asked for; before, by the file that wants to know. */

@@ -10,6 +10,7 @@
 
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
+#include "utils/lsyscache.h"
 
 #include "base/log_context.h"
 

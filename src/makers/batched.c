@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 
+#include "base/compat_query.h"
 #include "base/door.h"
 #include "engine/definition.h"
 #include "makers/statement_parts.h"

@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
+#include "base/compat_query.h"
 #include "makers/statement_parts.h"
 
 /* Parameter of the statements of a batch: as_of. */
