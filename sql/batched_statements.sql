@@ -365,7 +365,7 @@ INSERT INTO statement (text) VALUES
 ('DELETE FROM item_view'), ('UPDATE owner_view SET factor = 1'), ('UPDATE item_count SET n = 1'), ('DELETE FROM ruled WHERE id = 1'), ('DELETE FROM parent'), ('UPDATE heir SET n = 1'),
 ('DELETE FROM elsewhere'), ('DELETE FROM pg_class'), ('UPDATE pg_catalog.pg_proc SET proname = ''x'''), ('DELETE FROM information_schema.sql_features'), ('DELETE FROM pg_temp.scratch'),
 ('UPDATE item SET n = 1 WHERE id IN (SELECT id FROM pg_temp.scratch)'),
-('DELETE FROM no_such'), ('UPDATE item SET no_such = 1'), ('UPDATE item SET n = ''x'''), ('UPDATE item SET n = 1 WHERE no_such(n)'), ('DELETE FROM item WHERE n'), ('UPDATE item SET twice_n = 1');
+('DELETE FROM no_such'), ('UPDATE item SET no_such = 1'), ('UPDATE item SET n = ''x'''), ('DELETE FROM item WHERE n'), ('UPDATE item SET twice_n = 1');
 SELECT format('SELECT ''-- '' || coalesce(%L, ''NULL'')', text), format('SELECT batched.refuse(%L)', text) FROM statement ORDER BY nth \gexec
 \set ECHO all
 

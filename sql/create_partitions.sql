@@ -352,7 +352,6 @@ SELECT count(*) FROM sweep.job WHERE name = 'too late';
 SELECT * FROM parted.refuse($$'parted.life', '1 day', keep => '2 days', partitions => 'detach'$$);
 DROP INDEX parted.life_ref_at_id_idx;
 SELECT * FROM parted.refuse($$'parted.life', '1 day', keep => '2 days', name => 'other'$$);
-SELECT * FROM parted.refuse($$'parted.many', '1 day', buckets => 3$$);
 -- whose table it is
 RESET ROLE;
 CREATE TABLE parted.others (at timestamptz PRIMARY KEY) PARTITION BY RANGE (at);

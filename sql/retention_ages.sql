@@ -62,7 +62,9 @@ CREATE FUNCTION ages.ends(timestamp, int) RETURNS timestamp LANGUAGE sql IMMUTAB
 CREATE INDEX ON ages.part (ages.ends(at, "Plus days"), id);
 INSERT INTO ages.part SELECT n, '2026-01-01', n % 20 FROM generate_series(1, 200) AS n;
 GRANT SELECT, DELETE ON ages.part, ages.part_0, ages.part_1 TO regress_sweep_ager;
+\set VERBOSITY sqlstate
 SELECT sweep.create_retention('ages.part', 'ends(at, "Plus days")', '1 day', name => 'ages 4', schedule => NULL, run_as => 'regress_sweep_ager');
+\set VERBOSITY default
 SELECT sweep.create_retention('ages.part', 'ends(at, "Plus days")', '1 day', name => 'ages 4', schedule => NULL, run_as => 'regress_sweep_ager', settings => '{"search_path": "ages"}', batch_size => 30);
 SELECT args ->> 'age_column' AS age FROM sweep.job WHERE name = 'ages 4';
 SELECT * FROM ages.run('ages 4', '2026-01-11Z');
