@@ -43,7 +43,8 @@ BEGIN
 				THEN pg_catalog.format('the server was restarted while process %s performed the run', r.pid)
 				ELSE pg_catalog.format('process %s has ended without an outcome: it was terminated, or the server went down', r.pid) END AS reason, CASE WHEN (SELECT sweep._is_home(s.system_identifier, s.database) IS NOT TRUE
 				FROM sweep.job_definition j LEFT JOIN sweep.job_state s ON s.job = j.name WHERE j.name = r.job) THEN 'cancelled' ELSE 'lost' END AS outcome
-			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id) FOR UPDATE OF r SKIP LOCKED LOOP
+			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id)
+			ORDER BY r.job, r.run_id FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
 		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp(),
 				error = CASE gone.outcome WHEN 'lost' THEN gone.reason END
