@@ -55,6 +55,7 @@ INSTALL_PARTS = \
 	src/process/capacity.sql \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
+	src/makers/make_job.sql \
 	src/makers/cascade.sql \
 	src/makers/references.sql \
 	src/makers/partitions.sql \

@@ -108,7 +108,7 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._bounds(regclass), sweep._await_turn(jsonb), sweep._note_try(jsonb, text, text[]), sweep._is_referred_to(regclass, regclass), sweep._referencing(regclass, text, text), sweep._referring_source(regclass, text),
 	sweep._cast_to(oid, oid), sweep._age_limit(text, jsonb), sweep._partition_key(regclass), sweep._interval_parts(interval), sweep._grid_bound(text, jsonb, bigint), sweep._grid_place(text, jsonb, text),
 	sweep._present(regclass, text, text, jsonb, timestamptz), sweep._missing_range(regclass, text, jsonb, bigint, bigint), sweep._check_range(regclass, sweep._partition_range), sweep._range_type(text),
-	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),
+	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._fitting_name(text, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),
 	sweep._finish_partition(regclass, regclass), sweep._default_part(regclass), sweep._switch_triggers(jsonb, boolean), sweep._firing_triggers(regclass),
 	sweep._attach_with_rows(anyarray, regclass, regclass, regclass, text, text, int, text), sweep._default_extent(regclass, text), sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint),
 	sweep._check_default(regclass, regclass, text, int), sweep._make_of_default(regclass, regclass, text, text, jsonb, sweep._partition_range, int), sweep._newest_part(regclass, text),

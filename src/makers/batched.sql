@@ -250,7 +250,7 @@ BEGIN
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
 		END IF;
 		IF repeats THEN
-			made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, NULL::pg_catalog.int8 FROM (SELECT %s) AS e (stays)', sweep._count_some(relation, due));
+			made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, NULL::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)', sweep._count_some(relation, due, 10000));
 		END IF;
 		-- Another key does not tell which rows were updated.
 		made.restarts := repeats;
@@ -299,9 +299,6 @@ BEGIN
 	made := sweep._batched_args(job.run_as, statement, job.settings);
 	job.name := coalesce(job.name, sweep._maker_name(made.word, made.target, '_' || new_id));
 	job := sweep._begin_maker(caller, job, made.word, made.target, run_as);
-	job.estimate := CASE WHEN NOT (made.args -> 'serves')::boolean THEN sweep._rows_estimate(made.target) END;
-	-- A further run goes on where one has stopped at a limit.
-	job.cursor := 'drain';
 	-- The moment of the statement is that of this call, for all batches, also of a run that goes on where another one has failed.
 	job.args := made.args || pg_catalog.jsonb_build_object('as_of', pg_catalog.now());
 	IF made.word = 'delete' THEN
@@ -310,9 +307,7 @@ BEGIN
 	ELSE
 		PERFORM FROM sweep._update_statements(job.args, false, sweep._role_oid(job.run_as));
 	END IF;
-	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
-	PERFORM sweep._note_whole(job, made.target, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT (job.args -> 'serves')::boolean;
-	RETURN sweep._start_once(job, new_id, keep_job);
+	RETURN sweep._create_once(caller, job, made.target, new_id, keep_job);
 END
 $$;
 COMMENT ON FUNCTION sweep._batched IS 'implements sweep.batched';

@@ -33,7 +33,7 @@ CREATE FUNCTION sweep._run_key(role text, relation regclass, condition text, set
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	meaning constant pg_catalog.jsonb := sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
+	meaning constant pg_catalog.jsonb := sweep._job_meaning(role, settings);
 	candidate pg_catalog.record;
 	best_cost pg_catalog.float8;
 	best_filters boolean;
@@ -97,15 +97,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
 
-CREATE FUNCTION sweep._count_some(relation regclass, condition text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN pg_catalog.format('(SELECT pg_catalog.count(*) FROM (SELECT FROM %s WHERE %s LIMIT 10000) AS k)', sweep._source(relation, NULL), condition);
-END
-$$;
-COMMENT ON FUNCTION sweep._count_some(regclass, text) IS 'an expression: how many rows meet a condition, up to 10,000';
-
 -- The owner of the job may have altered it since it was checked.
 CREATE FUNCTION sweep._deletion_condition(args jsonb, role oid, OUT text text, OUT joins boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -155,7 +146,7 @@ BEGIN
 		made.parts := parts;
 		made.prologue := bound.prologue;
 		made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)',
-			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free)) END, sweep._count_some(relation, due || free));
+			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END, sweep._count_some(relation, due || free, 10000));
 		RETURN NEXT made;
 	END LOOP;
 END
@@ -195,6 +186,22 @@ END
 $$;
 COMMENT ON FUNCTION sweep._note_whole(sweep.job_definition, regclass, text[]) IS 'a NOTICE when a job is to look at all rows of a table, and these are many batches';
 
+CREATE FUNCTION sweep._create_once(caller oid, job sweep.job_definition, relation regclass, run_id bigint, keep_job boolean) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	serves constant boolean := (job.args -> 'serves')::boolean;
+BEGIN
+	job.estimate := CASE WHEN NOT serves THEN sweep._rows_estimate(relation) END;
+	-- A further run goes on where one has stopped at a limit.
+	job.cursor := 'drain';
+	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
+	PERFORM sweep._note_whole(job, relation, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT serves;
+	RETURN sweep._start_once(job, run_id, keep_job);
+END
+$$;
+COMMENT ON FUNCTION sweep._create_once(oid, sweep.job_definition, regclass, bigint, boolean) IS 'creates a job that deletes or updates rows once, by the key in its args, and starts it; returns the run_id';
+
 CREATE FUNCTION sweep._delete(caller oid, job sweep.job_definition, target text, condition text, dry_run boolean, keep_job boolean, run_as regrole, OUT run_id bigint, OUT tables jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -210,18 +217,13 @@ BEGIN
 	job := sweep._begin_maker(caller, job, 'delete', relation, run_as);
 	PERFORM sweep._check_delete(job.run_as, relation, condition, job.settings);
 	IF dry_run THEN
-		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._run_meaning(sweep._role_oid(job.run_as), job.settings));
+		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._job_meaning(job.run_as, job.settings));
 		RETURN;
 	END IF;
 	key := sweep._run_key(job.run_as, relation, condition, job.settings, '{}', false);
-	job.estimate := CASE WHEN NOT key.serves THEN sweep._rows_estimate(relation) END;
-	-- A further run goes on where one has stopped at a limit.
-	job.cursor := 'drain';
 	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'condition', condition, 'key', key.columns, 'serves', key.serves);
 	PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
-	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
-	PERFORM sweep._note_whole(job, relation, key.columns) WHERE NOT key.serves;
-	run_id := sweep._start_once(job, new_id, keep_job);
+	run_id := sweep._create_once(caller, job, relation, new_id, keep_job);
 END
 $$;
 COMMENT ON FUNCTION sweep._delete IS 'implements sweep.delete';

@@ -68,7 +68,7 @@ plan_work(void *arg)
 	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "max_parallel_workers_per_gather"};
 	KeyCost    *cost = arg;
 	RawStmt    *raw;
-	const Query *query;
+	Query	   *query;
 	const PlannedStmt *plan;
 
 	if (!sweep_definition_parse(cost->source, &raw))
@@ -78,7 +78,7 @@ plan_work(void *arg)
 		return;
 	for (int i = 0; i < (int) lengthof(off); i++)
 		(void) set_config_option(off[i], "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	plan = sweep_plan_query(copyObject(unconstify(Query *, query)), cost->source);
+	plan = sweep_plan_query(query, cost->source);
 	cost->is_known = !sweep_plan_is_disabled(plan->planTree);
 	cost->cost = plan->planTree->total_cost;
 	cost->filters = filters(plan->planTree);

@@ -9,13 +9,8 @@
 CREATE FUNCTION sweep._partition_name(relation regclass, suffix text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	stem pg_catalog.text := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = relation);
 BEGIN
-	WHILE pg_catalog.octet_length(stem) + pg_catalog.octet_length(suffix) > 62 LOOP
-		stem := pg_catalog.left(stem, -1);
-	END LOOP;
-	RETURN (SELECT pg_catalog.format('%I.%I', n.nspname, stem || '_' || suffix) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+	RETURN (SELECT pg_catalog.format('%I.%I', n.nspname, sweep._fitting_name(c.relname, '_' || suffix)) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;
 COMMENT ON FUNCTION sweep._partition_name(regclass, text) IS 'the name of a partition, with its schema, quoted';

@@ -26,8 +26,8 @@ CREATE FUNCTION sweep._count_up_to(relation regclass, condition text) RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('(SELECT CASE WHEN pg_catalog.count(*) OPERATOR(pg_catalog.>) 10000 THEN pg_catalog.to_jsonb(''more than 10000''::pg_catalog.text) ELSE pg_catalog.to_jsonb(nullif(pg_catalog.count(*), 0)) END'
-		' FROM (SELECT FROM %s WHERE %s LIMIT 10001) AS k)', sweep._source(relation, NULL), condition);
+	RETURN pg_catalog.format('(SELECT CASE WHEN c.rows OPERATOR(pg_catalog.>) 10000 THEN pg_catalog.to_jsonb(''more than 10000''::pg_catalog.text) ELSE pg_catalog.to_jsonb(nullif(c.rows, 0)) END'
+		' FROM (SELECT %s) AS c (rows))', sweep._count_some(relation, condition, 10001));
 END
 $$;
 COMMENT ON FUNCTION sweep._count_up_to(regclass, text) IS 'an expression: how many rows meet a condition, as JSON; NULL: none does';
@@ -41,7 +41,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._proof_of(jsonb) IS 'the args of a retention that say of which rows a proof is';
 
-CREATE FUNCTION sweep._proof_expression(relation regclass, type text, args jsonb, age text, free text) RETURNS text
+CREATE FUNCTION sweep._proof_expression(relation regclass, type text, args jsonb, age text, due text, free text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -49,7 +49,6 @@ DECLARE
 	moment constant pg_catalog.text := sweep._age_limit(type, args);
 	aged constant pg_catalog.text := (sweep._key_expression(relation, age)).expression;
 	old constant pg_catalog.text := pg_catalog.format('%s OPERATOR(pg_catalog.<) %s', aged, moment);
-	due constant pg_catalog.text := old || CASE WHEN args ? 'condition' THEN pg_catalog.format(E' AND (%s\n)', args ->> 'condition') ELSE '' END;
 	-- As a moment, whatever the type of the age.
 	absolute constant pg_catalog.text := CASE type WHEN 'timestamp with time zone' THEN '%s' ELSE pg_catalog.format('pg_catalog.timezone(%s, (%%s)::pg_catalog.timestamp)', zone) END;
 BEGIN
@@ -61,5 +60,5 @@ BEGIN
 		sweep._count_up_to(relation, aged || ' IS NULL'));
 END
 $$;
-COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text) IS
+COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text, text) IS
 	'an expression: up to which moment all rows are gone, and how many of them are kept, why: {"of", "complete_to", "oldest_kept", "hidden", "kept"}; hidden: policies may have hidden rows';

@@ -150,8 +150,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		statements->rest_counter = sweep_sql_text(column++, kept->context);
 		statements->checked = sweep_sql_bool(column++);
 		statements->restarts = sweep_sql_bool(column++);
-		statements->custom = !sweep_sql_is_null(column) && sweep_sql_bool(column);
-		column++;
+		statements->custom = sweep_sql_bool(column++);
 		/* Looking for many partitions takes long. */
 		if (kept->parts == NULL)
 			kept->parts = sweep_sql_text(column, GetMemoryChunkContext(kept->args));

@@ -193,12 +193,21 @@ END
 $$;
 COMMENT ON FUNCTION sweep._source(regclass, regclass) IS 'what stands behind FROM for a table, or for a part of it';
 
+CREATE FUNCTION sweep._job_meaning(role text, settings jsonb) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Settings that are no object are refused when the job is created.
+	RETURN sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
+END
+$$;
+COMMENT ON FUNCTION sweep._job_meaning(text, jsonb) IS 'the settings that decide the meaning of texts in a job that is being made';
+
 CREATE FUNCTION sweep._check_fragment(role text, statement text, settings jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	-- Settings that are no object are refused when the job is created.
-	meaning constant pg_catalog.jsonb := sweep._run_meaning(sweep._role_oid(role), CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END);
+	meaning constant pg_catalog.jsonb := sweep._job_meaning(role, settings);
 BEGIN
 	PERFORM sweep._check_batch_sql(sweep._role_oid(role), statement, meaning);
 EXCEPTION WHEN undefined_table OR undefined_function OR undefined_object THEN
@@ -398,91 +407,3 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._ordered_key(regclass, text) IS 'the columns whose index gives the order of the batches, and where their nulls are in it; raises when there is no such index';
-
--- ------------------------------------------------------------------ the job
--- pg_partition_tree has no row for an ordinary table. A table that was never analysed has -1 rows there: nothing is known of it.
-CREATE FUNCTION sweep._rows_estimate(relation regclass) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN pg_catalog.format('SELECT pg_catalog.sum(c.reltuples) FROM (SELECT %1$L::pg_catalog.regclass AS relid'
-		' UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(%1$L) AS p) AS t'
-		' JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.relid'
-		' WHERE c.relkind OPERATOR(pg_catalog.=) ''r'' AND c.reltuples OPERATOR(pg_catalog.>=) 0', sweep._table_name(relation));
-END
-$$;
-COMMENT ON FUNCTION sweep._rows_estimate(regclass) IS 'an estimate of a job: the rows that the statistics of a table say it has, with those of its partitions';
-
-CREATE FUNCTION sweep._maker_name(word text, relation regclass, suffix text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	name pg_catalog.text := pg_catalog.format('%s_%s', word, sweep._relation_name(relation));
-BEGIN
-	WHILE pg_catalog.octet_length(name || suffix) > 63 LOOP
-		name := pg_catalog.left(name, -1);
-	END LOOP;
-	RETURN name || suffix;
-END
-$$;
-COMMENT ON FUNCTION sweep._maker_name(text, regclass, text) IS 'the name of a job for which none was given';
-
-CREATE FUNCTION sweep._begin_maker(caller oid, job sweep.job_definition, word text, relation regclass, run_as regrole) RETURNS sweep.job_definition
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	job.name := coalesce(job.name, sweep._maker_name(word, relation, ''));
-	job.run_as := sweep._role_name(coalesce(run_as::pg_catalog.oid, caller));
-	PERFORM sweep._check_role(caller, job);
-	job.step := pg_catalog.format('sweep.%s_step', word);
-	IF NOT pg_catalog.has_function_privilege(sweep._role_oid(job.run_as), job.step || '(sweep.batch)', 'EXECUTE') THEN
-		RAISE EXCEPTION 'role "%" may not run job "%"', job.run_as, job.name USING ERRCODE = 'insufficient_privilege',
-			HINT = pg_catalog.format('GRANT sweep_user TO %I;', job.run_as);
-	END IF;
-	IF job.schedule IS NULL THEN
-		job.timezone := NULL;
-	END IF;
-	-- Whatever else a job may have is as sweep.create_job has it.
-	RETURN pg_catalog.jsonb_populate_record(NULL::sweep.job_definition, sweep._job_defaults() || (SELECT pg_catalog.jsonb_object_agg(e.key, e.value)
-		FROM pg_catalog.jsonb_each(pg_catalog.to_jsonb(job)) AS e WHERE e.value <> 'null'));
-END
-$$;
-COMMENT ON FUNCTION sweep._begin_maker(oid, sweep.job_definition, text, regclass, regrole) IS 'completes the settings of a job that is being made, and raises unless the caller may make it for that role';
-
-CREATE FUNCTION sweep._can_start(name text) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF NOT sweep._has_workers() THEN
-		RAISE NOTICE 'job "%" is not started: pg_sweep is not loaded at server start', name USING HINT = pg_catalog.format('CALL sweep.run(%L);', name);
-		RETURN false;
-	END IF;
-	RETURN true;
-END
-$$;
-COMMENT ON FUNCTION sweep._can_start(text) IS 'whether a job that was made can be started here; a NOTICE if not';
-
-CREATE FUNCTION sweep._start_maker(job sweep.job_definition, paused boolean) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM sweep.start(job.name) WHERE job.schedule IS NULL AND NOT paused AND sweep._can_start(job.name);
-END
-$$;
-COMMENT ON FUNCTION sweep._start_maker(sweep.job_definition, boolean) IS 'starts a job that is to be done once, unless it is paused or left to a schedule';
-
--- The run has the number that the name of the job may have in it.
-CREATE FUNCTION sweep._start_once(job sweep.job_definition, run_id bigint, keep_job boolean) RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	UPDATE sweep.job_state AS s SET goes_with_history = NOT keep_job WHERE s.job = job.name;
-	IF NOT sweep._can_start(job.name) THEN
-		RETURN NULL;
-	END IF;
-	INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at) OVERRIDING SYSTEM VALUE VALUES (run_id, job.name, job.run_as, 'manual', pg_catalog.clock_timestamp());
-	PERFORM sweep._wake(), sweep._warn_no_scheduler(pg_catalog.format('run %s of job "%s" waits', run_id, job.name));
-	RETURN run_id;
-END
-$$;
-COMMENT ON FUNCTION sweep._start_once(sweep.job_definition, bigint, boolean) IS 'starts a job that was made for this one run; returns the run_id, NULL where it cannot be started';

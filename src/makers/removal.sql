@@ -20,6 +20,15 @@ END
 $$;
 COMMENT ON FUNCTION sweep._removal(regclass, regclass, regclass, text, text) IS 'the statement that deletes the rows of a condition, or moves them to the other table';
 
+CREATE FUNCTION sweep._count_some(relation regclass, condition text, most int) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.format('(SELECT pg_catalog.count(*) FROM (SELECT FROM %s WHERE %s LIMIT %s) AS sweep_counted)', sweep._source(relation, NULL), condition, most);
+END
+$$;
+COMMENT ON FUNCTION sweep._count_some(regclass, text, int) IS 'an expression: how many rows meet a condition, up to that many';
+
 -- "seen" is the condition of the rows that a batch looks at, "due" that of the rows that are to go; "free" leaves out those that others keep.
 CREATE FUNCTION sweep._removal_statements(relation regclass, part regclass, archive regclass, columns text[], nulls text[], seen text, due text, free text, cascading boolean, first boolean)
 	RETURNS sweep._statements LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -156,7 +156,7 @@ BEGIN
 		made.parts := parts;
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;
 		made.epilogue := pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s', CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free) END,
-			sweep._proof_expression(relation, type, args, age, free));
+			sweep._proof_expression(relation, type, args, age, due, free));
 		IF args ->> 'partitions' = 'drop' THEN
 			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, false, $2) AS d'
 				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);
@@ -226,7 +226,7 @@ BEGIN
 		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
 	END IF;
 	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
-	age_column := sweep._find_age(job.run_as, relation, age_column, sweep._run_meaning(sweep._role_oid(job.run_as), CASE pg_catalog.jsonb_typeof(job.settings) WHEN 'object' THEN job.settings END));
+	age_column := sweep._find_age(job.run_as, relation, age_column, sweep._job_meaning(job.run_as, job.settings));
 	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
 	job.cursor := 'drain';
 	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,

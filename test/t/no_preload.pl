@@ -77,10 +77,21 @@ like($message, qr/WARNING:  invalid value for parameter "pg_sweep.redis_url"\nDE
 unlike("$output$message" . slurp_file($node->logfile, $offset), qr/geheim/, 'and neither shown nor logged');
 $node->append_conf('postgresql.conf', q{pg_sweep.redis_url = ''});
 
+# ---------------------------------------------------------------- what is begun once
+($status, $output, $message) = $node->psql('postgres', q{
+	CREATE TABLE lines (id int PRIMARY KEY);
+	INSERT INTO lines SELECT generate_series(1, 9);
+	SELECT run_id IS NULL FROM sweep.delete('public.lines', 'id > 4', name => 'delete lines')});
+is($output, 't', 'sweep.delete makes a job that it cannot start');
+like($message, qr/NOTICE:  job "delete lines" is not started: pg_sweep is not loaded at server start\nHINT:  CALL sweep.run\('delete lines'\);/, 'and says what does');
+$node->safe_psql('postgres', q{CALL sweep.run('delete lines')});
+is($node->safe_psql('postgres', 'SELECT count(*) FROM lines'), 4, 'which it does');
+
 # ---------------------------------------------------------------- with it
 $node->append_conf('postgresql.conf', q{shared_preload_libraries = 'pg_sweep'});
 $node->restart;
 soon($node, q{SELECT count(*) >= 2 FROM t.started WHERE job = 'tick'}, 't', 'once it is preloaded, the schedule applies');
 is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('tick')})), 'succeeded drained 1 0', 'and start works');
 $node->stop;
+
 done_testing();
