@@ -60,6 +60,7 @@ INSTALL_PARTS = \
 	src/makers/references.sql \
 	src/makers/partitions.sql \
 	src/makers/removal.sql \
+	src/makers/places.sql \
 	src/makers/retention.sql \
 	src/makers/proof.sql \
 	src/makers/delete.sql \

@@ -88,7 +88,7 @@ AS $$
 DECLARE
 	wrong pg_catalog.record;
 BEGIN
-	SELECT a.attname AS name INTO wrong FROM pg_catalog.pg_partition_ancestors(relation) AS r (id) JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = r.id
+	SELECT a.attname AS name INTO wrong FROM (SELECT a.relid AS id FROM pg_catalog.pg_partition_ancestors(relation) AS a UNION SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t) AS r JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = r.id
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = r.id AND a.attname = ANY (sets)
 		WHERE a.attnum = ANY (p.partattrs::pg_catalog.int2[])
 			OR EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = r.id AND d.objsubid = 0
@@ -216,7 +216,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._repeats(record) IS 'whether no row meets the condition of an UPDATE after it, so that a row that was updated is known by that';
 
-CREATE FUNCTION sweep._update_statements(args jsonb, again boolean, role oid) RETURNS SETOF sweep._statements
+CREATE FUNCTION sweep._update_statements(args jsonb, again boolean, role oid, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -228,9 +228,22 @@ DECLARE
 	bound constant pg_catalog.record := sweep._run_bound(relation, key);
 	name constant pg_catalog.text := sweep._relation_name(relation);
 	due constant pg_catalog.text := pg_catalog.format('%s AND %s', sweep._found_by(parts), bound.condition);
+	parts_of pg_catalog.text[] := known_parts;
+	place pg_catalog.record;
 	nulls pg_catalog.text[];
 	first boolean;
 BEGIN
+	IF key = '{ctid}' AND repeats THEN
+		parts_of := coalesce(known_parts, sweep._place_parts(relation, role, 'UPDATE'));
+		place := sweep._next_place(parts_of, part);
+		made := sweep._place_statements(relation, place.part, due);
+		made.counter := 'updated';
+		made.pick := sweep._update_of(parts, place.part, NULL, sweep._at_places(relation, place.part));
+		made.next_part := place.next_part;
+		made.parts := parts_of;
+		RETURN QUERY SELECT (made).* FROM pg_catalog.generate_series(1, 2);
+		RETURN;
+	END IF;
 	SELECT k.nulls INTO nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 		WHERE i.indrelid = relation AND k.columns = key AND (repeats OR sweep._is_unique(relation, key)) AND NOT sweep._index_uses(i.indexrelid, sweep._changed_columns(relation, parts.sets))
 		ORDER BY i.indexrelid LIMIT 1;
@@ -242,9 +255,9 @@ BEGIN
 		made := sweep._edge_statements(relation, NULL, key, nulls, CASE WHEN again OR coalesce(args ->> 'serves' = 'true', false) THEN due ELSE bound.condition END, first);
 		made.counter := 'updated';
 		made.prologue := bound.prologue;
-		made.work := sweep._update_of(parts, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition));
+		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition));
 		IF made.before IS NOT NULL THEN
-			made.pick := sweep._update_of(parts, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s AND %4$s LIMIT $1',
+			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s AND %4$s LIMIT $1',
 					name, sweep._source(relation, NULL), due, sweep._key_compare(relation, key, '=', '$4')),
 				pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
@@ -259,17 +272,17 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._update_statements(jsonb, boolean, oid) IS 'the statements of an UPDATE in batches';
+COMMENT ON FUNCTION sweep._update_statements(jsonb, boolean, oid, text, text[]) IS 'the statements of an UPDATE in batches';
 
-CREATE FUNCTION sweep._update_of(parts record, picked text, rows text) RETURNS text
+CREATE FUNCTION sweep._update_of(parts record, part regclass, picked text, rows text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('%sUPDATE %s SET %s%s WHERE %s AND (%s) AND (%s)', 'WITH sweep_picked AS MATERIALIZED (' || picked || ') ', sweep._source(parts.target, NULL), parts.set,
+	RETURN pg_catalog.format('%sUPDATE %s SET %s%s WHERE %s AND (%s) AND (%s)', 'WITH sweep_picked AS MATERIALIZED (' || picked || ') ', sweep._source(parts.target, part), parts.set,
 		' FROM ' || parts.source, rows, coalesce(parts.own, 'true'), coalesce(parts.others, 'true'));
 END
 $$;
-COMMENT ON FUNCTION sweep._update_of(record, text, text) IS 'the UPDATE of some of its rows; picked is a query of places that they name';
+COMMENT ON FUNCTION sweep._update_of(record, regclass, text, text) IS 'the UPDATE of some of its rows; picked is a query of places that they name';
 
 CREATE FUNCTION sweep.update_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -305,7 +318,7 @@ BEGIN
 		PERFORM sweep._check_referring(job.run_as, made.target);
 		PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
 	ELSE
-		PERFORM FROM sweep._update_statements(job.args, false, sweep._role_oid(job.run_as));
+		PERFORM FROM sweep._update_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
 	END IF;
 	RETURN sweep._create_once(caller, job, made.target, new_id, keep_job);
 END

@@ -33,7 +33,7 @@ static Oid	root_of(Oid table);
 void
 sweep_cascade_begin_batch(SweepCascade *cascade)
 {
-	if (!pgstat_track_counts)
+	if (cascade->count > 0 && !pgstat_track_counts)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that go with others cannot be counted: track_counts is off"),

@@ -152,7 +152,7 @@ BEGIN
 		WHEN 'copy_step' THEN
 			RETURN QUERY SELECT * FROM sweep._copy_statements(args);
 		WHEN 'update_step' THEN
-			RETURN QUERY SELECT * FROM sweep._update_statements(args, again, role);
+			RETURN QUERY SELECT * FROM sweep._update_statements(args, again, role, part, parts::pg_catalog.text[]);
 	END CASE;
 END
 $$;

@@ -62,19 +62,37 @@ BEGIN
 			serving := candidate.columns;
 		END IF;
 	END LOOP;
+	IF best_whole IS NULL AND NOT only_unique THEN
+		best_whole := sweep._scan_cost(relation);
+		columns := '{ctid}';
+	END IF;
 	-- Where others are read beside the rows that meet the condition, there may be any number of them between two of these.
-	serves := best_whole IS NULL OR serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * 5 < best_whole ELSE best_cost < best_whole * 3 END;
+	serves := serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * 5 < best_whole ELSE best_cost < best_whole * 3 END;
 	IF serves THEN
 		columns := serving;
 	END IF;
 	IF columns IS NULL THEN
-		RAISE EXCEPTION '% has no index by which to go through it', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'It must be a valid btree index without a WHERE, of columns in which no row that meets the condition has a null.', HINT = 'Add a primary key, or create an index of the columns of the condition.';
+		RAISE EXCEPTION '% has no unique index by which to go through it', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, of columns that are not set, and in which no row that meets the condition has a null.',
+			HINT = 'Add a primary key, or a condition that no row meets after the update, for example: ... SET state = ''done'' WHERE state = ''new''.';
 	END IF;
+	-- What a batch finds in its blocks meets the condition.
+	serves := serves OR columns = '{ctid}';
 END
 $$;
 COMMENT ON FUNCTION sweep._run_key(text, regclass, text, jsonb, text[], boolean) IS
-	'the columns of the index, without those that change, by which a deletion or an update goes, and whether it serves the condition, so that a batch need not look at other rows';
+	'the columns of the index, without those that change, by which a deletion or an update goes, and whether it serves the condition, so that a batch is of rows that meet it; ctid: by places';
+
+CREATE FUNCTION sweep._scan_cost(relation regclass) RETURNS float8
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.sum(pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::float8 * pg_catalog.current_setting('seq_page_cost')::float8
+			+ greatest(c.reltuples, 0) * pg_catalog.current_setting('cpu_tuple_cost')::float8)
+		FROM (SELECT relation::pg_catalog.oid AS id UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(relation) AS p) AS t JOIN pg_catalog.pg_class c ON c.oid = t.id);
+END
+$$;
+COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
 -- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one.
 CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
@@ -84,6 +102,10 @@ DECLARE
 	bound pg_catalog.record;
 	most constant pg_catalog.text := 'pg_catalog.jsonb_build_object(''after'', $2 OPERATOR(pg_catalog.->) ''most'')';
 BEGIN
+	IF key = '{ctid}' THEN
+		condition := 'true';
+		RETURN;
+	END IF;
 	SELECT k.columns, k.nulls INTO bound FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 		WHERE i.indrelid = relation AND (i.indisprimary OR k.columns = key) ORDER BY i.indisprimary AND k.columns IS NOT NULL DESC, i.indexrelid LIMIT 1;
 	condition := sweep._key_compare(relation, bound.columns, '<=', most);
@@ -123,7 +145,9 @@ DECLARE
 	made sweep._statements;
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	key constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
-	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NULL AND sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL) ELSE known_parts END;
+	by_place constant boolean := key = '{ctid}';
+	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NOT NULL THEN known_parts WHEN by_place THEN sweep._place_parts(relation, role, 'DELETE')
+		WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, 'DELETE') END;
 	place constant pg_catalog.record := sweep._next_place(parts, part);
 	bound constant pg_catalog.record := sweep._run_bound(relation, key);
 	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
@@ -134,11 +158,18 @@ DECLARE
 BEGIN
 	SELECT k.nulls INTO nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 		WHERE i.indrelid = coalesce(place.part, relation) AND k.columns = key ORDER BY i.indexrelid LIMIT 1;
-	IF NOT FOUND THEN
+	IF NOT FOUND AND NOT by_place THEN
 		RAISE EXCEPTION '% has no index of (%) any more', relation, sweep._column_list(key) USING ERRCODE = 'object_not_in_prerequisite_state',
 			HINT = 'Create the index again, or drop the job and delete by a new one, which chooses another index.';
 	END IF;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
+		IF by_place THEN
+			made := sweep._place_removal(relation, place.part, due, free);
+			made.next_part := place.next_part;
+			made.parts := parts;
+			RETURN NEXT made;
+			CONTINUE;
+		END IF;
 		made := sweep._removal_statements(relation, place.part, NULL, key, nulls,
 			CASE WHEN again THEN due || free WHEN (args -> 'serves')::boolean THEN due ELSE bound.condition END, due, free, sweep._referred_columns(relation, false) <> '{}', first);
 		made.custom := condition.joins;
@@ -196,7 +227,7 @@ BEGIN
 	-- A further run goes on where one has stopped at a limit.
 	job.cursor := 'drain';
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
-	PERFORM sweep._note_whole(job, relation, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT serves;
+	PERFORM sweep._note_whole(job, relation, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT serves OR job.args -> 'key' = '["ctid"]';
 	RETURN sweep._start_once(job, run_id, keep_job);
 END
 $$;

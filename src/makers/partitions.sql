@@ -14,7 +14,7 @@ COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partit
 -- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
 -- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
 -- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out.
-CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text) RETURNS text[]
+CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -23,9 +23,9 @@ DECLARE
 BEGIN
 	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid
 			WHERE c.relrowsecurity OR c.relhasrules OR t.isleaf AND (c.relkind <> 'r' OR NOT pg_catalog.has_schema_privilege(role, c.relnamespace, 'USAGE')
-					OR NOT pg_catalog.has_table_privilege(role, c.oid, 'SELECT') OR NOT pg_catalog.has_table_privilege(role, c.oid, 'DELETE'))
-				-- of the statement, of DELETE
-				OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND g.tgtype & 1 = 0 AND g.tgtype & 8 = 8)) THEN
+					OR NOT pg_catalog.has_table_privilege(role, c.oid, 'SELECT') OR NOT pg_catalog.has_table_privilege(role, c.oid, privilege))
+				-- of the statement, of DELETE or UPDATE
+				OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND g.tgtype & 1 = 0 AND g.tgtype & CASE privilege WHEN 'DELETE' THEN 8 ELSE 16 END <> 0)) THEN
 		RETURN NULL;
 	END IF;
 	SELECT pg_catalog.array_agg(p.name ORDER BY p.name COLLATE "C") INTO parts FROM (SELECT sweep._table_name(c.oid) AS name,
@@ -37,7 +37,7 @@ BEGIN
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text) IS 'the partitions, in the order of their names, that the role can process one by one; NULL: the table as a whole';
+COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text, text) IS 'the partitions, in the order of their names, that the role can process one by one; NULL: the table as a whole';
 
 CREATE FUNCTION sweep._is_partitioned(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

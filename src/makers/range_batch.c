@@ -12,6 +12,8 @@
 #include "makers/range_batch.h"
 #include "makers/range_cursor.h"
 
+static void note_pass(SweepRangeBatch *batch);
+
 bool
 sweep_range_find_edge(SweepRangeBatch *batch)
 {
@@ -21,7 +23,7 @@ sweep_range_find_edge(SweepRangeBatch *batch)
 	batch->rows = batch->limit;
 	if (count == 0)
 	{
-		if (sweep_range_execute_by_key(batch, RANGE_REST) == 0 || sweep_sql_is_null(1))
+		if (batch->statements->by_place || sweep_range_execute_by_key(batch, RANGE_REST) == 0 || sweep_sql_is_null(1))
 		{
 			batch->rows = 0;
 			return false;
@@ -85,6 +87,8 @@ sweep_range_report(SweepRangeBatch *batch)
 	int64		left = Max(batch->rows - batch->done - batch->held, 0);
 	StringInfoData json;
 
+	if (statements->by_place)
+		note_pass(batch);
 	initStringInfo(&json);
 	appendStringInfo(&json, "{\"%s\": " INT64_FORMAT, statements->counter, batch->done);
 	if (batch->stays != NULL)
@@ -95,11 +99,23 @@ sweep_range_report(SweepRangeBatch *batch)
 		appendStringInfo(&json, ", \"locked\": " INT64_FORMAT, batch->locked);
 	if (statements->rest_counter != NULL && left > 0 && !batch->is_large)
 		appendStringInfo(&json, ", \"%s\": " INT64_FORMAT, statements->rest_counter, left);
-	if (batch->roots != NULL)
+	if (batch->roots != NULL && batch->kept->cascade->count > 0)
 		sweep_cascade_report(batch->kept->cascade, batch->done, &json);
 	appendStringInfoChar(&json, '}');
 	batch->rows = Max(Max(batch->rows, batch->done), 1);
 	batch->detail = sweep_range_merge(batch->detail, sweep_detail_read(json.data));
+}
+
+/* A pass by places that has done something is followed by another one. */
+static void
+note_pass(SweepRangeBatch *batch)
+{
+	int64		stays = sweep_range_number(batch->cursor, SWEEP_RANGE_STAYS, 0) + batch->rows - batch->done;
+
+	if (batch->done > 0)
+		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"" SWEEP_RANGE_LEFT "\": true}"));
+	if (stays > 0)
+		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read(psprintf("{\"" SWEEP_RANGE_STAYS "\": " INT64_FORMAT "}", stays)));
 }
 
 uint64

@@ -35,8 +35,10 @@ typedef struct SweepRangeBatch
 	Jsonb	   *detail;			/* NULL = none */
 } SweepRangeBatch;
 
-/* Key of a cursor: rows have been left out in this pass, because other sessions held them. */
+/* Key of a cursor: rows have been left out in this pass, because other sessions held them, or may have moved to where it has been. */
 #define SWEEP_RANGE_LEFT "left"
+/* Key of a cursor, of a pass by places: how many of the rows that it has found are still there. */
+#define SWEEP_RANGE_STAYS "stays"
 
 /* Finds the last key of the batch; false when there is no row after the cursor. */
 extern bool sweep_range_find_edge(SweepRangeBatch *batch);

@@ -39,3 +39,12 @@ sweep_range_text(const Jsonb *object, const char *key)
 
 	return value != NULL && value->type == jbvString ? pnstrdup(value->val.string.val, value->val.string.len) : NULL;
 }
+
+int64
+sweep_range_number(const Jsonb *object, const char *key, int64 otherwise)
+{
+	JsonbValue	buffer;
+	JsonbValue *value = sweep_range_value(object, key, &buffer);
+
+	return value != NULL && value->type == jbvNumeric ? DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(value->val.numeric))) : otherwise;
+}

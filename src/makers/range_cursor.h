@@ -19,4 +19,7 @@ extern JsonbValue *sweep_range_value(const Jsonb *object, const char *key, Jsonb
 /* The text of a key; NULL when there is none. */
 extern char *sweep_range_text(const Jsonb *object, const char *key);
 
+/* The number of a key; the other one when there is none. */
+extern int64 sweep_range_number(const Jsonb *object, const char *key, int64 otherwise);
+
 #endif							/* SWEEP_RANGE_CURSOR_H */

@@ -41,6 +41,7 @@ static void narrow(SweepRangeBatch *batch);
 static void try_work(void *attempt);
 static bool count_roots(Attempt *attempt);
 static void read_roots(Attempt *attempt);
+static void end_with_last(SweepRangeBatch *batch);
 static void set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows);
 static bool keeps_below(SweepRangeBatch *batch);
 static bool remove_large(SweepRangeBatch *batch);
@@ -185,6 +186,8 @@ read_roots(Attempt *attempt)
 
 	set_places(batch, kept->skipped);
 	count = sweep_range_execute_by_key(batch, batch->tied ? RANGE_SAME_ROOTS : RANGE_ROOTS);
+	if (batch->statements->by_place)
+		batch->rows = (int64) count;
 	old = MemoryContextSwitchTo(batch->context);
 	batch->roots = sweep_cascade_new_rows(kept->cascade->relation, kept->cascade->columns);
 	for (uint64 i = 0; i < count; i++)
@@ -192,9 +195,25 @@ read_roots(Attempt *attempt)
 		sweep_sql_row(i);
 		sweep_cascade_add_row(batch->roots, batch->context);
 	}
+	if (batch->statements->by_place && batch->roots->count == batch->limit)
+		end_with_last(batch);
 	attempt->held = sweep_cascade_lock_free(batch->roots);
 	MemoryContextSwitchTo(old);
 	set_places(batch, batch->roots);
+}
+
+/* There may be more rows in the blocks of the batch: the next one begins behind the last of these. */
+static void
+end_with_last(SweepRangeBatch *batch)
+{
+	ItemPointer last = &batch->roots->places[0];
+
+	for (int i = 1; i < batch->roots->count; i++)
+	{
+		if (ItemPointerCompare(&batch->roots->places[i], last) > 0)
+			last = &batch->roots->places[i];
+	}
+	batch->upto = sweep_range_merge(batch->upto, sweep_detail_read(psprintf("{\"after\": [\"(%u,%u)\"]}", ItemPointerGetBlockNumber(last), ItemPointerGetOffsetNumber(last))));
 }
 
 /* The rows that the next statements leave out, or do; NULL = none. */

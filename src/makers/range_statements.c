@@ -144,6 +144,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		for (int i = 0; i < RANGE_STATEMENT_COUNT; i++)
 			statements->texts[i] = sweep_sql_text(column++, kept->context);
 		statements->key = sweep_sql_text(column++, kept->context);
+		statements->by_place = strcmp(statements->key, "ctid") == 0;
 		statements->part = sweep_sql_text(column++, kept->context);
 		statements->next_part = sweep_sql_text(column++, kept->context);
 		statements->counter = sweep_sql_text(column++, kept->context);
@@ -158,6 +159,9 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 	}
 	if (OidIsValid(cascading))
 		kept->cascade = sweep_cascade_make(kept->context, cascading);
+	/* Rows are locked by their places in the same way when nothing goes with them. */
+	if (kept->cascade == NULL && kept->statements[0].by_place)
+		kept->cascade = MemoryContextAllocZero(kept->context, sizeof(SweepCascade));
 	sweep_range_preparing = false;
 	kept->again = again;
 	kept->made = true;

@@ -39,6 +39,7 @@ typedef struct SweepRangeStatements
 	char	   *rest_counter;	/* key of the detail: rows read and left as they are; NULL = not counted */
 	bool		checked;		/* "work" returns the number of rows done, and the key of a row that would be done again */
 	bool		custom;			/* they are planned for the keys of each batch, and as the planner likes */
+	bool		by_place;		/* the key is the place of a row: "edge" returns a range of blocks, "roots" the rows in it */
 	bool		restarts;		/* a cursor of other columns starts the pass again; otherwise it is an error */
 } SweepRangeStatements;
 

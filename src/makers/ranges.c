@@ -203,11 +203,9 @@ static bool
 is_left(SweepRangeBatch *batch)
 {
 	const SweepRangeStatements *statements = batch->statements;
-	JsonbValue	buffer;
-	JsonbValue *again = sweep_range_value(batch->cursor, "again", &buffer);
 	JsonbValue	held;
 	bool		was_held = sweep_range_value(batch->cursor, SWEEP_RANGE_LEFT, &held) != NULL;
-	int			vain = again != NULL && again->type == jbvNumeric ? DatumGetInt32(DirectFunctionCall1(numeric_int4, NumericGetDatum(again->val.numeric))) : 0;
+	int			vain = (int) sweep_range_number(batch->cursor, "again", 0);
 	Rest		rest = look_for_rest(batch);
 	bool		is_left = rest.is_left || was_held;
 
@@ -222,7 +220,7 @@ is_left(SweepRangeBatch *batch)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that meet the condition of the backfill are not updated"),
 				 errhint("Look for a trigger that leaves out an update, or for row level security, and for a condition that depends on the moment.")));
-	report_rest(batch, "left", rest.left);
+	report_rest(batch, "left", rest.left + sweep_range_number(batch->cursor, SWEEP_RANGE_STAYS, 0));
 	report_rest(batch, "referenced", rest.referenced);
 	if (rest.proof != NULL)
 		sweep_proof_keep(batch->run_id, rest.proof);
@@ -240,7 +238,7 @@ report_rest(SweepRangeBatch *batch, const char *counter, int64 count)
 static Jsonb *
 begin_again(Jsonb *cursor, int vain)
 {
-	static const char *const ended[] = {"by", "after", "part", SWEEP_RANGE_LEFT};
+	static const char *const ended[] = {"by", "after", "part", SWEEP_RANGE_LEFT, SWEEP_RANGE_STAYS};
 
 	for (int i = 0; cursor != NULL && i < (int) lengthof(ended); i++)
 		cursor = sweep_range_without(cursor, ended[i]);
