@@ -82,8 +82,10 @@ BEGIN
 	RETURN rows;
 END
 $$;
+-- Small tables without a unique index are gone through by that of the condition, as large ones would be.
 CREATE FUNCTION make_job(statement text, serves boolean DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+	PERFORM set_config('seq_page_cost', CASE WHEN statement ~ '^(UPDATE|DELETE FROM) (keyless|keyless_part|p|k) ' THEN '100' ELSE '1' END, true);
 	PERFORM sweep.create_job('batched test', step => format('sweep.%s_step', b.word), args => b.args || jsonb_strip_nulls(jsonb_build_object('serves', serves)), cursor => 'drain', batch_size => 7)
 		FROM sweep._batched_args(current_user, statement, '{"search_path": "batched, public"}') AS b;
 END

@@ -65,11 +65,11 @@ SELECT status, stop, rows, detail, (SELECT array_agg(id) FROM del.event) AS left
 -- the key is chosen by the cost of the whole condition
 CREATE TABLE del.log (a int, b int, c text NOT NULL, d int);
 INSERT INTO del.log SELECT n, n % 500, 'c' || n, n FROM generate_series(1, 20000) AS n;
-SELECT sweep.delete('del.log', 'b = 3');
+SELECT sweep._run_key(current_user::text, 'del.log', 'b = 3', NULL, '{}', false);
 CREATE INDEX ON del.log (d) WHERE d > 0;
 CREATE INDEX ON del.log (lower(c));
 CREATE INDEX ON del.log USING hash (b);
-SELECT sweep.delete('del.log', 'b = 3');
+SELECT sweep._run_key(current_user::text, 'del.log', 'b = 3', NULL, '{}', false);
 CREATE INDEX log_a ON del.log (a);
 CREATE INDEX log_b ON del.log (b, c);
 CREATE INDEX log_c ON del.log (c COLLATE "C");

@@ -67,7 +67,7 @@ BEGIN
 		columns := '{ctid}';
 	END IF;
 	-- Where others are read beside the rows that meet the condition, there may be any number of them between two of these.
-	serves := serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * 5 < best_whole ELSE best_cost < best_whole * 3 END;
+	serves := serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * CASE WHEN columns = '{ctid}' THEN 1 ELSE 5 END < best_whole ELSE best_cost < best_whole * 3 END;
 	IF serves THEN
 		columns := serving;
 	END IF;
