@@ -157,6 +157,9 @@ SELECT sweep.delete('del.event', 'true', keep_job => NULL);
 SELECT sweep.delete('del.event', 'true', batch_size => 0);
 SELECT sweep.delete('del.event', 'true', settings => '[1]');
 SELECT sweep.delete('del.event', 'true', settings => '{"no_such": 1}');
+SELECT sweep.delete('del.event', 'true', dry_run => true, settings => '[1]');
+SELECT sweep.delete('del.event', 'true', dry_run => true, settings => '{"no_such": 1}');
+SELECT sweep.delete('del.event', 'true', dry_run => true, settings => '{"work_mem": null}');
 SELECT sweep.delete('del.event', 'true', name => 'delete gone');
 SELECT count(*) - :before AS made FROM sweep.job;
 

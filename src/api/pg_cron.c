@@ -42,7 +42,7 @@ entries_work(void *arg)
 {
 	if (read_entries == NULL)
 		read_entries = sweep_sql_prepare("SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.to_jsonb(j) ORDER BY j.jobid), '[]') FROM cron.job AS j",
-										 0, NULL, false);
+										 0, NULL, PLANNED_AS_CHOSEN);
 	(void) sweep_sql_execute_plan(read_entries, NULL, NULL);
 }
 

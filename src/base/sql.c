@@ -32,7 +32,6 @@ static uint64 current_row = 0;
 
 static void leave_call(void *arg);
 static void plan_statement(SweepStatement *statement);
-static SweepPlan *prepare(const char *text, int count, Oid *types, int options);
 static uint64 check_result(int code);
 
 void
@@ -141,7 +140,7 @@ plan_statement(SweepStatement *statement)
 	while (count < SWEEP_STATEMENT_MAX_PARAMETERS && OidIsValid(statement->types[count]))
 		count++;
 	if (statement->plan == NULL)
-		statement->plan = sweep_sql_prepare(statement->text, count, (Oid *) statement->types, true);
+		statement->plan = sweep_sql_prepare(statement->text, count, (Oid *) statement->types, PLANNED_ONCE);
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* Where there is no index the plan looks as costly as if it were worth compiling. */
@@ -151,22 +150,11 @@ plan_statement(SweepStatement *statement)
 }
 
 SweepPlan *
-sweep_sql_prepare(const char *text, int count, Oid *types, bool generic)
-{
-	return prepare(text, count, types, generic ? CURSOR_OPT_GENERIC_PLAN : 0);
-}
-
-SweepPlan *
-sweep_sql_prepare_custom(const char *text, int count, Oid *types)
-{
-	return prepare(text, count, types, CURSOR_OPT_CUSTOM_PLAN);
-}
-
-static SweepPlan *
-prepare(const char *text, int count, Oid *types, int options)
+sweep_sql_prepare(const char *text, int count, Oid *types, SweepPlanned planned)
 {
 	int			nest_level = sweep_door_enter_literals();
-	SweepPlan  *plan = SPI_prepare_cursor(text, count, types, options);
+	SweepPlan  *plan = SPI_prepare_cursor(text, count, types,
+										  planned == PLANNED_ONCE ? CURSOR_OPT_GENERIC_PLAN : planned == PLANNED_EACH_TIME ? CURSOR_OPT_CUSTOM_PLAN : 0);
 
 	sweep_door_leave_literals(nest_level);
 	if (plan == NULL || SPI_keepplan(plan) != 0)

@@ -56,14 +56,16 @@ extern void sweep_sql_begin_call(void);
 extern void sweep_sql_connect(void);	/* the same without the search */
 extern void sweep_sql_end_call(void);
 
-/*
- * Prepares a statement of the job, as the current user; kept until it is freed. A generic one is planned once
- * for all values; otherwise PostgreSQL chooses.
- */
-extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, bool generic);
+/* How often a statement is planned. */
+typedef enum SweepPlanned
+{
+	PLANNED_AS_CHOSEN,			/* by PostgreSQL */
+	PLANNED_ONCE,				/* for all values */
+	PLANNED_EACH_TIME			/* for the values of each execution */
+} SweepPlanned;
 
-/* The same, planned anew for the values of each execution. */
-extern SweepPlan *sweep_sql_prepare_custom(const char *text, int count, Oid *types);
+/* Prepares a statement of the job, as the current user; kept until it is freed. */
+extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, SweepPlanned planned);
 
 /* Makes the plan of a generic statement now, with the settings that are in force, unless it has a valid one. */
 extern void sweep_sql_make_plan(SweepPlan *plan);

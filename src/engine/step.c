@@ -111,7 +111,7 @@ sweep_step_prepare(MemoryContext context, const char *step, const char *batch_sq
 	if (step != NULL)
 		return sweep_step_prepare_function(context, step, 1);
 	prepared = create_step(context);
-	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_extension()->batch_type}, false);
+	prepared->plan = sweep_sql_prepare(batch_sql, 2, (Oid[]) {INT4OID, sweep_extension()->batch_type}, PLANNED_AS_CHOSEN);
 	return prepared;
 }
 
@@ -125,7 +125,7 @@ sweep_step_prepare_call(MemoryContext context, const char *name)
 
 	prepared->callee = (SweepCallee) {.name = MemoryContextStrdup(context, found), .argument = batch_type};
 	sweep_step_check_callee(&prepared->callee);
-	prepared->plan = sweep_sql_prepare(psprintf("SELECT * FROM %s($1)", found), 1, &batch_type, false);
+	prepared->plan = sweep_sql_prepare(psprintf("SELECT * FROM %s($1)", found), 1, &batch_type, PLANNED_AS_CHOSEN);
 	return prepared;
 }
 
@@ -148,7 +148,7 @@ sweep_step_prepare_question(MemoryContext context, const char *estimate)
 {
 	SweepStep  *prepared = create_step(context);
 
-	prepared->plan = sweep_sql_prepare(estimate, 1, (Oid[]) {sweep_extension()->batch_type}, false);
+	prepared->plan = sweep_sql_prepare(estimate, 1, (Oid[]) {sweep_extension()->batch_type}, PLANNED_AS_CHOSEN);
 	return prepared;
 }
 

@@ -38,6 +38,7 @@ BEGIN
 				FROM pg_catalog.unnest(key.columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = relation));
 		made.epilogue := pg_catalog.format('SELECT EXISTS (SELECT FROM %s WHERE %s), NULL::pg_catalog.int8, NULL::pg_catalog.int8, NULL::pg_catalog.jsonb', name, condition);
 		made.checked := true;
+		made.custom := sweep._has_select(pg_catalog.concat_ws(' ', args ->> 'condition', args ->> 'set'));
 		RETURN NEXT made;
 	END LOOP;
 END

@@ -147,7 +147,9 @@ BEGIN
 		RAISE WARNING 'triggers of % fire for each batch: %', target, fires USING HINT = 'They are FOR EACH STATEMENT, or have a transition table: they see the rows of a batch.';
 	END IF;
 	args := pg_catalog.jsonb_build_object('target', sweep._table_name(target), 'statement', parts.written);
-	key := sweep._run_key(role, target, sweep._found_by(parts), settings, sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
+	-- Names of pg_catalog have no schema in the parts.
+	key := sweep._run_key(role, target, sweep._found_by(parts), coalesce((SELECT pg_catalog.jsonb_object_agg(s.key, s.value)
+		FROM pg_catalog.jsonb_each(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s WHERE pg_catalog.lower(s.key) <> 'search_path'), '{}') || '{"search_path": "pg_catalog"}', sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
 	args := args || pg_catalog.jsonb_build_object('key', key.columns, 'serves', key.serves);
 END
 $$;

@@ -312,7 +312,7 @@ plan_work(void *arg)
 		memcpy(types, key->types, sizeof(Oid) * key->count);
 		types[key->count] = removes ? TIDARRAYOID : INT8OID;
 		types[key->count + 1] = OIDOID;
-		key->plans[visit->which] = sweep_sql_prepare(key->texts[visit->which], key->count + (removes ? 2 : 1), types, true);
+		key->plans[visit->which] = sweep_sql_prepare(key->texts[visit->which], key->count + (removes ? 2 : 1), types, PLANNED_ONCE);
 	}
 	sweep_sql_make_plan(key->plans[visit->which]);
 	sweep_sql_end_call();

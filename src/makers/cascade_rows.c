@@ -251,7 +251,7 @@ lock_work(void *arg)
 	sweep_sql_connect();
 	plan = sweep_sql_prepare(psprintf("SELECT ctid FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE%s",
 									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name),
-									  locked->got != NULL ? " SKIP LOCKED" : ""), 1, &type, true);
+									  locked->got != NULL ? " SKIP LOCKED" : ""), 1, &type, PLANNED_ONCE);
 	count = sweep_sql_execute_plan(plan, &places, NULL);
 	for (uint64 row = 0; row < count && locked->got != NULL; row++)
 	{

@@ -133,6 +133,7 @@ BEGIN
 	ELSE
 		PERFORM sweep._check_condition(args ->> 'condition');
 		text := args ->> 'condition';
+		joins := sweep._has_select(text);
 	END IF;
 END
 $$;
@@ -248,6 +249,7 @@ BEGIN
 	job := sweep._begin_maker(caller, job, 'delete', relation, run_as);
 	PERFORM sweep._check_delete(job.run_as, relation, condition, job.settings);
 	IF dry_run THEN
+		PERFORM sweep._check_limits(job), sweep._check_settings(job);
 		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._job_meaning(job.run_as, job.settings));
 		RETURN;
 	END IF;

@@ -56,7 +56,7 @@ count_work(void *arg)
 
 	sweep_sql_connect();
 	count->cascade = sweep_cascade_make(context, count->relation);
-	plan = sweep_sql_prepare(count->roots, 0, NULL, false);
+	plan = sweep_sql_prepare(count->roots, 0, NULL, PLANNED_AS_CHOSEN);
 	cursor = sweep_sql_open(plan, NULL);
 	while ((rows = sweep_sql_fetch(cursor, CHUNK)) > 0)
 		count_chunk(count, rows, seen);

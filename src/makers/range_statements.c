@@ -182,9 +182,7 @@ sweep_range_plan(SweepRangeStatements *statements, SweepRangeStatement which)
 	static Oid	types[] = {INT4OID, JSONBOID, TIMESTAMPTZOID, JSONBOID, INT8OID, TIDARRAYOID, OIDARRAYOID};
 
 	if (statements->plans[which] == NULL)
-		statements->plans[which] = statements->custom
-			? sweep_sql_prepare_custom(statements->texts[which], lengthof(types), types)
-			: sweep_sql_prepare(statements->texts[which], lengthof(types), types, true);
+		statements->plans[which] = sweep_sql_prepare(statements->texts[which], lengthof(types), types, statements->custom ? PLANNED_EACH_TIME : PLANNED_ONCE);
 	return statements->plans[which];
 }
 

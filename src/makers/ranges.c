@@ -18,11 +18,14 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 
 #include "base/detail.h"
@@ -53,6 +56,7 @@ typedef struct Rest
 } Rest;
 
 static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
+static int	enter_path(const SweepRangeBatch *batch);
 static void choose_statements(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
@@ -73,8 +77,10 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	Datum		values[3];
 	bool		nulls[3] = {false};
 	HeapTuple	progress;
+	int			nest_level;
 
 	read_batch(&batch, PG_GETARG_HEAPTUPLEHEADER(0));
+	nest_level = enter_path(&batch);
 	batch.kept = sweep_range_keep(fcinfo->flinfo, batch.args);
 	sweep_sql_begin_call();
 	batch.context = CurrentMemoryContext;
@@ -98,6 +104,8 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	(void) MemoryContextSwitchTo(context);
 	progress = heap_form_tuple(batch.kept->progress, values, nulls);
 	sweep_sql_end_call();
+	if (nest_level > 0)
+		AtEOXact_GUC(true, nest_level);
 	return HeapTupleGetDatum(progress);
 }
 
@@ -120,6 +128,26 @@ read_batch(SweepRangeBatch *batch, HeapTupleHeader header)
 	/* A cursor that is no object is not from this step. */
 	if (!nulls[BATCH_CURSOR] && JB_ROOT_IS_OBJECT(DatumGetJsonbP(cursor)))
 		batch->cursor = DatumGetJsonbP(cursor);
+}
+
+/*
+ * A statement of sweep.batched is kept as PostgreSQL writes it: names of pg_catalog have no schema. Where the search_path of the job has
+ * another schema before that, pg_catalog comes first; triggers and functions find all that they would find. Returns the level of the setting, 0 = none.
+ */
+static int
+enter_path(const SweepRangeBatch *batch)
+{
+	JsonbValue	buffer;
+	List	   *path = sweep_range_value(batch->args, "statement", &buffer) != NULL ? fetch_search_path(true) : NIL;
+	int			nest_level;
+
+	if (path != NIL && isTempNamespace(linitial_oid(path)))
+		path = list_delete_first(path);
+	if (path == NIL || linitial_oid(path) == PG_CATALOG_NAMESPACE)
+		return 0;
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", psprintf("pg_catalog, %s", namespace_search_path), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	return nest_level;
 }
 
 /* A cursor of other columns than the key's, or of a partition that was dropped, is dropped. */

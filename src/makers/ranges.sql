@@ -53,6 +53,16 @@ CREATE FUNCTION sweep._check_condition(condition text) RETURNS void
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_check_condition';
 COMMENT ON FUNCTION sweep._check_condition(text) IS 'raises unless the text is a single expression without parameters';
 
+-- A text that only looks like having one costs no more than a plan per batch.
+CREATE FUNCTION sweep._has_select(fragment text) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN coalesce(fragment ~* E'\\m(select|table|values)\\M', false);
+END
+$$;
+COMMENT ON FUNCTION sweep._has_select(text) IS 'whether a condition, or what is set, may have a sub-select, so that its statements join other tables';
+
 CREATE FUNCTION sweep._set_columns(assignments text) RETURNS text[]
 	LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_fragment_set_columns';
 COMMENT ON FUNCTION sweep._set_columns(text) IS 'the columns that are set; raises unless the text is nothing but what stands behind SET';

@@ -165,7 +165,7 @@ ask_work(void *arg)
 	{
 		(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-		reference->plan = sweep_sql_prepare(reference->text, reference->count, reference->types, true);
+		reference->plan = sweep_sql_prepare(reference->text, reference->count, reference->types, PLANNED_ONCE);
 	}
 	if (question->index + 1 < question->references->count && reference[1].depth > reference->depth)
 		question->found = ask_below(question);

@@ -152,6 +152,7 @@ BEGIN
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
+		made.custom := sweep._has_select(args ->> 'condition');
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;

@@ -108,7 +108,7 @@ prepare_call(SweepConsumer *consumer)
 	(void) get_func_signature(consumer->handler, &types, &count);
 	consumer->callee = (SweepCallee) {.name = MemoryContextStrdup(TopMemoryContext, name), .argument = types[0]};
 	consumer->element = get_element_type(types[0]);
-	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, false);
+	consumer->call = sweep_sql_prepare(psprintf("SELECT %s($1)", name), count, types, PLANNED_AS_CHOSEN);
 }
 
 /* The messages of the piece, as sweep.message[], in the order of the claim. */
@@ -168,7 +168,7 @@ acknowledge(SweepConsumer *consumer)
 	if (GetUserId() != consumer->role)
 		sweep_worker_set("role", "none");
 	if (consumer->ack == NULL)
-		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID}, false);
+		consumer->ack = sweep_sql_prepare("SELECT sweep.ack($1, $2)", 2, (Oid[]) {UUIDOID, INT8ARRAYOID}, PLANNED_AS_CHOSEN);
 	(void) sweep_sql_execute_plan(consumer->ack, values, NULL);
 	if (sweep_sql_int32(1) != count)
 		ereport(ERROR,

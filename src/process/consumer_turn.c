@@ -147,7 +147,7 @@ claim_work(void *arg)
 		return;
 	if (consumer->claim == NULL)
 		consumer->claim = sweep_sql_prepare("SELECT m, m.message_id, m.lease FROM sweep.claim($1, $2, pg_catalog.interval '10 years') AS m",
-										   2, (Oid[]) {TEXTOID, INT4OID}, false);
+										   2, (Oid[]) {TEXTOID, INT4OID}, PLANNED_AS_CHOSEN);
 	count = (int) sweep_sql_execute_plan(consumer->claim, values, NULL);
 	consumer->messages = MemoryContextAllocZero(consumer->turn_context, sizeof(SweepClaimed) * (count + 1));
 	consumer->untried = MemoryContextAlloc(consumer->turn_context, sizeof(int64) * (count + 1));
