@@ -249,7 +249,10 @@ BEGIN
 	job := sweep._begin_maker(caller, job, 'delete', relation, run_as);
 	PERFORM sweep._check_delete(job.run_as, relation, condition, job.settings);
 	IF dry_run THEN
-		PERFORM sweep._check_limits(job), sweep._check_settings(job);
+		IF pg_catalog.jsonb_typeof(job.settings) <> 'object' THEN
+			RAISE EXCEPTION 'invalid settings %', job.settings USING ERRCODE = 'invalid_parameter_value', HINT = 'Write an object of names and values: {"work_mem": "256MB"}.';
+		END IF;
+		PERFORM sweep._check_settings(job);
 		tables := sweep._count_deletion(sweep._role_oid(job.run_as), relation, sweep._deletion_roots(relation, condition), sweep._job_meaning(job.run_as, job.settings));
 		RETURN;
 	END IF;

@@ -41,6 +41,48 @@ END
 $$;
 COMMENT ON FUNCTION sweep._proof_of(jsonb) IS 'the args of a retention that say of which rows a proof is';
 
+-- A row that was inserted or changed since the oldest transaction that was in progress then may have been unknown to the proof.
+CREATE FUNCTION sweep._late_rows(role oid, args jsonb, relation regclass, type text, age text, due text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
+	last pg_catalog.jsonb;
+	bound pg_catalog.text;
+BEGIN
+	SELECT p.proof INTO last FROM sweep.retention_proof p WHERE p.run_as = sweep._role_name(role) AND p.proof -> 'of' = sweep._proof_of(args) AND sweep._is_home(p.system_identifier, p.database)
+		ORDER BY p.proved_at DESC LIMIT 1;
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	bound := pg_catalog.format(CASE type WHEN 'timestamp with time zone' THEN '%2$L::pg_catalog.timestamptz' WHEN 'date' THEN '(pg_catalog.timezone(%1$L, %2$L::pg_catalog.timestamptz))::pg_catalog.date'
+		ELSE 'pg_catalog.timezone(%1$L, %2$L::pg_catalog.timestamptz)' END, zone, last ->> 'complete_to');
+	RETURN sweep._count_some(relation, pg_catalog.format('%s OPERATOR(pg_catalog.<) %s AND %s AND pg_catalog.age(%I.xmin) OPERATOR(pg_catalog.>=) 0 AND pg_catalog.age(%4$I.xmin) OPERATOR(pg_catalog.<=) pg_catalog.age(%5$L::pg_catalog.xid)',
+		(sweep._key_expression(relation, age)).expression, bound, due, sweep._relation_name(relation), ((last ->> 'since_xid')::bigint % 4294967296)::pg_catalog.text), 10000);
+END
+$$;
+COMMENT ON FUNCTION sweep._late_rows(oid, jsonb, regclass, text, text, text) IS 'an expression: how many rows that are to go are older than the last proof says there are, because they came later; NULL: there is no proof';
+
+CREATE FUNCTION sweep._late_prologue(late text, drops text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	cursor constant pg_catalog.text := 'CASE WHEN l.rows IS NULL THEN $2 ELSE coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''late'', l.rows) END';
+	counted constant pg_catalog.text := pg_catalog.format('(SELECT CASE WHEN ($2 OPERATOR(pg_catalog.->) ''late'') IS NULL THEN %s END OFFSET 0) AS l (rows)', late);
+	detail constant pg_catalog.text := 'CASE WHEN l.rows OPERATOR(pg_catalog.>) 0 THEN pg_catalog.jsonb_build_object(''late_rows'', l.rows) END';
+BEGIN
+	IF late IS NULL THEN
+		RETURN CASE WHEN drops IS NOT NULL THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM %s AS d WHERE ($2 OPERATOR(pg_catalog.->) ''after'') IS NULL', drops || '$2)') END;
+	END IF;
+	IF drops IS NULL THEN
+		RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, %s, %s FROM %s WHERE l.rows IS NOT NULL', cursor, detail, counted);
+	END IF;
+	RETURN pg_catalog.format('SELECT d.rows, d.next_cursor, coalesce(d.detail OPERATOR(pg_catalog.||) %1$s, d.detail, %1$s) FROM %2$s CROSS JOIN LATERAL %3$s AS d WHERE ($2 OPERATOR(pg_catalog.->) ''after'') IS NULL',
+		detail, counted, drops || cursor || ')');
+END
+$$;
+COMMENT ON FUNCTION sweep._late_prologue(text, text) IS 'the statement before each batch of a retention: counts rows that came late, once, and drops a partition by the call "drops", which lacks its last argument, a cursor; NULL: neither';
+
 CREATE FUNCTION sweep._proof_expression(relation regclass, type text, args jsonb, age text, due text, free text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -52,7 +94,8 @@ DECLARE
 	-- As a moment, whatever the type of the age.
 	absolute constant pg_catalog.text := CASE type WHEN 'timestamp with time zone' THEN '%s' ELSE pg_catalog.format('pg_catalog.timezone(%s, (%%s)::pg_catalog.timestamp)', zone) END;
 BEGIN
-	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''of'', %L::pg_catalog.jsonb, ''complete_to'', %s, ''oldest_kept'', (SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT 1), ''hidden'', pg_catalog.row_security_active(%L),'
+	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''of'', %L::pg_catalog.jsonb, ''complete_to'', %s, ''oldest_kept'', (SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT 1), ''hidden'', pg_catalog.row_security_active(%L), ''late_rows'', $2 OPERATOR(pg_catalog.->) ''late'','
+			' ''since_xid'', pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text,'
 			' ''kept'', pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(''left'', %s, ''referenced'', %s, ''condition'', %s, ''null_age'', %s)))',
 		sweep._proof_of(args), pg_catalog.replace(absolute, '%s', moment), pg_catalog.replace(absolute, '%s', aged), sweep._source(relation, NULL), old, aged, sweep._table_name(relation),
 		sweep._count_up_to(relation, due || free), CASE free WHEN '' THEN 'NULL' ELSE sweep._count_up_to(relation, pg_catalog.format('%s AND (true%s) IS FALSE', due, free)) END,
@@ -61,4 +104,48 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text, text) IS
-	'an expression: up to which moment all rows are gone, and how many of them are kept, why: {"of", "complete_to", "oldest_kept", "hidden", "kept"}; hidden: policies may have hidden rows';
+	'an expression: up to which moment all rows are gone, and how many of them are kept, why: {"of", "complete_to", "oldest_kept", "hidden", "late_rows", "since_xid", "kept"}; hidden: policies may have hidden rows; since_xid: the oldest transaction in progress';
+
+-- ------------------------------------------------------------------ the view
+-- The owner of the job may have written anything into its args, and one row must not take the view from its readers.
+CREATE FUNCTION sweep._retention_age(args jsonb, OUT keep interval, OUT schema_name text, OUT table_name text, OUT age_limit timestamptz) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
+BEGIN
+	keep := (args ->> 'keep')::interval;
+	age_limit := pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - keep);
+	schema_name := (pg_catalog.parse_ident(args ->> 'target'))[1];
+	table_name := (pg_catalog.parse_ident(args ->> 'target'))[2];
+EXCEPTION WHEN OTHERS THEN
+	schema_name := NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._retention_age(jsonb) IS 'what the args of a retention mean now: for how long it keeps which table, and which rows are older';
+
+-- As the planner does it; bounds are as many values as divide the others into equal parts.
+CREATE FUNCTION sweep._share_older(type oid, zone text, age_limit timestamptz, common text, frequencies real[], bounds text, nulls real) RETURNS float8
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	is_absolute constant boolean := type = 'pg_catalog.timestamptz'::pg_catalog.regtype;
+	moment constant pg_catalog.timestamptz := CASE type WHEN 'pg_catalog.date'::pg_catalog.regtype THEN pg_catalog.timezone(zone, pg_catalog.date_trunc('day', pg_catalog.timezone(zone, age_limit))) ELSE age_limit END;
+	older pg_catalog.float8;
+	parts int;
+	below int;
+BEGIN
+	SELECT coalesce(pg_catalog.sum(f.frequency) FILTER (WHERE v.value < moment), 0) INTO older FROM pg_catalog.unnest(frequencies) WITH ORDINALITY AS f (frequency, n)
+		JOIN (SELECT u.n, CASE WHEN is_absolute THEN u.value::pg_catalog.timestamptz ELSE pg_catalog.timezone(zone, u.value::timestamp) END AS value
+			FROM pg_catalog.unnest(common::pg_catalog.text[]) WITH ORDINALITY AS u (value, n)) AS v ON v.n = f.n;
+	SELECT pg_catalog.count(*), pg_catalog.count(*) FILTER (WHERE CASE WHEN is_absolute THEN u.value::pg_catalog.timestamptz ELSE pg_catalog.timezone(zone, u.value::timestamp) END < moment)
+		INTO parts, below FROM pg_catalog.unnest(bounds::pg_catalog.text[]) AS u (value);
+	IF parts > 1 AND below > 0 THEN
+		older := older + (1 - nulls - coalesce((SELECT pg_catalog.sum(f) FROM pg_catalog.unnest(frequencies) AS f), 0)) * CASE WHEN below = parts THEN 1 ELSE (below - 0.5) / (parts - 1) END;
+	END IF;
+	RETURN older;
+EXCEPTION WHEN OTHERS THEN
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._share_older(oid, text, timestamptz, text, real[], text, real) IS 'the share of rows whose age is less than a moment, by the statistics of its column: common values with their frequencies, bounds, share of nulls';

@@ -53,6 +53,7 @@ typedef struct Rest
 	int64		left;			/* how many; 0 = not counted */
 	int64		referenced;		/* rows that others keep */
 	Jsonb	   *proof;			/* NULL = none */
+	TimestampTz open_since;		/* of the oldest transaction that the proof does not see; 0 = none */
 } Rest;
 
 static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
@@ -251,7 +252,7 @@ is_left(SweepRangeBatch *batch)
 	report_rest(batch, "left", rest.left + sweep_range_number(batch->cursor, SWEEP_RANGE_STAYS, 0));
 	report_rest(batch, "referenced", rest.referenced);
 	if (rest.proof != NULL)
-		sweep_proof_keep(batch->run_id, rest.proof);
+		sweep_proof_keep(batch->run_id, rest.proof, rest.open_since);
 	return false;
 }
 
@@ -278,10 +279,12 @@ static Rest
 look_for_rest(SweepRangeBatch *batch)
 {
 	const SweepRangeStatements *statements = batch->statements;
+	JsonbValue	buffer;
+	TimestampTz open_since = sweep_range_value(batch->args, "keep", &buffer) != NULL ? sweep_proof_open_since() : 0;
 	Rest		rest = {0};
 
 	if (statements->texts[RANGE_EPILOGUE] != NULL &&
 		(statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) > 0)
-		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context)};
+		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context), open_since};
 	return rest;
 }

@@ -158,10 +158,8 @@ BEGIN
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;
 		made.epilogue := pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s', CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free) END,
 			sweep._proof_expression(relation, type, args, age, due, free));
-		IF args ->> 'partitions' = 'drop' THEN
-			made.prologue := pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, false, $2) AS d'
-				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit);
-		END IF;
+		made.prologue := sweep._late_prologue(sweep._late_rows(role, args, relation, type, age, due),
+			CASE WHEN args ->> 'partitions' = 'drop' THEN pg_catalog.format('sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, false, ', sweep._table_name(relation), type, age_limit) END);
 		RETURN NEXT made;
 	END LOOP;
 END
