@@ -17,7 +17,7 @@ SELECT overdue_rows, open_since, late_rows FROM sweep.retentions WHERE job = 'la
 ANALYZE late.event;
 SELECT overdue_rows BETWEEN 2600 AND 3100 AS about_right FROM sweep.retentions WHERE job = 'late event';
 CALL sweep.run('late event');
-SELECT late.last('late event'), kept, open_since, late_rows FROM sweep.retentions WHERE job = 'late event';
+SELECT late.last('late event'), kept, late_rows FROM sweep.retentions WHERE job = 'late event';
 SELECT max(at) < now() - interval '10 days' AS old, count(*), min(state) FROM late.event WHERE at < now() - interval '10 days';
 ANALYZE late.event;
 SELECT overdue_rows < 20 AS none_left FROM sweep.retentions WHERE job = 'late event';

@@ -209,3 +209,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, jsonb) IS 'drops, or detaches and keeps, a partition in which every row is too old; rows is NULL when there is none';
+
+-- A statement that reads the table has ended before a partition is taken out of it.
+CREATE FUNCTION sweep._drop_too_old(relation text, type text, age_limit text, late text, as_of timestamptz, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
+	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	counted bigint;
+BEGIN
+	IF late IS NOT NULL AND NOT coalesce(cursor ? 'late', false) THEN
+		EXECUTE 'SELECT ' || late INTO counted USING NULL::int, NULL::pg_catalog.jsonb, as_of;
+		cursor := coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('late', counted);
+	END IF;
+	SELECT d.rows, d.next_cursor, d.detail INTO rows, next_cursor, detail FROM sweep._drop_partition(relation, type, age_limit, false, cursor) AS d;
+	IF counted > 0 THEN
+		detail := coalesce(detail, '{}') || pg_catalog.jsonb_build_object('late_rows', counted);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._drop_too_old(text, text, text, text, timestamptz, jsonb) IS 'drops a partition as sweep._drop_partition does; before the first one, counts the rows that came late by the expression "late"';

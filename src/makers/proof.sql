@@ -63,25 +63,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._late_rows(oid, jsonb, regclass, text, text, text) IS 'an expression: how many rows that are to go are older than the last proof says there are, because they came later; NULL: there is no proof';
 
-CREATE FUNCTION sweep._late_prologue(late text, drops text) RETURNS text
+CREATE FUNCTION sweep._late_prologue(late text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	cursor constant pg_catalog.text := 'CASE WHEN l.rows IS NULL THEN $2 ELSE coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''late'', l.rows) END';
-	counted constant pg_catalog.text := pg_catalog.format('(SELECT CASE WHEN ($2 OPERATOR(pg_catalog.->) ''late'') IS NULL THEN %s END OFFSET 0) AS l (rows)', late);
-	detail constant pg_catalog.text := 'CASE WHEN l.rows OPERATOR(pg_catalog.>) 0 THEN pg_catalog.jsonb_build_object(''late_rows'', l.rows) END';
 BEGIN
-	IF late IS NULL THEN
-		RETURN CASE WHEN drops IS NOT NULL THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM %s AS d WHERE ($2 OPERATOR(pg_catalog.->) ''after'') IS NULL', drops || '$2)') END;
-	END IF;
-	IF drops IS NULL THEN
-		RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, %s, %s FROM %s WHERE l.rows IS NOT NULL', cursor, detail, counted);
-	END IF;
-	RETURN pg_catalog.format('SELECT d.rows, d.next_cursor, coalesce(d.detail OPERATOR(pg_catalog.||) %1$s, d.detail, %1$s) FROM %2$s CROSS JOIN LATERAL %3$s AS d WHERE ($2 OPERATOR(pg_catalog.->) ''after'') IS NULL',
-		detail, counted, drops || cursor || ')');
+	RETURN 'SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''late'', l.rows),'
+		' CASE WHEN l.rows OPERATOR(pg_catalog.>) 0 THEN pg_catalog.jsonb_build_object(''late_rows'', l.rows) END'
+		' FROM (SELECT ' || late || ' OFFSET 0) AS l (rows) WHERE ($2 OPERATOR(pg_catalog.->) ''late'') IS NULL';
 END
 $$;
-COMMENT ON FUNCTION sweep._late_prologue(text, text) IS 'the statement before each batch of a retention: counts rows that came late, once, and drops a partition by the call "drops", which lacks its last argument, a cursor; NULL: neither';
+COMMENT ON FUNCTION sweep._late_prologue(text) IS 'the statement before each batch of a retention: counts rows that came late, once; NULL: there is no proof';
 
 CREATE FUNCTION sweep._proof_expression(relation regclass, type text, args jsonb, age text, due text, free text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -131,6 +131,7 @@ DECLARE
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
 	moment pg_catalog.text;
+	late pg_catalog.text;
 	parts pg_catalog.text[] := known_parts;
 	place pg_catalog.record;
 	first boolean;
@@ -150,6 +151,7 @@ BEGIN
 	END IF;
 	place := sweep._next_place(parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
+	late := sweep._late_rows(role, args, relation, type, age, due);
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
 		made.custom := sweep._has_select(args ->> 'condition');
@@ -158,8 +160,9 @@ BEGIN
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;
 		made.epilogue := pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s', CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free) END,
 			sweep._proof_expression(relation, type, args, age, due, free));
-		made.prologue := sweep._late_prologue(sweep._late_rows(role, args, relation, type, age, due),
-			CASE WHEN args ->> 'partitions' = 'drop' THEN pg_catalog.format('sweep._drop_partition(%L, %L, (%s)::pg_catalog.text, false, ', sweep._table_name(relation), type, age_limit) END);
+		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, (%s)::pg_catalog.text, %L, $3, $2) AS d'
+				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit, late)
+			ELSE sweep._late_prologue(late) END;
 		RETURN NEXT made;
 	END LOOP;
 END
