@@ -43,7 +43,7 @@ $$;
 COMMENT ON FUNCTION sweep._place_parts(regclass, oid, text) IS 'the partitions of a table that are gone through by places, one after the other; NULL: it has none, or no rows; raises when that is not possible';
 
 CREATE FUNCTION sweep._place_statements(relation regclass, part regclass, condition text) RETURNS sweep._statements
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	made sweep._statements;
