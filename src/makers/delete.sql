@@ -76,7 +76,7 @@ BEGIN
 			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, of columns that are not set, and in which no row that meets the condition has a null.',
 			HINT = 'Add a primary key, or a condition that no row meets after the update, for example: ... SET state = ''done'' WHERE state = ''new''.';
 	END IF;
-	-- What a batch finds in its blocks meets the condition.
+	-- By places, a batch is of rows that meet the condition.
 	serves := serves OR columns = '{ctid}';
 END
 $$;
@@ -87,8 +87,8 @@ CREATE FUNCTION sweep._scan_cost(relation regclass) RETURNS float8
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.sum(pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::float8 * pg_catalog.current_setting('seq_page_cost')::float8
-			+ greatest(c.reltuples, 0) * pg_catalog.current_setting('cpu_tuple_cost')::float8)
+	RETURN (SELECT pg_catalog.sum(pg_catalog.pg_relation_size(c.oid) / pg_catalog.current_setting('block_size')::pg_catalog.float8 * pg_catalog.current_setting('seq_page_cost')::pg_catalog.float8
+			+ greatest(c.reltuples, 0) * pg_catalog.current_setting('cpu_tuple_cost')::pg_catalog.float8)
 		FROM (SELECT relation::pg_catalog.oid AS id UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(relation) AS p) AS t JOIN pg_catalog.pg_class c ON c.oid = t.id);
 END
 $$;

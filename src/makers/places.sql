@@ -25,7 +25,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._next_blocks(regclass, text, jsonb, int) IS 'the blocks of a table, or of this part of one, in which a batch of that size looks behind a cursor, as the next cursor; NULL: the pass has ended';
 
--- Blocks are those of one partition. One that cannot be named by the role, or has rules of its own, is only reached through the table.
+-- Blocks are those of one partition, which the role has to name: it needs its rights there, and policies, rules and statement triggers are left out then.
 CREATE FUNCTION sweep._place_parts(relation regclass, role oid, privilege text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
