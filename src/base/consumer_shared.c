@@ -3,8 +3,8 @@
  *		Shared memory of the consumers in the databases.
  *
  * A table of slots under one lock, apart from that of the runs: as many as there can be workers. The scheduler claims a slot and starts a process, the process
- * gives it back when it ends. What it counts is written once per transaction, under the spinlock of the
- * slot. No pointers: a process is named by its proc number, a recycled slot is told by its generation.
+ * gives it back when it ends, and writes its counters once per transaction, under the spinlock of the
+ * slot. There are no pointers in it: a process is named by its proc number, a recycled slot is told by its generation.
  */
 #include "postgres.h"
 
@@ -238,7 +238,7 @@ sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 	LWLockRelease(consumers_lock);
 }
 
-/* Those that are asked to leave already do not count. */
+/* A process that is asked to leave already is not counted as excess. */
 void
 sweep_consumer_shared_dismiss_excess(Oid database)
 {

@@ -34,7 +34,7 @@ typedef struct SweepConsumerSlot
 	int64		claimed_us;		/* the same moment, measured */
 	/* Set by anybody, read by the process between two turns. */
 	pg_atomic_uint32 leave;
-	/* What sweep.consumers shows; guarded by the mutex. */
+	/* The columns of sweep.consumers; guarded by the mutex. */
 	slock_t		mutex;
 	int64		handled;
 	int64		failed;
@@ -63,7 +63,7 @@ extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 /* Gives it back and wakes the scheduler of its database. */
 extern void sweep_consumer_shared_release(int index);
 
-/* What a slot is used for in this database; CONSUMER_FREE when it is not. */
+/* The use of a slot in this database; CONSUMER_FREE when this database does not use it. */
 extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us);
 
 /* How many processes a consumer of this database has. */

@@ -3,8 +3,8 @@
  *		How many of the background processes that the server has a role may use, for runs and consumers together.
  *
  * pg_sweep.max_running_jobs and pg_sweep.max_consumers may be more than max_worker_processes leaves. Shares of them would then
- * be everything, so a role has its share of what is there as well. What is there is counted when it matters: other extensions,
- * logical replication and parallel queries start and end processes as they like.
+ * be everything, so a role has its share of the free processes as well. These are counted at the moment of the question, because
+ * other extensions, logical replication and parallel queries start and end processes as they like.
  */
 #include "postgres.h"
 
@@ -127,7 +127,7 @@ count(Oid role, SweepUse *use)
 }
 
 /*
- * Of max_worker_processes those that are not there. Each background worker has an entry in the array of processes, between those
+ * Counts the entries of max_worker_processes that have no process. Each background worker has an entry in the array of processes, between those
  * for autovacuum and for WAL senders, and owns the latch in it from its begin to its end.
  */
 static int

@@ -7,7 +7,7 @@
  * therefore stays for a moment, connected as the same role to the same database, and its slot is idle. Called by
  * runner.c, and by the scheduler in it.
  *
- * Who wakes whom: the worker wakes the scheduler when it gives the slot back, as any run that ends does. The scheduler
+ * Two processes wake each other: the worker wakes the scheduler when it gives the slot back, as any run that ends does. The scheduler
  * claims the slot for another run, writes what that needs, hands it over and wakes the worker. A worker that has waited
  * long enough, or is terminated, looks under the lock whether it was claimed: then it takes the run, or leaves it to
  * another process. It cannot free the slot itself, which the scheduler may be writing to. A scheduler that ends between
@@ -175,7 +175,7 @@ add_settings(uint64 stamp, Relation settings, Oid database, Oid role)
 	return stamp;
 }
 
-/* Whoever changes a row writes another version of it; what VACUUM and in-place updates do is no change. */
+/* A change of a row writes another version of it; VACUUM and in-place updates change nothing that is read here. */
 static uint64
 add_version(uint64 stamp, HeapTuple tuple)
 {

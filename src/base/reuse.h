@@ -11,7 +11,7 @@ typedef enum SweepReuse
 {
 	REUSE_NOT_YET,
 	REUSE_TAKEN,				/* there is another run for this process, and the slot is its own again */
-	REUSE_LEAVE,				/* there is none; the slot belongs to somebody else */
+	REUSE_LEAVE,				/* there is none; the slot belongs to another process */
 } SweepReuse;
 
 /* Whether there are more runs in this database than may be in progress. */
@@ -30,8 +30,8 @@ extern SweepReuse sweep_reuse_look(SweepSlot *slot, bool time_over);
 extern void sweep_reuse_give_up(SweepSlot *slot);
 
 /*
- * What this process has read of its role and database when it logged in: another number once the role as which it has
- * connected, its database, or a setting of them has changed; never 0. Has a transaction of its own.
+ * A number for the role, the database and their settings as this process has read them when it logged in. The number is
+ * another one once any of these has changed, and never 0. Has a transaction of its own.
  */
 extern uint64 sweep_reuse_login_stamp(void);
 

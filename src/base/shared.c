@@ -7,8 +7,8 @@
  * a process is named by its pid and its proc number, a recycled slot is told by its generation.
  *
  * The table of slots has room for as many background runs as there can be workers and for some sessions that
- * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Which slot is whose
- * does not matter, but neither kind can have more than its number.
+ * CALL sweep.run; a session that finds no slot runs all the same, it is just not shown. Either kind uses any
+ * slot, but no more slots than its number.
  */
 #include "postgres.h"
 
@@ -169,7 +169,7 @@ sweep_shared_database(int index)
 	return (SweepDatabase *) ((char *) shared + databases_offset()) + index;
 }
 
-/* False when the run has a slot already, or its scheduler is to leave. One with a worker that is connected as its role comes first. */
+/* False when the run has a slot already, or its scheduler is to leave. A slot with a worker that is connected as its role comes first. */
 static bool
 find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 {
@@ -191,7 +191,7 @@ find_free_slot(const SweepClaimant *claimant, SweepSlot **free_slot)
 	return true;
 }
 
-/* One is left to those that are not preferred, whatever is reserved. */
+/* Whatever is reserved, one process is left to runs that are not preferred. */
 static int
 room_for_runs(bool preferred)
 {
@@ -212,7 +212,7 @@ find_run(int64 run_id)
 	return NULL;
 }
 
-/* Of background runs, or of sessions. */
+/* Counts the slots of background runs, or those of sessions. */
 static void
 count_slots(bool worker, Oid role, SweepUse *use)
 {
@@ -262,7 +262,7 @@ sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 	Oid			database;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
-	/* Who has just cancelled a run that waits on was told that it has a process: then it is recorded as one that has not begun. */
+	/* A session that has just cancelled a run was told that the run has a process. A run that waits on is then recorded as not begun. */
 	if (slot->put_back)
 		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
 	database = slot->database;
@@ -283,7 +283,7 @@ sweep_shared_note_end(Oid database)
 	{
 		SweepDatabase *entry = sweep_shared_database(i);
 
-		/* One that was told is awake, or about to be. */
+		/* A scheduler that was told already is awake, or about to be. */
 		if (entry->state != DATABASE_RUNNING || entry->ended || (entry->database != database && entry->short_of == REFUSED_NOT))
 			continue;
 		entry->ended = true;

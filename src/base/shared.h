@@ -3,7 +3,7 @@
  *		Shared memory: one entry per scheduler, one slot per run in progress.
  *
  * There is none when the library was not loaded at server start: then sweep_shared_exists() is false,
- * a run works with a slot of its own process, and nobody else sees its progress.
+ * a run works with a slot of its own process, and no other process sees its progress.
  */
 #ifndef SWEEP_SHARED_H
 #define SWEEP_SHARED_H
@@ -52,7 +52,7 @@ typedef enum SweepPhase
 	PHASE_ENDING,
 } SweepPhase;
 
-/* What sweep.running shows; guarded by the mutex of the slot. */
+/* The columns of sweep.running; guarded by the mutex of the slot. */
 typedef struct SweepLiveProgress
 {
 	SweepPhase	phase;
@@ -105,7 +105,7 @@ typedef enum SweepDatabaseState
 	DATABASE_LEFT,				/* scheduler has left; next: FREE (launcher, which reads next_at and record) */
 } SweepDatabaseState;
 
-/* What schedulers of a database know from one to the next; the launcher keeps it in between. All zero: nothing is known. */
+/* Knowledge that a scheduler of a database hands to the next one; the launcher keeps it in between. All zero: nothing is known. */
 typedef struct SweepDatabaseRecord
 {
 	bool		booted;			/* @reboot jobs are queued */
@@ -178,19 +178,19 @@ typedef struct SweepClaimant
 /*
  * Claims a slot for a run of this database. Background runs are bounded by pg_sweep.max_running_jobs and
  * sessions by their own number, so that neither can take the slots of the other. Returns NULL when none is
- * left, and says why, or when the run has one already, or the scheduler is to leave. One with a proc number has a worker
+ * left, and says why, or when the run has one already, or the scheduler is to leave. A slot with a proc number has a worker
  * that is idle. The caller has the lock.
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
-/* Takes back a claim that came to nothing; nobody is woken, for nothing has become free. */
+/* Takes back a claim that came to nothing. No process is woken, because nothing has become free. */
 extern void sweep_shared_unclaim(SweepSlot *slot);
 
 /* Takes over the slot a worker was started with; false when it is no longer meant. */
 extern bool sweep_shared_attach(SweepSlot *slot, uint64 generation);
 
 /*
- * Gives the slot back and wakes whoever waits for a run to end. "opened": the run had begun; "stays": then its worker
+ * Gives the slot back and wakes the processes that wait for a run to end. "opened": the run had begun; "stays": then its worker
  * waits for another one.
  */
 extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
@@ -205,7 +205,7 @@ sweep_shared_has_run(const SweepSlot *slot)
 	return slot->state != SLOT_FREE && slot->state != SLOT_IDLE && slot->database == MyDatabaseId;
 }
 
-/* What pg_sweep.max_running_jobs has left: for how many more runs, not preferred, and what refuses one. The caller has the lock. */
+/* How many more runs, not preferred, pg_sweep.max_running_jobs has room for, and the limit that refuses a run. The caller has the lock. */
 extern int	sweep_shared_room_for_runs(Oid role, bool unlimited);
 extern SweepRefusal sweep_shared_refuses_run(Oid role, bool unlimited, bool preferred);
 

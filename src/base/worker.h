@@ -1,6 +1,6 @@
 /*
  * worker.h
- *		What the processes of pg_sweep have in common: how they start, connect, wait and are woken.
+ *		The life of the processes of pg_sweep: how they start, connect, wait and are woken.
  */
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H

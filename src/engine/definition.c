@@ -1,6 +1,6 @@
 /*
  * definition.c
- *		What a run needs to know of its job, and its way from the scheduler to the process of the run.
+ *		The settings of a job that a run needs, and their way from the scheduler to the process of the run.
  *
  * Called by runner.c, scheduler.c, call.c and preview.c. The scheduler has the tables of jobs and runs in
  * its caches. A fresh process has not: reading its job took more than a millisecond, a quarter of the time

@@ -1,6 +1,6 @@
 /*
  * definition.h
- *		What a run needs to know of its job, and its way from the scheduler to the process of the run.
+ *		The settings of a job that a run needs, and their way from the scheduler to the process of the run.
  */
 #ifndef SWEEP_DEFINITION_H
 #define SWEEP_DEFINITION_H

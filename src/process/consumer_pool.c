@@ -2,10 +2,10 @@
  * consumer_pool.c
  *		How many processes consumers have.
  *
- * Called by the scheduler of a database in its tick. It reconciles: which processes are wanted is what
- * sweep._wanted_consumers() says, which there are is in shared memory. So it does not matter whether a
- * consumer was created, paused or dropped, a process ended, or the scheduler is a new one. A process
- * that ends soon after it was started is started again ever more slowly.
+ * Called by the scheduler of a database in its tick. It compares the processes that are wanted, by
+ * sweep._wanted_consumers(), with those in shared memory, and starts or dismisses the difference. The reason
+ * of a difference does not matter: a consumer was created, paused or dropped, a process ended, or the scheduler
+ * is a new one. A process that ends soon after it was started is started again ever more slowly.
  */
 #include "postgres.h"
 
@@ -234,7 +234,7 @@ start_missing(Wanted *consumer, SweepRefusal *refusal, const char **role_name)
 				processes++;
 				continue;
 			}
-			/* One that could not be started has not ended soon. */
+			/* A process that could not be started is not one that ended soon. */
 			consumer->pause_ms = 0;
 			*refusal = refused;
 			*role_name = consumer->role_name;

@@ -47,7 +47,7 @@ typedef struct SweepConsumer
 	TimestampTz configured_at;	/* when the configuration was read that it is of */
 	long		pause_ms;		/* after a claim that failed */
 	long		outage_ms;		/* last pause after an error of the server; 0 = a batch was done since */
-	/* Of the turn. */
+	/* State of the turn. */
 	SweepClaimed *messages;
 	int64	   *untried;		/* room for their ids */
 	int			count;

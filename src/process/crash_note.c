@@ -1,6 +1,6 @@
 /*
  * crash_note.c
- *		What a consumer or a run is working on, written down where it outlives a crash of the server.
+ *		Notes of the work in hand of a consumer or a run, written where they outlive a crash of the server.
  *
  * A handler that crashes its process takes the whole server with it, and shared memory, so nothing in
  * there could tell which message it was, and the message would be tried for ever, with the server going

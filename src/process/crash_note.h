@@ -1,6 +1,6 @@
 /*
  * crash_note.h
- *		What a consumer or a run is working on, written down where it outlives a crash of the server.
+ *		Notes of the work in hand of a consumer or a run, written where they outlive a crash of the server.
  */
 #ifndef SWEEP_CRASH_NOTE_H
 #define SWEEP_CRASH_NOTE_H

@@ -1,6 +1,6 @@
 /*
  * databases.c
- *		What the launcher knows of the databases: those in which pg_sweep may work, and when each is next due.
+ *		The launcher's list of the databases in which pg_sweep may work, with the moment at which each is next due.
  *
  * Called by launcher.c. Nothing is kept across a restart of the launcher: a database that is new to it is due at once.
  */

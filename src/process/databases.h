@@ -1,6 +1,6 @@
 /*
  * databases.h
- *		What the launcher knows of the databases: those in which pg_sweep may work, and when each is next due.
+ *		The launcher's list of the databases in which pg_sweep may work, with the moment at which each is next due.
  */
 #ifndef SWEEP_DATABASES_H
 #define SWEEP_DATABASES_H

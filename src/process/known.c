@@ -1,6 +1,6 @@
 /*
  * known.c
- *		What a process knows of databases, roles, consumers or queues, by their number.
+ *		Lists of what a process knows of databases, roles, consumers or queues, by their number.
  */
 #include "postgres.h"
 

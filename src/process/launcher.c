@@ -153,8 +153,8 @@ is_asked(void)
 }
 
 /*
- * What schedulers have left in their entries, and what was asked of databases without one. A flag that several share is taken back
- * only with a list that was read since: whoever has set it may have created a database.
+ * Takes over the entries of schedulers that have left, and the flags of databases without a scheduler. Several databases share a flag,
+ * which is taken back only with a list that was read since: the session that has set it may have created a database.
  */
 static void
 collect(bool take_asked)
@@ -242,7 +242,7 @@ collect_entry(int index)
 	}
 }
 
-/* What a run left for a scheduler that has not come; the caller has the lock. */
+/* Frees the slot of a run that never began and that no scheduler has looked at for long; the caller has the lock. */
 static void
 free_slot(SweepSlot *slot)
 {
@@ -289,7 +289,7 @@ start_due(void)
 			room = sweep_processes_for_schedulers();
 		if (room-- > 0 && start_scheduler(database, now_us))
 			continue;
-		/* One that is started ahead of its moment takes the place of no other. */
+		/* A scheduler that is started ahead of its moment takes no process from others, so its refusal is no shortage. */
 		line = database->due_at <= now;
 		wait_ms = Min(wait_ms, line ? REFUSED_PAUSE_MS : (long) ((database->due_at - now) / 1000 + 1));
 		break;

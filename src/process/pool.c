@@ -2,7 +2,7 @@
  * pool.c
  *		The workers that a scheduler has registered, by the slots in shared memory that they are for.
  *
- * Runners (scheduler.c) and consumers (consumer_pool.c) have one each. Who has a slot claims it first, in
+ * Runners (scheduler.c) and consumers (consumer_pool.c) have a pool each. The scheduler first claims a slot in
  * shared memory, then registers a worker, which takes the slot over once it is up. A worker that ends before
  * that says nothing: its slot is found by the handle of the worker, or by its age when the scheduler that
  * had the handle has ended.

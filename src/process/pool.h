@@ -14,7 +14,7 @@
 
 typedef struct SweepPool
 {
-	BackgroundWorkerHandle **handles;	/* by slot; NULL = an earlier scheduler has registered it, or nobody */
+	BackgroundWorkerHandle **handles;	/* by slot; NULL = an earlier scheduler has registered it, or there is none */
 } SweepPool;
 
 /* For so many slots; does nothing when that is done. */
@@ -26,7 +26,7 @@ extern bool sweep_pool_register(SweepPool *pool, const char *type, const char *n
 /* Whether the worker that was registered last for a slot has ended. */
 extern bool sweep_pool_has_ended(const SweepPool *pool, int slot);
 
-/* Whether the worker that a slot was claimed for, and that has not taken it over, never will: it has ended, or nobody here knows it. */
+/* Whether the worker that a slot was claimed for, and that has not taken it over, never will: it has ended, or this scheduler does not know it. */
 extern bool sweep_pool_has_lost(const SweepPool *pool, int slot, int64 claimed_us);
 
 /* Milliseconds until a worker of which nothing is known is given up. */

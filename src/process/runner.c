@@ -36,7 +36,7 @@ static SweepStatement count_run_crashes_sql = {
 	.text = "SELECT sweep._count_run_crashes($1)",
 	.types = {TEXTARRAYOID}};
 
-/* So long a process waits for another run, and so long it goes on with others. */
+/* Time for which an idle process waits for another run, and after which it takes no other one, in us. */
 #define IDLE_US INT64CONST(100000)
 #define LONGEST_LIFE_US INT64CONST(60000000)
 
@@ -206,7 +206,7 @@ perform(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
-/* What it reads may be another role's by now: then it waits for a process of that one. */
+/* The run may belong to another role by now: it is not found then, and waits for a process of that role. */
 static void
 read_work(void *arg)
 {
@@ -229,8 +229,8 @@ name_session(const SweepRun *run)
 }
 
 /*
- * Whether the process stays for another run: when one waits, and the last one has left nothing but success. What it has
- * set for the session, or left in it, is not for the next one.
+ * Whether the process stays for another run: when a run waits, and the last one has succeeded. Settings and objects that the
+ * last one has left in the session are discarded before the next one.
  */
 static bool
 stay(void)
@@ -248,8 +248,8 @@ stay(void)
 }
 
 /*
- * False when there is none: then the slot is given back. So it is with a run that needs a new process, because its role is no longer
- * what it was when this one logged in.
+ * False when no run has come, or one that needs a new process, because its role has changed since this process logged in. The slot is
+ * given back then.
  */
 static bool
 await_run(void)

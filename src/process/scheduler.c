@@ -34,11 +34,11 @@
 #include "process/scheduler.h"
 #include "process/turns.h"
 
-/* Longest time until the next look: what is old is pruned then. */
+/* Longest time until the next look, in ms; old rows are pruned then. */
 #define LONGEST_REST_MS 86400000
 #define LOCK_TIMEOUT "1s"
 
-/* So long the rest of a tick waits when runs were started, and so long it goes on starting what it has listed. */
+/* Delay of the rest of a tick after runs were started, and time for which a tick goes on starting the runs of its list, in ms. */
 #define START_PAUSE_MS 5
 #define START_MS 100
 
@@ -159,13 +159,13 @@ scheduler_tick(void)
 	sweep_shared_unlock();
 
 	/*
-	 * Read once, and after the flag: whoever queues a run that is due later than this sets the flag again or
-	 * is seen when the tick asks when to wake. With a later clock there, what fell due in between would be
-	 * neither started nor waited for.
+	 * Read once, and after the flag: a session that queues a run which is due later than this sets the flag again, or
+	 * its run is seen when the tick asks when to wake. With a later clock there, a run that fell due in between would
+	 * be neither started nor waited for.
 	 */
 	scheduler.now = GetCurrentTimestamp();
 	(void) sweep_notify_send(LOCK_TIMEOUT);
-	/* What waits already comes first: a session may be waiting for it. */
+	/* Runs that wait already come first, because sessions may be waiting for them. */
 	if (sweep_runner_count_crashes(transact, scheduler.record) && transact(startable_work))
 	{
 		bool		minute = sweep_monotonic_us() >= scheduler.record->minute_us;
@@ -243,8 +243,8 @@ startable_work(void *arg)
 
 /*
  * Where more runs may start than there is room for, those that are left are started as others end, for a while: to list
- * them anew for each one that ends would take longer than the runs. What has become of one meanwhile it finds itself;
- * what is new may come before them, and ends this.
+ * them anew for each one that ends would take longer than the runs. A run that was cancelled or changed meanwhile finds that out
+ * itself. A new request may have to come before the runs of the list, and ends this.
  */
 static void
 start_runs(void)
@@ -264,7 +264,7 @@ start_runs(void)
 			any |= start_listed(&shortage, &role_name);
 	}
 	note_shortage(shortage, role_name);
-	/* Somebody may be waiting for them: what else there is to do would compete with them for a processor. */
+	/* Sessions may be waiting for these runs, and the rest of the tick would compete with them for a processor. */
 	if (any && shortage == REFUSED_NOT)
 		rest(START_PAUSE_MS);
 }
@@ -355,10 +355,10 @@ end_work(void *arg)
 		due_in_us = sweep_sql_int64(1);
 		scheduler.wake_in_us = due_in_us - (GetCurrentTimestamp() - scheduler.now);
 	}
-	/* What waits for the lock of a run that has not begun comes next. */
+	/* Runs that wait for the lock of one that has not begun come next. */
 	if (more || unopened != NIL || scheduler.waits_on || scheduler.due.more)
 		scheduler.wake_in_us = 0;
-	/* A job that is locked by somebody stays due: that must not become a spin. */
+	/* A job that a session has locked stays due, and must not make the scheduler spin. */
 	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), SWEEP_POOL_FIRST_PAUSE_MS);
 }
 
@@ -465,7 +465,7 @@ rest(long timeout_ms)
 	} while (!waits_for_worker && !is_called() && sweep_monotonic_us() < end_us);
 }
 
-/* Somebody has something for us, or a runner has ended before it was one. */
+/* Whether a session or the launcher has asked for this scheduler, or a runner has ended before it took its slot. */
 static bool
 is_called(void)
 {

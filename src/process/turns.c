@@ -1,11 +1,11 @@
 /*
  * turns.c
- *		Whose run is started next.
+ *		Turns: the role of which a run is started next.
  *
- * Called by scheduler.c. Where there are fewer processes than runs that are due, the oldest ones first would
- * mean that a role with a long backlog starts all of them before anybody else's. So among runs of one priority roles take turns: first the
- * first run of each, the role first of which a run was started longest ago, then the second ones. Runs of one
- * role keep their order.
+ * Called by scheduler.c. Where fewer processes are free than runs are due, a role with a long backlog of old
+ * runs would start all of them before those of any other role. Among runs of one priority, roles therefore take turns: first
+ * the first run of each, beginning with the role that has waited longest since a run of it was started, then the second
+ * ones. Runs of one role keep their order.
  */
 #include "postgres.h"
 

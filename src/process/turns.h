@@ -1,6 +1,6 @@
 /*
  * turns.h
- *		Whose run is started next.
+ *		Turns: the role of which a run is started next.
  */
 #ifndef SWEEP_TURNS_H
 #define SWEEP_TURNS_H

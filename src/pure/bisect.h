@@ -1,6 +1,6 @@
 /*
  * bisect.h
- *		Which pieces of a failed batch of items are tried next.
+ *		Chooses the pieces of a failed batch of items that are tried next.
  *
  * Used by items.c and consumer_turn.c. Pure C: no backend call, no allocation, nothing raises.
  */

@@ -1,6 +1,6 @@
 /*
  * look.c
- *		What sweep.messages reads in shared memory: which messages of a queue are claimed.
+ *		The messages of a queue that are claimed, as sweep.messages reads them in shared memory.
  *
  * Called by look.sql. All entries are looked at, a piece at a time: the messages of a queue that transactions are ending are
  * in no list. Without shared memory, or on a standby, none is claimed.

@@ -1,6 +1,6 @@
 /*
  * slot.c
- *		What is known of each queue: the places of its next messages, their number, and the processes that wait; and
+ *		The state of each queue: the places of its next messages, their number, and the processes that wait; and
  *		what a commit changes of it.
  *
  * Messages are rows of sweep.queue_message; nothing here is needed to keep them. A slot says where the next claim begins

@@ -1,6 +1,6 @@
 /*
  * statistics.c
- *		What sweep.queues shows.
+ *		The columns of sweep.queues.
  *
  * The end of each transaction keeps the counters of its queues (slot.c). They begin with a count of the rows, by the
  * first process that asks after the start of the server, or after a statement that was not the extension's own. The

@@ -1,6 +1,6 @@
 /*
  * transaction.c
- *		What transactions have done to queues: collected while they run, applied when they have ended.
+ *		Changes of queues by transactions: collected while these run, applied when they have ended.
  *
  * A send or an acknowledgement changes the shared memory when its transaction has become visible to all others, in the
  * callback at its very end: from then on a snapshot sees the rows, and not before. Nothing is allocated there and

@@ -1,6 +1,6 @@
 /*
  * transaction.h
- *		What the transaction in progress has done to queues, until it ends; and what prepared ones have done.
+ *		Changes of queues by the transaction in progress, until it ends, and by prepared ones.
  *
  * Without shared memory all of this has no effect.
  */

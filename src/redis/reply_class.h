@@ -1,6 +1,6 @@
 /*
  * reply_class.h
- *		What an error reply of Redis means for the caller.
+ *		The meaning of an error reply of Redis for the caller.
  *
  * Pure C without a call of the server: the unit tests need no server.
  */

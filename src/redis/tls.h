@@ -1,6 +1,6 @@
 /*
  * tls.h
- *		What hiredis_ssl is given for TLS to Redis, and why TLS failed.
+ *		The session of OpenSSL that hiredis_ssl uses for TLS to Redis, and the reason why TLS failed.
  */
 #ifndef SWEEP_REDIS_TLS_H
 #define SWEEP_REDIS_TLS_H
