@@ -1,5 +1,5 @@
 # room: api
-# Every fenced example of README.md and doc/*.md is run, in its order and its
+# Every fenced example of README.md, CONTRIBUTING.md and doc/*.md is run, in its order and its
 # language; where a document shows output, it is compared. A document that is
 # added, or a block, is found by itself.
 #
@@ -397,7 +397,7 @@ ok(agrees("x \xe2\x80\xa6 y\n\xe2\x80\xa6\nz\n", "x 17 y\n1\n2\nz\n") && !agrees
 ok(agrees("NOTICE: b\nc", "1\n", "NOTICE:  a\nNOTICE:  b\nc\n") && !agrees("NOTICE: a\nx\n", "x\n", "NOTICE:  a\n"), 'messages');
 ok(unfinished("SELECT 1\n-- x\n") && !unfinished("SELECT 1; -- x\n") && !unfinished("SELECT 1 \\gset\n") && !unfinished("\\echo x\n"), 'statements without end');
 
-foreach my $file ($ENV{EXAMPLES} ? split(' ', $ENV{EXAMPLES}) : ('README.md', sort glob 'doc/*.md'))
+foreach my $file ($ENV{EXAMPLES} ? split(' ', $ENV{EXAMPLES}) : ('README.md', 'CONTRIBUTING.md', sort glob 'doc/*.md'))
 {
 	my $document = slurp_file($file);
 	my @block = read_examples($file, $document);
