@@ -76,6 +76,7 @@ sweep_cascade_make(MemoryContext context, Oid relation)
 
 		sweep_sql_row(i);
 		read_key(key, context);
+		cascade->has_keepers |= key->keeps;
 		for (int column = 0; key->parent == relation && column < key->count; column++)
 			cascade->columns = Max(cascade->columns, (int) key->places[column]);
 		key->is_shared = key->child == relation;
@@ -186,7 +187,7 @@ ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, i
 	/* Rows that are read may be among those that were found already. */
 	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 && !walk->is_tally ? walk->found : 0));
 	walk->key = key;
-	sweep_cascade_visit(walk->cascade, key, walk->is_tally && reads_rows(walk) ? CASCADE_FINDS : CASCADE_COUNTS, values, read_children, walk);
+	sweep_cascade_visit(walk->cascade, key, reads_rows(walk) && !walk->cascade->locks ? CASCADE_FINDS : CASCADE_COUNTS, values, read_children, walk);
 }
 
 /* Rows to which others refer are read, and so are, where each table is counted, those that several keys reach. */

@@ -36,6 +36,7 @@ typedef struct SweepCascadeKey
 	bool		deletes;		/* a row that refers by it is deleted with the other one; if neither, it loses its reference */
 	bool		is_shared;		/* the rows of the child refer by other keys, too, to rows that go */
 	int64		counted;		/* rows that sweep_cascade_tally has found by it */
+	double		weight;			/* rows that go with a row of the child, itself included, as was found when some were counted last; 0 = not known */
 	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
 	char	   *texts[CASCADE_STATEMENT_COUNT];
 	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
@@ -56,6 +57,8 @@ typedef struct SweepCascade
 	Oid			relation;		/* the target */
 	int			columns;		/* that are read of it */
 	uint64		batch;			/* its number in the run */
+	bool		has_keepers;	/* some key keeps rows */
+	bool		locks;			/* rows below those of the batch are locked as they are counted */
 	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
 	SweepCascadeChanges before;
 	int			count;
@@ -135,8 +138,11 @@ extern void sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, Swe
 /* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
 extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);
 
-/* Appends to a JSON object what the batch has done, as members "tables" and "touched"; deleted are its own rows. */
-extern void sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
+/*
+ * Appends to a JSON object what the batch has done, as members "tables" and "touched"; deleted are its own rows. Returns the number of
+ * rows touched; json may be NULL.
+ */
+extern int64 sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
 
 /* Appends a member of such an object: the name of a table and the numbers of its rows, those that are zero left out. */
 extern void sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 nulled);

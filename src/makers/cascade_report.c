@@ -43,7 +43,7 @@ sweep_cascade_begin_batch(SweepCascade *cascade)
 	collect_changes(&cascade->before);
 }
 
-void
+int64
 sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json)
 {
 	SweepCascadeChanges after = {0};
@@ -65,9 +65,11 @@ sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json)
 	find_change(&tables, root_of(cascade->relation))->deleted -= deleted;
 	for (int i = 0; i < tables.count; i++)
 		touched += report_table(cascade, &tables.changes[i], &members);
-	appendStringInfo(json, ", \"touched\": " INT64_FORMAT, touched);
-	if (members.len > 0)
+	if (json != NULL)
+		appendStringInfo(json, ", \"touched\": " INT64_FORMAT, touched);
+	if (json != NULL && members.len > 0)
 		appendStringInfo(json, ", \"tables\": {%s}", members.data);
+	return touched;
 }
 
 /* Tables that only triggers have changed are left out. Returns the number of rows. */

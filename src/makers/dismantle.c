@@ -30,6 +30,8 @@ typedef struct Frame
 	SweepCascadeRows *children; /* by this key; NULL = not read yet */
 	bool		is_full;		/* there may be more */
 	int			next;			/* the next child */
+	bool		is_rest;		/* it has been dismantled, and what is left of it is to go */
+	bool		is_stuck;		/* nothing below it could be deleted */
 	bool		has_removed;	/* since the frame began */
 	bool		list_has_removed;	/* since the children were read */
 } Frame;
@@ -40,7 +42,6 @@ struct SweepDismantling
 	SweepCascade *cascade;
 	Frame	   *top;
 	SweepCascadeRows *row;		/* the row of the target */
-	int			slice;			/* children with keys that a batch tries to delete at once */
 };
 
 /* The rows that a batch may still touch. */
@@ -57,6 +58,7 @@ static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, Mem
 static bool is_row(const Frame *frame, Oid table, ItemPointer place);
 static bool pop(SweepDismantling *dismantling);
 static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
+static bool is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size);
 static bool find_children(SweepDismantling *dismantling);
 static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key);
 static void read_places(void *frame, uint64 count);
@@ -92,7 +94,6 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 		dismantling = *kept = MemoryContextAllocZero(own, sizeof(SweepDismantling));
 		dismantling->context = own;
 		dismantling->cascade = cascade;
-		dismantling->slice = size;
 		push(dismantling, row, 0);
 		dismantling->row = dismantling->top->row;
 	}
@@ -113,6 +114,8 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 				break;
 			if (budget.left < budget.size)
 				return DISMANTLE_GOES_ON;
+			if (frame->is_stuck)
+				break;
 			if (note_circle(dismantling, circles, context))
 			{
 				sweep_dismantle_free(kept);
@@ -130,45 +133,75 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 }
 
 /*
- * The rest of the row goes with a slice of the row above it. False when nothing below it could be deleted, so that it would come
- * again and again.
+ * The rest of the row goes with the row above it, or by itself, unless that does not fit either. False when nothing of the target's row could be
+ * deleted, so that it would come again and again.
  */
 static bool
 pop(SweepDismantling *dismantling)
 {
 	Frame	   *frame = dismantling->top;
 
-	if (!frame->has_removed)
+	if (frame->above == NULL && !frame->has_removed)
 		return false;
 	if (frame->above != NULL)
-		frame->above->has_removed = true;
+	{
+		frame->above->has_removed |= frame->has_removed;
+		frame->above->is_rest = true;
+		frame->above->is_stuck = !frame->has_removed;
+	}
 	dismantling->top = frame->above;
 	MemoryContextDelete(frame->context);
 	return true;
 }
 
-/* As many of the next children as fit with all that goes with them; false when not even the first one does. */
+/*
+ * As many of the next children as fit with all that goes with them; false when not even the first one does. How many are tried is
+ * learned from those before them, because each try that fails has counted nearly a batch of rows for nothing.
+ */
 static bool
 remove_fitting(SweepDismantling *dismantling, Budget *budget)
 {
-	const Frame *frame = dismantling->top;
-	int			count = one_table(frame->children, frame->next, Min(budget->left, dismantling->slice));
+	SweepCascade *cascade = dismantling->cascade;
+	Frame	   *frame = dismantling->top;
+	SweepCascadeKey *key = &cascade->keys[frame->key];
+	int64		most = frame->is_rest ? 1 : (int64) (budget->left / Max(key->weight, 1.0));
+	int			count;
 
-	sweep_cascade_lock(frame->children, frame->next, count);
+	if (most == 0 && (budget->left < budget->size || is_large(dismantling, key, budget->size)))
+		return false;
+	count = one_table(frame->children, frame->next, Max(most, 1));
+	if (cascade->locks)
+		sweep_cascade_lock(frame->children, frame->next, count);
 	for (; count > 0; count /= 2)
 	{
-		int64		touched = sweep_cascade_count(dismantling->cascade, frame->children, frame->next, count, budget->left);
+		int64		touched = sweep_cascade_count(cascade, frame->children, frame->next, count, budget->left);
 
 		if (touched <= budget->left)
 		{
+			if (!frame->is_rest)
+				key->weight = (double) touched / count;
 			remove_children(dismantling, count, touched, budget);
-			dismantling->slice = (int) Min(budget->size, (int64) count * 2);
 			return true;
 		}
 	}
-	dismantling->slice = 1;
-	budget->is_kept = dismantling->cascade->is_kept;
+	if (!frame->is_rest)
+		key->weight = Max(key->weight, budget->left + 1);
+	budget->is_kept = cascade->is_kept;
 	return false;
+}
+
+/*
+ * Whether a child is dismantled without being counted, because the one before it did not fit. Not where one table may be at several
+ * levels of a tree, of which the lower ones fit.
+ */
+static bool
+is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size)
+{
+	bool		is_above = dismantling->cascade->has_keepers;
+
+	for (const Frame *frame = dismantling->top; frame != NULL; frame = frame->above)
+		is_above |= frame->row->relation == key->child;
+	return key->weight > size && !is_above;
 }
 
 static void
@@ -293,6 +326,8 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	frame->list_has_removed |= budget->removed > 0;
 	budget->left -= Max(touched, count);
 	frame->next += count;
+	frame->is_rest = false;
+	frame->is_stuck = false;
 }
 
 static void

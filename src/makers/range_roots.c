@@ -69,6 +69,13 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 		}
 		/* The rollback has brought back what it had removed. */
 		sweep_dismantle_free(&batch->kept->dismantling);
+		if (!batch->kept->cascade->locks && (error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION))
+		{
+			/* Other sessions have added rows below those that were counted, or a trigger has; from now on all are locked. */
+			batch->kept->cascade->locks = true;
+			FreeErrorData(error);
+			continue;
+		}
 		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE || (tried.limit == 1 && (tried.roots == NULL || tried.roots->count != 1)))
 			ReThrowError(error);
 		FreeErrorData(error);
@@ -124,6 +131,7 @@ try_work(void *arg)
 {
 	Attempt    *attempt = arg;
 	SweepRangeBatch *batch = attempt->batch;
+	SweepCascade *cascade = batch->kept->cascade;
 
 	while (!count_roots(attempt))
 		(void) sweep_range_find_edge(batch);
@@ -135,6 +143,11 @@ try_work(void *arg)
 		if (!batch->tied || (batch->done < 1 && attempt->held->count == 0))
 			sweep_range_advance(batch);
 	}
+	/* This error is caught: the batch is done again, with locks. */
+	if (!cascade->locks && sweep_cascade_report(cascade, batch->done, NULL) > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_RESTRICT_VIOLATION),
+				 errmsg("more rows have gone than were counted")));
 }
 
 /*
@@ -229,11 +242,8 @@ static bool
 keeps_below(SweepRangeBatch *batch)
 {
 	SweepRangeKept *kept = batch->kept;
-	bool		has_keepers = false;
 
-	for (int i = 0; i < kept->cascade->count; i++)
-		has_keepers |= kept->cascade->keys[i].keeps;
-	if (!has_keepers || kept->dismantling != NULL || batch->is_in_circle)
+	if (!kept->cascade->has_keepers || kept->dismantling != NULL || batch->is_in_circle)
 		return false;
 	(void) sweep_cascade_count(kept->cascade, batch->roots, 0, 1, MAX_ASKED);
 	return kept->cascade->is_kept;
