@@ -53,14 +53,21 @@ sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json)
 
 	initStringInfo(&members);
 	collect_changes(&after);
+	for (int i = 0; i < cascade->before.count; i++)
+	{
+		const SweepCascadeChange *before = &cascade->before.changes[i];
+		SweepCascadeChange *change = find_change(&after, before->table);
+
+		change->deleted -= before->deleted;
+		change->updated -= before->updated;
+	}
 	for (int i = 0; i < after.count; i++)
 	{
 		const SweepCascadeChange *change = &after.changes[i];
-		const SweepCascadeChange *before = find_change(&cascade->before, change->table);
 		SweepCascadeChange *total = find_change(&tables, root_of(change->table));
 
-		total->deleted += change->deleted - before->deleted;
-		total->updated += change->updated - before->updated;
+		total->deleted += change->deleted;
+		total->updated += change->updated;
 	}
 	find_change(&tables, root_of(cascade->relation))->deleted -= deleted;
 	for (int i = 0; i < tables.count; i++)

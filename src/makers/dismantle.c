@@ -32,6 +32,7 @@ typedef struct Frame
 	int			next;			/* the next child */
 	bool		is_rest;		/* it has been dismantled, and what is left of it is to go */
 	bool		is_stuck;		/* nothing below it could be deleted */
+	int64		touched;		/* rows below it that have gone with its children, and these */
 	bool		has_removed;	/* since the frame began */
 	bool		list_has_removed;	/* since the children were read */
 } Frame;
@@ -145,6 +146,8 @@ pop(SweepDismantling *dismantling)
 		return false;
 	if (frame->above != NULL)
 	{
+		dismantling->cascade->keys[frame->above->key].weight = (double) frame->touched + 1;
+		frame->above->touched += frame->touched;
 		frame->above->has_removed |= frame->has_removed;
 		frame->above->is_rest = true;
 		frame->above->is_stuck = !frame->has_removed;
@@ -325,6 +328,7 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	frame->has_removed |= budget->removed > 0;
 	frame->list_has_removed |= budget->removed > 0;
 	budget->left -= Max(touched, count);
+	frame->touched += Max(touched, count);
 	frame->next += count;
 	frame->is_rest = false;
 	frame->is_stuck = false;

@@ -67,8 +67,9 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 			held = attempt.held;
 			continue;
 		}
-		/* The rollback has brought back what it had removed. */
+		/* The rollback has brought back what it had removed, also of a circle. */
 		sweep_dismantle_free(&batch->kept->dismantling);
+		batch->kept->circles = NULL;
 		if (!batch->kept->cascade->locks && (error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION))
 		{
 			/* Other sessions have added rows below those that were counted, or a trigger has; from now on all are locked. */
@@ -272,8 +273,12 @@ remove_large(SweepRangeBatch *batch)
 			result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size, &left);
 		if (result == DISMANTLE_ENDED)
 			return sweep_cascade_count(kept->cascade, batch->roots, 0, 1, left) <= left;
-		if (result == DISMANTLE_CIRCLE && !batch->is_in_circle && sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
-			return true;
+		if (result == DISMANTLE_CIRCLE && !batch->is_in_circle)
+		{
+			batch->is_in_circle = true;
+			if (sweep_cascade_count(kept->cascade, batch->roots, 0, 1, most) <= most)
+				return true;
+		}
 		if (result != DISMANTLE_GOES_ON)
 			leave_large(batch, result == DISMANTLE_CIRCLE ? "circle" : "kept");
 	}
