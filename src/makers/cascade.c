@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -47,6 +48,7 @@ typedef struct Visit
 	Datum	   *values;
 	void		(*read) (void *arg, uint64 count);
 	void	   *arg;
+	char	   *search_path;
 } Visit;
 
 static void read_key(SweepCascadeKey *key, MemoryContext context);
@@ -265,7 +267,7 @@ void
 sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
 {
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
-	Visit		visit = {key, which, values, read, arg};
+	Visit		visit = {key, which, values, read, arg, pstrdup(namespace_search_path)};
 
 	if (!OidIsValid(owner))
 		return;
@@ -305,6 +307,9 @@ plan_work(void *arg)
 
 	for (int i = 0; i < (int) lengthof(off) - (removes ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	/* With the search_path with which it is executed, else it would be planned anew each time. */
+	if (removes)
+		(void) set_config_option("search_path", visit->search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	sweep_sql_connect();
 	if (key->plans[visit->which] == NULL)
 	{

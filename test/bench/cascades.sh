@@ -1,10 +1,13 @@
 #!/bin/bash
 # cascades.sh [SHAPE ...]: deletes of rows with which others go by foreign keys.
 #
-# Each shape is filled anew for each way, in turns: one statement that cascades ("statement"); a loop that deletes the children of a
-# parent by their places, 1,000 at a time, and then the parent, one commit each ("loop", where children have none themselves);
-# sweep.create_retention ("sweep"). Printed: seconds, WAL in MB, and both divided by those of the statement. SCALE=0.1 takes a tenth
-# of the rows.
+# Each shape is filled anew for each way, in turns: one statement that cascades ("statement"); loops as they are written by hand, one commit for
+# each 1,000 rows: the children of a parent by their places, then the parent ("places"); table by table, the lowest first ("levels"); as many
+# whole subtrees as are 1,000 rows ("subtrees"); sweep.create_retention ("sweep"). The shape "one" has a snapshot held meanwhile.
+#
+# Printed: seconds, those of CPU of the session, WAL in MB, the p99 and the longest of the times between two commits in ms, the time and the WAL
+# divided by those of the statement, and the time by that of the quickest loop; at the end, how long updates of the child that goes last have
+# waited at most. SCALE=0.1 takes a tenth of the rows.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
@@ -15,7 +18,7 @@ cluster=$sweep_top/tmp_cascades
 
 sweep_server_root
 sweep_cluster_remove "$cluster"
-sweep_cluster_start "$cluster" "shared_buffers = 512MB" "max_wal_size = 16GB" "autovacuum = off" "fsync = off"
+sweep_cluster_start "$cluster" "shared_buffers = 512MB" "max_wal_size = 16GB" "autovacuum = off" "fsync = off" "track_commit_timestamp = on"
 trap 'sweep_cluster_stop "$cluster" immediate' EXIT
 sweep_cluster_use "$cluster"
 
@@ -79,21 +82,49 @@ insert()
 	sql -c "INSERT INTO $1 (id, parent_id) $2"
 }
 
+# A session whose snapshot keeps all that goes from being removed.
+hold_snapshot()
+{
+	coproc holder { psql -XAtq; }
+	echo 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM parent LIMIT 1;' >&"${holder[1]}"
+	read -r _ <&"${holder[0]}"
+}
+
+let_snapshot_go()
+{
+	local pid=$holder_PID
+
+	echo '\q' >&"${holder[1]}"
+	wait "$pid"
+}
+
 # measure SHAPE WAY STATEMENT
 measure()
 {
 	fill "$1"
-	sql -v statement="$3" <<-'EOF' | awk -v shape="$1" -v way="$2" '{ printf "%s\t%s\t%.2f\t%.0f\n", shape, way, $1, $2 }' >>"$cluster/results"
-		SELECT pg_current_wal_lsn() AS wal, clock_timestamp() AS begun \gset
+	test "$1" != one || hold_snapshot
+	sql -v statement="$3" <<-'EOF' | awk -F '|' -v shape="$1" -v way="$2" '{ printf "%s\t%s\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\n", shape, way, $1, $2, $3, $4, $5 }' >>"$cluster/results"
+		SELECT pg_current_wal_lsn() AS wal, pg_snapshot_xmax(pg_current_snapshot()) AS xid, cpu() AS cpu, clock_timestamp() AS begun \gset
 		:statement;
-		SELECT extract(epoch FROM clock_timestamp() - :'begun') || ' ' || pg_wal_lsn_diff(pg_current_wal_lsn(), :'wal') / 1048576;
+		SELECT extract(epoch FROM clock_timestamp() - :'begun') AS seconds, cpu() - :'cpu' AS cpu, pg_wal_lsn_diff(pg_current_wal_lsn(), :'wal') / 1048576 AS wal \gset
+		WITH gap AS (SELECT extract(epoch FROM c.at - lag(c.at, 1, :'begun') OVER (ORDER BY c.at)) * 1000 AS ms
+			FROM (SELECT DISTINCT pg_xact_commit_timestamp(x::text::xid) AS at FROM generate_series(:'xid'::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) AS x) AS c)
+		SELECT :'seconds', :'cpu', :'wal', percentile_disc(0.99) WITHIN GROUP (ORDER BY ms), max(ms) FROM gap;
 	EOF
+	test "$1" != one || let_snapshot_go
 	test "$(sql -c 'SELECT count(*) FROM parent')" -eq 0 || sweep_die "$2 has left rows of $1"
+}
+
+create_job()
+{
+	sql -c "SELECT sweep.create_retention('public.parent', 'at', '1 day', name => 'r', schedule => NULL, replace => true)" >/dev/null
 }
 
 sql -c 'CREATE EXTENSION pg_sweep'
 sql <<'EOF'
-CREATE PROCEDURE by_loop() LANGUAGE plpgsql AS $$
+CREATE FUNCTION cpu() RETURNS numeric AS $$ SELECT (f[14]::int + f[15]::int) / 100.0 FROM string_to_array(pg_read_file('/proc/self/stat'), ' ') AS f $$ LANGUAGE sql;
+
+CREATE PROCEDURE by_places() LANGUAGE plpgsql AS $$
 DECLARE
 	one int;
 	places tid[];
@@ -108,17 +139,99 @@ BEGIN
 		COMMIT;
 	END LOOP;
 END $$;
+
+-- The rows of the first table, which refer to those of the next one, and these to old parents.
+CREATE PROCEDURE by_level(VARIADIC tables text[]) LANGUAGE plpgsql AS $$
+DECLARE
+	condition text := format('at < %L', now() - interval '1 day');
+	name text := 'parent';
+	places tid[];
+BEGIN
+	FOR n IN REVERSE cardinality(tables) .. 1 LOOP
+		condition := format('parent_id IN (SELECT id FROM %I WHERE %s)', name, condition);
+		name := tables[n];
+	END LOOP;
+	EXECUTE format('SELECT ARRAY(SELECT ctid FROM %I WHERE %s)', name, condition) INTO places;
+	FOR n IN 1 .. cardinality(places) BY 1000 LOOP
+		EXECUTE format('DELETE FROM %I WHERE ctid = ANY ($1)', name) USING places[n : n + 999];
+		COMMIT;
+	END LOOP;
+END $$;
+
+CREATE PROCEDURE by_subtrees(condition text, per int) LANGUAGE plpgsql AS $$
+DECLARE
+	ids int[];
+BEGIN
+	EXECUTE format('SELECT ARRAY(SELECT id FROM parent WHERE %s ORDER BY at, id)', condition) INTO ids;
+	FOR n IN 1 .. cardinality(ids) BY per LOOP
+		DELETE FROM parent WHERE id = ANY (ids[n : n + per - 1]);
+		COMMIT;
+	END LOOP;
+END $$;
+
+-- In the chain a row of c is 111 rows, one of b 1,111.
+CREATE PROCEDURE by_subtrees_of_chain() LANGUAGE plpgsql AS $$
+DECLARE
+	one int;
+	ids int[];
+BEGIN
+	FOR one IN SELECT id FROM b ORDER BY parent_id, id LOOP
+		ids := ARRAY(SELECT id FROM c WHERE parent_id = one);
+		DELETE FROM c WHERE id = ANY (ids[1 : 9]);
+		COMMIT;
+		DELETE FROM b WHERE id = one;
+		COMMIT;
+	END LOOP;
+	CALL by_subtrees('true', 1000);
+END $$;
 EOF
 : >"$cluster/results"
-printf 'shape\tway\ts\tWAL MB\tof the statement\n'
+printf 'shape\tway\ts\tCPU s\tWAL MB\tp99 ms\tlongest\tof the statement\n'
 for shape in $shapes
 do
 	measure "$shape" statement 'DELETE FROM parent'
 	case $shape in
-		side | spread | one) measure "$shape" loop 'CALL by_loop()' ;;
+		side | spread | one) measure "$shape" places 'CALL by_places()' ;;
 	esac
-	sql -c "SELECT sweep.create_retention('public.parent', 'at', '1 day', name => 'r', schedule => NULL, replace => true)" >/dev/null
+	parents='CALL by_subtrees('"'true'"', 1000)'
+	case $shape in
+		side | spread | one | two) measure "$shape" levels "CALL by_level('b'); $parents" ;;
+		chain) measure chain levels "CALL by_level('e', 'd', 'c', 'b'); CALL by_level('d', 'c', 'b'); CALL by_level('c', 'b'); CALL by_level('b'); $parents" ;;
+		diamond) measure diamond levels "CALL by_level('d', 'b'); CALL by_level('b'); CALL by_level('c'); $parents" ;;
+	esac
+	case $shape in
+		two) measure two subtrees "CALL by_subtrees('true', 333)" ;;
+		chain) measure chain subtrees 'CALL by_subtrees_of_chain()' ;;
+		diamond) measure diamond subtrees "CALL by_subtrees('true', 43)" ;;
+		self) measure self subtrees "CALL by_subtrees('parent_id IS NULL', 1)" ;;
+	esac
+	create_job
 	measure "$shape" sweep "CALL sweep.run('r')"
-	awk -F '\t' -v shape="$shape" '$1 == shape { if ($2 == "statement") { s = $3; wal = $4 }
-		printf "%s\t%s\t%s\t%s\t%.2f, WAL %.2f\n", $1, $2, $3, $4, $3 / s, $4 / (wal > 0 ? wal : 1) }' "$cluster/results"
+	awk -F '\t' -v shape="$shape" '$1 == shape { if ($2 == "statement") { s = $3; wal = $5 } else if ($2 != "sweep" && (best == "" || $3 < best)) best = $3
+		printf "%s\t%.2f, WAL %.2f%s\n", $0, $3 / s, $5 / (wal > 0 ? wal : 1), $2 == "sweep" ? sprintf(", %.2f of the quickest loop", $3 / best) : "" }' "$cluster/results"
 done
+
+# The child whose place is last goes last.
+fill one
+create_job
+sql -c "CALL sweep.run('r')" &
+run=$!
+sql <<'EOF'
+CREATE TABLE waited (ms numeric);
+DO $$
+DECLARE
+	begun timestamptz;
+	last int := (SELECT max(id) FROM b);
+BEGIN
+	LOOP
+		begun := clock_timestamp();
+		UPDATE b SET pad = 'another text' WHERE id = last;
+		EXIT WHEN NOT FOUND;
+		INSERT INTO waited VALUES (extract(epoch FROM clock_timestamp() - begun) * 1000);
+		COMMIT;
+		PERFORM pg_sleep(0.002);
+	END LOOP;
+END $$;
+SELECT format('updates of the child that goes last: %s, the longest %s ms', count(*), round(max(ms), 1)) FROM waited;
+EOF
+wait "$run"
