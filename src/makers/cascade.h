@@ -61,6 +61,9 @@ typedef struct SweepCascade
 	bool		locks;			/* rows below those of the batch are locked as they are counted */
 	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
 	SweepCascadeChanges before;
+	SweepPlan  *lock_plan;		/* of the statement that locks rows of a table; NULL = none yet */
+	Oid			lock_table;
+	bool		lock_skips;		/* it leaves out those that other sessions hold */
 	int			count;
 	SweepCascadeKey keys[FLEXIBLE_ARRAY_MEMBER];
 } SweepCascade;
@@ -109,13 +112,13 @@ extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int c
 extern Datum sweep_cascade_tables(const SweepCascadeRows *rows);
 
 /* Locks some rows as FOR UPDATE does, so that no session adds a row that refers to them. */
-extern void sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count);
+extern void sweep_cascade_lock(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count);
 
 /*
  * The same for all rows, but for those that other sessions hold, or have changed since: these are taken out and returned, in the current
  * memory context.
  */
-extern SweepCascadeRows *sweep_cascade_lock_free(SweepCascadeRows *rows);
+extern SweepCascadeRows *sweep_cascade_lock_free(SweepCascade *cascade, SweepCascadeRows *rows);
 
 /*
  * The number of rows that a DELETE of some rows deletes or changes, themselves included; more than most means "at least that", or that

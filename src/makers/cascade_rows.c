@@ -29,6 +29,7 @@ typedef struct RowPlace
 /* Some of the rows, of one table. */
 typedef struct Locked
 {
+	SweepCascade *cascade;
 	const SweepCascadeRows *rows;
 	int			first;
 	int			count;
@@ -183,16 +184,16 @@ sweep_cascade_tables(const SweepCascadeRows *rows)
 }
 
 void
-sweep_cascade_lock(const SweepCascadeRows *rows, int first, int count)
+sweep_cascade_lock(SweepCascade *cascade, const SweepCascadeRows *rows, int first, int count)
 {
-	lock_rows(&(Locked) {.rows = rows, .first = first, .count = count});
+	lock_rows(&(Locked) {.cascade = cascade, .rows = rows, .first = first, .count = count});
 }
 
 SweepCascadeRows *
-sweep_cascade_lock_free(SweepCascadeRows *rows)
+sweep_cascade_lock_free(SweepCascade *cascade, SweepCascadeRows *rows)
 {
 	SweepCascadeRows *held = sweep_cascade_new_rows(rows->relation, 0);
-	Locked		locked = {.rows = rows, .count = rows->count, .got = sweep_cascade_new_set(CurrentMemoryContext)};
+	Locked		locked = {.cascade = cascade, .rows = rows, .count = rows->count, .got = sweep_cascade_new_set(CurrentMemoryContext)};
 	int			count = 0;
 
 	lock_rows(&locked);
@@ -242,22 +243,30 @@ lock_work(void *arg)
 	Oid			type = TIDARRAYOID;
 	Datum		places = places_in(locked);
 	char	   *name = get_rel_name(locked->table);
-	SweepPlan  *plan;
+	SweepCascade *cascade = locked->cascade;
+	bool		skips = locked->got != NULL;
 	uint64		count;
 
 	/* A partition may have been dropped since its rows were found. */
 	if (name == NULL)
 		return;
 	sweep_sql_connect();
-	plan = sweep_sql_prepare(psprintf("SELECT ctid FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE%s",
-									  quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name),
-									  locked->got != NULL ? " SKIP LOCKED" : ""), 1, &type, PLANNED_ONCE);
-	count = sweep_sql_execute_plan(plan, &places, NULL);
+	if (cascade->lock_plan != NULL && (cascade->lock_table != locked->table || cascade->lock_skips != skips))
+	{
+		sweep_sql_free_plan(cascade->lock_plan);
+		cascade->lock_plan = NULL;
+	}
+	if (cascade->lock_plan == NULL)
+		cascade->lock_plan = sweep_sql_prepare(psprintf("SELECT ctid FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE%s",
+														quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name),
+														skips ? " SKIP LOCKED" : ""), 1, &type, PLANNED_ONCE);
+	cascade->lock_table = locked->table;
+	cascade->lock_skips = skips;
+	count = sweep_sql_execute_plan(cascade->lock_plan, &places, NULL);
 	for (uint64 row = 0; row < count && locked->got != NULL; row++)
 	{
 		sweep_sql_row(row);
 		(void) sweep_cascade_add_to_set(locked->got, locked->table, &sweep_sql_tid(1));
 	}
-	sweep_sql_free_plan(plan);
 	sweep_sql_end_call();
 }

@@ -174,7 +174,7 @@ remove_fitting(SweepDismantling *dismantling, Budget *budget)
 		return false;
 	count = one_table(frame->children, frame->next, Max(most, 1));
 	if (cascade->locks)
-		sweep_cascade_lock(frame->children, frame->next, count);
+		sweep_cascade_lock(cascade, frame->children, frame->next, count);
 	for (; count > 0; count /= 2)
 	{
 		int64		touched = sweep_cascade_count(cascade, frame->children, frame->next, count, budget->left);

@@ -211,7 +211,7 @@ read_roots(Attempt *attempt)
 	}
 	if (batch->statements->by_place && batch->roots->count == batch->limit)
 		end_with_last(batch);
-	attempt->held = sweep_cascade_lock_free(batch->roots);
+	attempt->held = sweep_cascade_lock_free(kept->cascade, batch->roots);
 	MemoryContextSwitchTo(old);
 	set_places(batch, batch->roots);
 }
