@@ -72,6 +72,7 @@ INSTALL_PARTS = \
 	src/makers/copy.sql \
 	src/makers/partition_ranges.sql \
 	src/makers/make_partition.sql \
+	src/makers/empty_default.sql \
 	src/makers/create_partitions.sql \
 	src/api/wait.sql \
 	src/api/cutover.sql \

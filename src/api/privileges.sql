@@ -111,8 +111,15 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._fitting_name(text, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),
 	sweep._finish_partition(regclass, regclass), sweep._default_part(regclass), sweep._switch_triggers(jsonb, boolean), sweep._firing_triggers(regclass),
 	sweep._attach_with_rows(anyarray, regclass, regclass, regclass, text, text, int, text), sweep._default_extent(regclass, text), sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint),
-	sweep._check_default(regclass, regclass, text, int), sweep._make_of_default(regclass, regclass, text, text, jsonb, sweep._partition_range, int), sweep._newest_part(regclass, text),
+	sweep._check_default(regclass, regclass, text, int), sweep._make_of_default(regclass, regclass, text, text, jsonb), sweep._newest_part(regclass, text),
 	sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text), sweep._make_next(regclass, sweep.batch, text), sweep._drop_next(regclass, sweep.batch, jsonb),
+	sweep._emptying_names(regclass), sweep._drop_emptying(regclass), sweep._emptying_key(regclass, text, text), sweep._check_emptying(regclass, regclass), sweep._key_of_default(regclass, text, text, text, text, text),
+	sweep._gap_at(regclass, regclass, text, text, jsonb, text), sweep._ranges_to_fill(regclass, regclass, text, text, jsonb, int, boolean), sweep._all_to_fill(regclass, regclass, text, text, jsonb, int, bigint),
+	sweep._begin_emptying(regclass, regclass, text, text, jsonb, int, bigint), sweep._fill_next(regclass, jsonb, jsonb, int, text), sweep._transactions(), sweep._exchange_emptied(regclass, regclass, jsonb, int, text),
+	sweep._emptying_texts(regclass, regclass), sweep._empty_next(regclass, int, jsonb, text), sweep._change_texts(jsonb, regclass, regclass, text[], text[], text[]), sweep._copy_columns(regclass, regclass), sweep._changes_name(regclass),
+	sweep._index_key(oid), sweep._index_expression(oid), sweep._is_unique(regclass, text[]), sweep._key_expression(regclass, text), sweep._key_list(regclass, text[]), sweep._key_compare(regclass, text[], text, text),
+	sweep._key_json(text[], text), sweep._key_order(regclass, text[], text[], boolean), sweep._edge_statements(regclass, regclass, text[], text[], text, boolean), sweep._column_list(text[]), sweep._qualified_list(text, text[]),
+	sweep._relation_name(regclass), sweep._source(regclass, regclass),
 	sweep._check_every(text, text), sweep._check_origin(text, text), sweep._life_args(regclass, text, text, int, interval, text, text, text), sweep._check_detachable(regclass), sweep._partitions_batch(sweep.batch, text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON FUNCTION sweep.preview(text, jsonb) TO sweep_admin, sweep_user;

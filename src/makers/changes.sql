@@ -382,34 +382,46 @@ DECLARE
 	changes pg_catalog.regclass;
 	maker pg_catalog.regprocedure;
 	line pg_catalog.text;
+	-- Of a job that makes partitions: a default partition that is being emptied.
+	rest pg_catalog.regclass;
+	copy pg_catalog.regclass;
+	names pg_catalog.record;
 BEGIN
 	BEGIN
-		changes := pg_catalog.to_regclass(OLD.args ->> 'changes');
-		maker := pg_catalog.to_regprocedure((OLD.args ->> 'changes') || '()');
+		IF OLD.args ? 'changes' THEN
+			changes := pg_catalog.to_regclass(OLD.args ->> 'changes');
+			maker := pg_catalog.to_regprocedure((OLD.args ->> 'changes') || '()');
+		ELSE
+			SELECT p.partdefid INTO rest FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = pg_catalog.to_regclass(OLD.args ->> 'target') AND p.partdefid <> 0;
+			names := sweep._emptying_names(rest);
+			copy := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.copy) END;
+			changes := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.changes) END;
+			maker := CASE WHEN names.is_there THEN pg_catalog.to_regprocedure(names.changes || '()') END;
+		END IF;
 	EXCEPTION WHEN syntax_error OR invalid_name OR invalid_parameter_value OR undefined_object THEN
 		RETURN NULL;
 	END;
-	IF changes IS NULL AND maker IS NULL THEN
+	IF changes IS NULL AND maker IS NULL AND copy IS NULL THEN
 		RETURN NULL;
 	END IF;
-	IF role IS NULL OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = changes AND (c.relkind <> 'r' OR NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')))
+	IF role IS NULL OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid IN (changes, copy) AND (c.relkind NOT IN ('r', 'p') OR NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')))
 			OR EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = maker AND NOT pg_catalog.pg_has_role(role, p.proowner, 'USAGE'))
 			OR EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid WHERE t.tgfoid = maker AND NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')) THEN
-		RAISE WARNING 'the trigger of job "%" is not dropped', OLD.name USING DETAIL = pg_catalog.format('Role "%s" could not drop %s and its function.', OLD.run_as, OLD.args ->> 'changes'),
+		RAISE WARNING 'the trigger of job "%" is not dropped', OLD.name USING DETAIL = pg_catalog.format('Role "%s" could not drop %s and its function.', OLD.run_as, coalesce(OLD.args ->> 'changes', names.changes)),
 			HINT = 'Changed rows are still written down there until its owner drops both.';
 		RETURN NULL;
 	END IF;
 	FOR attempt IN 1 .. 100 LOOP
 		BEGIN
 			FOR line IN SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, t.tgrelid::pg_catalog.regclass) FROM pg_catalog.pg_trigger t WHERE t.tgfoid = maker
-					UNION ALL SELECT pg_catalog.format('DROP FUNCTION %s', maker) WHERE maker IS NOT NULL UNION ALL SELECT pg_catalog.format('DROP TABLE %s', changes) WHERE changes IS NOT NULL LOOP
+					UNION ALL SELECT pg_catalog.format('DROP FUNCTION %s', maker) WHERE maker IS NOT NULL UNION ALL SELECT pg_catalog.format('DROP TABLE %s', t) FROM pg_catalog.unnest(ARRAY[changes, copy]) AS t WHERE t IS NOT NULL LOOP
 				EXECUTE line;
 			END LOOP;
 			RETURN NULL;
 		EXCEPTION WHEN lock_not_available THEN
 			IF attempt = 100 THEN
 				RAISE EXCEPTION 'the trigger of job "%" could not be dropped', OLD.name USING ERRCODE = 'object_in_use',
-					DETAIL = sweep._holders(ARRAY(SELECT t.tgrelid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_trigger t WHERE t.tgfoid = maker) || (OLD.args ->> 'changes')),
+					DETAIL = sweep._holders(ARRAY(SELECT t.tgrelid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_trigger t WHERE t.tgfoid = maker) || changes::pg_catalog.text),
 					HINT = 'Drop the job when these transactions have ended.';
 			END IF;
 			PERFORM pg_catalog.pg_sleep(0.05);
@@ -419,7 +431,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._drop_changes() IS 'drops what writes down the changes for a copy whose job is dropped';
 
-CREATE TRIGGER drop_changes AFTER DELETE ON sweep.job_definition FOR EACH ROW WHEN (OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes') EXECUTE FUNCTION sweep._drop_changes();
+CREATE TRIGGER drop_changes AFTER DELETE ON sweep.job_definition FOR EACH ROW WHEN (OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes' OR OLD.step = 'sweep.partitions_step')
+	EXECUTE FUNCTION sweep._drop_changes();
 
 -- The rows that were copied, and the keys that were written down, fit these args alone.
 CREATE FUNCTION sweep._keep_changes() RETURNS trigger

@@ -16,6 +16,9 @@ DECLARE
 	behind bigint;
 	detail pg_catalog.jsonb;
 BEGIN
+	IF state ? 'emptying' THEN
+		RETURN sweep._empty_next(relation, b.size, state, path);
+	END IF;
 	IF missing.place IS NULL THEN
 		behind := sweep._left_behind(relation, key.name, key.type, b.args, present);
 		missing := sweep._missing_range(relation, key.type, b.args, behind, behind);
@@ -34,7 +37,7 @@ BEGIN
 		END IF;
 		RETURN ROW(1, sweep._note_try(state, relation::pg_catalog.text, ARRAY[sweep._table_name(relation), sweep._table_name(rest)]), '{"lock_timeouts": 1}')::sweep.progress;
 	END;
-	state := (state - '{tries,tried_at}'::pg_catalog.text[]) || CASE WHEN missing.place >= present THEN pg_catalog.jsonb_build_object('next', missing.place + 1) ELSE '{}' END;
+	state := (state - '{tries,tried_at}'::pg_catalog.text[]) || CASE WHEN detail IS NULL THEN '{"emptying": {}}' WHEN missing.place >= present THEN pg_catalog.jsonb_build_object('next', missing.place + 1) ELSE '{}' END;
 	RETURN ROW(1, state, detail)::sweep.progress;
 END
 $$;
@@ -64,13 +67,16 @@ AS $$
 DECLARE
 	relation constant pg_catalog.regclass := (b.args ->> 'target')::pg_catalog.regclass;
 	type constant pg_catalog.text := (sweep._partition_key(relation)).type;
-	state pg_catalog.jsonb := coalesce(b.cursor, '{}');
+	-- Of an earlier run a default partition that is being emptied is left, and nothing else.
+	emptying constant pg_catalog.jsonb := CASE WHEN b.cursor ? 'emptying' THEN pg_catalog.jsonb_build_object('emptying', b.cursor -> 'emptying') ELSE '{}' END;
+	state pg_catalog.jsonb := CASE WHEN b.cursor -> 'run' IS NOT DISTINCT FROM pg_catalog.to_jsonb(b.run_id) THEN b.cursor ELSE emptying || pg_catalog.jsonb_build_object('run', b.run_id) END;
 	done sweep.progress;
 	code pg_catalog.text;
 	message pg_catalog.text;
 	detail pg_catalog.text;
 	hint pg_catalog.text;
 BEGIN
+	b.cursor := state;
 	-- They may have been altered.
 	b.args := sweep._life_args(relation, type, b.args ->> 'every', (b.args ->> 'ahead')::int, (b.args ->> 'keep')::interval, b.args ->> 'partitions', b.args ->> 'origin', coalesce(b.args ->> 'timezone', 'UTC'));
 	IF NOT state ?| '{failure,later}' THEN
@@ -84,7 +90,7 @@ BEGIN
 				RAISE;
 			END IF;
 			GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-			state := pg_catalog.jsonb_build_object('failure', pg_catalog.jsonb_build_array(code, message, detail, hint));
+			state := (state - '{tries,tried_at}'::pg_catalog.text[]) || pg_catalog.jsonb_build_object('failure', pg_catalog.jsonb_build_array(code, message, detail, hint));
 		END;
 	END IF;
 	IF b.args ? 'keep' THEN
@@ -104,7 +110,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = state #>> '{failure,0}', MESSAGE = state #>> '{failure,1}', DETAIL = coalesce(nullif(state #>> '{failure,2}', ''), 'A partition could not be made.'),
 			HINT = coalesce(nullif(state #>> '{failure,3}', ''), 'Partitions that were too old have been dropped before this was raised.');
 	END IF;
-	RETURN ROW(0, NULL, NULL)::sweep.progress;
+	RETURN ROW(0, nullif(emptying, '{}'), NULL)::sweep.progress;
 END
 $$;
 COMMENT ON FUNCTION sweep._partitions_batch(sweep.batch, text) IS 'makes, drops or detaches one partition; the path is that of the run';
@@ -215,6 +221,7 @@ DECLARE
 	missing sweep._partition_range;
 	zone constant pg_catalog.text := coalesce(sweep._find_zone(job.timezone), 'UTC');
 BEGIN
+	job.cursor := 'always';
 	job := sweep._begin_maker(caller, job, 'partitions', relation, run_as);
 	PERFORM sweep._check_table(job.run_as, relation, '{}');
 	key := sweep._partition_key(relation);

@@ -164,18 +164,16 @@ $$;
 COMMENT ON FUNCTION sweep._attach_with_rows(anyarray, regclass, regclass, regclass, text, text, int, text) IS 'attaches a partition, and moves the rows of the default partition that are for it; the table is locked';
 
 -- ------------------------------------------------------------------ a default partition that becomes another one
-CREATE FUNCTION sweep._default_extent(rest regclass, key text, OUT lowest text, OUT highest text, OUT problem text) RETURNS record
+CREATE FUNCTION sweep._default_extent(rest regclass, key text, OUT lowest text, OUT highest text, OUT is_ranged boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
-DECLARE
-	without_key boolean;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT pg_catalog.min(r.%1$I)::pg_catalog.text, pg_catalog.max(r.%1$I)::pg_catalog.text, EXISTS (SELECT FROM %2$s AS r WHERE r.%1$I IS NULL) FROM %2$s AS r', key, sweep._table_name(rest))
-		INTO lowest, highest, without_key;
-	problem := CASE WHEN without_key THEN 'some of its rows have no key' WHEN 'infinity' IN (lowest, highest) OR '-infinity' IN (lowest, highest) THEN 'the key of some of its rows is infinite' END;
+	EXECUTE pg_catalog.format('SELECT pg_catalog.min(r.%1$I)::pg_catalog.text, pg_catalog.max(r.%1$I)::pg_catalog.text, NOT EXISTS (SELECT FROM %2$s AS r WHERE r.%1$I IS NULL) FROM %2$s AS r', key, sweep._table_name(rest))
+		INTO lowest, highest, is_ranged;
+	is_ranged := is_ranged AND lowest <> '-infinity' AND highest <> 'infinity';
 END
 $$;
-COMMENT ON FUNCTION sweep._default_extent(regclass, text) IS 'the smallest and the greatest key of a default partition, or why its rows cannot be those of a range';
+COMMENT ON FUNCTION sweep._default_extent(regclass, text) IS 'the smallest and the greatest key of a default partition, and whether all of its rows have a key that is not infinite';
 
 CREATE FUNCTION sweep._exchange_default(parent regclass, rest regclass, type text, args jsonb, first bigint, last bigint) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -204,7 +202,7 @@ $$;
 COMMENT ON FUNCTION sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint) IS 'makes the default partition that of the ranges of its rows, and an empty one the default partition; returns its new name';
 
 -- ------------------------------------------------------------------ one range
-CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT has_rows boolean, OUT is_full boolean) RETURNS record
+CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT has_rows boolean, OUT is_full boolean, OUT is_large boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -217,52 +215,44 @@ BEGIN
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s AS sweep_row WHERE %s LIMIT %s) AS c', sweep._table_name(rest), in_range, size + 1) INTO rows;
 	has_rows := rows > 0;
 	is_full := rows > size;
+	-- PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.
+	is_large := pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024;
 	IF has_rows AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', HINT = 'It is a partitioned or foreign table, or has rules.';
 	END IF;
 	-- Some may refer to the default partition alone.
 	SELECT r.name, r.child INTO foreign_key FROM (VALUES (1, parent), (2, rest)) AS t (n, relation) CROSS JOIN LATERAL sweep._referencing(t.relation, '', '') AS r ORDER BY t.n LIMIT 1;
-	IF has_rows AND FOUND THEN
+	IF (has_rows OR is_large) AND FOUND THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = pg_catalog.format('Foreign key "%s" of %s refers to them: a row that is taken out of a partition is deleted there, or refused.', foreign_key.name, foreign_key.child),
 			HINT = 'Drop the foreign key, run the job, and add it again; or delete the rows.';
 	END IF;
-	IF pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024 THEN
-		RAISE EXCEPTION 'default partition % has more than 256 MB', rest USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.',
-			HINT = pg_catalog.format('At a quiet time, in one transaction: ALTER TABLE %1$s DETACH PARTITION %2$s; rename it; attach it FOR VALUES of its rows; create an empty default partition.', parent, rest);
-	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_default(regclass, regclass, text, int) IS 'whether the default partition has rows of a range, and more than that size; raises when they cannot be moved, or a partition cannot be attached beside it';
+COMMENT ON FUNCTION sweep._check_default(regclass, regclass, text, int) IS 'whether the default partition has rows of a range, more than that size, or more than are scanned quickly; raises when they cannot be moved';
 
-CREATE FUNCTION sweep._make_of_default(parent regclass, rest regclass, key text, type text, args jsonb, missing sweep._partition_range, size int) RETURNS text
+CREATE FUNCTION sweep._make_of_default(parent regclass, rest regclass, key text, type text, args jsonb) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	extent constant pg_catalog.record := sweep._default_extent(rest, key);
-	reason pg_catalog.text := extent.problem;
 	first bigint;
 	last bigint;
-	others pg_catalog.text;
+	is_split boolean;
 BEGIN
-	IF reason IS NULL THEN
-		first := sweep._grid_place(type, args, extent.lowest);
-		last := sweep._grid_place(type, args, extent.highest);
-		EXECUTE pg_catalog.format('SELECT pg_catalog.string_agg(b.part::pg_catalog.text, '', '' ORDER BY b.part::pg_catalog.text) FROM sweep._bounds($1) AS b'
-			' WHERE NOT b.is_default AND pg_catalog.%1$s(b.lower::%2$s, b.upper::%2$s) && pg_catalog.%1$s($2::%2$s, $3::%2$s)', sweep._range_type(type), type)
-			INTO others USING parent, (sweep._grid_bound(type, args, first)).bound, (sweep._grid_bound(type, args, last + 1)).bound;
-		reason := pg_catalog.format('its rows are from %s to %s, where there are other partitions: %s', extent.lowest, extent.highest, others);
-		IF others IS NULL THEN
-			RETURN sweep._exchange_default(parent, rest, type, args, first, last);
-		END IF;
+	IF extent.is_ranged IS NOT TRUE THEN
+		RETURN NULL;
 	END IF;
-	RAISE EXCEPTION 'default partition % has more than % rows of the range from % to %', rest, size, missing.lower, missing.upper USING ERRCODE = 'object_not_in_prerequisite_state',
-		DETAIL = pg_catalog.format('It cannot become the partition of this range itself: %s.', reason), HINT = 'Raise batch_size, or move or delete the rows of other ranges first.';
+	first := sweep._grid_place(type, args, extent.lowest);
+	last := sweep._grid_place(type, args, extent.highest);
+	EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM sweep._bounds($1) AS b'
+		' WHERE NOT b.is_default AND pg_catalog.%1$s(b.lower::%2$s, b.upper::%2$s) && pg_catalog.%1$s($2::%2$s, $3::%2$s))', sweep._range_type(type), type)
+		INTO is_split USING parent, (sweep._grid_bound(type, args, first)).bound, (sweep._grid_bound(type, args, last + 1)).bound;
+	RETURN CASE WHEN NOT is_split THEN sweep._exchange_default(parent, rest, type, args, first, last) END;
 END
 $$;
-COMMENT ON FUNCTION sweep._make_of_default(regclass, regclass, text, text, jsonb, sweep._partition_range, int) IS
-	'makes the default partition, which has too many rows of a range to move them, the partition of all ranges of its rows; raises when they are not all between two partitions';
+COMMENT ON FUNCTION sweep._make_of_default(regclass, regclass, text, text, jsonb) IS
+	'makes the default partition the partition of all ranges of its rows; NULL: they are not all between two partitions';
 
 CREATE FUNCTION sweep._newest_part(parent regclass, type text) RETURNS regclass
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -287,11 +277,18 @@ DECLARE
 	made pg_catalog.regclass;
 	moved bigint := 0;
 	found pg_catalog.record;
+	exchanged pg_catalog.text;
 BEGIN
 	PERFORM sweep._check_range(parent, missing);
 	found := sweep._check_default(parent, rest, in_range, size);
-	IF found.is_full THEN
-		RETURN pg_catalog.jsonb_build_object('exchanged', pg_catalog.jsonb_build_array(sweep._make_of_default(parent, rest, key, type, args, missing, size)));
+	IF found.is_full AND NOT found.is_large THEN
+		exchanged := sweep._make_of_default(parent, rest, key, type, args);
+	END IF;
+	IF exchanged IS NOT NULL THEN
+		RETURN pg_catalog.jsonb_build_object('exchanged', pg_catalog.jsonb_build_array(exchanged));
+	ELSIF found.is_full OR found.is_large THEN
+		PERFORM sweep._begin_emptying(parent, rest, key, type, args, size, missing.place);
+		RETURN NULL;
 	END IF;
 	made := sweep._create_like(parent, sweep._newest_part(parent, type), name);
 	PERFORM sweep._equip_like(parent, made, '{owner,privilege,comment,replica identity}');
@@ -306,4 +303,4 @@ BEGIN
 	RETURN pg_catalog.jsonb_build_object('made', pg_catalog.jsonb_build_array(made)) || CASE WHEN moved > 0 THEN pg_catalog.jsonb_build_object('moved', moved) ELSE '{}' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text) IS 'makes and attaches the partition of a range, with the rows of it that the default partition has; returns the detail';
+COMMENT ON FUNCTION sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text) IS 'makes and attaches the partition of a range, with the rows of it that the default partition has; returns the detail; NULL: that is being emptied first';
