@@ -64,12 +64,12 @@ SELECT p.objoid::regtype FROM pg_init_privs p JOIN pg_type t ON t.oid = p.objoid
 SELECT signature FROM function WHERE proname LIKE '\_%' AND proname NOT IN ('_may_see', '_running', '_is_home', '_role_problem', '_role_oid', '_is_trusted', '_acts_for', '_owner_problem', '_execute_problem', '_consumer_processes', '_consumer_problem',
 	'_find_handlers', '_handler_problem', '_seen_jobs', '_seen_queues', '_ended_page', '_drop_partition', '_drop_too_old', '_next_blocks', '_settle', '_writers', '_change_batch', '_begin_changes', '_check_acting', '_owns', '_capture_changes', '_apply_changes', '_holders', '_copy_shape', '_table_name', '_switch_batch', '_switch', '_end_switch', '_check_switch', '_old_name', '_exchange_lines',
 	'_sequences', '_stays_settings', '_stays_others', '_comment_line', '_privileges', '_reference_exists', '_lock_number', '_no_scheduler', '_proof_of', '_retention_age', '_share_older', '_fitting_name',
-	'_bounds', '_await_turn', '_note_try', '_is_referred_to', '_referencing', '_referring_source', '_cast_to', '_age_limit', '_partition_key', '_interval_parts', '_grid_bound', '_grid_place', '_present', '_missing_range', '_check_range',
+	'_bounds', '_await_turn', '_note_try', '_is_referred_to', '_referencing', '_referring_source', '_cast_to', '_age_limit', '_partition_key', '_interval_parts', '_grid_bound', '_grid_place', '_present', '_missing_range', '_check_range', '_missing_ranges',
 	'_range_type', '_left_behind', '_partition_name', '_create_like', '_equip_like', '_finish_partition', '_default_part', '_switch_triggers', '_firing_triggers', '_attach_with_rows', '_default_extent', '_exchange_default',
 	'_emptying_names', '_drop_emptying', '_emptying_key', '_check_emptying', '_key_of_default', '_gap_at', '_ranges_to_fill', '_all_to_fill', '_begin_emptying', '_fill_next', '_transactions', '_exchange_emptied',
 	'_emptying_texts', '_empty_next', '_change_texts', '_copy_columns', '_changes_name', '_index_key', '_index_expression', '_is_unique', '_key_expression', '_key_list', '_key_compare', '_key_json', '_key_order', '_edge_statements',
 	'_column_list', '_qualified_list', '_relation_name', '_source',
-	'_check_default', '_make_of_default', '_newest_part', '_make_partition', '_make_next', '_drop_next', '_check_every', '_check_origin', '_life_args', '_check_detachable', '_partitions_batch')
+	'_check_default', '_make_of_default', '_newest_part', '_make_partitions', '_find_missing', '_make_next', '_drop_next', '_check_every', '_check_origin', '_life_args', '_check_detachable', '_partitions_batch')
 	AND EXISTS (SELECT FROM aclexplode(proacl) AS g WHERE g.grantee <> proowner);
 -- tables can be written by nobody, and read by nobody: what EXPLAIN says of them tells of rows that a policy hides; feature_flag has none to hide
 SELECT name, g.grantee::regrole, g.privilege_type FROM relation, aclexplode(relacl) AS g WHERE relkind IN ('r', 'S') AND g.grantee <> relowner

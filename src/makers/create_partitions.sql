@@ -3,6 +3,27 @@
 --
 -- To make and to drop them fail apart: what keeps a partition from being made is in the cursor while old ones are dropped, and raised then.
 --
+-- To read the bounds of thousands of partitions takes long, so the cursor has the next ranges that have none, from one look to the next.
+CREATE FUNCTION sweep._find_missing(relation regclass, b sweep.batch, state jsonb, key_name text, type text, present bigint) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found pg_catalog.jsonb := state -> 'ranges';
+	behind bigint;
+BEGIN
+	IF pg_catalog.jsonb_array_length(found) > 0 THEN
+		RETURN state;
+	END IF;
+	SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(m) ORDER BY m.place) INTO found FROM sweep._missing_ranges(relation, type, b.args, greatest(present, (state ->> 'next')::bigint), present + (b.args ->> 'ahead')::bigint, 32) AS m;
+	IF found IS NULL THEN
+		behind := sweep._left_behind(relation, key_name, type, b.args, present);
+		SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(m)) INTO found FROM sweep._missing_ranges(relation, type, b.args, behind, behind, 1) AS m;
+	END IF;
+	RETURN state || pg_catalog.jsonb_build_object('ranges', coalesce(found, '[]'), 'model', sweep._table_name(sweep._newest_part(relation, type)));
+END
+$$;
+COMMENT ON FUNCTION sweep._find_missing(regclass, sweep.batch, jsonb, text, text, bigint) IS 'the cursor with the next ranges for which partitions are to be made, and the partition whose storage parameters these get';
+
 CREATE FUNCTION sweep._make_next(relation regclass, b sweep.batch, path text) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -11,37 +32,46 @@ DECLARE
 	key constant pg_catalog.record := sweep._partition_key(relation);
 	rest constant pg_catalog.regclass := sweep._default_part(relation);
 	present constant bigint := sweep._grid_place(key.type, b.args, sweep._present(relation, key.name, key.type, b.args, b.as_of));
-	-- The cursor has the range behind the last one that was made in this run.
-	missing sweep._partition_range := sweep._missing_range(relation, key.type, b.args, greatest(present, (state ->> 'next')::bigint), present + (b.args ->> 'ahead')::bigint);
-	behind bigint;
+	many constant int := coalesce((state ->> 'many')::int, 1);
+	ranges sweep._partition_range[];
+	count int;
+	took double precision;
 	detail pg_catalog.jsonb;
 BEGIN
 	IF state ? 'emptying' THEN
 		RETURN sweep._empty_next(relation, b.size, state, path);
 	END IF;
-	IF missing.place IS NULL THEN
-		behind := sweep._left_behind(relation, key.name, key.type, b.args, present);
-		missing := sweep._missing_range(relation, key.type, b.args, behind, behind);
-	END IF;
-	IF missing.place IS NULL THEN
+	state := sweep._find_missing(relation, b, state, key.name, key.type, present);
+	ranges := ARRAY(SELECT r FROM pg_catalog.jsonb_populate_recordset(NULL::sweep._partition_range, state -> 'ranges') AS r LIMIT many);
+	IF ranges = '{}' THEN
 		RETURN NULL;
 	END IF;
 	PERFORM sweep._await_turn(state);
 	BEGIN
-		detail := sweep._make_partition(relation, key.name, key.type, b.args, missing, b.size, path);
+		detail := sweep._make_partitions(relation, key.name, key.type, b.args, ranges, pg_catalog.to_regclass(state ->> 'model'), b.size, path);
 	EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 		-- Two partitions ahead are enough until the next run.
-		IF missing.place > present + 2 AND (state ->> 'tries')::int >= 9 THEN
+		IF (ranges[1]).place > present + 2 AND (state ->> 'tries')::int >= 9 THEN
 			RAISE WARNING 'partitions of % are left to the next run, for it could not be locked', relation;
 			RETURN ROW(1, (state - '{tries,tried_at}'::pg_catalog.text[]) || '{"later": true}', '{"lock_timeouts": 1}')::sweep.progress;
 		END IF;
 		RETURN ROW(1, sweep._note_try(state, relation::pg_catalog.text, ARRAY[sweep._table_name(relation), sweep._table_name(rest)]), '{"lock_timeouts": 1}')::sweep.progress;
 	END;
-	state := (state - '{tries,tried_at}'::pg_catalog.text[]) || CASE WHEN detail IS NULL THEN '{"emptying": {}}' WHEN missing.place >= present THEN pg_catalog.jsonb_build_object('next', missing.place + 1) ELSE '{}' END;
-	RETURN ROW(1, state, detail)::sweep.progress;
+	state := state - '{tries,tried_at}'::pg_catalog.text[];
+	IF detail IS NULL THEN
+		RETURN ROW(1, (state - 'ranges') || '{"emptying": {}}', NULL)::sweep.progress;
+	END IF;
+	count := coalesce(pg_catalog.jsonb_array_length(detail -> 'made'), 0);
+	took := detail ->> 'took';
+	state := state || pg_catalog.jsonb_build_object('many', CASE WHEN took > 0.15 THEN greatest(many / 2, 1) WHEN took < 0.075 THEN least(many * 2, 16) ELSE many END,
+		'ranges', CASE WHEN count > 0 THEN pg_catalog.jsonb_path_query_array(state -> 'ranges', pg_catalog.format('$[%s to last]', count)::pg_catalog.jsonpath) ELSE '[]' END);
+	IF (ranges[1]).place >= present THEN
+		state := state || pg_catalog.jsonb_build_object('next', (ranges[greatest(count, 1)]).place + 1);
+	END IF;
+	RETURN ROW(greatest(count, 1), state, detail - 'took')::sweep.progress;
 END
 $$;
-COMMENT ON FUNCTION sweep._make_next(regclass, sweep.batch, text) IS 'makes the next partition that is missing, or tries to; NULL: none is';
+COMMENT ON FUNCTION sweep._make_next(regclass, sweep.batch, text) IS 'makes the next partitions that are missing, or tries to; NULL: none is';
 
 CREATE FUNCTION sweep._drop_next(relation regclass, b sweep.batch, state jsonb) RETURNS sweep.progress
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

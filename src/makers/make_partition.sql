@@ -69,7 +69,9 @@ BEGIN
 	IF FOUND THEN
 		EXECUTE pg_catalog.format('ALTER TABLE %s REPLICA IDENTITY USING INDEX %I', sweep._table_name(made), identity_index);
 	END IF;
-	PERFORM sweep._equip_like(parent, made, '{policy}');
+	IF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = parent AND (c.relrowsecurity OR c.relforcerowsecurity)) OR EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = parent) THEN
+		PERFORM sweep._equip_like(parent, made, '{policy}');
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION sweep._finish_partition(regclass, regclass) IS 'gives a partition what it can have only when it is one, or when its rows are there';
@@ -202,27 +204,25 @@ $$;
 COMMENT ON FUNCTION sweep._exchange_default(regclass, regclass, text, jsonb, bigint, bigint) IS 'makes the default partition that of the ranges of its rows, and an empty one the default partition; returns its new name';
 
 -- ------------------------------------------------------------------ one range
-CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT has_rows boolean, OUT is_full boolean, OUT is_large boolean) RETURNS record
+CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range text, size int, OUT rows bigint, OUT is_large boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	rows bigint;
 	foreign_key pg_catalog.record;
 BEGIN
+	rows := 0;
 	IF rest IS NULL THEN
 		RETURN;
 	END IF;
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s AS sweep_row WHERE %s LIMIT %s) AS c', sweep._table_name(rest), in_range, size + 1) INTO rows;
-	has_rows := rows > 0;
-	is_full := rows > size;
 	-- PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.
 	is_large := pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024;
-	IF has_rows AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
+	IF rows > 0 AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', HINT = 'It is a partitioned or foreign table, or has rules.';
 	END IF;
 	-- Some may refer to the default partition alone.
 	SELECT r.name, r.child INTO foreign_key FROM (VALUES (1, parent), (2, rest)) AS t (n, relation) CROSS JOIN LATERAL sweep._referencing(t.relation, '', '') AS r ORDER BY t.n LIMIT 1;
-	IF (has_rows OR is_large) AND FOUND THEN
+	IF (rows > 0 OR is_large) AND FOUND THEN
 		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = pg_catalog.format('Foreign key "%s" of %s refers to them: a row that is taken out of a partition is deleted there, or refused.', foreign_key.name, foreign_key.child),
 			HINT = 'Drop the foreign key, run the job, and add it again; or delete the rows.';
@@ -266,41 +266,65 @@ END
 $$;
 COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition that is a table; NULL: there is none';
 
-CREATE FUNCTION sweep._make_partition(parent regclass, key text, type text, args jsonb, missing sweep._partition_range, size int, path text) RETURNS jsonb
+-- Several at a time: each time the list of partitions has changed, all sessions read it anew. They wait while these are attached, so it is
+-- told how long that took.
+CREATE FUNCTION sweep._make_partitions(parent regclass, key text, type text, args jsonb, ranges sweep._partition_range[], model regclass, size int, path text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
 	rest constant pg_catalog.regclass := sweep._default_part(parent);
-	name constant pg_catalog.text := sweep._partition_name(parent, missing.suffix);
-	in_range constant pg_catalog.text := pg_catalog.format('sweep_row.%1$I OPERATOR(pg_catalog.>=) %2$L::%4$s AND sweep_row.%1$I OPERATOR(pg_catalog.<) %3$L::%4$s', key, missing.lower, missing.upper, type);
-	bounds constant pg_catalog.text := pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', sweep._table_name(parent), name, missing.lower, missing.upper);
-	made pg_catalog.regclass;
-	moved bigint := 0;
+	missing sweep._partition_range;
+	name pg_catalog.text;
+	conditions pg_catalog.text[] := '{}';
+	condition pg_catalog.text;
 	found pg_catalog.record;
 	exchanged pg_catalog.text;
+	made pg_catalog.regclass[] := '{}';
+	rows bigint := 0;
+	moved bigint := 0;
+	moved_now bigint := 0;
+	locked_at pg_catalog.timestamptz;
 BEGIN
-	PERFORM sweep._check_range(parent, missing);
-	found := sweep._check_default(parent, rest, in_range, size);
-	IF found.is_full AND NOT found.is_large THEN
-		exchanged := sweep._make_of_default(parent, rest, key, type, args);
-	END IF;
-	IF exchanged IS NOT NULL THEN
-		RETURN pg_catalog.jsonb_build_object('exchanged', pg_catalog.jsonb_build_array(exchanged));
-	ELSIF found.is_full OR found.is_large THEN
-		PERFORM sweep._begin_emptying(parent, rest, key, type, args, size, missing.place);
-		RETURN NULL;
-	END IF;
-	made := sweep._create_like(parent, sweep._newest_part(parent, type), name);
-	PERFORM sweep._equip_like(parent, made, '{owner,privilege,comment,replica identity}');
-	IF rest IS NULL THEN
-		EXECUTE bounds;
-	ELSE
-		EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN %s MODE', sweep._table_name(parent), CASE WHEN found.has_rows THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
+	FOREACH missing IN ARRAY ranges LOOP
+		name := sweep._partition_name(parent, missing.suffix);
+		EXIT WHEN made <> '{}' AND (missing.overlapping IS NOT NULL OR pg_catalog.to_regclass(name) IS NOT NULL);
+		PERFORM sweep._check_range(parent, missing);
+		condition := pg_catalog.format('sweep_row.%1$I OPERATOR(pg_catalog.>=) %2$L::%4$s AND sweep_row.%1$I OPERATOR(pg_catalog.<) %3$L::%4$s', key, missing.lower, missing.upper, type);
+		found := sweep._check_default(parent, rest, condition, size);
+		EXIT WHEN made <> '{}' AND (rows + found.rows > size OR found.is_large);
+		IF found.rows > size AND NOT found.is_large THEN
+			exchanged := sweep._make_of_default(parent, rest, key, type, args);
+		END IF;
+		IF exchanged IS NOT NULL THEN
+			RETURN pg_catalog.jsonb_build_object('exchanged', pg_catalog.jsonb_build_array(exchanged));
+		ELSIF found.rows > size OR found.is_large THEN
+			PERFORM sweep._begin_emptying(parent, rest, key, type, args, size, missing.place);
+			RETURN NULL;
+		END IF;
+		rows := rows + found.rows;
+		made := made || sweep._create_like(parent, model, name);
+		conditions := conditions || condition;
+		PERFORM sweep._equip_like(parent, name::pg_catalog.regclass, '{owner,privilege,comment,replica identity}');
+	END LOOP;
+	IF rest IS NOT NULL THEN
+		EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN %s MODE', sweep._table_name(parent), CASE WHEN rows > 0 THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
 		EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', sweep._table_name(rest));
-		EXECUTE pg_catalog.format('SELECT sweep._attach_with_rows(NULL::%s[], $1, $2, $3, $4, $5, $6, $7)', sweep._table_name(rest)) INTO moved USING parent, rest, made, bounds, in_range, CASE WHEN found.has_rows THEN size ELSE 0 END, path;
 	END IF;
-	PERFORM sweep._finish_partition(parent, made);
-	RETURN pg_catalog.jsonb_build_object('made', pg_catalog.jsonb_build_array(made)) || CASE WHEN moved > 0 THEN pg_catalog.jsonb_build_object('moved', moved) ELSE '{}' END;
+	locked_at := pg_catalog.clock_timestamp();
+	FOR n IN 1 .. pg_catalog.cardinality(made) LOOP
+		condition := pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)', sweep._table_name(parent), sweep._table_name(made[n]), (ranges[n]).lower, (ranges[n]).upper);
+		IF rest IS NULL THEN
+			EXECUTE condition;
+		ELSE
+			EXECUTE pg_catalog.format('SELECT sweep._attach_with_rows(NULL::%s[], $1, $2, $3, $4, $5, $6, $7)', sweep._table_name(rest)) INTO moved_now
+				USING parent, rest, made[n], condition, conditions[n], CASE WHEN rows > 0 THEN size ELSE 0 END, path;
+		END IF;
+		moved := moved + moved_now;
+		PERFORM sweep._finish_partition(parent, made[n]);
+	END LOOP;
+	RETURN pg_catalog.jsonb_build_object('made', pg_catalog.to_jsonb(made), 'took', extract(epoch FROM pg_catalog.clock_timestamp() - locked_at))
+		|| CASE WHEN moved > 0 THEN pg_catalog.jsonb_build_object('moved', moved) ELSE '{}' END;
 END
 $$;
-COMMENT ON FUNCTION sweep._make_partition(regclass, text, text, jsonb, sweep._partition_range, int, text) IS 'makes and attaches the partition of a range, with the rows of it that the default partition has; returns the detail; NULL: that is being emptied first';
+COMMENT ON FUNCTION sweep._make_partitions(regclass, text, text, jsonb, sweep._partition_range[], regclass, int, text) IS
+	'makes and attaches the partitions of the first of these ranges, with the rows of them that the default partition has; returns the detail; NULL: that is being emptied first';

@@ -194,23 +194,33 @@ $$;
 COMMENT ON FUNCTION sweep._present(regclass, text, text, jsonb, timestamptz) IS 'the value of the key that new rows have: the time, or the greatest id';
 
 -- A range that partitions cover, of whatever width, needs none.
-CREATE FUNCTION sweep._missing_range(relation regclass, type text, args jsonb, first bigint, last bigint) RETURNS sweep._partition_range
+CREATE FUNCTION sweep._missing_ranges(relation regclass, type text, args jsonb, first bigint, last bigint, many int) RETURNS SETOF sweep._partition_range
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
 DECLARE
 	ranges constant pg_catalog.text := sweep._range_type(type);
-	found sweep._partition_range;
 BEGIN
-	EXECUTE pg_catalog.format('WITH have AS MATERIALIZED (SELECT b.part, pg_catalog.%1$s(b.lower::%3$s, b.upper::%3$s) AS range FROM sweep._bounds($1) AS b WHERE NOT b.is_default),'
+	RETURN QUERY EXECUTE pg_catalog.format('WITH have AS MATERIALIZED (SELECT b.part, pg_catalog.%1$s(b.lower::%3$s, b.upper::%3$s) AS range FROM sweep._bounds($1) AS b WHERE NOT b.is_default),'
 		' missing AS (SELECT g.n, l.bound AS lower, u.bound AS upper, l.suffix, r.range FROM (SELECT pg_catalog.generate_series($2, $3) AS n ORDER BY 1) AS g'
 		' CROSS JOIN LATERAL sweep._grid_bound($4, $5, g.n) AS l CROSS JOIN LATERAL sweep._grid_bound($4, $5, g.n + 1) AS u CROSS JOIN LATERAL pg_catalog.%1$s(l.bound::%3$s, u.bound::%3$s) AS r (range)'
-		' WHERE l.bound IS NOT NULL AND u.bound IS NOT NULL AND NOT r.range <@ coalesce((SELECT pg_catalog.range_agg(h.range) FROM have h), ''{}''::pg_catalog.%2$s) LIMIT 1)'
-		' SELECT m.n, m.lower, m.upper, m.suffix, (SELECT pg_catalog.string_agg(h.part::pg_catalog.text, '', '' ORDER BY h.range) FROM have h WHERE h.range && m.range) FROM missing m',
-		ranges, pg_catalog.replace(ranges, 'range', 'multirange'), type) INTO found USING relation, first, last, type, args;
+		' WHERE l.bound IS NOT NULL AND u.bound IS NOT NULL AND NOT r.range <@ coalesce((SELECT pg_catalog.range_agg(h.range) FROM have h), ''{}''::pg_catalog.%2$s) LIMIT $6)'
+		' SELECT m.n, m.lower, m.upper, m.suffix, (SELECT pg_catalog.string_agg(h.part::pg_catalog.text, '', '' ORDER BY h.range) FROM have h WHERE h.range && m.range) FROM missing m ORDER BY m.n',
+		ranges, pg_catalog.replace(ranges, 'range', 'multirange'), type) USING relation, first, last, type, args, many;
+END
+$$;
+COMMENT ON FUNCTION sweep._missing_ranges(regclass, text, jsonb, bigint, bigint, int) IS 'the first so many of these ranges that partitions do not cover, with the names of those that overlap them';
+
+CREATE FUNCTION sweep._missing_range(relation regclass, type text, args jsonb, first bigint, last bigint) RETURNS sweep._partition_range
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found sweep._partition_range;
+BEGIN
+	SELECT * INTO found FROM sweep._missing_ranges(relation, type, args, first, last, 1);
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION sweep._missing_range(regclass, text, jsonb, bigint, bigint) IS 'the first of these ranges that partitions do not cover, with the names of those that overlap it; place is NULL when there is none';
+COMMENT ON FUNCTION sweep._missing_range(regclass, text, jsonb, bigint, bigint) IS 'the first of them; place is NULL when there is none';
 
 CREATE FUNCTION sweep._check_range(relation regclass, missing sweep._partition_range) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
