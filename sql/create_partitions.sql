@@ -15,17 +15,33 @@ GRANT USAGE ON SCHEMA parted TO regress_sweep_reader;
 CREATE FUNCTION parted.parts(relation regclass) RETURNS TABLE (part text, bound text) LANGUAGE sql AS $$
 	SELECT c.relname, replace(pg_get_expr(c.relpartbound, c.oid), 'FOR VALUES ', '') FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = relation ORDER BY c.relname COLLATE "C"
 $$;
--- batches at a moment of the clock, until there is nothing left to do
-CREATE FUNCTION parted.run_at(job text, as_of timestamptz, size int DEFAULT 1000) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+-- batches at a moment of the clock, until there is nothing left to do; each makes one partition, however quickly that is done
+CREATE FUNCTION parted.run_at(job text, as_of timestamptz, size int DEFAULT 1000, batches int DEFAULT 100, meanwhile text DEFAULT NULL) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
 DECLARE
 	done sweep.progress;
 	definition sweep.job := (SELECT j FROM sweep.job j WHERE j.name = run_at.job);
 BEGIN
-	FOR n IN 1 .. 100 LOOP
-		done := sweep.partitions_step(ROW(size, done.cursor, definition.args, as_of, NULL, NULL, NULL, 1)::sweep.batch);
+	FOR n IN 1 .. batches LOOP
+		done := sweep.partitions_step(ROW(size, coalesce(done.cursor, '{"run": 1}') || '{"many": 1}', definition.args, as_of, NULL, NULL, NULL, 1)::sweep.batch);
 		EXIT WHEN done.rows = 0;
 		RETURN NEXT done.detail;
+		IF done.detail ->> 'copied' = '4' AND meanwhile IS NOT NULL THEN
+			EXECUTE meanwhile;
+			meanwhile := NULL;
+		END IF;
 	END LOOP;
+END
+$$;
+CREATE FUNCTION parted.refused_at(job text, as_of timestamptz, size int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+	hint text;
+BEGIN
+	PERFORM parted.run_at(job, as_of, size);
+	RETURN 'not refused';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws(' | ', SQLSTATE, SQLERRM, detail, hint);
 END
 $$;
 -- what is granted to the reader
@@ -234,14 +250,12 @@ SELECT parted.run_at('partitions_many', '2026-01-07 11:00Z', 10);
 SELECT * FROM parted.parts('parted.many');
 SELECT tableoid::regclass, count(*), min(n), max(n) FROM parted.many GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
 SELECT c.relname, (SELECT string_agg(g.privilege, ' ') FROM parted.granted g WHERE g.relation = c.oid) AS granted, c.reloptions, obj_description(c.oid, 'pg_class') FROM pg_class c WHERE c.relname LIKE 'many%' AND c.relkind = 'r' ORDER BY c.relname;
--- not where the rows are on both sides of a partition, have no key, or are infinitely late
+-- where they are on both sides of a partition, they are copied
 INSERT INTO parted.many SELECT timestamptz '2026-01-03 12:00Z' + interval '1 minute' * n, n FROM generate_series(1, 20) AS n;
 INSERT INTO parted.many VALUES ('2026-01-20 00:00Z', 1);
 SELECT parted.run_at('partitions_many', '2026-01-03 11:00Z', 10);
-UPDATE parted.many SET at = 'infinity' WHERE at = '2026-01-20 00:00Z';
-SELECT parted.run_at('partitions_many', '2026-01-03 11:00Z', 10);
-DELETE FROM parted.many WHERE at = 'infinity';
-SELECT parted.run_at('partitions_many', '2026-01-03 11:00Z', 20);
+SELECT tableoid::regclass, count(*) FROM parted.many GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
+DROP TABLE parted.many_20260120;
 -- rows that came while no job was running, a day each, but none of before the last partition
 INSERT INTO parted.many VALUES ('2025-01-01', 0), ('2026-01-14 12:00', 14), ('2026-01-16 12:00', 16), ('2026-01-16 13:00', 16);
 SELECT parted.run_at('partitions_many', '2026-01-20 11:00Z', 10);
@@ -261,6 +275,77 @@ SELECT sweep.create_partitions('parted.checked', '1 day', ahead => 1, paused => 
 SET search_path = parted, public;
 INSERT INTO parted.checked VALUES ('2026-05-05', 1);
 SELECT parted.run_at('partitions_checked', '2026-05-05');
+RESET search_path;
+
+-- ---------------------------------------------------------------- a default partition that is emptied by a copy
+RESET ROLE;
+GRANT ALL ON parted.shelf TO regress_sweep_parted;
+SET ROLE regress_sweep_parted;
+CREATE TABLE parted.split (at timestamp, n int CHECK (parted.is_fine(n)), double int GENERATED ALWAYS AS (n * 2) STORED, shelf int REFERENCES parted.shelf) PARTITION BY RANGE (at);
+CREATE TABLE parted.split_rest PARTITION OF parted.split DEFAULT;
+CREATE TABLE parted.split_middle PARTITION OF parted.split FOR VALUES FROM ('2026-05-05') TO ('2026-05-06');
+CREATE TABLE parted.split_half PARTITION OF parted.split FOR VALUES FROM ('2026-05-01') TO ('2026-05-01 12:00');
+CREATE VIEW parted.split_seen AS SELECT * FROM parted.split_rest;
+GRANT SELECT (at) ON parted.split TO regress_sweep_reader;
+ALTER TABLE parted.split ENABLE ROW LEVEL SECURITY;
+CREATE POLICY late ON parted.split TO regress_sweep_reader USING (at > '2026-05-03');
+CREATE FUNCTION parted.shout() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING '% on %', TG_OP, TG_TABLE_NAME; RETURN NULL; END $$;
+CREATE TRIGGER shout_truncate AFTER TRUNCATE ON parted.split_rest EXECUTE FUNCTION parted.shout();
+SET search_path = parted, public;
+-- two of each key, one without, two that are infinite, one of a range of which a partition has a half
+INSERT INTO parted.split (at, n, shelf) SELECT timestamp '2026-05-03' + interval '6 hours' * (n / 2), n, 1 + n % 2 FROM generate_series(1, 31) AS n;
+INSERT INTO parted.split (at, n) VALUES (NULL, 1), ('infinity', 2), ('-infinity', 3), ('2026-05-01 13:00', 4);
+CREATE TRIGGER shout AFTER INSERT OR UPDATE OR DELETE ON parted.split FOR EACH ROW EXECUTE FUNCTION parted.shout();
+SELECT sweep.create_partitions('parted.split', '1 day', ahead => 1, paused => true);
+SELECT parted.refused_at('partitions_split', '2026-05-04 12:00Z', 4);
+CREATE INDEX ON parted.split (at);
+SELECT parted.run_at('partitions_split', '2026-05-04 12:00Z', 4, 4);
+SELECT relname, relkind FROM pg_class WHERE relname ~ '^split.*sweep' AND relkind IN ('r', 'p') ORDER BY relname COLLATE "C";
+-- a cursor that is lost: it begins again
+SELECT parted.run_at('partitions_split', '2026-05-04 12:00Z', 4, 6);
+-- what is changed meanwhile, in the batches after the next one; a trigger of the session says nothing of it
+ALTER TABLE parted.split DISABLE TRIGGER shout;
+SELECT parted.run_at('partitions_split', '2026-05-04 12:00Z', 4, 100, $$
+	UPDATE parted.split SET n = n + 100 WHERE n IN (3, 20); DELETE FROM parted.split WHERE n = 5;
+	INSERT INTO parted.split (at, n) VALUES ('2026-05-03 01:00', 50), ('2026-05-09 01:00', 51)$$);
+ALTER TABLE parted.split ENABLE TRIGGER shout;
+SELECT tableoid::regclass, count(*), sum(n), sum(double) FROM parted.split GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
+SELECT count(*) FROM parted.split_seen;
+SELECT relname FROM pg_class WHERE relname ~ '^split.*sweep' UNION ALL SELECT tgname FROM pg_trigger WHERE tgname ~ '^sweep' AND tgrelid = 'parted.split_rest'::regclass UNION ALL SELECT conname FROM pg_constraint WHERE conname = 'sweep_range';
+SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid IN ('parted.split_rest'::regclass, 'parted.split_20260503'::regclass) AND NOT tgisinternal ORDER BY tgrelid::regclass::text COLLATE "C", 1;
+SELECT c.relrowsecurity, (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid) AS policies, (SELECT count(*) FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype = 'f' AND o.conparentid <> 0) AS foreign_keys,
+	(SELECT string_agg(g.privilege, ' ') FROM parted.granted g WHERE g.relation = c.oid) AS granted FROM pg_class c WHERE c.oid = 'parted.split_20260503'::regclass;
+-- a job that is dropped takes the copy along
+DROP TRIGGER shout ON parted.split;
+INSERT INTO parted.split (at, n) SELECT timestamp '2026-05-20' + interval '1 hour' * n, 1 FROM generate_series(0, 30) AS n;
+INSERT INTO parted.split (at, n) SELECT timestamp '2026-05-16' + interval '1 hour' * n, 1 FROM generate_series(0, 10) AS n;
+CREATE TABLE parted.split_17 PARTITION OF parted.split FOR VALUES FROM ('2026-05-17') TO ('2026-05-18');
+SELECT parted.run_at('partitions_split', '2026-05-20 12:00Z', 10, 4);
+SELECT count(*) FROM pg_class WHERE relname ~ '^split.*sweep' AND relkind IN ('r', 'p');
+RESET search_path;
+SELECT sweep.drop_job('partitions_split');
+SELECT count(*) FROM pg_class WHERE relname ~ '^split.*sweep' OR relname = 'split_20260520';
+-- what is not done
+SELECT sweep.create_partitions('parted.split', '1 day', ahead => 1, paused => true);
+SET search_path = parted, public;
+SELECT parted.refused_at('partitions_split', '2026-05-20 12:00Z', 2);
+CREATE TABLE parted.split_rest_sweep_copy (mine int);
+SELECT parted.refused_at('partitions_split', '2026-05-20 12:00Z', 10);
+DROP TABLE parted.split_rest_sweep_copy;
+RESET ROLE;
+SET client_min_messages = error;
+CREATE PUBLICATION regress_sweep_parted FOR TABLE parted.split WITH (publish_via_partition_root);
+SET client_min_messages = warning;
+SET ROLE regress_sweep_parted;
+SELECT parted.refused_at('partitions_split', '2026-05-20 12:00Z', 10);
+RESET ROLE;
+DROP PUBLICATION regress_sweep_parted;
+SET ROLE regress_sweep_parted;
+-- from partition to partition, when there would be more than a hundred
+INSERT INTO parted.split (at, n) SELECT timestamp '2025-10-01 05:00' + interval '1 day' * n, 1 FROM generate_series(0, 120) AS n;
+SELECT parted.run_at('partitions_split', '2026-05-20 12:00Z', 10, 100);
+SELECT * FROM parted.parts('parted.split');
+SELECT tableoid::regclass, count(*) FROM parted.split GROUP BY tableoid ORDER BY tableoid::regclass::text COLLATE "C";
 RESET search_path;
 
 -- ---------------------------------------------------------------- the end
@@ -331,6 +416,9 @@ CREATE TABLE parted.expression (at timestamptz) PARTITION BY RANGE ((at AT TIME 
 SELECT * FROM parted.refuse($$'parted.expression', '1 day'$$);
 CREATE TABLE parted.worded (word text) PARTITION BY RANGE (word);
 SELECT * FROM parted.refuse($$'parted.worded', '1 day'$$);
+CREATE TABLE parted.nested (at date) PARTITION BY RANGE (at);
+CREATE TABLE parted.nested_1 PARTITION OF parted.nested FOR VALUES FROM ('2026-01-01') TO ('2026-02-01') PARTITION BY LIST (at);
+SELECT * FROM parted.refuse($$'parted.nested', '1 month'$$);
 SELECT * FROM parted.refuse($$'parted.day', NULL$$);
 SELECT r.* FROM unnest('{one,10,"",0,-1 day,1 month 1 day,1 day 1 hour,1.5 months,0.5 seconds,1001 years,1 day -1 hour,infinity}'::text[]) AS every, LATERAL parted.refuse(format($$'parted.day', %L$$, every)) AS r;
 SELECT * FROM parted.refuse($$'parted.year', '12 hours'$$);

@@ -393,6 +393,9 @@ BEGIN
 			maker := pg_catalog.to_regprocedure((OLD.args ->> 'changes') || '()');
 		ELSE
 			SELECT p.partdefid INTO rest FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = pg_catalog.to_regclass(OLD.args ->> 'target') AND p.partdefid <> 0;
+			IF rest IS NULL THEN
+				RETURN NULL;
+			END IF;
 			names := sweep._emptying_names(rest);
 			copy := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.copy) END;
 			changes := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.changes) END;

@@ -63,7 +63,7 @@ BEGIN
 	END IF;
 	count := coalesce(pg_catalog.jsonb_array_length(detail -> 'made'), 0);
 	took := detail ->> 'took';
-	state := state || pg_catalog.jsonb_build_object('many', CASE WHEN took > 0.15 THEN greatest(many / 2, 1) WHEN took < 0.075 THEN least(many * 2, 16) ELSE many END,
+	state := state || pg_catalog.jsonb_build_object('many', CASE WHEN took > 0.2 THEN greatest(many / 2, 1) WHEN took < 0.1 THEN least(many * 2, 16) ELSE many END,
 		'ranges', CASE WHEN count > 0 THEN pg_catalog.jsonb_path_query_array(state -> 'ranges', pg_catalog.format('$[%s to last]', count)::pg_catalog.jsonpath) ELSE '[]' END);
 	IF (ranges[1]).place >= present THEN
 		state := state || pg_catalog.jsonb_build_object('next', (ranges[greatest(count, 1)]).place + 1);
@@ -256,7 +256,7 @@ BEGIN
 	PERFORM sweep._check_table(job.run_as, relation, '{}');
 	key := sweep._partition_key(relation);
 	job.args := sweep._life_args(relation, key.type, every, ahead, keep, partitions, origin, zone);
-	PERFORM sweep._check_life(job.run_as, relation, job.args);
+	PERFORM sweep._check_life(job.run_as, relation, job.args), sweep._newest_part(relation, key.type);
 	-- The greatest id is in the table, and nothing of that is read here.
 	IF key.type <> 'bigint' THEN
 		present := sweep._grid_place(key.type, job.args, sweep._present(relation, key.name, key.type, job.args, pg_catalog.now()));

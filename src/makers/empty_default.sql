@@ -192,7 +192,7 @@ DECLARE
 	name pg_catalog.text;
 	line pg_catalog.text;
 BEGIN
-	PERFORM sweep._check_emptying(parent, rest), sweep._emptying_key(parent, key, type), sweep._drop_emptying(rest);
+	PERFORM sweep._check_emptying(parent, rest), sweep._emptying_key(parent, key, type);
 	EXECUTE pg_catalog.format('CREATE TABLE %s (LIKE %s INCLUDING GENERATED) PARTITION BY RANGE (%I)', names.copy, sweep._table_name(parent), key);
 	EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', names.copy, 'rows of a default partition, for a job of sweep.create_partitions');
 	FOR line IN SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s FROM %s', names.copy, p.grantee) FROM sweep._privileges(names.copy::pg_catalog.regclass) AS p LOOP

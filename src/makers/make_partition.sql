@@ -254,17 +254,22 @@ $$;
 COMMENT ON FUNCTION sweep._make_of_default(regclass, regclass, text, text, jsonb) IS
 	'makes the default partition the partition of all ranges of its rows; NULL: they are not all between two partitions';
 
+-- How the next one would be divided, no table says: what the newest has may be of its own.
 CREATE FUNCTION sweep._newest_part(parent regclass, type text) RETURNS regclass
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found pg_catalog.regclass;
+	newest pg_catalog.record;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT b.part FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE c.relkind = ''r'' AND NOT b.is_default ORDER BY b.lower::%s DESC NULLS LAST LIMIT 1', type) INTO found USING parent;
-	RETURN found;
+	EXECUTE pg_catalog.format('SELECT b.part, c.relkind FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE NOT b.is_default ORDER BY b.lower::%s DESC NULLS LAST LIMIT 1', type) INTO newest USING parent;
+	IF newest.relkind = 'p' THEN
+		RAISE EXCEPTION 'partition % of % is partitioned itself', newest.part, parent USING ERRCODE = 'wrong_object_type',
+			DETAIL = 'The next partitions would be ordinary tables.', HINT = 'Make the partitions of this table yourself, or create a job for those of its partition.';
+	END IF;
+	RETURN CASE newest.relkind WHEN 'r' THEN newest.part END;
 END
 $$;
-COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition that is a table; NULL: there is none';
+COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition, NULL if it is no ordinary table or there is none; raises when it is partitioned itself';
 
 -- Several at a time: each time the list of partitions has changed, all sessions read it anew. They wait while these are attached, so it is
 -- told how long that took.
@@ -285,6 +290,8 @@ DECLARE
 	moved_now bigint := 0;
 	locked_at pg_catalog.timestamptz;
 BEGIN
+	-- What was made to empty it has names that are needed now. The cursor that knew of it is lost.
+	PERFORM sweep._drop_emptying(rest) WHERE rest IS NOT NULL;
 	FOREACH missing IN ARRAY ranges LOOP
 		name := sweep._partition_name(parent, missing.suffix);
 		EXIT WHEN made <> '{}' AND (missing.overlapping IS NOT NULL OR pg_catalog.to_regclass(name) IS NOT NULL);

@@ -15,6 +15,8 @@ use Test::More;
 my $days = $ENV{PARTITION_DAYS} || 200;
 my $rows = 1000 * int(($ENV{PARTITION_ROWS} || 20000) / 1000);
 my $writes = $ENV{PARTITION_WRITES} || 240;
+# Who reads all of thousands of partitions has them locked for as long, and does that more rarely.
+my $often = int($days / 200) || 1;
 my $node = new_cluster('partitions_beside', conf => [ 'max_wal_size = 4GB', 'autovacuum = off', 'max_locks_per_transaction = 512', 'fsync = off' ]);
 my $logs = PostgreSQL::Test::Utils::tempdir;
 my $as_app = sub { $node->safe_psql('postgres', $_[0], extra_params => [ '-U', 'app' ]) };
@@ -71,7 +73,7 @@ foreach my $protocol ('simple', 'prepared')
 	foreach my $kind ('write', 'read')
 	{
 		my %l = (out => '', err => '');
-		my @scripts = $kind eq 'write' ? ([ 'event', 3 ], [ 'mail', 1 ], [ 'pair', 2 ], [ 'trail', 2 ], [ 'gone', 1 ]) : ([ 'all', 1 ], [ 'one', 60 ], [ 'held', 1 ], [ 'slice', 60 ], [ 'held_slice', 10 ]);
+		my @scripts = $kind eq 'write' ? ([ 'event', 3 ], [ 'mail', 1 ], [ 'pair', 2 ], [ 'trail', 2 ], [ 'gone', 1 ]) : ([ 'all', 1 ], [ 'one', 60 * $often ], [ 'held', 1 ], [ 'slice', 60 * $often ], [ 'held_slice', 10 * $often ]);
 
 		$l{run} = IPC::Run::start([ 'pgbench', '-n', '-M', $protocol, '-c', $kind eq 'write' ? 3 : 2, '-j', 1, '-R', $kind eq 'write' ? $writes / 2 : 30, '-T', 7200,
 				'-l', "--log-prefix=$logs/$kind-$protocol",
