@@ -121,7 +121,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-packages check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -149,6 +149,7 @@ help:
 	@echo 'make check-assert     the tests on PostgreSQL 15 and 18 with assertions, built from source (root, slow)'
 	@echo 'make check-memory     some of them under valgrind, and with our modules under sanitizers (root, slow)'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
+	@echo 'make check-packages   Debian packages, rpm, extension image: built, installed, tested, removed (root, slow)'
 	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
 	@echo 'make check-mutants    wrong changes of the statements of the GitLab jobs, each of which a test has to notice'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
@@ -179,7 +180,7 @@ check-cascades:
 	@test/bin/prerequisites
 	@TESTS='cascade_graphs retention_locked' GRAPHS=$${GRAPHS:-300} KILLS=$${KILLS:-50} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
 
-check-versions check-assert check-memory check-bare check-citus:
+check-versions check-assert check-memory check-bare check-packages check-citus:
 	@test/bin/$@
 check-versions-tap:
 	@PARTS=tap test/bin/check-versions

@@ -76,7 +76,7 @@ sweep_bucket_find_store(const char *name)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("bucket store \"%s\" is not installed", name),
 				 errdetail("There is no module %s.", REDIS_MODULE),
-				 errhint("Build pg_sweep with libhiredis, or keep the buckets of the job in the store \"table\".")));
+				 errhint("Install that module, which may be a package of its own, or keep the buckets of the job in the store \"table\".")));
 	function = (SweepBucketStoreFunction)
 		load_external_function("$libdir/" REDIS_MODULE, "sweep_redis_bucket_store", true, NULL);
 	redis_store = function();

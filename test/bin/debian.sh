@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# debian.sh: a Debian from nothing in a directory, for check-versions and check-bare.
+# debian.sh: a Debian from nothing in a directory, for check-versions, check-bare and check-packages.
 #
 # Source it after lib.sh, with debian_root set to the directory that has them all.
 # Needs root and debootstrap, which it installs. The mirror, and how to reach it,
