@@ -166,12 +166,12 @@ packages_follow()
 
 packages_document()
 {
-	begin=$(date +%s)
 	packages_copy_base "$1" try
 	mkdir "$debian_root/try/packages"
 	cp "$debian_root/$1"/packages/*.deb "$debian_root/try/packages/"
 	# a port of this machine would be in use by others
 	debian_inside try "pg_conftool $1 main set listen_addresses ''; pg_ctlcluster $1 main start"
+	begin=$(date +%s)
 	packages_section 'Install them' "$1"
 	packages_follow "$1"
 	grep -x 'hello|succeeded' "$debian_root/said"
