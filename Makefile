@@ -93,9 +93,13 @@ GITLAB_PARTS = \
 	gitlab/privileges.sql
 INSTALL_SCRIPT_FILE = pg_sweep--$(SWEEP_VERSION).sql
 GITLAB_SCRIPT_FILE = pg_sweep_gitlab--$(SWEEP_VERSION).sql
-DATA_built = $(INSTALL_SCRIPT_FILE) $(GITLAB_SCRIPT_FILE)
-# from one released version to the next: upgrade/pg_sweep--OLD--NEW.sql
-DATA = $(wildcard upgrade/$(EXTENSION)*--*--*.sql)
+INSTALL_SCRIPTS = $(INSTALL_SCRIPT_FILE) $(GITLAB_SCRIPT_FILE)
+# Released versions, whose install scripts are kept and installed, too: a dump of one is restored into its own objects.
+# An update script makes the current objects anew, by the same parts, and converts the rows.
+KEPT_SCRIPTS = $(filter-out $(INSTALL_SCRIPTS:%=test/upgrade/%),$(wildcard test/upgrade/pg_sweep*--[0-9]*.sql))
+UPGRADE_SCRIPTS = $(patsubst test/upgrade/%.sql,%--$(SWEEP_VERSION).sql,$(KEPT_SCRIPTS))
+DATA_built = $(INSTALL_SCRIPTS) $(UPGRADE_SCRIPTS)
+DATA = $(KEPT_SCRIPTS)
 
 PG_CPPFLAGS = -Isrc -DSWEEP_VERSION='"$(SWEEP_VERSION)"'
 # Servers differ in what their own headers warn about, hence the two -Wno.
@@ -296,15 +300,31 @@ endif
 
 $(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS)
 $(GITLAB_SCRIPT_FILE): $(GITLAB_PARTS)
-$(DATA_built): Makefile pg_sweep.control
+$(INSTALL_SCRIPTS): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
 	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
 
-# Once a version is released its install script stays as it is; test/t/upgrade.pl compares.
+# Types that functions of users have as arguments; the script of an update leaves them as they are.
+KEPT_TYPES = batch progress message
+pg_sweep--%--$(SWEEP_VERSION).sql: $(INSTALL_PARTS) upgrade/before.sql upgrade/rows.sql upgrade/after.sql Makefile pg_sweep.control
+	@$(call write_upgrade,pg_sweep,sweep,upgrade/rows.sql,$(INSTALL_PARTS))
+pg_sweep_gitlab--%--$(SWEEP_VERSION).sql: $(GITLAB_PARTS) upgrade/before.sql upgrade/gitlab_rows.sql upgrade/after.sql Makefile pg_sweep.control
+	@$(call write_upgrade,pg_sweep_gitlab,sweep_gitlab,upgrade/gitlab_rows.sql,$(GITLAB_PARTS))
+comma = ,
+empty =
+space = $(empty) $(empty)
+define write_upgrade
+{ printf '%s\n' '\echo Use "ALTER EXTENSION $(1) UPDATE" to load this file. \quit'; cat upgrade/before.sql; \
+  sed -E -e '/^CREATE SCHEMA /d' -e '/^CREATE TYPE sweep\.($(subst $(space),|,$(KEPT_TYPES))) AS \(/,/^\);/d' $(4); cat $(3) upgrade/after.sql; } | \
+  sed -e 's/@extension@/$(1)/g' -e 's/@schema@/$(2)/g' -e 's/@version@/$(SWEEP_VERSION)/g' -e 's/@kept_types@/$(subst $(space),$(comma),$(KEPT_TYPES))/g' >$@.new && mv $@.new $@
+endef
+
+# A version that is released: its install scripts stay as they are, test/t/upgrade.pl compares; updates begin with them.
 .PHONY: keep-install-scripts
-keep-install-scripts: $(DATA_built)
-	cp $(DATA_built) test/upgrade/
+keep-install-scripts: $(INSTALL_SCRIPTS)
+	cp $(INSTALL_SCRIPTS) test/upgrade/
+	sed -i "s/^## $(SWEEP_VERSION) (unreleased)/## $(SWEEP_VERSION) ($$(date -u +%F))/" CHANGELOG.md
 
 endif
 endif

@@ -54,6 +54,25 @@ static bool is_before(const char *version, const char *other);
 
 PG_FUNCTION_INFO_V1(sweep_extension_require_library);
 
+/*
+ * Functions that objects of 0.1.0 and 0.2.0 call and that are no more: a library without them would keep pg_upgrade and restores
+ * of these versions from creating such objects. A function whose arguments or columns have changed asks sweep_extension_require(), too.
+ */
+#define FORMER_FUNCTION(name) \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum		name(PG_FUNCTION_ARGS) \
+	{ \
+		sweep_extension_require(sweep_extension_find()); \
+		PG_RETURN_NULL(); \
+	} \
+	extern int	no_more_##name
+
+FORMER_FUNCTION(sweep_queue_lock_to_drop);
+FORMER_FUNCTION(sweep_schedule_is_reboot);
+FORMER_FUNCTION(sweep_shared_missing);
+FORMER_FUNCTION(sweep_worker_available);
+FORMER_FUNCTION(sweep_worker_require);
+
 bool
 sweep_extension_lock(void)
 {

@@ -33,6 +33,7 @@
 #include "utils/guc.h"
 
 #include "base/door.h"
+#include "base/extension.h"
 #include "base/sql.h"
 #include "engine/definition.h"
 
@@ -351,6 +352,7 @@ sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	RawStmt    *raw;
 
+	sweep_extension_require(sweep_extension_find());
 	if (!sweep_definition_parse(source, &raw) ||
 		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
 		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))

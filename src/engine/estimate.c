@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 
 #include "base/door.h"
+#include "base/extension.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
@@ -65,6 +66,7 @@ sweep_estimate_check(PG_FUNCTION_ARGS)
 	Query	   *query;
 	Oid			type;
 
+	sweep_extension_require(sweep_extension_find());
 	if (!sweep_definition_parse(source, &raw) || !IsA(raw->stmt, SelectStmt))
 		refuse(source);
 	query = sweep_definition_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(2), raw, false);

@@ -17,6 +17,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "base/extension.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/queue.h"
@@ -74,6 +75,7 @@ sweep_statement_close(void)
 Datum
 sweep_statement_begin(PG_FUNCTION_ARGS)
 {
+	sweep_extension_require(sweep_extension_find());
 	/* Rows of a queue that is dropped meanwhile would stay for ever. */
 	(void) sweep_lock_acquire_queue(PG_GETARG_INT32(0), PG_GETARG_BOOL(1) ? LOCK_ALONE : LOCK_SHARED, true);
 	sweep_transaction_change(sweep_queue_relation(), PG_GETARG_INT32(0))->reset_if_undone = true;

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/compat_table.h"
+#include "base/extension.h"
 #include "base/lock.h"
 #include "queue/in_flight.h"
 #include "queue/slot_pool.h"
@@ -384,6 +385,9 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 	State	   *count;
 
 	InitMaterializedSRF(fcinfo, 0);
+	/* 0.1.0 and 0.2.0 declare other columns. */
+	if (result->setDesc->natts != STATE_COLUMNS)
+		sweep_extension_require(sweep_extension_find());
 	if (sweep_queue_memory_exists() && !RecoveryInProgress())
 	{
 		sweep_prepared_settle();
