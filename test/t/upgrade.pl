@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use JSON::PP qw(decode_json);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -108,22 +109,177 @@ for my $control (glob("$installed/pg_sweep*.control"))
 	{
 		like($changes, qr/^## \Q$current\E \(unreleased\)/m, "$extension: $current is released, and its install script kept (make keep-install-scripts)");
 	}
-	for my $old (sort map { m{--([^/-]+)\.sql$} ? $1 : () } glob("$kept/$extension--*.sql"))
+}
+
+# ---------------------------------------------------------------- from each released version
+my ($current) = slurp_file("$top/pg_sweep.control") =~ /^default_version *= *'([^']+)'/m;
+my @old = grep { $_ ne $current } sort map { m{--([^/-]+)\.sql$} ? $1 : () } glob("$kept/pg_sweep--*.sql");
+$node->safe_psql('fresh', 'CREATE EXTENSION pg_sweep_gitlab');
+$node->safe_psql('postgres', 'CREATE ROLE watcher; CREATE ROLE boss SUPERUSER LOGIN');
+cmp_ok(scalar @old, '>', 1, 'there are released versions');
+for my $old (@old)
+{
+	(my $database = "from_$old") =~ s/\W/_/g;
+	my $offset = -s $node->logfile;
+
+	load_old($database, $old);
+	my $before = run_script('data.sql', $database, 'pg_sweep');
+	refuses_meanwhile($database, $old);
+	survives_calls($database, $old);
+	$node->safe_psql($database, 'GRANT SELECT ON sweep.jobs TO watcher; GRANT USAGE ON SCHEMA sweep TO watcher WITH GRANT OPTION; REVOKE EXECUTE ON FUNCTION sweep.cancel(bigint) FROM sweep_operator;
+		CREATE PUBLICATION of_all FOR ALL TABLES');
+	keeps_objects_of_users($database, $old);
+
+	my $file = PostgreSQL::Test::Utils::tempdir . "/$database.dump";
+	$node->command_ok([ 'pg_dump', '-Fc', '-f', $file, $database ], "$old: pg_dump of its objects works with the new library");
+
+	$node->safe_psql($database, 'BEGIN; ALTER EXTENSION pg_sweep UPDATE; ALTER EXTENSION pg_sweep_gitlab UPDATE; COMMIT', extra_params => [ '-U', 'boss' ]);
+	is($node->safe_psql($database, q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'pg_sweep%' AND extversion = '} . $current . q{'}), 2, "$old: both extensions are of $current");
+	is($node->safe_psql($database, q{SELECT has_table_privilege('watcher', 'sweep.jobs', 'SELECT'), has_schema_privilege('watcher', 'sweep', 'USAGE WITH GRANT OPTION'),
+		has_function_privilege('sweep_operator', 'sweep.cancel(bigint)', 'EXECUTE')}), 't|t|f', "$old: privileges that were added or taken back are as before");
+	like(output_of('pg_dump', '-s', $node->connstr($database)), qr/^GRANT SELECT ON TABLE sweep\.jobs TO watcher;/m, "$old: they are of the administrator still, and dumped");
+	$node->safe_psql($database, 'REVOKE SELECT ON sweep.jobs FROM watcher; REVOKE USAGE ON SCHEMA sweep FROM watcher CASCADE; GRANT EXECUTE ON FUNCTION sweep.cancel(bigint) TO sweep_operator');
+	is(run_script('catalogue.sql', $database, $_), run_script('catalogue.sql', 'fresh', $_), "$old: $_ has the objects of a fresh installation") for qw(pg_sweep pg_sweep_gitlab);
+	has_rows($database, $before, $old);
+	unlike(slurp_file($node->logfile, $offset), qr/was terminated by signal/, "$old: nothing has crashed");
+	is(() = slurp_file($node->logfile, $offset) =~ /could not do its work: library/g, 1, "$old: the log has said once that the objects are old");
+
+	# Into objects of the same version; objects of the current one have not the same tables.
+	$node->safe_psql('postgres', "CREATE DATABASE ${database}_restored; CREATE DATABASE ${database}_refused");
+	$node->safe_psql("${database}_restored", "CREATE EXTENSION pg_sweep VERSION '$old'; CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
+	$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', "${database}_restored", $file ], "$old: its dump is restored into its objects");
+	$node->safe_psql("${database}_restored", 'BEGIN; ALTER EXTENSION pg_sweep UPDATE; ALTER EXTENSION pg_sweep_gitlab UPDATE; COMMIT');
+	is($node->safe_psql("${database}_restored", q{SELECT count(*) > 0 AND bool_and(state LIKE 'paused%') FROM sweep.jobs}), 't', "$old: where the jobs of a copy are paused");
+	$node->command_fails_like([ 'pg_restore', '-d', "${database}_refused", $file ], qr/cannot copy to view "job"/, "$old: objects of $current refuse it");
+	push @filled, [ $database, "from $old" ], [ "${database}_restored", "from a dump of $old" ];
+}
+
+# The objects of an old version, with the rows that it had.
+sub load_old
+{
+	my ($database, $old) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, "CREATE EXTENSION pg_sweep VERSION '$old'; CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
+	$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($database), '-f', "$kept/rows-$old.sql" ], "$old: its rows");
+	$node->safe_psql($database, "UPDATE sweep.$_ SET system_identifier = sweep._system_identifier(), database = (SELECT oid FROM pg_database WHERE datname = current_database())")
+	  for qw(job_state consumer);
+	$node->safe_psql($database, q{INSERT INTO sweep.consumer_crash SELECT queue_id, message_id, 1, now() FROM sweep.queue_message WHERE payload = '{"n": 2}' LIMIT 1;
+		INSERT INTO sweep.bucket VALUES ('divided', 0, 'available', NULL, NULL, now());
+		INSERT INTO sweep.control SELECT true, now() WHERE NOT EXISTS (SELECT FROM sweep.control);
+		INSERT INTO sweep_gitlab.feature_flag VALUES ('bulk_delete_job_artifacts', true);
+		UPDATE sweep.job SET timezone = 'europe/BERLIN' WHERE name = 'of sql'});
+	is($node->safe_psql($database, join ' UNION ALL ', map { "SELECT '$_' WHERE NOT EXISTS (SELECT FROM sweep.$_)" }
+		split /\n/, $node->safe_psql($database, q{SELECT relname FROM pg_class WHERE relnamespace = 'sweep'::regnamespace AND relkind = 'r'})), '', "$old: no table is empty");
+}
+
+# Before ALTER EXTENSION.
+sub refuses_meanwhile
+{
+	my ($database, $old) = @_;
+	my %call = (
+		send => q{SELECT sweep.send('plain', '1')}, claim => q{SELECT sweep.claim('plain')}, start => q{SELECT sweep.start('of sql')}, run => q{CALL sweep.run('of sql')},
+		create_job => q{SELECT sweep.create_job('new', step => 'u.step')}, resume_all => q{SELECT sweep.resume_all()}, queues => 'TABLE sweep.queues',
+		has_workers => 'SELECT sweep._has_workers()', gitlab => q{SELECT sweep_gitlab.enable_feature('x')});
+
+	for my $name (sort keys %call)
 	{
-		next if $old eq $current;
-		(my $database = "from_${extension}_$old") =~ s/\W/_/g;
-		$node->safe_psql('postgres', "CREATE DATABASE $database");
-		$node->safe_psql($database, "CREATE EXTENSION $extension VERSION '$old' CASCADE");
-		fill($database);
-		my $before = run_script('data.sql', $database, 'pg_sweep');
-		$node->safe_psql($database, "ALTER EXTENSION $extension UPDATE");
-		is($node->safe_psql($database, "SELECT extversion FROM pg_extension WHERE extname = '$extension'"), $current, "$extension $old: upgraded to $current");
-		$node->safe_psql('fresh', "CREATE EXTENSION IF NOT EXISTS $extension CASCADE");
-		is(run_script('catalogue.sql', $database, $extension), run_script('catalogue.sql', 'fresh', $extension), "$extension $old: the same objects as a fresh installation");
-		is(run_script('data.sql', $database, 'pg_sweep'), $data, "$extension $old: the same rows as a fresh installation");
-		cmp_ok(length $before, '>', 0, "$extension $old: there were rows");
-		push @filled, [ $database, "$extension $old" ];
+		like(($node->psql($database, $call{$name}))[2],
+			qr/library pg_sweep \Q$current\E does not fit the extension of version \Q$old\E in this database\nHINT:  Execute ALTER EXTENSION pg_sweep UPDATE\./, "$old: $name says what to do");
 	}
+	$node->safe_psql($database, "TABLE sweep.$_") for qw(runs running consumers buckets);
+	like(($node->psql($database, 'ALTER EXTENSION pg_sweep_gitlab UPDATE'))[2], qr/needs pg_sweep \Q$current\E\n.*Execute ALTER EXTENSION pg_sweep UPDATE first/s, "$old: pg_sweep comes first");
+}
+
+# Each function of the old version that is in C, with an argument of each type, as a superuser: none may end the server.
+sub survives_calls
+{
+	my ($database, $old) = @_;
+	my $calls = $node->safe_psql($database, q{
+		SELECT format('%s %s(%s)', CASE p.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END, p.oid::regproc, (SELECT string_agg(format('%L::%s', CASE
+				WHEN format_type(t, NULL) LIKE '%[]' THEN '{}' WHEN t IN ('json'::regtype, 'jsonb'::regtype) THEN '{}' WHEN t = 'interval'::regtype THEN '1 s' WHEN t = 'timestamptz'::regtype THEN 'now'
+				WHEN t = 'uuid'::regtype THEN gen_random_uuid()::text WHEN t = 'regrole'::regtype THEN 'jobber' WHEN t = 'regclass'::regtype THEN 'u.row' WHEN t = 'regprocedure'::regtype THEN 'u.step(sweep.batch)'
+				WHEN t = 'boolean'::regtype THEN 'true' WHEN t::regtype::text = 'sweep.batch' THEN '(1,,{},,,,,1)' WHEN t IN ('text'::regtype, 'name'::regtype) THEN 'x'
+				WHEN t IN (SELECT oid FROM pg_type WHERE typtype = 'c') THEN NULL ELSE '1' END, format_type(t, NULL)), ', ' ORDER BY n) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n)))
+			FROM pg_proc p WHERE p.pronamespace = 'sweep'::regnamespace AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') AND p.prorettype <> 'trigger'::regtype
+				AND p.proname NOT IN ('_wake') AND 'internal'::regtype <> ALL (p.proargtypes) ORDER BY 1});
+
+	# Each call twice: the second one of a session takes other ways. They wait for nothing.
+	for my $call (split /\n/, $calls)
+	{
+		my ($code, $out, $error) = $node->psql($database, "SET statement_timeout = '5s';\nBEGIN;\n$call;\nROLLBACK;\n$call" =~ s/^BEGIN;\n(CALL.*;\n)ROLLBACK;\n/$1/mr, on_error_stop => 0);
+		unlike($error // '', qr/server closed the connection|could not find function|cache lookup|statement timeout/, "$old: $call") if $error;
+	}
+	cmp_ok(scalar(split /\n/, $calls), '>', 40, "$old: these are its functions");
+}
+
+# What would be lost with the old objects is named.
+sub keeps_objects_of_users
+{
+	my ($database, $old) = @_;
+	my @case = (
+		[ 'CREATE VIEW u.watch AS SELECT name FROM sweep.jobs', 'DROP VIEW u.watch', qr/DETAIL:  view u\.watch depends on view sweep\.jobs/ ],
+		[ 'CREATE VIEW u.calls AS SELECT sweep.next_runs(schedule) FROM (VALUES (text $$@daily$$)) AS v (schedule)', 'DROP VIEW u.calls', qr/DETAIL:  view u\.calls depends on function sweep\.next_runs/ ],
+		[ 'CREATE TABLE u.of_queue (id int REFERENCES sweep.queue)', 'DROP TABLE u.of_queue', qr/DETAIL:  constraint of_queue_id_fkey on table u\.of_queue depends on table/ ],
+		[ 'CREATE INDEX mine ON sweep.run_history (pid)', 'DROP INDEX sweep.mine', qr/DETAIL:  index sweep\.mine/ ],
+		[ 'CREATE PUBLICATION part FOR TABLE sweep.job', 'DROP PUBLICATION part', qr/DETAIL:  publication of table sweep\.job in publication part/ ],
+		[ 'ALTER TABLE sweep.queue ADD COLUMN mine int', 'ALTER TABLE sweep.queue DROP COLUMN mine', qr/column mine of table "queue" would be lost/ ]);
+
+	for my $case (@case)
+	{
+		my ($create, $drop, $message) = @$case;
+
+		$node->safe_psql($database, $create);
+		like(($node->psql($database, 'ALTER EXTENSION pg_sweep UPDATE'))[2], $message, "$old: $create");
+		$node->safe_psql($database, $drop);
+	}
+}
+
+# Each row is there again, with what it had in each column.
+sub has_rows
+{
+	my ($database, $before, $old) = @_;
+	my %name = ('sweep.job' => 'sweep.job_definition', 'sweep.quarantine' => 'sweep.quarantined_item');
+	my %rows = (old => {}, new => {});
+
+	for my $version ('old', 'new')
+	{
+		for (split /\n/, $version eq 'old' ? $before : run_script('data.sql', $database, 'pg_sweep'))
+		{
+			my ($table, $row) = split / /, $_, 2;
+
+			push @{ $rows{$version}{ $name{$table} // $table } }, decode_json($row);
+		}
+	}
+	for my $table (sort keys %{ $rows{old} })
+	{
+		my @columns = grep { $_ ne 'last_start' } sort keys %{ $rows{old}{$table}[0] };
+		my ($was, $is) = map { [ sort map { my $row = $_; changed($table, $row); JSON::PP->new->canonical->encode([ map { $row->{$_} } @columns ]) } @{ $rows{$_}{$table} } ] } 'old', 'new';
+
+		is_deeply($is, $was, "$old: the rows of $table");
+	}
+	is($node->safe_psql($database, q{SELECT string_agg(format('%s %s', name, timezone), ', ') FROM sweep.job WHERE name = 'of sql'}), 'of sql Europe/Berlin', "$old: a time zone is written as the server does");
+	is($node->safe_psql($database, q{SELECT count(*) FROM sweep.job WHERE step = 'sweep.retention_step' AND args ->> 'cascade' IS DISTINCT FROM 'at_once'}), 0, "$old: retentions go on as before");
+	is($node->safe_psql($database, q{SELECT count(*), count(DISTINCT begun) = count(begun), bool_and((begun IS NULL) = (started_at IS NULL)) FROM sweep.run_live WHERE job = 'in progress'}), '1|t|t', "$old: runs are numbered");
+	is($node->safe_psql($database, q{SELECT sweep_gitlab.feature_enabled('bulk_delete_job_artifacts')}), 't', "$old: a flag is set as before");
+}
+
+# Takes out of a row what the update changes on purpose.
+sub changed
+{
+	my ($table, $row) = @_;
+
+	delete $row->{timezone} if $table eq 'sweep.job_definition';
+	delete $row->{args}{cascade} if $table eq 'sweep.job_definition';
+}
+
+sub output_of
+{
+	my @command = @_;
+	my $output = '';
+
+	IPC::Run::run(\@command, '>', \$output) or die "@command";
+	return $output;
 }
 
 # ---------------------------------------------------------------- what was there before goes on
@@ -141,6 +297,14 @@ sub works
 	is($node->safe_psql($database, q{SELECT sum(sweep.ack(lease)) FROM sweep.claim('keyed', 10)}), 1, "$name: one that waits is handed out");
 	is($node->safe_psql($database, q{SELECT count(*) FROM sweep.quarantine WHERE job = 'of items'}), 1, "$name: an item is in quarantine");
 	soon($node, q{SELECT depth FROM sweep.queues WHERE queue = 'plain'}, 1, "$name: the consumer has handled what is due", $database);
+	return if $name !~ /^from [0-9]/;
+	soon($node, 'SELECT count(*) FROM u.todo', 0, "$name: the run that the restart ended is tried again, and goes on", $database);
+	is($node->safe_psql($database, q{SELECT string_agg(status || ' ' || rows || ' ' || attempt, ', ' ORDER BY run_id) FROM sweep.runs WHERE job = 'in progress' AND status = 'lost'}), 'lost 20 1', "$name: once");
+	is($node->safe_psql($database, q{SELECT count(*), sum((payload ->> 'n')::int), sum(sweep.ack(lease, ARRAY[message_id])) FROM sweep.claim('flight', 10)}), '3|6|3', "$name: messages in flight come again, each once");
+	is($node->safe_psql($database, q{SELECT count(*) FROM sweep.claim('flight', 10)}), 0, "$name: and are done then");
+	$node->safe_psql($database, q{SELECT sweep.create_consumer('crowd', 'u.get')});
+	soon($node, 'SELECT string_agg(n::text, $$,$$ ORDER BY n) FROM u.got', '7,8', "$name: a consumer gets each message once", $database);
+	is($node->safe_psql($database, q{SELECT count(DISTINCT run_id) = count(*) FROM sweep.runs}), 't', "$name: numbers of runs go on");
 }
 
 $node->stop;
