@@ -125,7 +125,7 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-assert check-memory check-bare check-packages check-citus soak lint unit \
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-pg-upgrade check-assert check-memory check-bare check-packages check-citus soak lint unit \
 	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
@@ -150,6 +150,7 @@ help:
 	@echo 'make soak             faults thrown at a busy server for SOAK_SECONDS (120), looking for what is lost, doubled, stuck'
 	@echo 'make check-versions   build, unit, pg_regress and isolation on PostgreSQL 17, 18 and 19 (root, slow)'
 	@echo 'make check-versions-tap  the TAP tests there (slower); VERSIONS=19 restricts either'
+	@echo 'make check-pg-upgrade pg_upgrade from 15 to 17, 18 and 19 with jobs, runs and messages (root, slow)'
 	@echo 'make check-assert     the tests on PostgreSQL 15 and 18 with assertions, built from source (root, slow)'
 	@echo 'make check-memory     some of them under valgrind, and with our modules under sanitizers (root, slow)'
 	@echo 'make check-bare       make demo and make check-unit on a Debian from nothing (root, slow)'
@@ -184,7 +185,7 @@ check-cascades:
 	@test/bin/prerequisites
 	@TESTS='cascade_graphs retention_locked' GRAPHS=$${GRAPHS:-300} KILLS=$${KILLS:-50} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
 
-check-versions check-assert check-memory check-bare check-packages check-citus:
+check-versions check-pg-upgrade check-assert check-memory check-bare check-packages check-citus:
 	@test/bin/$@
 check-versions-tap:
 	@PARTS=tap test/bin/check-versions

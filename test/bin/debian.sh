@@ -10,6 +10,7 @@
 #	                               experimental is a sid that takes only this source package from there
 #	debian_mount NAME              /proc in it, again after a restart of the machine
 #	debian_inside NAME COMMAND     in it, with an empty environment
+#	debian_create_server VERSION   $debian_root/VERSION with this PostgreSQL, of the oldest suite that has it or of SUITE
 #	debian_copy_sources NAME       this checkout into /build, what was built there before removed
 #	debian_unmount_all
 
@@ -127,4 +128,33 @@ debian_copy_sources()
 	find "$debian_root/$1/build" -mindepth 1 -maxdepth 1 ! -name 'tmp_*' -exec rm -rf {} +
 	tar -cf - --exclude='./tmp_*' --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.d' . |
 		tar -xf - -C "$debian_root/$1/build"
+}
+
+# PGXS wants LLVM to compile bitcode, which is not made here: an empty package says that it is there, and
+# saves 1 GB. Nor is what can be made again worth waiting for the disk.
+debian_install_server()
+{
+	root=$debian_root/$1
+	llvm=$(debian_inside "$1" "apt-cache depends postgresql-server-dev-$1" |
+		sed -n 's/^ *Depends: \(clang-[0-9.]*\|llvm-[0-9.]*-dev\)$/\1/p' | paste -s -d , -)
+	mkdir -p "$root/tmp/no-llvm/DEBIAN" "$root/etc/postgresql-common"
+	printf '%s\n' 'Package: no-llvm' 'Version: 1' 'Architecture: all' 'Maintainer: nobody <nobody@localhost>' \
+		"Provides: ${llvm:-no-clang}" 'Description: empty' >"$root/tmp/no-llvm/DEBIAN/control"
+	echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
+	echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
+	debian_inside "$1" "cd /tmp; dpkg-deb --build no-llvm; dpkg -i no-llvm.deb
+		apt-get install -y -q --no-install-recommends postgresql-$1 postgresql-server-dev-$1" >>"$root.log" 2>&1 ||
+		{ tail "$root.log" >&2; sweep_say "PostgreSQL $1 cannot be installed"; return 1; }
+}
+
+debian_create_server()
+{
+	if test -e "$debian_root/$1/.complete"
+	then
+		debian_mount "$1"
+		return
+	fi
+	suite=${SUITE:-$(debian_suite_with "postgresql-$1")}
+	test -n "$suite" || return 1
+	debian_create "$1" "$suite" "postgresql-$1" && debian_install_server "$1"
 }
