@@ -15,7 +15,7 @@ use SweepTest;
 
 my $kept = "$FindBin::RealBin/../upgrade";
 my $top = "$FindBin::RealBin/../..";
-my $node = new_cluster('upgrade');
+my $node = new_cluster('upgrade', conf => [ 'max_worker_processes = 60', 'pg_sweep.max_consumers = 40', 'pg_sweep.max_running_jobs = 10' ]);
 my @filled = ([ 'fresh', 'a fresh installation' ]);
 my $installed = slurp_output('pg_config', '--sharedir') . '/extension';
 
