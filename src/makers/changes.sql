@@ -382,7 +382,7 @@ DECLARE
 	changes pg_catalog.regclass;
 	maker pg_catalog.regprocedure;
 	line pg_catalog.text;
-	-- Of a job that makes partitions: a default partition that is being emptied.
+	-- A job that makes partitions may be emptying a default partition.
 	rest pg_catalog.regclass;
 	copy pg_catalog.regclass;
 	names pg_catalog.record;

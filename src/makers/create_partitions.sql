@@ -97,7 +97,7 @@ AS $$
 DECLARE
 	relation constant pg_catalog.regclass := (b.args ->> 'target')::pg_catalog.regclass;
 	type constant pg_catalog.text := (sweep._partition_key(relation)).type;
-	-- Of an earlier run a default partition that is being emptied is left, and nothing else.
+	-- The cursor of an earlier run counts for a default partition that is being emptied alone.
 	emptying constant pg_catalog.jsonb := CASE WHEN b.cursor ? 'emptying' THEN pg_catalog.jsonb_build_object('emptying', b.cursor -> 'emptying') ELSE '{}' END;
 	state pg_catalog.jsonb := CASE WHEN b.cursor -> 'run' IS NOT DISTINCT FROM pg_catalog.to_jsonb(b.run_id) THEN b.cursor ELSE emptying || pg_catalog.jsonb_build_object('run', b.run_id) END;
 	done sweep.progress;

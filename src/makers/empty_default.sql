@@ -239,7 +239,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._fill_next(regclass, jsonb, jsonb, int, text) IS 'copies the next rows of a default partition; the edge is the last key, NULL: these were the last rows';
 
--- Nobody has a right to see whose transactions these are, or for what they are open, but the locks of all are seen.
+-- The role of the job does not see the snapshots of other roles, but the locks of all of them.
 CREATE FUNCTION sweep._transactions() RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

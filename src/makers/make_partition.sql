@@ -271,8 +271,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._newest_part(regclass, text) IS 'the newest partition, NULL if it is no ordinary table or there is none; raises when it is partitioned itself';
 
--- Several at a time: each time the list of partitions has changed, all sessions read it anew. They wait while these are attached, so it is
--- told how long that took.
+-- Several at a time: each time the list of partitions has changed, all sessions read it anew. They wait while these are attached, and the detail
+-- says how long that took.
 CREATE FUNCTION sweep._make_partitions(parent regclass, key text, type text, args jsonb, ranges sweep._partition_range[], model regclass, size int, path text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -290,7 +290,7 @@ DECLARE
 	moved_now bigint := 0;
 	locked_at pg_catalog.timestamptz;
 BEGIN
-	-- What was made to empty it has names that are needed now. The cursor that knew of it is lost.
+	-- What was made to empty it has names that are needed now. The cursor that knew of it was lost.
 	PERFORM sweep._drop_emptying(rest) WHERE rest IS NOT NULL;
 	FOREACH missing IN ARRAY ranges LOOP
 		name := sweep._partition_name(parent, missing.suffix);

@@ -15,7 +15,7 @@ use Test::More;
 my $days = $ENV{PARTITION_DAYS} || 200;
 my $rows = 1000 * int(($ENV{PARTITION_ROWS} || 20000) / 1000);
 my $writes = $ENV{PARTITION_WRITES} || 240;
-# Who reads all of thousands of partitions has them locked for as long, and does that more rarely.
+# A statement that reads thousands of partitions has them locked for as long, and is executed more rarely.
 my $often = int($days / 200) || 1;
 my $node = new_cluster('partitions_beside', conf => [ 'max_wal_size = 4GB', 'autovacuum = off', 'max_locks_per_transaction = 512', 'fsync = off' ]);
 my $logs = PostgreSQL::Test::Utils::tempdir;
