@@ -290,7 +290,7 @@ DECLARE
 	moved_now bigint := 0;
 	locked_at pg_catalog.timestamptz;
 BEGIN
-	-- What was made to empty it has names that are needed now. The cursor that knew of it was lost.
+	-- Tables that were made to empty it have names that are needed now, if the cursor that knew of them was lost.
 	PERFORM sweep._drop_emptying(rest) WHERE rest IS NOT NULL;
 	FOREACH missing IN ARRAY ranges LOOP
 		name := sweep._partition_name(parent, missing.suffix);
