@@ -44,6 +44,7 @@ INSTALL_PARTS = \
 	src/engine/run_end.sql \
 	src/engine/hooks.sql \
 	src/bucket/bucket.sql \
+	src/bucket/range.sql \
 	src/engine/quarantine.sql \
 	src/queue/queue.sql \
 	src/queue/admin.sql \
@@ -56,6 +57,7 @@ INSTALL_PARTS = \
 	src/queue/once.sql \
 	src/makers/ranges.sql \
 	src/makers/make_job.sql \
+	src/makers/division.sql \
 	src/makers/cascade.sql \
 	src/makers/references.sql \
 	src/makers/partitions.sql \

@@ -21,17 +21,23 @@ CREATE TABLE sweep.bucket (
 	run_id bigint,
 	pid    int,
 	since  timestamptz NOT NULL,
+	range  jsonb,
+	cursor jsonb,
 	PRIMARY KEY (job, bucket),
-	CONSTRAINT bucket_state_check CHECK (state IN ('available', 'occupied')),
+	CONSTRAINT bucket_state_check CHECK (state IN ('available', 'occupied') OR range IS NOT NULL AND state IN ('done', 'failed')),
 	CONSTRAINT bucket_holder_check CHECK ((state = 'occupied') = (run_id IS NOT NULL))
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE sweep.bucket IS 'buckets of divided jobs with bucket_store table; made when the job runs, see sweep.buckets';
 COMMENT ON COLUMN sweep.bucket.job IS 'name of the job';
 COMMENT ON COLUMN sweep.bucket.bucket IS 'number of the bucket, from 0';
-COMMENT ON COLUMN sweep.bucket.state IS 'available or occupied';
+COMMENT ON COLUMN sweep.bucket.state IS 'available or occupied; of a range also done or failed';
 COMMENT ON COLUMN sweep.bucket.run_id IS 'run that holds it';
 COMMENT ON COLUMN sweep.bucket.pid IS 'process of that run';
 COMMENT ON COLUMN sweep.bucket.since IS 'since when it is in that state';
+COMMENT ON COLUMN sweep.bucket.range IS 'of a job that works on ranges of a key: {"by": columns, "after": key, "upto": key}, or {"final": true}; NULL: of another divided job';
+COMMENT ON COLUMN sweep.bucket.cursor IS 'where the next share goes on in the range';
+-- What is done of a job that goes through its table once must be known in a restored database.
+SELECT pg_catalog.pg_extension_config_dump('sweep.bucket', 'WHERE range IS NOT NULL');
 
 -- ------------------------------------------------------------------ the store
 CREATE FUNCTION sweep._maintain_buckets(job text, buckets int, recovery interval, at timestamptz,
@@ -39,6 +45,10 @@ CREATE FUNCTION sweep._maintain_buckets(job text, buckets int, recovery interval
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF sweep._has_ranges(job) THEN
+		SELECT r.* INTO available, occupied, stale, missing, claimable FROM sweep._maintain_ranges(job, recovery, at) AS r;
+		RETURN;
+	END IF;
 	-- A run that has locked one of these rows is claiming it, giving it back or committing: the row is passed over.
 	WITH old AS (SELECT b.bucket FROM sweep.bucket b WHERE b.job = _maintain_buckets.job AND b.state = 'occupied'
 			AND b.since <= at - recovery FOR UPDATE SKIP LOCKED)
@@ -65,6 +75,9 @@ AS $$
 DECLARE
 	free int;
 BEGIN
+	IF sweep._has_ranges(job) THEN
+		RETURN sweep._claim_range(job, run_id, pid, wanted);
+	END IF;
 	-- This waits for a locked row: the share that claims it commits soon, and the other free buckets may be done already.
 	SELECT b.bucket INTO free FROM sweep.bucket b
 		WHERE b.job = _claim_bucket.job AND b.state = 'available' AND b.bucket < buckets
@@ -80,6 +93,9 @@ CREATE FUNCTION sweep._release_bucket(job text, buckets int, run_id bigint, buck
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF sweep._has_ranges(job) THEN
+		RETURN sweep._release_range(job, run_id, bucket);
+	END IF;
 	IF bucket < buckets THEN
 		UPDATE sweep.bucket AS b SET state = 'available', run_id = NULL, pid = NULL, since = pg_catalog.clock_timestamp()
 			WHERE b.job = _release_bucket.job AND b.bucket = _release_bucket.bucket AND b.run_id = _release_bucket.run_id;
@@ -104,7 +120,7 @@ AS $$
 			JOIN sweep.job_definition child ON child.name = c.key JOIN sweep.job_state s ON s.job = child.name
 		WHERE r.run_id = _divided_children.run_id AND NOT sweep._ends_chain(r.hook_depth) AND child.buckets IS NOT NULL
 			AND sweep._role_oid(parent.run_as) = role AND child.run_as = parent.run_as AND child.name <> parent.name
-			AND s.paused_at IS NULL AND sweep._has_workers()
+			AND NOT sweep._has_ranges(child.name) AND s.paused_at IS NULL AND sweep._has_workers()
 		ORDER BY child.name
 $$;
 COMMENT ON FUNCTION sweep._divided_children(bigint, oid) IS 'the divided jobs that a run of their parent dispatches';
@@ -141,6 +157,12 @@ BEGIN
 	-- Each chain of shares has consecutive numbers of its own, beginning anywhere. The free numbers in
 	-- Redis are not known here.
 	first := pg_catalog.floor(pg_catalog.random() * buckets);
+	IF sweep._has_ranges(job) THEN
+		-- As long as a range is free, a share is followed by one more.
+		shares := greatest(least(chains, sweep._missing_shares(job, run_id)), own);
+		chains := shares;
+		first := 0;
+	END IF;
 	preferred := ARRAY(SELECT n FROM pg_catalog.generate_series(0, buckets - 1) AS n
 		WHERE divided.bucket_store = 'redis'
 			OR EXISTS (SELECT FROM sweep.bucket b WHERE b.job = _queue_shares.job AND b.bucket = n AND b.state = 'available')
@@ -181,7 +203,11 @@ BEGIN
 		OR stop_reason = 'rescaled' AND bucket < buckets AND share.batches > 0;
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;
-	IF FOUND AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
+	IF FOUND AND sweep._has_ranges(share.job) THEN
+		preferred := CASE WHEN goes_on THEN bucket ELSE (SELECT f.bucket FROM sweep._free_ranges(share.job) AS f (bucket) WHERE f.bucket <> _follow_share.bucket LIMIT 1) END;
+		goes_on := preferred IS NOT NULL;
+	END IF;
+	IF bucket_store IS NOT NULL AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN
 		-- The next number, in the table the next one that is free.
 		IF NOT goes_on THEN
 			preferred := (bucket + 1) % buckets;
@@ -212,7 +238,7 @@ CREATE VIEW sweep.buckets WITH (security_barrier) AS
 COMMENT ON VIEW sweep.buckets IS 'buckets of divided jobs; of those in redis the ones that runs of this database hold';
 COMMENT ON COLUMN sweep.buckets.job IS 'name of the job';
 COMMENT ON COLUMN sweep.buckets.bucket IS 'number of the bucket, from 0';
-COMMENT ON COLUMN sweep.buckets.state IS 'available or occupied';
+COMMENT ON COLUMN sweep.buckets.state IS 'available or occupied; of a job with parallel also done or failed';
 COMMENT ON COLUMN sweep.buckets.holder IS 'run that holds it';
 COMMENT ON COLUMN sweep.buckets.pid IS 'process of that run';
 COMMENT ON COLUMN sweep.buckets.since IS 'since when it is in that state';

@@ -14,7 +14,7 @@ CREATE FUNCTION sweep._may_end(run_id bigint) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce((SELECT sweep._try_lock_ending(j.name) FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as
-		WHERE r.run_id = _may_end.run_id AND j.buckets IS NOT NULL AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL)), true)
+		WHERE r.run_id = _may_end.run_id AND j.buckets IS NOT NULL AND (j.on_success IS NOT NULL OR j.on_failure IS NOT NULL OR sweep._has_ranges(j.name))), true)
 $$;
 COMMENT ON FUNCTION sweep._may_end(bigint) IS 'whether a run may be ended in this transaction; false when another share of its job is just ending';
 
@@ -67,7 +67,7 @@ BEGIN
 	FOR named IN SELECT h.key AS name, h.value::interval AS delay FROM pg_catalog.jsonb_each_text(r.hooks) AS h ORDER BY h.key LOOP
 		SELECT j.name, j.run_as, s.paused_at IS NOT NULL AS paused, sweep._is_home(s.system_identifier, s.database) AS at_home,
 				-- The shares were queued before the run began: sweep._divided_children().
-				hook = 'on_start' AND r.status = 'running' AND j.buckets IS NOT NULL AND j.run_as = r.run_as AS divided INTO child
+				hook = 'on_start' AND r.status = 'running' AND j.buckets IS NOT NULL AND j.run_as = r.run_as AND NOT sweep._has_ranges(j.name) AS divided INTO child
 			FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name WHERE j.name = named.name;
 		reason := CASE
 			WHEN child.name IS NULL THEN 'it does not exist'

@@ -121,7 +121,8 @@ begin_run(SweepRun *run)
 	SweepLimits limits;
 
 	run->is_share = run->shares_left >= 0;
-	run->ends_apart = (run->bucket_count > 0 || DefaultXactIsoLevel > XACT_READ_COMMITTED) && (run->has_on_success || run->has_on_failure);
+	run->ends_apart = sweep_run_has_ranges(run) ||
+		((run->bucket_count > 0 || DefaultXactIsoLevel > XACT_READ_COMMITTED) && (run->has_on_success || run->has_on_failure));
 	if (!take_lock(run))
 	{
 		run->reason = sweep_brake_is_stopped(run) ? SWEEP_STOP_CANCELLED : SWEEP_STOP_SKIPPED;

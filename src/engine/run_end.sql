@@ -54,6 +54,7 @@ BEGIN
 				RAISE WARNING 'run % of job "%" is lost: %', gone.run_id, gone.job, gone.reason USING DETAIL = pg_catalog.format('It ran as role "%s".', gone.run_as),
 					HINT = 'What it had committed stays; the next run goes on.';
 			END IF;
+			PERFORM sweep._release_range(b.job, b.run_id, b.bucket) FROM sweep.bucket b WHERE b.job = gone.job AND b.run_id = gone.run_id AND b.range IS NOT NULL;
 			PERFORM sweep._follow_end(gone.run_id);
 			counted := counted + 1;
 		END IF;

@@ -178,6 +178,9 @@ BEGIN
 	IF job.buckets IS NULL OR job.bucket_store <> 'table' THEN
 		DELETE FROM sweep.bucket b WHERE b.job = job.name AND b.state = 'available';
 	END IF;
+	IF job.args IS DISTINCT FROM old.args OR job.buckets IS NULL THEN
+		DELETE FROM sweep.bucket b WHERE b.job = job.name AND b.range IS NOT NULL;
+	END IF;
 	IF job.run_as <> old.run_as THEN
 		UPDATE sweep.run_live AS r SET run_as = job.run_as WHERE r.job = job.name AND r.run_as = old.run_as AND r.status = 'waiting';
 		UPDATE sweep.job_state AS s SET as_user = sweep._is_user(job.run_as), failed_before = sweep._failure(old, s.failed_before) WHERE s.job = job.name;

@@ -46,7 +46,8 @@ BEGIN
 		RETURN;
 	END IF;
 	meaningless := CASE kind WHEN 'items' THEN '{}' WHEN 'sql' THEN '{batch_size}' || of_items || of_shares WHEN 'batch_sql' THEN of_items WHEN 'step' THEN '{row_retries}'
-		ELSE of_items || of_shares END;
+		-- A maker that divides its job sets them itself.
+		ELSE of_items || CASE WHEN job.buckets_function = 'sweep.range_count' AND named @> of_shares THEN '{}' ELSE of_shares END END;
 	SELECT u.name INTO wrong FROM pg_catalog.unnest(meaningless) WITH ORDINALITY AS u (name, n)
 		WHERE u.name = ANY (named) AND given -> u.name <> 'null' AND given -> u.name IS DISTINCT FROM defaults -> u.name ORDER BY u.n LIMIT 1;
 	IF FOUND THEN
@@ -56,6 +57,7 @@ BEGIN
 				WHEN wrong = ANY (of_items) THEN 'It is for jobs with items: those that have a pick and a step.'
 				WHEN kind = 'sql' THEN 'It is executed once, as a whole: to be divided it needs a step or a batch_sql.'
 				WHEN kind = 'partitions' THEN 'Its batches are a partition each and follow each other: it cannot be divided.'
+				WHEN kind IN ('retention', 'backfill', 'copy', 'delete', 'update') THEN 'It is divided into ranges of its key by parallel, when it is made.'
 				ELSE 'Its batches are ranges of one key and follow each other: it cannot be divided.' END || pg_catalog.format(' Leave %s out.', wrong);
 	END IF;
 END

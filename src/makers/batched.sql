@@ -232,6 +232,7 @@ DECLARE
 	due constant pg_catalog.text := pg_catalog.format('%s AND %s', sweep._found_by(parts), bound.condition);
 	parts_of pg_catalog.text[] := known_parts;
 	place pg_catalog.record;
+	in_range constant pg_catalog.text := sweep._in_range(relation, args -> 'range', again);
 	nulls pg_catalog.text[];
 	first boolean;
 BEGIN
@@ -254,17 +255,17 @@ BEGIN
 			HINT = 'Create the index again, or drop the job and call sweep.batched again, which chooses another index.';
 	END IF;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
-		made := sweep._edge_statements(relation, NULL, key, nulls, CASE WHEN again OR coalesce(args ->> 'serves' = 'true', false) THEN due ELSE bound.condition END, first);
+		made := sweep._edge_statements(relation, NULL, key, nulls, CASE WHEN again OR coalesce(args ->> 'serves' = 'true', false) THEN due ELSE bound.condition END || in_range, first);
 		made.counter := 'updated';
 		made.prologue := bound.prologue;
-		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition));
+		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition || in_range));
 		IF made.before IS NOT NULL THEN
 			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s AND %4$s LIMIT $1',
-					name, sweep._source(relation, NULL), due, sweep._key_compare(relation, key, '=', '$4')),
+					name, sweep._source(relation, NULL), due || in_range, sweep._key_compare(relation, key, '=', '$4')),
 				pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
 		END IF;
-		IF repeats THEN
+		IF repeats AND sweep._looks_at_rest(args) THEN
 			made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, NULL::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)', sweep._count_some(relation, due, 10000));
 		END IF;
 		-- Another key does not tell which rows were updated.
@@ -291,7 +292,7 @@ CREATE FUNCTION sweep.update_step(b sweep.batch) RETURNS sweep.progress
 COMMENT ON FUNCTION sweep.update_step(sweep.batch) IS 'step of the jobs that sweep.batched makes of an UPDATE';
 
 -- ------------------------------------------------------------------ sweep.batched
-CREATE FUNCTION sweep._batched(caller oid, job sweep.job_definition, statement text, keep_job boolean, run_as regrole) RETURNS bigint
+CREATE FUNCTION sweep._batched(caller oid, job sweep.job_definition, statement text, keep_job boolean, parallel int, run_as regrole) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -313,9 +314,9 @@ BEGIN
 	END IF;
 	made := sweep._batched_args(job.run_as, statement, job.settings);
 	job.name := coalesce(job.name, sweep._maker_name(made.word, made.target, '_' || new_id));
-	job := sweep._begin_maker(caller, job, made.word, made.target, run_as);
+	job := sweep._begin_maker(caller, sweep._divide(job, parallel), made.word, made.target, run_as);
 	-- The moment of the statement is that of this call, for all batches, also of a run that goes on where another one has failed.
-	job.args := made.args || pg_catalog.jsonb_build_object('as_of', pg_catalog.now());
+	job.args := job.args || made.args || pg_catalog.jsonb_build_object('as_of', pg_catalog.now());
 	IF made.word = 'delete' THEN
 		PERFORM sweep._check_referring(job.run_as, made.target);
 		PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
@@ -331,7 +332,7 @@ CREATE FUNCTION sweep.batched(statement text, name text DEFAULT NULL, keep_job b
 	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT '10 ms',
 	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT 5,
 	on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL,
-	run_as regrole DEFAULT NULL, description text DEFAULT NULL) RETURNS bigint
+	parallel int DEFAULT 1, run_as regrole DEFAULT NULL, description text DEFAULT NULL) RETURNS bigint
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.batched IS
 	'does one DELETE or UPDATE in batches, with a commit each, by a job that is started when the transaction has committed; returns the run_id';

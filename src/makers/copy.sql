@@ -79,7 +79,7 @@ $$;
 COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS
 	'the cursor with the last key to be copied: no transaction in progress can insert a smaller one; the detail names those that are waited for; rows is NULL unless that was the batch';
 
-CREATE FUNCTION sweep._copy_statements(args jsonb) RETURNS SETOF sweep._statements
+CREATE FUNCTION sweep._copy_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -89,6 +89,7 @@ DECLARE
 	key pg_catalog.record;
 	is_settled constant boolean := (args ->> 'settled')::boolean;
 	source_name pg_catalog.text;
+	in_range pg_catalog.text;
 	columns pg_catalog.text[];
 	first boolean;
 BEGIN
@@ -106,15 +107,16 @@ BEGIN
 	source_name := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
 	key := sweep._ordered_key(source, args ->> 'order_by');
 	columns := sweep._copy_columns(source, target);
+	in_range := sweep._in_range(source, args -> 'range', again);
 	PERFORM sweep._check_condition(args ->> 'condition');
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._edge_statements(source, NULL, key.columns, key.nulls, CASE WHEN is_settled
-			THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END, first);
+			THEN sweep._key_compare(source, key.columns, '<=', '($2 OPERATOR(pg_catalog.->) ''settled'')') ELSE 'true' END || in_range, first);
 		made.counter := 'copied';
 		made.work := pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s WHERE %s AND (%s\n)%s', sweep._table_name(target),
 			sweep._column_list(columns),
 			sweep._qualified_list(source_name, columns),
-			sweep._source(source, NULL), sweep._range(source, key.columns, first), coalesce(args ->> 'condition', 'true'),
+			sweep._source(source, NULL), sweep._range(source, key.columns, first) || in_range, coalesce(args ->> 'condition', 'true'),
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 		IF is_settled THEN
 			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
@@ -134,7 +136,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION sweep._copy_statements(jsonb) IS 'the statements of a copy';
+COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
 
 -- Made for each partition: what is looked up in the catalogue is few rows of large tables, and to plan that takes longer than the look.
 CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text) RETURNS SETOF sweep._statements
@@ -150,7 +152,7 @@ BEGIN
 		WHEN 'backfill_step' THEN
 			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
 		WHEN 'copy_step' THEN
-			RETURN QUERY SELECT * FROM sweep._copy_statements(args);
+			RETURN QUERY SELECT * FROM sweep._copy_statements(args, again);
 		WHEN 'update_step' THEN
 			RETURN QUERY SELECT * FROM sweep._update_statements(args, again, role, part, parts::pg_catalog.text[]);
 	END CASE;
@@ -163,7 +165,7 @@ CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
 COMMENT ON FUNCTION sweep.copy_step(sweep.batch) IS 'step of the jobs that sweep.create_copy makes';
 
-CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job_definition, source text, target text, condition text, order_by text, on_conflict text, with_changes boolean, run_as regrole,
+CREATE FUNCTION sweep._create_copy(caller oid, job sweep.job_definition, source text, target text, condition text, order_by text, on_conflict text, with_changes boolean, parallel int, run_as regrole,
 	paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -185,16 +187,25 @@ BEGIN
 	IF source_table = target_table OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(source_table)) AS t WHERE t.relid = target_table) THEN
 		RAISE EXCEPTION '% cannot be copied to itself', source_table USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table as the target.';
 	END IF;
-	job := sweep._begin_maker(caller, job, 'copy', source_table, run_as);
+	IF parallel > 1 AND (with_changes OR job.cursor = 'always') THEN
+		RAISE EXCEPTION '% is not possible with parallel => %', CASE WHEN with_changes THEN 'with_changes' ELSE 'cursor "always"' END, parallel USING ERRCODE = 'invalid_parameter_value',
+			DETAIL = 'Ranges are done in any order: there is no key up to which all is copied.',
+			HINT = 'Leave parallel out; or leave cursor and with_changes out: the job then copies what is there when it runs.';
+	END IF;
+	job.cursor := coalesce(job.cursor, CASE WHEN parallel > 1 THEN 'run' ELSE 'always' END);
+	job := sweep._begin_maker(caller, sweep._divide(job, parallel), 'copy', source_table, run_as);
+	IF job.buckets IS NOT NULL THEN
+		job.cursor := sweep._kept_by(job);
+	END IF;
 	PERFORM sweep._check_table(job.run_as, source_table, '{SELECT}'), sweep._check_table(job.run_as, target_table, '{INSERT}');
-	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('source', sweep._table_name(source_table), 'target', sweep._table_name(target_table),
+	job.args := job.args || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('source', sweep._table_name(source_table), 'target', sweep._table_name(target_table),
 		'condition', condition, 'on_conflict', on_conflict, 'settled', job.cursor = 'always',
 		'order_by', sweep._column_list((sweep._ordered_key(source_table, order_by)).columns)));
 	IF with_changes THEN
 		job.args := job.args || pg_catalog.jsonb_build_object('changes', sweep._changes_name(source_table));
 		PERFORM sweep._check_follows(job, source_table, target_table, (sweep._ordered_key(source_table, order_by)).columns);
 	END IF;
-	PERFORM FROM sweep._copy_statements(job.args);
+	PERFORM FROM sweep._copy_statements(job.args, false);
 	SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c), ', ') INTO names FROM pg_catalog.unnest(sweep._copy_columns(source_table, target_table)) AS c;
 	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'INSERT INTO %1$s (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM %3$s WHERE $1 IS NOT NULL AND (%4$s\n)',
 		sweep._table_name(target_table), names, sweep._source(source_table, NULL), coalesce(condition, 'true')), job.settings);
@@ -207,11 +218,11 @@ $$;
 COMMENT ON FUNCTION sweep._create_copy IS 'implements sweep.create_copy';
 
 CREATE FUNCTION sweep.create_copy(source text, target text, condition text DEFAULT NULL, order_by text DEFAULT NULL, on_conflict text DEFAULT 'error',
-	with_changes boolean DEFAULT false, cursor text DEFAULT 'always', name text DEFAULT NULL, schedule text DEFAULT NULL, timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
+	with_changes boolean DEFAULT false, cursor text DEFAULT NULL, name text DEFAULT NULL, schedule text DEFAULT NULL, timezone text DEFAULT 'UTC', batch_size int DEFAULT 1000, max_batches int DEFAULT NULL,
 	max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT NULL, settings jsonb DEFAULT NULL,
 	lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL, overlap text DEFAULT NULL,
 	catch_up text DEFAULT NULL, jitter interval DEFAULT NULL, estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL,
-	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL, run_as regrole DEFAULT NULL,
+	on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL, parallel int DEFAULT 1, run_as regrole DEFAULT NULL,
 	description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_copy IS

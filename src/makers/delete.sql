@@ -154,6 +154,7 @@ DECLARE
 	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
 	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', condition.text, bound.condition);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
+	in_range constant pg_catalog.text := sweep._in_range(relation, args -> 'range', again);
 	nulls pg_catalog.text[];
 	first boolean;
 BEGIN
@@ -172,13 +173,13 @@ BEGIN
 			CONTINUE;
 		END IF;
 		made := sweep._removal_statements(relation, place.part, NULL, key, nulls,
-			CASE WHEN again THEN due || free WHEN (args -> 'serves')::boolean THEN due ELSE bound.condition END, due, free, sweep._referred_columns(relation, false) <> '{}', first);
+			CASE WHEN again THEN due || free WHEN (args -> 'serves')::boolean THEN due ELSE bound.condition END || in_range, due || in_range, free, sweep._referred_columns(relation, false) <> '{}', first);
 		made.custom := condition.joins;
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.prologue := bound.prologue;
-		made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)',
-			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END, sweep._count_some(relation, due || free, 10000));
+		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s) AS e (stays)',
+			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END, sweep._count_some(relation, due || free, 10000)) END;
 		RETURN NEXT made;
 	END LOOP;
 END
@@ -226,7 +227,7 @@ DECLARE
 BEGIN
 	job.estimate := CASE WHEN NOT serves THEN sweep._rows_estimate(relation) END;
 	-- A further run goes on where one has stopped at a limit.
-	job.cursor := 'drain';
+	job.cursor := sweep._kept_by(job);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, false, false);
 	PERFORM sweep._note_whole(job, relation, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(job.args -> 'key'))) WHERE NOT serves OR job.args -> 'key' = '["ctid"]';
 	RETURN sweep._start_once(job, run_id, keep_job);
@@ -234,7 +235,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._create_once(oid, sweep.job_definition, regclass, bigint, boolean) IS 'creates a job that deletes or updates rows once, by the key in its args, and starts it; returns the run_id';
 
-CREATE FUNCTION sweep._delete(caller oid, job sweep.job_definition, target text, condition text, dry_run boolean, keep_job boolean, run_as regrole, OUT run_id bigint, OUT tables jsonb)
+CREATE FUNCTION sweep._delete(caller oid, job sweep.job_definition, target text, condition text, dry_run boolean, keep_job boolean, parallel int, run_as regrole, OUT run_id bigint, OUT tables jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -246,7 +247,7 @@ BEGIN
 		RAISE EXCEPTION '% must not be null', CASE WHEN dry_run IS NULL THEN 'dry_run' ELSE 'keep_job' END USING ERRCODE = 'null_value_not_allowed', HINT = 'Write true or false.';
 	END IF;
 	job.name := coalesce(job.name, sweep._maker_name('delete', relation, '_' || new_id));
-	job := sweep._begin_maker(caller, job, 'delete', relation, run_as);
+	job := sweep._begin_maker(caller, sweep._divide(job, parallel), 'delete', relation, run_as);
 	PERFORM sweep._check_delete(job.run_as, relation, condition, job.settings);
 	IF dry_run THEN
 		IF pg_catalog.jsonb_typeof(job.settings) <> 'object' THEN
@@ -257,7 +258,7 @@ BEGIN
 		RETURN;
 	END IF;
 	key := sweep._run_key(job.run_as, relation, condition, job.settings, '{}', false);
-	job.args := pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'condition', condition, 'key', key.columns, 'serves', key.serves);
+	job.args := job.args || pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'condition', condition, 'key', key.columns, 'serves', key.serves);
 	PERFORM FROM sweep._delete_statements(job.args, false, sweep._role_oid(job.run_as), NULL, NULL);
 	run_id := sweep._create_once(caller, job, relation, new_id, keep_job);
 END
@@ -278,7 +279,7 @@ CREATE FUNCTION sweep.delete(target text, condition text, dry_run boolean DEFAUL
 	max_batches int DEFAULT NULL, max_rows bigint DEFAULT NULL, stop_after interval DEFAULT NULL, timeout interval DEFAULT NULL, pause interval DEFAULT '10 ms',
 	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT 5,
 	on_start jsonb DEFAULT NULL, on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL,
-	run_as regrole DEFAULT NULL, description text DEFAULT NULL, OUT run_id bigint, OUT tables jsonb)
+	parallel int DEFAULT 1, run_as regrole DEFAULT NULL, description text DEFAULT NULL, OUT run_id bigint, OUT tables jsonb)
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.delete IS
 	'deletes the rows that meet a condition, with all that hangs on them, by a job that is started when the transaction has committed; returns the run_id or, of a dry run, how many rows of which tables would go';

@@ -29,6 +29,7 @@ typedef struct SweepRangeBatch
 	Jsonb	   *args;
 	TimestampTz as_of;
 	int64		run_id;
+	int32		bucket;			/* of a share; -1 = the job is not divided */
 	Jsonb	   *upto;			/* the last key of the batch, as a cursor */
 	int64		rows;			/* read */
 	int64		done;

@@ -19,6 +19,7 @@
 #include "utils/typcache.h"
 
 #include "base/txn.h"
+#include "makers/range_cursor.h"
 #include "makers/range_statements.h"
 
 static SweepStatement range_statements_sql = {
@@ -51,6 +52,7 @@ sweep_range_keep(FmgrInfo *function, Jsonb *args)
 	{
 		kept = palloc0(sizeof(SweepRangeKept));
 		kept->function = function->fn_oid;
+		kept->run_context = function->fn_mcxt;
 		kept->progress = lookup_rowtype_tupdesc_copy(get_func_rettype(function->fn_oid), -1);
 		BlessTupleDesc(kept->progress);
 		kept->context = AllocSetContextCreate(function->fn_mcxt, "pg_sweep range", ALLOCSET_SMALL_SIZES);
@@ -123,7 +125,7 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 {
 	Datum		values[] = {
 		CStringGetTextDatum(get_func_name(kept->function)),
-		JsonbPGetDatum(kept->args),
+		JsonbPGetDatum(sweep_range_merge(kept->args, kept->range)),
 		BoolGetDatum(again),
 		ObjectIdGetDatum(GetUserId()),
 		TimestampTzGetDatum(as_of),

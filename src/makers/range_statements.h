@@ -60,6 +60,9 @@ typedef struct SweepRangeKept
 	SweepCascadeRows *skipped;	/* rows of the key at hand that stay; NULL = none */
 	HTAB	   *circles;		/* rows that can only go together with others; NULL = none are known */
 	/* For the whole run: */
+	MemoryContext run_context;
+	Jsonb	   *range;			/* of a share, as an addition to the args; NULL = the table as a whole */
+	Jsonb	   *range_cursor;	/* where the share begins in it; NULL = at its start */
 	HTAB	   *counted;		/* rows that stay, and were reported, which further passes find again; NULL = none */
 	HTAB	   *held;			/* the same for rows that other sessions have held */
 	bool		has_waited;		/* for a lock, and did not get it */

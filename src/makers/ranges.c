@@ -43,8 +43,13 @@ enum
 	BATCH_CURSOR,
 	BATCH_ARGS,
 	BATCH_AS_OF,
+	BATCH_BUCKET,
 	BATCH_RUN_ID = 8
 };
+
+static SweepStatement range_of_sql = {
+	.text = "SELECT range, cursor FROM sweep._range_of($1, $2)",
+	.types = {INT8OID, INT4OID}};
 
 /* The answer of the epilogue. */
 typedef struct Rest
@@ -58,6 +63,7 @@ typedef struct Rest
 
 static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
 static int	enter_path(const SweepRangeBatch *batch);
+static void find_range(SweepRangeBatch *batch);
 static void choose_statements(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
@@ -85,6 +91,8 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	batch.kept = sweep_range_keep(fcinfo->flinfo, batch.args);
 	sweep_sql_begin_call();
 	batch.context = CurrentMemoryContext;
+	if (batch.bucket >= 0)
+		find_range(&batch);
 	choose_statements(&batch);
 	batch.limit = batch.kept->cascade != NULL && batch.kept->fitting > 0 ? Min(batch.size, batch.kept->fitting) : batch.size;
 	if (!do_prologue(&batch))
@@ -120,6 +128,9 @@ read_batch(SweepRangeBatch *batch, HeapTupleHeader header)
 	batch->size = DatumGetInt32(GetAttributeByNum(header, BATCH_SIZE, &nulls[BATCH_SIZE]));
 	batch->as_of = DatumGetTimestampTz(GetAttributeByNum(header, BATCH_AS_OF, &nulls[BATCH_AS_OF]));
 	batch->run_id = DatumGetInt64(GetAttributeByNum(header, BATCH_RUN_ID, &nulls[BATCH_RUN_ID]));
+	batch->bucket = DatumGetInt32(GetAttributeByNum(header, BATCH_BUCKET, &nulls[BATCH_BUCKET]));
+	if (nulls[BATCH_BUCKET])
+		batch->bucket = -1;
 	if (nulls[BATCH_SIZE] || nulls[BATCH_ARGS] || nulls[BATCH_AS_OF] || nulls[BATCH_RUN_ID] || batch->size < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -149,6 +160,22 @@ enter_path(const SweepRangeBatch *batch)
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("search_path", psprintf("pg_catalog, %s", namespace_search_path), PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	return nest_level;
+}
+
+/* A share looks for its range once. Until one of its batches is committed, it goes on where the share before it was in the range. */
+static void
+find_range(SweepRangeBatch *batch)
+{
+	SweepRangeKept *kept = batch->kept;
+	Datum		values[] = {Int64GetDatum(batch->run_id), Int32GetDatum(batch->bucket)};
+
+	if (kept->range == NULL && sweep_sql_execute(&range_of_sql, values, NULL) == 1 && !sweep_sql_is_null(1))
+	{
+		kept->range = sweep_sql_jsonb(1, kept->run_context);
+		kept->range_cursor = sweep_sql_jsonb(2, kept->run_context);
+	}
+	if (batch->cursor == NULL && kept->range_cursor != NULL)
+		batch->cursor = kept->range_cursor;
 }
 
 /* A cursor of other columns than the key's, or of a partition that was dropped, is dropped. */

@@ -116,6 +116,22 @@ $$;
 COMMENT ON FUNCTION sweep._archive_columns(regclass, regclass) IS 'the columns that are moved; raises unless the other table has all of them';
 
 -- ------------------------------------------------------------------ the statements
+CREATE FUNCTION sweep._due_rows(relation regclass, args jsonb, role oid, OUT age text, OUT type text, OUT age_limit text, OUT due text) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	age := sweep._find_age(sweep._role_name(role), relation, args ->> 'age_column', '{}');
+	type := sweep._age_type(relation, age);
+	age_limit := sweep._age_limit(type, args);
+	due := pg_catalog.format('%s OPERATOR(pg_catalog.<) %s', (sweep._key_expression(relation, age)).expression, age_limit);
+	IF args ? 'condition' THEN
+		PERFORM sweep._check_condition(args ->> 'condition');
+		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of the rows that a retention is to delete, the age of a row and its type, and the age from which on they go';
+
 CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -123,11 +139,12 @@ DECLARE
 	made sweep._statements;
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	archive constant pg_catalog.regclass := CASE WHEN args ? 'archive_to' THEN sweep._find_table('archive_to', args ->> 'archive_to', NULL) END;
-	age constant pg_catalog.text := sweep._find_age(sweep._role_name(role), relation, args ->> 'age_column', '{}');
-	type constant pg_catalog.text := sweep._age_type(relation, age);
-	age_limit constant pg_catalog.text := sweep._age_limit(type, args);
+	rows constant pg_catalog.record := sweep._due_rows(relation, args, role);
+	age constant pg_catalog.text := rows.age;
+	type constant pg_catalog.text := rows.type;
+	age_limit constant pg_catalog.text := rows.age_limit;
 	key pg_catalog.record;
-	due pg_catalog.text := pg_catalog.format('%s OPERATOR(pg_catalog.<) %s', (sweep._key_expression(relation, age)).expression, age_limit);
+	due constant pg_catalog.text := rows.due || sweep._in_range(relation, args -> 'range', again);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
 	moment pg_catalog.text;
@@ -141,25 +158,23 @@ BEGIN
 			DETAIL = (SELECT pg_catalog.format('Foreign key "%s" of %s has an ON DELETE action.', r.name, r.child) FROM sweep._referencing(relation, '', '') AS r WHERE r.action IN ('c', 'n', 'd') LIMIT 1),
 			HINT = 'Write cascade => ''batched'' to have them deleted batch by batch.';
 	END IF;
-	IF args ? 'condition' THEN
-		PERFORM sweep._check_condition(args ->> 'condition');
-		due := pg_catalog.format(E'%s AND (%s\n)', due, args ->> 'condition');
-	END IF;
 	IF parts IS NULL AND sweep._is_partitioned(relation) THEN
 		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
 		parts := sweep._parts(relation, age, role, type, moment, 'DELETE');
 	END IF;
 	place := sweep._next_place(parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
-	late := sweep._late_rows(role, args, relation, type, age, due);
+	-- Of a job with parallel no run sees all rows before some are gone.
+	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
 		made.custom := sweep._has_select(args ->> 'condition');
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.rest_counter := CASE WHEN free <> '' THEN 'referenced' END;
-		made.epilogue := pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s', CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), due, free) END,
-			sweep._proof_expression(relation, type, args, age, due, free));
+		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s',
+			CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), rows.due, free) END,
+			sweep._proof_expression(relation, type, args, age, rows.due, free)) END;
 		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, (%s)::pg_catalog.text, %L, $3, $2) AS d'
 				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit, late)
 			ELSE sweep._late_prologue(late) END;
@@ -207,7 +222,7 @@ $$;
 COMMENT ON FUNCTION sweep._check_retention(text, jsonb, jsonb) IS 'raises unless the role can delete what is too old, or move it';
 
 CREATE FUNCTION sweep._create_retention(caller oid, job sweep.job_definition, target text, age_column text, keep interval, condition text, archive_to text,
-	partitions text, cascade text, run_as regrole, paused boolean, replace boolean) RETURNS text
+	partitions text, cascade text, parallel int, run_as regrole, paused boolean, replace boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -227,11 +242,15 @@ BEGIN
 	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
 		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
 	END IF;
-	job := sweep._begin_maker(caller, job, 'retention', relation, run_as);
+	IF parallel > 1 AND partitions = 'drop' THEN
+		RAISE EXCEPTION 'partitions cannot be dropped with parallel => %', parallel USING ERRCODE = 'invalid_parameter_value',
+			HINT = 'Leave parallel out: to drop a partition takes no longer when it has more rows. Or leave partitions out: their rows are then deleted.';
+	END IF;
+	job := sweep._begin_maker(caller, sweep._divide(job, parallel), 'retention', relation, run_as);
 	age_column := sweep._find_age(job.run_as, relation, age_column, sweep._job_meaning(job.run_as, job.settings));
 	-- The next run goes on where one has stopped at a limit, and not over what that one has left dead.
-	job.cursor := 'drain';
-	job.args := pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
+	job.cursor := sweep._kept_by(job);
+	job.args := job.args || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'age_column', age_column, 'keep', keep,
 		'timezone', zone, 'condition', condition, 'partitions', partitions, 'cascade', cascade,
 		'archive_to', CASE WHEN archive_to IS NOT NULL THEN sweep._table_name(sweep._find_table('archive_to', archive_to, coalesce(run_as::pg_catalog.oid, caller))) END));
 	PERFORM sweep._check_retention(job.run_as, job.args, job.settings);
@@ -247,7 +266,7 @@ CREATE FUNCTION sweep.create_retention(target text, age_column text, keep interv
 	settings jsonb DEFAULT NULL, lock_key text DEFAULT NULL, lock_retries int DEFAULT NULL, lock_retry_delay interval DEFAULT NULL, max_attempts int DEFAULT NULL,
 	overlap text DEFAULT NULL, catch_up text DEFAULT NULL, jitter interval DEFAULT NULL, estimate text DEFAULT NULL, on_start jsonb DEFAULT NULL,
 	on_success jsonb DEFAULT NULL, on_failure jsonb DEFAULT NULL, alert_queue text DEFAULT NULL, priority int DEFAULT NULL, flush text DEFAULT NULL,
-	run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
+	parallel int DEFAULT 1, run_as regrole DEFAULT NULL, description text DEFAULT NULL, paused boolean DEFAULT false, replace boolean DEFAULT false) RETURNS text
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.create_retention IS
 	'creates a job that deletes rows that are older than the retention time, or moves them to another table; returns its name';
