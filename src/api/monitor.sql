@@ -55,9 +55,11 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, nullif(r.batch_size, 0) AS batch_size, r.estimated_rows,
 		CASE WHEN r.estimated_rows IS NOT NULL THEN pg_catalog.round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) END AS fraction,
 		-- A batch may take longer than the batches before it.
-		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms
+		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms,
+		CASE WHEN b.ranges > 0 THEN b.done END AS ranges_done, nullif(b.ranges, 0) AS ranges
 	-- The function filters by the role of the run: its job may have been dropped, or may have another role.
-	FROM sweep._running() r;
+	FROM sweep._running() r CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS ranges, pg_catalog.count(*) FILTER (WHERE b.state = 'done') AS done
+		FROM sweep.bucket b WHERE b.job = r.job AND NOT b.range ? 'final') AS b;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
 CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text

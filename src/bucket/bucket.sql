@@ -204,7 +204,7 @@ BEGIN
 	SELECT j.bucket_store INTO bucket_store FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
 		WHERE j.name = share.job AND j.run_as = share.run_as AND j.buckets IS NOT NULL AND s.paused_at IS NULL;
 	IF FOUND AND sweep._has_ranges(share.job) THEN
-		preferred := CASE WHEN goes_on THEN bucket ELSE (SELECT f.bucket FROM sweep._free_ranges(share.job) AS f (bucket) WHERE f.bucket <> _follow_share.bucket LIMIT 1) END;
+		preferred := CASE WHEN sweep._is_cancelled(run_id) THEN NULL WHEN goes_on THEN bucket ELSE sweep._next_range(share.job, bucket) END;
 		goes_on := preferred IS NOT NULL;
 	END IF;
 	IF bucket_store IS NOT NULL AND stop_reason <> 'cancelled' AND buckets > 0 AND (goes_on OR share.shares_left > 0) AND sweep._has_workers() THEN

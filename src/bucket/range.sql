@@ -89,6 +89,31 @@ END
 $$;
 COMMENT ON FUNCTION sweep._release_range(text, bigint, int) IS 'gives a bucket back, done, failed, or with the place where the next share goes on; false when the run no longer has it';
 
+-- Each share that waits will take one. What has failed just now is not taken up by the next share.
+CREATE FUNCTION sweep._next_range(job text, failed int) RETURNS int
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT f.bucket FROM sweep._free_ranges(job) AS f (bucket) WHERE f.bucket <> failed
+		OFFSET (SELECT pg_catalog.count(*) FROM sweep.run_live r WHERE r.job = _next_range.job AND r.status = 'waiting' AND r.shares_left IS NOT NULL AND r.trigger <> 'retry') LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION sweep._next_range(text, int) IS 'the bucket that the share which follows another one may take; NULL: none is left for it';
+
+-- Whoever cancels a run of a dispatch wants none of it to go on.
+CREATE FUNCTION sweep._is_cancelled(run_id bigint) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	share pg_catalog.record;
+BEGIN
+	SELECT r.job, coalesce(r.parent_run_id, r.run_id) AS first INTO share FROM sweep._run r WHERE r.run_id = _is_cancelled.run_id;
+	RETURN EXISTS (SELECT FROM sweep._run r WHERE r.run_id = share.first AND r.job = share.job AND r.status = 'cancelled')
+		OR EXISTS (SELECT FROM sweep._run r WHERE r.parent_run_id = share.first AND r.job = share.job AND r.status = 'cancelled');
+END
+$$;
+COMMENT ON FUNCTION sweep._is_cancelled(bigint) IS 'whether a run of the dispatch of a share was cancelled';
+
 CREATE FUNCTION sweep._missing_shares(job text, run_id bigint) RETURNS int
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

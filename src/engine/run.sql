@@ -363,7 +363,7 @@ CREATE FUNCTION sweep.start(name text, args jsonb DEFAULT '{}', delay interval D
 	LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.start(text, jsonb, interval, timestamptz) IS 'runs a job in the background once the transaction has committed, after the delay, or at that moment; returns the run_id';
 
-CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
+CREATE FUNCTION sweep._cancel_one(caller oid, run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -371,9 +371,9 @@ DECLARE
 	was_waiting boolean;
 BEGIN
 	LOOP
-		SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel.run_id;
+		SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel_one.run_id;
 		IF NOT FOUND THEN
-			IF EXISTS (SELECT FROM sweep.run_history h WHERE h.run_id = _cancel.run_id) THEN
+			IF EXISTS (SELECT FROM sweep.run_history h WHERE h.run_id = _cancel_one.run_id) THEN
 				RETURN false;
 			END IF;
 			RAISE EXCEPTION 'run % does not exist', run_id USING ERRCODE = 'undefined_object',
@@ -387,13 +387,30 @@ BEGIN
 			RETURN target.finished_at IS NULL AND sweep._signal_cancel(run_id);
 		END IF;
 		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
-			WHERE r.run_id = _cancel.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
+			WHERE r.run_id = _cancel_one.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
 		was_waiting := FOUND;
 		-- While the UPDATE waited for a lock, the run may have been given to another role, with its job: the right is checked again.
-		EXIT WHEN was_waiting OR NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _cancel.run_id AND r.status = 'waiting');
+		EXIT WHEN was_waiting OR NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _cancel_one.run_id AND r.status = 'waiting');
 	END LOOP;
 	PERFORM sweep._wake();
 	RETURN was_waiting;
+END
+$$;
+COMMENT ON FUNCTION sweep._cancel_one(oid, bigint) IS 'stops a run, as sweep.cancel says';
+
+CREATE FUNCTION sweep._cancel(caller oid, run_id bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	was_stopped boolean := sweep._cancel_one(caller, run_id);
+	other bigint;
+BEGIN
+	-- All shares of a job that is done by ranges are one run to whoever has started it, of which the first may have ended.
+	FOR other IN SELECT o.run_id FROM sweep._run r JOIN sweep.run_live o ON o.job = r.job AND o.run_as = r.run_as AND o.run_id <> r.run_id
+			WHERE r.run_id = _cancel.run_id AND o.finished_at IS NULL AND o.shares_left IS NOT NULL AND sweep._has_ranges(r.job) ORDER BY o.run_id LOOP
+		was_stopped := sweep._cancel_one(caller, other) OR was_stopped;
+	END LOOP;
+	RETURN was_stopped;
 END
 $$;
 COMMENT ON FUNCTION sweep._cancel(oid, bigint) IS 'implements sweep.cancel';
