@@ -36,7 +36,7 @@ COMMENT ON COLUMN sweep.bucket.pid IS 'process of that run';
 COMMENT ON COLUMN sweep.bucket.since IS 'since when it is in that state';
 COMMENT ON COLUMN sweep.bucket.range IS 'of a job that works on ranges of a key: {"by": columns, "after": key, "upto": key}, or {"final": true}; NULL: of another divided job';
 COMMENT ON COLUMN sweep.bucket.cursor IS 'where the next share goes on in the range';
--- What is done of a job that goes through its table once must be known in a restored database.
+-- A restored database must know which ranges of a table are done: a job may go through it once.
 SELECT pg_catalog.pg_extension_config_dump('sweep.bucket', 'WHERE range IS NOT NULL');
 
 -- ------------------------------------------------------------------ the store

@@ -43,7 +43,7 @@ CREATE FUNCTION sweep._maintain_ranges(job text, recovery interval, at timestamp
 AS $$
 BEGIN
 	missing := 0;
-	-- What a share holds that is lost, and was not found yet, is free at once: the fence keeps it from committing more.
+	-- The bucket of a share whose process is gone is free at once: the fence keeps the share from committing more.
 	SELECT pg_catalog.count(*) FILTER (WHERE sweep._release_range(job, old.run_id, old.bucket)) INTO stale
 		FROM (SELECT b.run_id, b.bucket FROM sweep.bucket b WHERE b.job = _maintain_ranges.job AND b.state = 'occupied'
 			AND (b.since <= at - recovery OR NOT sweep._run_is_alive(b.run_id)) FOR UPDATE SKIP LOCKED) AS old;
@@ -89,7 +89,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._release_range(text, bigint, int) IS 'gives a bucket back, done, failed, or with the place where the next share goes on; false when the run no longer has it';
 
--- Each share that waits will take one. What has failed just now is not taken up by the next share.
+-- Each share that waits will take one. The next share does not take up the range that has failed just now.
 CREATE FUNCTION sweep._next_range(job text, failed int) RETURNS int
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -100,7 +100,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._next_range(text, int) IS 'the bucket that the share which follows another one may take; NULL: none is left for it';
 
--- Whoever cancels a run of a dispatch wants none of it to go on.
+-- A request to cancel one run of a dispatch is one to end all of it.
 CREATE FUNCTION sweep._is_cancelled(run_id bigint) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -155,7 +155,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._ranges_left(bigint, oid) IS 'the job of a run, how many ranges it has, and whether the run divides its table anew; a run that goes on with those that are left takes up what has failed';
 
--- Of two runs that divide the table at once, the one that commits first has done it.
+-- Two runs may divide the table at once: the one that commits first has done it.
 CREATE FUNCTION sweep._keep_ranges(job text, columns text[], keys jsonb, cursor jsonb) RETURNS int
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

@@ -405,7 +405,7 @@ DECLARE
 	was_stopped boolean := sweep._cancel_one(caller, run_id);
 	other bigint;
 BEGIN
-	-- All shares of a job that is done by ranges are one run to whoever has started it, of which the first may have ended.
+	-- All shares of a job that is done by ranges are cancelled together: to its user they are one run, and the first share may have ended.
 	FOR other IN SELECT o.run_id FROM sweep._run r JOIN sweep.run_live o ON o.job = r.job AND o.run_as = r.run_as AND o.run_id <> r.run_id
 			WHERE r.run_id = _cancel.run_id AND o.finished_at IS NULL AND o.shares_left IS NOT NULL AND sweep._has_ranges(r.job) ORDER BY o.run_id LOOP
 		was_stopped := sweep._cancel_one(caller, other) OR was_stopped;

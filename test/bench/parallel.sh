@@ -69,7 +69,7 @@ is_done()
 # measure MAKER WAY N
 measure()
 {
-	local begun children=()
+	local begun run children=()
 
 	fill
 	begun=$(date +%s.%N)
@@ -82,13 +82,15 @@ measure()
 		done
 		wait "${children[@]}"
 	else
-		sql -c "$(job "$1" "$3")" -c "CALL sweep.wait((SELECT min(run_id) FROM sweep.runs WHERE job = 'j' AND finished_at IS NULL), '1 h')" >/dev/null
+		sql -c "$(job "$1" "$3")" >/dev/null
+		run=$(sql -c "SELECT min(run_id) FROM sweep.runs WHERE job = 'j'")
+		sql -c "CALL sweep.wait($run, '1 h')"
 	fi
 	echo "$1 $2 $3 $(date +%s.%N) $begun" | awk '{ printf "%s\t%s\t%s\t%.2f\n", $1, $2, $3, $4 - $5 }' >>"$cluster/results"
 	test "$(sql -c "$(is_done "$1")")" = t || sweep_die "$1 by $3 $2 has not done all rows"
 	if test "$2" = workers
 	then
-		sql -c "SELECT sweep.drop_job('j')" >/dev/null
+		sql -c "SELECT sweep.drop_job('j')" -c "DELETE FROM sweep.run_history" -c "DELETE FROM sweep.run_live" >/dev/null
 	fi
 }
 
