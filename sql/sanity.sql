@@ -84,7 +84,7 @@ SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regcla
 	AND r.oid NOT IN (SELECT oid FROM dumped);
 -- each table has a primary key, by which logical replication finds its rows: no extension can keep FOR ALL TABLES from publishing them
 SELECT name FROM relation r WHERE relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = r.oid AND i.indisprimary);
--- of the runs those of jobs that keep their cursor
+-- of the runs those of jobs that keep their cursor, of the buckets those that are ranges
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
 	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
 

@@ -65,9 +65,9 @@ COMMENT ON INDEX sweep.run_live_parent_idx IS 'what a run has queued';
 -- A restored database goes on counting: new runs have higher numbers than those in its job_state.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live_run_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_begun_seq', '');
--- The dump has the runs of jobs that keep their cursor: the cursor is in sweep.job_state only when the run has ended and was archived.
+-- The dump has the runs of jobs that keep their cursor, or that of each range: the cursor is in sweep.job_state only when the run has ended and was archived.
 SELECT pg_catalog.pg_extension_config_dump('sweep.run_live', $$WHERE pid IS NOT NULL AND (batches > 0 OR cursor IS NOT NULL)
-	AND EXISTS (SELECT FROM sweep.job_definition AS j WHERE j.name = job AND j.run_as = run_live.run_as AND j.cursor <> 'run')$$);
+	AND EXISTS (SELECT FROM sweep.job_definition AS j WHERE j.name = job AND j.run_as = run_live.run_as AND (j.cursor <> 'run' OR j.buckets_function = 'sweep.range_count'))$$);
 COMMENT ON TABLE sweep.run_live IS 'runs that wait, run, or have just ended; see sweep.runs';
 
 CREATE TABLE sweep.run_history (LIKE sweep.run_live INCLUDING DEFAULTS, PRIMARY KEY (run_id));
