@@ -14,7 +14,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table that foreign keys refer to; none when no rows go, or change, with its rows, unless it is asked for what keeps them as well';
 
--- A row of a table from which nothing else goes is counted; of any other the key is read, and the row locked, so that none is added below it.
+-- A row of a table from which nothing else goes is counted; of any other the key is read, by "places", or by "counts" with the row locked, so that none is added below it.
 CREATE FUNCTION sweep._cascade_statements(fk oid, child regclass, action "char", is_asked boolean, parent_columns text[], joined text, OUT counts text, OUT places text, OUT removes text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

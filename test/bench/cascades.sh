@@ -92,6 +92,7 @@ hold_snapshot()
 
 let_snapshot_go()
 {
+	# shellcheck disable=SC2154 # coproc sets it
 	local pid=$holder_PID
 
 	echo '\q' >&"${holder[1]}"
