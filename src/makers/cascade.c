@@ -4,8 +4,8 @@
  *
  * Called by ranges.c, dismantle.c and delete_count.c for a job whose target is referred to with ON DELETE CASCADE, SET NULL or SET DEFAULT. The
  * rows of the batch are locked first; then the rows that refer to them are counted, table by table, up to the number that a batch may
- * touch. These are locked, too, once a batch has found that more had gone than it had counted. The rows of a table are found as its owner, by the columns of the key alone, as PostgreSQL's own trigger finds them.
- * PostgreSQL deletes them, with the statement of the batch.
+ * touch. These are locked, too, once a batch has found that more had gone than it had counted. The rows of a table are found as its
+ * owner, by the columns of the key alone, as PostgreSQL's own trigger finds them. PostgreSQL deletes them, with the statement of the batch.
  */
 #include "postgres.h"
 
