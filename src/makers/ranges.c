@@ -206,7 +206,7 @@ do_prologue(SweepRangeBatch *batch)
 {
 	bool		done;
 
-	if (batch->statements->texts[RANGE_PROLOGUE] == NULL || sweep_range_execute(batch, RANGE_PROLOGUE) == 0)
+	if (batch->statements->texts[RANGE_PROLOGUE] == NULL || sweep_range_execute_by_key(batch, RANGE_PROLOGUE) == 0)
 		return false;
 	done = !sweep_sql_is_null(1);
 	if (done)
