@@ -14,7 +14,7 @@ COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partit
 -- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
 -- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
 -- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out.
-CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text DEFAULT 'DELETE') RETURNS text[]
+CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
