@@ -222,8 +222,8 @@ packages_remove()
 	package=postgresql-$1-sweep
 	debian_inside try "apt-get remove -y $package" >"$debian_root/said" 2>&1
 	grep "cluster $1/main preloads pg_sweep" "$debian_root/said"
-	packages_sql 'SELECT count(*) FROM sweep.jobs'
-	# with the package back all is as before
+	# the server is there, and so are the tables; with the package back all is as before
+	packages_sql 'SELECT count(*) FROM sweep.job' | grep -x 2
 	packages_section 'Install them' "$1"
 	debian_inside try "cd /packages; rm -f new.deb; $(cat "$debian_root/section/01.sh"); pg_ctlcluster $1 main restart"
 	packages_sql "CALL sweep.wait(sweep.start('hello'))"
