@@ -1,0 +1,1 @@
+-- A database as doc/install.md finds it: without the extension.
