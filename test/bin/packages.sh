@@ -220,17 +220,17 @@ packages_update()
 packages_remove()
 {
 	package=postgresql-$1-sweep
-	debian_inside try "apt-get remove -y $package" >"$debian_root/said" 2>&1
-	grep "cluster $1/main preloads pg_sweep" "$debian_root/said"
+	debian_inside try "apt-get remove -y $package" >"$debian_root/removal" 2>&1
+	grep "cluster $1/main preloads pg_sweep" "$debian_root/removal"
 	# the server runs on; with the package back all is as before
 	packages_sql "SELECT extname FROM pg_extension" | grep -x pg_sweep
 	packages_section 'Install them' "$1"
 	debian_inside try "cd /packages; rm -f new.deb; $(cat "$debian_root/section/01.sh"); pg_ctlcluster $1 main restart"
 	packages_sql "CALL sweep.wait(sweep.start('hello'))"
 	packages_section 'Remove them' "$1" sql
-	packages_follow "$1" >"$debian_root/said" 2>&1
-	cat "$debian_root/said"
-	test "$(grep -c 'preloads pg_sweep' "$debian_root/said")" -eq 0
+	packages_follow "$1" >"$debian_root/removal" 2>&1
+	cat "$debian_root/removal"
+	test "$(grep -c 'preloads pg_sweep' "$debian_root/removal")" -eq 0
 	packages_sql 'SELECT 1'
 	left=$(debian_inside try "find / -xdev -name '*sweep*' ! -path '/packages/*' ! -path '/proc/*'; dpkg-query -W | grep sweep || true")
 	test -z "$left" || { echo "left: $left"; return 1; }
