@@ -127,8 +127,8 @@ EXTRA_CLEAN = $(SOURCES:.c=.d) $(REDIS_SOURCES:.c=.d) $(REDIS_SOURCES:.c=.o) $(R
 # The targets that bring their own server. They must work before there is a
 # pg_config, so they never include PGXS; their scripts call make again for that.
 CHECK_PARTS = check-lint check-unit check-model check-regress check-isolation check-tap
-HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-pg-upgrade check-assert check-memory check-bare check-packages check-citus soak lint unit \
-	demo demo-shell demo-stop bench bench-queues drawings prerequisites server-root distclean
+HARNESS = help check quick $(CHECK_PARTS) check-fuzz check-cascades check-cost check-mutants check-versions check-versions-tap check-pg-upgrade check-assert check-memory check-bare check-packages check-citus check-dist check-site soak lint unit \
+	demo demo-shell demo-stop bench bench-queues drawings dist site prerequisites server-root distclean
 export PG_CONFIG ?= pg_config
 export WITH_REDIS
 
@@ -160,9 +160,13 @@ help:
 	@echo 'make check-cost       instructions of batches, runs and messages, against the numbers in test/cost'
 	@echo 'make check-mutants    wrong changes of the statements of the GitLab jobs, each of which a test has to notice'
 	@echo 'make check-citus      on a coordinator and two workers; CITUS_SRC=<archive of Citus>'
+	@echo 'make check-dist       make dist, twice, and build, install and test what is in it'
+	@echo 'make check-site       make site, and every page of it in a browser (needs npm and Chromium)'
 	@echo 'make bench            the benchmarks of doc/performance.md'
 	@echo 'make bench-queues     queues against others; PEER_PGMQ=<its SQL file> brings pgmq in'
 	@echo 'make drawings         the drawings of doc/drawings from their text (needs npm and Chromium)'
+	@echo 'make dist             a release in tmp_dist: tarball, zip for PGXN, checksums'
+	@echo 'make site             the documents as pages, in tmp_site (needs npm)'
 	@echo 'make installcheck     pg_regress and isolation on an installed, running server'
 	@echo 'make prove_installcheck  the TAP tests on an installed server; PROVE_TESTS=test/t/job_lock.pl picks one'
 	@echo 'make keep-install-scripts  keeps the install script of a version that is released, for test/t/upgrade.pl'
@@ -195,6 +199,11 @@ check-versions-tap:
 check-cost check-mutants: prerequisites
 	@test/bin/reachable test/bin/$@
 
+check-dist: prerequisites
+	@test/bin/check-dist
+check-site:
+	@test/bin/check-site
+
 soak: server-root
 	@test/bin/reachable test/bin/soak
 
@@ -209,8 +218,11 @@ bench: server-root
 bench-queues: server-root
 	@test/bin/reachable test/bench/queues.sh
 
-drawings:
-	@test/bin/drawings
+drawings dist:
+	@test/bin/$@
+
+site:
+	@site/make
 
 prerequisites:
 	@test/bin/prerequisites

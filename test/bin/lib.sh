@@ -21,6 +21,7 @@
 #	$sweep_top                     the checkout, and the current directory from now on
 #	$sweep_pure                    the files of pure C, which know no server
 #	sweep_say TEXT, sweep_die TEXT a line on stderr; and exit 1
+#	sweep_command NAME [PACKAGE]   is there a command? root on Debian installs its package
 #	sweep_as_server_user CMD ...   as postgres when root, else as we are
 #	sweep_bindir                   prints the directory of the binaries: the private ones once there are any
 #	sweep_cluster_exists DIR       has it been created?
@@ -64,6 +65,20 @@ sweep_die()
 sweep_is_root()
 {
 	test "$(id -u)" -eq 0
+}
+
+sweep_command()
+{
+	if command -v "$1" >/dev/null
+	then
+		return 0
+	fi
+	sweep_is_root && command -v apt-get >/dev/null || return 1
+	sweep_say "installing with apt-get: ${2:-$1}"
+	{
+		apt-get update -q
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${2:-$1}"
+	} </dev/null >&2 && command -v "$1" >/dev/null
 }
 
 sweep_as_server_user()
