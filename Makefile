@@ -218,11 +218,8 @@ bench: server-root
 bench-queues: server-root
 	@test/bin/reachable test/bench/queues.sh
 
-drawings dist:
+drawings dist site:
 	@test/bin/$@
-
-site:
-	@site/make
 
 prerequisites:
 	@test/bin/prerequisites
