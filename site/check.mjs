@@ -27,21 +27,36 @@ function check(name, problems)
 	}
 }
 
-// A tab in which a page has been opened, and what it complained about.
+const tabs = new Map();
+let problems = [];
+
+// The tab of a width, in which a page has been opened; what it complains about goes to problems.
 async function opened(browser, file, width, scheme)
 {
-	const tab = await browser.newPage();
-	const problems = [];
+	const tab = tabs.get(width) ?? await browser.newPage();
 
-	tab.setDefaultTimeout(120000);
-	tab.on('console', (message) => { if (['error', 'warn'].includes(message.type())) problems.push(message.text()); });
-	tab.on('pageerror', (error) => problems.push(String(error)));
-	tab.on('requestfailed', (request) => problems.push(`${request.url()} cannot be had`));
-	tab.on('request', (request) => { if (!/^(file|data):/.test(request.url())) problems.push(`${request.url()} is asked for`); });
-	await tab.setViewport(widths[width]);
+	if (!tabs.has(width))
+	{
+		tab.setDefaultTimeout(120000);
+		tab.on('console', (message) => { if (['error', 'warn'].includes(message.type())) problems.push(message.text()); });
+		tab.on('pageerror', (error) => problems.push(String(error)));
+		tab.on('requestfailed', (request) => problems.push(`${request.url()} cannot be had`));
+		tab.on('request', (request) => { if (!/^(file|data):/.test(request.url())) problems.push(`${request.url()} is asked for`); });
+		await tab.setViewport(widths[width]);
+		tabs.set(width, tab);
+	}
+	problems = [];
 	await tab.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
 	await tab.goto(`${root}/${file}`);
-	return [tab, problems];
+	return tab;
+}
+
+// Whatever is clicked or pressed has to lead there.
+async function leads_to(tab, wanted, act)
+{
+	await Promise.all([tab.waitForNavigation(), act()]);
+	if (!tab.url().endsWith(wanted))
+		problems.push(`opens ${tab.url()}`);
 }
 
 // Wider than the window is what scrolls by itself, and nothing else.
@@ -132,31 +147,24 @@ function check_links(found)
 // Types and opens, as a reader does.
 async function check_search(browser, width, from, text, wanted, key)
 {
-	const [tab, problems] = await opened(browser, from, width, 'light');
+	const tab = await opened(browser, from, width, 'light');
 
 	await tab.keyboard.press('/');
 	await tab.keyboard.type(text);
 	await tab.waitForSelector('#results:not([hidden]) [role="option"]');
-	const moved = tab.waitForFunction((end) => location.href.endsWith(end), {}, wanted);
-	if (key)
-		await tab.keyboard.press(key);
-	else
-		await tab.click('#results [role="option"] a');
-	await moved.catch(() => problems.push(`opens ${tab.url()}`));
-	await tab.waitForFunction(() => document.readyState === 'complete');
+	await leads_to(tab, wanted, () => key ? tab.keyboard.press(key) : tab.click('#results [role="option"] a'));
 	problems.push(...await tab.evaluate(() =>
 	{
 		const target = document.querySelector(':target')?.getBoundingClientRect();
 		return target && target.top >= 50 && target.top < innerHeight ? [] : ['the heading is not in view'];
 	}));
 	check(`"${text}" is found at the width of a ${width}`, problems);
-	await tab.close();
 }
 
 // Each heading of each page is among the results when it is typed, with the name of its page.
 async function check_search_all(browser, from)
 {
-	const [tab, problems] = await opened(browser, from, 'desk', 'light');
+	const tab = await opened(browser, from, 'desk', 'light');
 	const missing = await tab.evaluate(() =>
 	{
 		const field = document.querySelector('.search input');
@@ -174,40 +182,41 @@ async function check_search_all(browser, from)
 	});
 
 	check('every heading is found', [...problems, ...missing]);
-	await tab.close();
 }
 
 async function check_menu(browser)
 {
-	const [tab, problems] = await opened(browser, 'index.html', 'phone', 'dark');
+	const tab = await opened(browser, 'index.html', 'phone', 'dark');
 
 	await tab.tap('.menu');
 	await tab.waitForSelector('#pages a[href="doc/jobs.html"]', { visible: true });
-	const moved = tab.waitForFunction(() => location.href.endsWith('doc/jobs.html'));
-	await tab.tap('#pages a[href="doc/jobs.html"]');
-	await moved.catch(() => problems.push('opens nothing'));
+	await leads_to(tab, 'doc/jobs.html', () => tab.tap('#pages a[href="doc/jobs.html"]'));
 	check('the list of pages opens one on a phone', problems);
-	await tab.close();
 }
 
 // root has no sandbox, and what is shown is our own text
-const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox'], timeout: 120000, protocolTimeout: 600000 });
+const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM, args: ['--no-sandbox', '--disable-gpu'], timeout: 120000, protocolTimeout: 600000 });
 const found = new Map();
 check('make site has found no link to nothing', process.env.BUILT === '0' ? [] : ['see above']);
 for (const file of files)
 	for (const width of Object.keys(widths))
+	{
+		const tab = await opened(browser, file, width, 'light');
+
 		for (const scheme of ['light', 'dark'])
 		{
-			const [tab, problems] = await opened(browser, file, width, scheme);
-
-			problems.push(...await tab.evaluate(overflows), ...await tab.evaluate(pale), ...(await tab.evaluate(pictures)).filter(Boolean));
+			await tab.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+			problems.push(...await tab.evaluate(overflows), ...await tab.evaluate(pale));
 			if ((await tab.evaluate(background) < 128) !== (scheme === 'dark'))
 				problems.push(`is not ${scheme}`);
+			if (scheme === 'light')
+				problems.push(...(await tab.evaluate(pictures)).filter(Boolean));
 			if (!found.has(file))
 				found.set(file, await tab.evaluate(links));
 			check(`${file}, ${width}, ${scheme}`, problems);
-			await tab.close();
+			problems = [];
 		}
+	}
 check_links(found);
 await check_search(browser, 'desk', 'index.html', 'nothing runs away', 'doc/jobs.html#nothing-runs-away', 'Enter');
 await check_search(browser, 'desk', 'src/job/index.html', 'create_retention', 'doc/reference.html#sweepcreate_retentiontarget-text-age_column-text-keep-interval---text', '');
