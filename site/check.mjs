@@ -46,6 +46,7 @@ async function opened(browser, file, width, scheme)
 		tabs.set(width, tab);
 	}
 	problems = [];
+	await tab.bringToFront();
 	await tab.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
 	await tab.goto(`${root}/${file}`);
 	return tab;
@@ -54,7 +55,7 @@ async function opened(browser, file, width, scheme)
 // Whatever is clicked or pressed has to lead there.
 async function leads_to(tab, wanted, act)
 {
-	await Promise.all([tab.waitForNavigation(), act()]);
+	await Promise.all([tab.waitForNavigation({ timeout: 60000 }), act()]).catch((error) => problems.push(String(error)));
 	if (!tab.url().endsWith(wanted))
 		problems.push(`opens ${tab.url()}`);
 }
