@@ -168,7 +168,7 @@ function index(tokens)
 			const title = plain(tokens[i + 2].children);
 			const id = 'row-' + slug(title);
 
-			if (ids.has(id) || title.length > 80)
+			if (ids.has(id) || title.length > 80 || title.length < 2)
 				return;
 			token.attrSet('id', id);
 			ids.add(id);

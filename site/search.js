@@ -18,7 +18,7 @@
 			return undefined;
 		const begins = words.every((word) => new RegExp('(^|[^a-z0-9])' + word.replace(/[^a-z0-9]/g, '\\$&')).test(title));
 
-		return (title === words.join(' ') ? 0 : begins ? 100 : 200) + entry.level * 5 + Math.min(title.length, 50) / 10;
+		return (title === words.join(' ') ? 0 : begins ? 100 : 200) + entry.level * 5 + Math.min(title.length, 50) / 10 - (entry.address.startsWith('doc/reference') ? 20 : 0);
 	}
 
 	function find(text)
