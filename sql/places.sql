@@ -143,6 +143,10 @@ CALL sweep.wait(:run_id, '1 min');
 RESET ROLE;
 SELECT job, status, stop, rows, detail, (SELECT count(*) FROM places.own WHERE kind = 1) AS left FROM places.last;
 
+-- places change while others work
+SELECT sweep.delete('places.log', 'kind = 3', parallel => 2);
+SELECT sweep.batched('DELETE FROM places.log WHERE kind = 3', parallel => 2);
+
 SELECT count(sweep.drop_job(name)) > 10 AS many FROM sweep.job WHERE name ~ '^(delete|update)';
 DELETE FROM sweep.run_live WHERE job ~ '^(delete|update)';
 DELETE FROM sweep.run_history WHERE job ~ '^(delete|update)';

@@ -40,7 +40,7 @@ COMMENT ON COLUMN sweep.retentions.oldest_kept IS 'the age of the oldest of thes
 COMMENT ON COLUMN sweep.retentions.overdue_rows IS 'rows older than keep just now, with those that are kept, as the last ANALYZE lets one expect; NULL: not analysed';
 COMMENT ON COLUMN sweep.retentions.proved_at IS 'when this was true';
 COMMENT ON COLUMN sweep.retentions.open_since IS 'since when the oldest transaction was open then that had written something, which the proof cannot know; NULL: none was';
-COMMENT ON COLUMN sweep.retentions.late_rows IS 'how many rows that run found that were older than the proof before it said there were: inserted, committed or changed since; up to 10000; NULL: there was no proof before';
+COMMENT ON COLUMN sweep.retentions.late_rows IS 'how many rows that run found that were older than the proof before it said there were: inserted, committed or changed since; up to 10000; NULL: there was no proof before, or the job has parallel';
 COMMENT ON COLUMN sweep.retentions.scope IS 'unknown: nothing is proved in this database; of all rows; of the rows that the role may see: policies may hide others';
 COMMENT ON COLUMN sweep.retentions.run_id IS 'the run that has proved it';
 

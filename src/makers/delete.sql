@@ -225,6 +225,10 @@ AS $$
 DECLARE
 	serves constant boolean := (job.args -> 'serves')::boolean;
 BEGIN
+	IF job.buckets IS NOT NULL AND job.args -> 'key' = '["ctid"]' THEN
+		RAISE EXCEPTION '% has no index by which it could be divided', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'The places of its rows change meanwhile.', HINT = 'Add a primary key, or leave parallel out.';
+	END IF;
 	job.estimate := CASE WHEN NOT serves THEN sweep._rows_estimate(relation) END;
 	-- A further run goes on where one has stopped at a limit.
 	job.cursor := sweep._kept_by(job);

@@ -164,7 +164,7 @@ BEGIN
 	END IF;
 	place := sweep._next_place(parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
-	-- Of a job with parallel no run sees all rows before some are gone.
+	-- A run of one range does not see all rows before some of them are gone.
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);

@@ -230,7 +230,7 @@ BEGIN
 		EXIT WHEN NOT FOUND;
 		INSERT INTO waited VALUES (extract(epoch FROM clock_timestamp() - begun) * 1000);
 		COMMIT;
-		PERFORM pg_sleep(0.002);
+		PERFORM pg_sleep(0.002); -- the sleep is the work
 	END LOOP;
 END $$;
 SELECT format('updates of the child that goes last: %s, the longest %s ms', count(*), round(max(ms), 1)) FROM waited;
