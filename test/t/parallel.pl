@@ -46,7 +46,7 @@ $as_app->(q{
 	ANALYZE;
 });
 
-is($as_app->(q{SELECT sweep.create_copy('app.event', 'app.event_copy', parallel => 4, batch_size => 500)}), 'copy_event', 'a copy is made');
+is($as_app->(q{SELECT sweep.create_copy('app.event', 'app.event_copy', parallel => 4, batch_size => 50)}), 'copy_event', 'a copy is made');
 ended('copy_event', 'copy');
 is($as_app->('SELECT count(*) FROM app.event e JOIN app.event_copy c USING (id) WHERE (e.*) IS NOT DISTINCT FROM (c.*)'), '60000', 'all is copied');
 is(handled('copy_event', 'copied'), '60000', 'each row once');
@@ -63,10 +63,10 @@ $as_app->(q{SELECT sweep.batched('UPDATE app.event SET n = n + 1', name => 'one_
 ended('one_pass', 'one pass');
 is($as_app->('SELECT min(n), max(n) FROM app.event'), '1|1', 'each row is updated once');
 
-$as_app->(q{SELECT sweep.batched('UPDATE app.named SET n = n + 1', name => 'composite', parallel => 3, batch_size => 300)});
+$as_app->(q{SELECT sweep.batched('UPDATE app.named SET n = n + 1', name => 'composite', parallel => 6, batch_size => 300)});
 ended('composite', 'a composite key');
 is($as_app->('SELECT min(n), max(n), count(*) FROM app.named'), '1|1|30000', 'a composite key: each row once');
-cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'composite' AND rows > 500}), '>=', 8, 'a composite key: not by its first column alone');
+cmp_ok($node->safe_psql('postgres', q{SELECT count(*) FROM sweep.runs WHERE job = 'composite' AND rows > 500}), '>=', 5, 'a composite key: not by its first column alone');
 
 $as_app->(q{SELECT sweep.batched('UPDATE app.words SET n = n + 1', name => 'words', parallel => 4, batch_size => 300)});
 ended('words', 'a text key');
@@ -119,7 +119,7 @@ $as_app->(q{
 	ANALYZE app.line;
 });
 my $gate = hold_gate($node, 70);
-$run = $as_app->(q{SELECT sweep.batched('UPDATE app.line SET n = n + 1', name => 'crash', parallel => 2, batch_size => 300, settings => '{"lock_timeout": "10min"}')});
+$run = $as_app->(q{SELECT sweep.batched('UPDATE app.line SET n = n + 1', name => 'crash', parallel => 2, batch_size => 50, settings => '{"lock_timeout": "10min"}')});
 at_gate($node, 70, 'one range has come to the middle');
 soon($node, q{SELECT string_agg(state, ' ' ORDER BY bucket) FROM sweep.buckets WHERE job = 'crash' AND state <> 'done'}, 'occupied available', 'the other ones are done meanwhile');
 soon($node, q{SELECT ranges_done, ranges FROM sweep.running WHERE job = 'crash'}, '7|8', 'sweep.running says how many ranges are done');
