@@ -386,6 +386,7 @@ DECLARE
 	rest pg_catalog.regclass;
 	copy pg_catalog.regclass;
 	names pg_catalog.record;
+	name pg_catalog.text := OLD.args ->> 'changes';
 BEGIN
 	BEGIN
 		IF OLD.args ? 'changes' THEN
@@ -397,6 +398,7 @@ BEGIN
 				RETURN NULL;
 			END IF;
 			names := sweep._emptying_names(rest);
+			name := names.changes;
 			copy := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.copy) END;
 			changes := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.changes) END;
 			maker := CASE WHEN names.is_there THEN pg_catalog.to_regprocedure(names.changes || '()') END;
@@ -410,7 +412,7 @@ BEGIN
 	IF role IS NULL OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid IN (changes, copy) AND (c.relkind NOT IN ('r', 'p') OR NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')))
 			OR EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = maker AND NOT pg_catalog.pg_has_role(role, p.proowner, 'USAGE'))
 			OR EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid WHERE t.tgfoid = maker AND NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')) THEN
-		RAISE WARNING 'the trigger of job "%" is not dropped', OLD.name USING DETAIL = pg_catalog.format('Role "%s" could not drop %s and its function.', OLD.run_as, coalesce(OLD.args ->> 'changes', names.changes)),
+		RAISE WARNING 'the trigger of job "%" is not dropped', OLD.name USING DETAIL = pg_catalog.format('Role "%s" could not drop %s and its function.', OLD.run_as, name),
 			HINT = 'Changed rows are still written down there until its owner drops both.';
 		RETURN NULL;
 	END IF;

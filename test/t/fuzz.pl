@@ -147,6 +147,7 @@ my %number = (
 	'integer' => [qw(0 1 1 2 3 5 10 100 1000 -1 65536 1000001 2147483647 -2147483648)],
 	'bigint' => [qw(0 1 2 10 1000 -1 2147483648 9223372036854775807 -9223372036854775808)],
 	'double precision' => [qw(0 1 -1 1e308 1e-300 NaN Infinity -Infinity)],
+	'real' => [qw(0 0.5 1 -1 1e38 NaN Infinity -Infinity)],
 	'numeric' => [qw(0 1 -1 1e1000 NaN)],
 	'oid' => [qw(0 1259 4294967295)]);
 

@@ -38,6 +38,7 @@ my %plausible = (
 	'integer' => [ 'NULL', '1', @queues ],
 	'bigint' => [ 'NULL', '1', @runs, @messages ],
 	'double precision' => ['1'],
+	'real' => ['1'],
 	'numeric' => ['1'],
 	'interval' => [ q{'1 ms'}, 'NULL' ],
 	'timestamp with time zone' => [ 'now()', q{'-infinity'} ],
