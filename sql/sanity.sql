@@ -86,7 +86,7 @@ SELECT r.name FROM relation r JOIN pg_depend d ON d.classid = 'pg_class'::regcla
 SELECT name FROM relation r WHERE relkind IN ('r', 'p') AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = r.oid AND i.indisprimary);
 -- of the runs those of jobs that keep their cursor, of the buckets those that are ranges
 SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (SELECT oid FROM dumped)
-	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position');
+	AND c.relname IN ('run_live', 'run_history', 'bucket', 'artifact_list', 'artifact_position') ORDER BY c.relname;
 
 -- a public function that dispatches has its implementation: the caller first, then the same arguments, less those that are columns of a row that
 -- it takes; the same result and owner; in PL/pgSQL when it returns a set
