@@ -55,12 +55,9 @@ CREATE VIEW sweep.running WITH (security_barrier) AS
 		pg_catalog.round(r.last_batch_ms::numeric, 3) AS last_batch_ms, nullif(r.batch_size, 0) AS batch_size, r.estimated_rows,
 		CASE WHEN r.estimated_rows IS NOT NULL THEN pg_catalog.round(least(r.rows::numeric / nullif(r.estimated_rows, 0), 1), 3) END AS fraction,
 		-- A batch may take longer than the batches before it.
-		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms,
-		CASE WHEN b.ranges > 0 THEN b.done END AS ranges_done, nullif(b.ranges, 0) AS ranges
-	-- The function filters by the role of the run: its job may have been dropped, or may have another role.
-	FROM sweep._running() r CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS ranges, pg_catalog.count(*) FILTER (WHERE b.state = 'done') AS done
-		FROM sweep.bucket b WHERE b.job = r.job AND NOT b.range ? 'final') AS b
-	OFFSET 0;
+		CASE WHEN r.eta IS NOT NULL THEN greatest(r.eta, pg_catalog.clock_timestamp()) END AS eta, r.started_at, r.deadline, r.braked_ms
+	-- The function filters by the role of the run: its job may have been dropped, or may have another role. No table is read, which a session could have locked.
+	FROM sweep._running() r;
 COMMENT ON VIEW sweep.running IS 'live progress of the runs in progress';
 
 CREATE FUNCTION sweep._missing_worker(role oid, priority int) RETURNS text
@@ -223,7 +220,6 @@ BEGIN
 	FOREACH note SLICE 1 IN ARRAY ARRAY[
 		['running', 'run_id', 'number of the run'], ['running', 'job', 'name of the job'], ['running', 'pid', 'its process'],
 		['running', 'phase', 'starting, lock (trying to take it), estimate (asking how many rows there are to do), step, commit, standby (its commit waits for a synchronous standby), braked (between two batches, on purpose) or ending'],
-		['running', 'ranges_done', 'of a job with parallel: how many ranges of its table are done'], ['running', 'ranges', 'of how many; NULL: of another job'],
 		['running', 'batches', 'batches committed so far'], ['running', 'rows', 'rows handled so far'],
 		['running', 'rows_per_second', 'rows per second from its first batch to its last commit, without the time in braked_ms'], ['running', 'last_batch_ms', 'how long the last batch took'],
 		['running', 'batch_size', 'rows of one batch at most just now, less than that of the job after batches that took too long; NULL: a job with sql, whose batches are its statements'],

@@ -122,7 +122,7 @@ my $gate = hold_gate($node, 70);
 $run = $as_app->(q{SELECT sweep.batched('UPDATE app.line SET n = n + 1', name => 'crash', parallel => 2, batch_size => 50, settings => '{"lock_timeout": "10min"}')});
 at_gate($node, 70, 'one range has come to the middle');
 soon($node, q{SELECT string_agg(state, ' ' ORDER BY bucket) FROM sweep.buckets WHERE job = 'crash' AND state <> 'done'}, 'occupied available', 'the other ones are done meanwhile');
-soon($node, q{SELECT ranges_done, ranges FROM sweep.running WHERE job = 'crash'}, '7|8', 'sweep.running says how many ranges are done');
+soon($node, q{SELECT count(*) FILTER (WHERE state = 'done'), count(*) FROM sweep.buckets WHERE job = 'crash'}, '7|9', 'sweep.buckets says how many ranges are done');
 flush_wal($node);
 my $pid = $node->safe_psql('postgres', q{SELECT pid FROM sweep.running WHERE job = 'crash'});
 kill_process('KILL', $pid);
