@@ -200,11 +200,14 @@ remove_fitting(SweepDismantling *dismantling, Budget *budget)
 static bool
 is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size)
 {
-	bool		is_above = dismantling->cascade->has_keepers;
-
+	if (dismantling->cascade->has_keepers || key->weight <= size)
+		return false;
 	for (const Frame *frame = dismantling->top; frame != NULL; frame = frame->above)
-		is_above |= frame->row->relation == key->child;
-	return key->weight > size && !is_above;
+	{
+		if (frame->row->relation == key->child)
+			return false;
+	}
+	return true;
 }
 
 static void

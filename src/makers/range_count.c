@@ -14,7 +14,6 @@
 #include "utils/jsonb.h"
 
 #include "base/sql.h"
-#include "makers/range_statements.h"
 
 static SweepStatement ranges_left_sql = {
 	.text = "SELECT job, ranges, divides FROM sweep._ranges_left($1, $2)",
@@ -66,7 +65,7 @@ divide(char *job, Datum args, Datum as_of)
 	(void) sweep_sql_execute(&division_sql, values, NULL);
 	kept[1] = sweep_sql_copy(1, CurrentMemoryContext);
 	/* Texts of the user in it have the moment of the batch as $3, as in the statements of a batch. */
-	query = sweep_sql_prepare(sweep_sql_text(2, CurrentMemoryContext), lengthof(types), types, true);
+	query = sweep_sql_prepare(sweep_sql_text(2, CurrentMemoryContext), lengthof(types), types, PLANNED_EACH_TIME);
 	(void) sweep_sql_execute_plan(query, (Datum[]) {(Datum) 0, (Datum) 0, as_of}, "nn ");
 	for (int i = 2; i < (int) lengthof(kept); i++)
 	{

@@ -1,4 +1,4 @@
--- What the tests of GitLab's jobs begin with: \set ECHO none and \i of this file.
+-- The begin of the tests of GitLab's jobs: \set ECHO none and \i of this file.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pg_sweep_gitlab CASCADE;
 \set SHOW_CONTEXT never
