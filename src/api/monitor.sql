@@ -15,12 +15,9 @@ CREATE VIEW sweep.retentions WITH (security_barrier) AS
 		CASE WHEN NOT (p.proof ->> 'hidden')::boolean THEN (p.proof ->> 'complete_to')::pg_catalog.timestamptz END AS complete_to, p.proof -> 'kept' AS kept,
 		(p.proof ->> 'oldest_kept')::pg_catalog.timestamptz AS oldest_kept,
 		-- From the statistics: to plan a statement here would execute code of the owner of the table, and wait for its locks.
-		(WITH RECURSIVE part AS (
-				SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid WHERE n.nspname = a.schema_name AND c.relname = a.table_name
-				UNION ALL SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid)
-			SELECT pg_catalog.round(pg_catalog.sum(c.reltuples * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
+		(SELECT pg_catalog.round(pg_catalog.sum(c.reltuples * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
 					CASE WHEN s.stakind1 = 1 THEN s.stanumbers1 END, CASE 2 WHEN s.stakind1 THEN s.stavalues1::pg_catalog.text WHEN s.stakind2 THEN s.stavalues2::pg_catalog.text END, s.stanullfrac)))::bigint
-				FROM part JOIN pg_catalog.pg_class c ON c.oid = part.oid AND c.relkind = 'r' AND c.reltuples >= 0
+				FROM pg_catalog.unnest(a.tables) AS part (oid) JOIN pg_catalog.pg_class c ON c.oid = part.oid AND c.relkind = 'r' AND c.reltuples >= 0
 					LEFT JOIN pg_catalog.pg_index x ON x.indrelid = c.oid AND x.indkey[0] = 0 AND pg_catalog.strpos(j.args ->> 'age_column', pg_catalog.pg_get_indexdef(x.indexrelid, 1, false)) > 0
 					JOIN pg_catalog.pg_attribute b ON b.attrelid = c.oid AND b.attname = j.args ->> 'age_column' OR b.attrelid = x.indexrelid AND b.attnum = 1
 					JOIN pg_catalog.pg_statistic s ON s.starelid = b.attrelid AND s.staattnum = b.attnum AND NOT s.stainherit) AS overdue_rows,

@@ -9,10 +9,13 @@
 
 #include "makers/proof.h"
 
-/* A transaction that has written nothing yet inserts later than the proof, whenever it has begun. */
+/*
+ * A transaction that has written nothing yet inserts later than the proof, whenever it has begun. A scheduler writes tables of sweep
+ * alone.
+ */
 static SweepStatement open_since_sql = {
 	.text = "SELECT pg_catalog.min(t.since) FROM (SELECT a.xact_start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_catalog.pg_backend_pid() "
-		"AND a.backend_type <> 'autovacuum worker' AND a.datname = pg_catalog.current_database() UNION ALL SELECT p.prepared FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()) AS t (since)"};
+		"AND a.backend_type NOT IN ('autovacuum worker', 'pg_sweep scheduler') AND a.datname = pg_catalog.current_database() UNION ALL SELECT p.prepared FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()) AS t (since)"};
 
 static SweepStatement keep_proof_sql = {
 	.text = "INSERT INTO sweep.retention_proof AS p (job, run_as, run_id, proved_at, proof, system_identifier, database) "

@@ -99,21 +99,26 @@ COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text, t
 
 -- ------------------------------------------------------------------ the view
 -- The owner of the job may have written anything into its args, and one row must not take the view from its readers.
-CREATE FUNCTION sweep._retention_age(args jsonb, OUT keep interval, OUT schema_name text, OUT table_name text, OUT age_limit timestamptz) RETURNS record
+CREATE FUNCTION sweep._retention_age(args jsonb, OUT keep interval, OUT age_limit timestamptz, OUT tables oid[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
+	name pg_catalog.text[];
 BEGIN
 	keep := (args ->> 'keep')::interval;
 	age_limit := pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - keep);
-	schema_name := (pg_catalog.parse_ident(args ->> 'target'))[1];
-	table_name := (pg_catalog.parse_ident(args ->> 'target'))[2];
+	name := pg_catalog.parse_ident(args ->> 'target');
+	-- Here and not in the view: a recursive query in a view keeps it out of statements that read distributed tables of Citus.
+	tables := ARRAY(WITH RECURSIVE part AS (
+			SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid WHERE n.nspname = name[1] AND c.relname = name[2]
+			UNION SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid)
+		SELECT p.oid FROM part AS p);
 EXCEPTION WHEN OTHERS THEN
-	schema_name := NULL;
+	tables := NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_age(jsonb) IS 'what the args of a retention mean now: for how long it keeps which table, and which rows are older';
+COMMENT ON FUNCTION sweep._retention_age(jsonb) IS 'what the args of a retention mean now: for how long it keeps rows, which are older, and in which tables: the target, its partitions and children';
 
 -- As the planner does it; bounds are as many values as divide the others into equal parts.
 CREATE FUNCTION sweep._share_older(type oid, zone text, age_limit timestamptz, common text, frequencies real[], bounds text, nulls real) RETURNS float8
