@@ -13,7 +13,7 @@
 #include "api/utility.h"
 #include "base/compat.h"
 #include "base/consumer_shared.h"
-#include "base/secret.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "base/shared.h"
 #include "process/launcher.h"
@@ -35,7 +35,7 @@ _PG_init(void)
 	bool		at_server_start = process_shared_preload_libraries_in_progress;
 
 	sweep_settings_define(at_server_start);
-	sweep_secret_draw();
+	sweep_lock_draw_secret();
 	/* Without shared memory and workers, CALL sweep.run works, and nothing may start during an upgrade. */
 	if (!at_server_start || IsBinaryUpgrade)
 		return;

@@ -25,7 +25,6 @@
 #include "base/shared.h"
 #include "base/txn.h"
 #include "engine/definition.h"
-#include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run.h"
 #include "engine/run_row.h"
@@ -129,7 +128,7 @@ prepare_work(void *arg)
 	CallRequest *request = arg;
 	SweepRun   *run = request->run;
 
-	sweep_environment_pin_local();
+	sweep_door_pin_path();
 	/* As in the transactions of the batches: the last one of the run waits for the disk. */
 	(void) set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	sweep_definition_read_job(run, request->name, request->args);

@@ -30,6 +30,7 @@
 #include "base/extension.h"
 #include "base/sql.h"
 #include "base/txn.h"
+#include "base/worker.h"
 #include "engine/definition.h"
 #include "engine/environment.h"
 #include "engine/items.h"
@@ -162,7 +163,9 @@ step_work(void *arg)
 	sweep_loop_begin(&loop, &limits, 0);
 	batch.size = sweep_loop_next_size(&loop);
 	batch.buckets = run->bucket_count;
-	sweep_environment_set_local(run);
+	sweep_worker_set_local();
+	if (sweep_environment_is_needed(run))
+		sweep_environment_set_local(run);
 	run->step = sweep_step_prepare(preview->context, run->step_name, run->batch_sql);
 	if (run->pick_name != NULL)
 		run->pick = sweep_step_prepare_call(preview->context, run->pick_name);

@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "base/consumer_shared.h"
 #include "base/lock.h"
+#include "base/session_lock.h"
 #include "base/shared.h"
 #include "base/worker.h"
 #include "queue/queue.h"
@@ -103,7 +104,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 
 	/* A CALL that has rolled back may have freed its statement. */
 	if (discards)
-		sweep_lock_release_taken();
+		sweep_session_lock_release_taken();
 	if (name != NULL)
 		sweep_shared_wake_launcher(false);
 	sweep_queue_note_dropped(drops_database ? database : InvalidOid, messages);

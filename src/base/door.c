@@ -210,6 +210,12 @@ sweep_door_enter_statement(SweepDoor *door, Oid owner)
 }
 
 void
+sweep_door_pin_path(void)
+{
+	(void) set_config_option("search_path", SAFE_PATH, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+}
+
+void
 sweep_door_leave_statement(const SweepDoor *door)
 {
 	if (door->nest_level != 0)

@@ -55,6 +55,9 @@ extern void sweep_door_leave_engine(SweepDoor *door);
 extern void sweep_door_enter_statement(SweepDoor *door, Oid owner);
 extern void sweep_door_leave_statement(const SweepDoor *door);
 
+/* For a transaction of a session in which only constant statements are executed: they then need not set the path each for itself. */
+extern void sweep_door_pin_path(void);
+
 /*
  * Around the scanning of a text of a user, within a transaction: literals end where they did when the text was checked, whatever the
  * settings of the session are. The first returns the argument of the second.

@@ -8,7 +8,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "executor/executor.h"
@@ -57,16 +56,6 @@ sweep_row_lock(Relation table, ItemPointer place, Snapshot snapshot, LockTupleMo
 	TM_FailureData failure;
 
 	return table_tuple_lock(table, place, snapshot, row, GetCurrentCommandId(true), mode, LockWaitSkip, 0, &failure) == TM_Ok;
-}
-
-bool
-sweep_row_is_locked(const TupleTableSlot *row)
-{
-#ifdef USE_ASSERT_CHECKING
-	return true;
-#endif
-	return !TTS_IS_BUFFERTUPLE(row) ||
-		(((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_INVALID) == 0;
 }
 
 void

@@ -5,6 +5,7 @@
 #ifndef SWEEP_BASE_INDEXES_H
 #define SWEEP_BASE_INDEXES_H
 
+#include "access/htup_details.h"
 #include "nodes/execnodes.h"
 #include "nodes/lockoptions.h"
 #include "utils/rel.h"
@@ -31,7 +32,15 @@ extern bool sweep_indexes_insert(SweepIndexes *indexes, TupleTableSlot *row, Oid
  * wait, and does nothing when the row is locked behind the look. PostgreSQL returns in that case, but has an assertion against it:
  * a server with assertions locks each row.
  */
-extern bool sweep_row_is_locked(const TupleTableSlot *row);
+static inline bool
+sweep_row_is_locked(const TupleTableSlot *row)
+{
+#ifdef USE_ASSERT_CHECKING
+	return true;
+#endif
+	return !TTS_IS_BUFFERTUPLE(row) ||
+		(((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_INVALID) == 0;
+}
 
 /* Locks the row at *place, which is then in the slot. False when another transaction has written or locked the row; waits for none. */
 extern bool sweep_row_lock(Relation table, ItemPointer place, Snapshot snapshot, LockTupleMode mode, TupleTableSlot *row);

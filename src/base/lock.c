@@ -3,100 +3,164 @@
  *		The right to run a job, and the other classes of locks.
  *
  * A lock is an advisory lock that the process of the run has until it gives it back: it cannot expire under its holder,
- * and it is gone at once when the process is. It is tried, and never waited for. A session may take one by SQL (sweep.try_lock), to
- * keep runs away or to do the work of the job by hand. By SQL it can give back only locks that it took in this way, and not the lock
- * of the run that it is part of.
+ * and it is gone at once when the process is. It is tried, and never waited for.
+ *
+ * The locks are in PostgreSQL's default lock method, where pg_advisory_unlock_all() and DISCARD ALL, which code of a job may
+ * call, do not find them. There an abort releases the locks of the session as well. A second lock with the same numbers, in the
+ * method of advisory locks, which an abort leaves alone, therefore bridges the abort: the holder takes it before its locks
+ * are released and gives it back once it has them again, and a lock is had only by a process that has found this one free.
  *
  * The keys of each role are its own. Were they shared, a role with one job could keep those of all other
  * roles from running, by their keys; a check of rights when a key is chosen or taken would pass before the other
- * job exists. A session takes the key of those roles whose jobs use it and for which it may act, otherwise that of its
- * own role.
+ * job exists.
+ *
+ * A hash that is trusted, and not compared with what it was made of, can be met on purpose where its function and its
+ * input are known: the number of a lock, the items that a run has picked. These are made under a secret that is drawn while the
+ * library is preloaded and that every process inherits. Nothing of it is stored: what it numbers does not outlive the server.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/pg_list.h"
+#include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "base/ask.h"
-#include "base/extension.h"
-#include "base/held_lock.h"
+#include "base/compat.h"
 #include "base/lock.h"
-#include "base/secret.h"
 #include "base/shared.h"
-#include "base/sql.h"
 #include "pure/siphash.h"
 
-static SweepStatement lock_roles_sql = {
-	.text = "SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job_definition j WHERE j.lock_key = $1 "
-		"AND sweep._role_oid(j.run_as) IS NOT NULL AND sweep._may_act_on($2, j.run_as, true) ORDER BY role",
-	.types = {TEXTOID, OIDOID}};
+/* Entries of a process at first. */
+#define FIRST_ROOM 8
 
-/* Number of locks that a session may have by sweep.try_lock. */
-#define MAX_LOCKS 1000
+static uint64_t secret[2];
 
-/* The locks of one sweep.try_lock. */
-typedef struct TakenLock
-{
-	char	   *key;
-	int			role_count;
-	Oid			roles[FLEXIBLE_ARRAY_MEMBER];
-} TakenLock;
+/* The locks that this process has, an entry for each time that one was taken. */
+static SweepLock *held_locks = NULL;
+static int	held_count = 0;
+static int	held_room = 0;
 
-/* Locks of this session, one entry per call. */
-static List *taken_locks = NIL;
+/* Some of them have their second lock. */
+static bool bridged = false;
 
 /* sweep._lock_is_held() has returned true. */
 static bool seen_held = false;
 
-static LOCKMODE lock_mode(SweepLockMode mode);
-static void set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class);
 static uint64 number_of(Oid role, uint16 lock_class, const char *name);
-static TakenLock *find_roles(text *key);
-static bool take_all(const TakenLock *lock);
-static void release_taken(const TakenLock *lock);
-static ListCell *find_taken(const char *key);
+static LOCKMODE lock_mode(SweepLockMode mode);
+static SweepLock make_lock(Oid database, uint64 number, uint16 lock_class, LOCKMODE mode);
+static SweepLock bridge_of(const SweepLock *lock);
+static bool take(const SweepLock *lock, bool for_session, bool waits);
+static void release(int index);
+static void begin_bridge(XactEvent event, void *arg);
+static void end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg);
+static void release_at_exit(int code, Datum arg);
 
-PG_FUNCTION_INFO_V1(sweep_lock_try);
-PG_FUNCTION_INFO_V1(sweep_lock_release);
 PG_FUNCTION_INFO_V1(sweep_lock_run_is_alive);
 PG_FUNCTION_INFO_V1(sweep_lock_probe);
 PG_FUNCTION_INFO_V1(sweep_lock_try_ending);
 PG_FUNCTION_INFO_V1(sweep_lock_number);
 
 void
-sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key)
+sweep_lock_draw_secret(void)
 {
-	set_tag(tag, MyDatabaseId, number_of(role, SWEEP_LOCK_JOB, key), SWEEP_LOCK_JOB);
+	if (!pg_strong_random(secret, sizeof(secret)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
 }
 
-bool
-sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode)
+uint64
+sweep_lock_hash(uint64 first, const void *data, Size size)
 {
-	LOCKTAG		tag;
+	return sweep_siphash(secret, first, data, size);
+}
 
-	sweep_lock_tag(&tag, role, key);
-	return sweep_held_lock_acquire(&tag, lock_mode(mode));
+SweepLock
+sweep_lock_of_job(Oid role, const char *key, SweepLockMode mode)
+{
+	return make_lock(MyDatabaseId, number_of(role, SWEEP_LOCK_JOB, key), SWEEP_LOCK_JOB, lock_mode(mode));
+}
+
+/* Memory for the entry is allocated before the lock is taken: a lock without an entry would never be given back. */
+bool
+sweep_lock_acquire(const SweepLock *lock)
+{
+	SweepLock	bridge = bridge_of(lock);
+
+	if (held_room == 0)
+	{
+		held_locks = MemoryContextAlloc(TopMemoryContext, sizeof(SweepLock) * FIRST_ROOM);
+		held_room = FIRST_ROOM;
+		RegisterXactCallback(begin_bridge, NULL);
+		RegisterResourceReleaseCallback(end_bridge, NULL);
+		before_shmem_exit(release_at_exit, 0);
+	}
+	else if (held_count == held_room)
+	{
+		held_locks = repalloc(held_locks, sizeof(SweepLock) * held_room * 2);
+		held_room *= 2;
+	}
+	if (!take(lock, true, false))
+		return false;
+	held_locks[held_count++] = *lock;
+	/* The second lock is rarely held, and looking at it is cheaper than taking it. */
+	if (LockWaiterCount(&bridge.tag) == 0)
+		return true;
+	if (!take(&bridge, true, false))
+	{
+		release(held_count - 1);
+		return false;
+	}
+	LockRelease(&bridge.tag, lock->mode, true);
+	return true;
 }
 
 void
-sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode)
+sweep_lock_give_back(const SweepLock *lock)
 {
-	LOCKTAG		tag;
+	for (int i = held_count - 1; i >= 0; i--)
+	{
+		if (held_locks[i].mode != lock->mode || memcmp(&held_locks[i].tag, &lock->tag, sizeof(LOCKTAG)) != 0)
+			continue;
+		release(i);
+		return;
+	}
+}
 
-	sweep_lock_tag(&tag, role, key);
-	sweep_held_lock_give_back(&tag, lock_mode(mode));
+void
+sweep_lock_give_back_all(void)
+{
+	while (held_count > 0)
+		release(held_count - 1);
 }
 
 bool
-sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode)
+sweep_lock_is_mine(const SweepLock *lock)
 {
-	LOCKTAG		tag;
+	SweepLock	bridge = bridge_of(lock);
 
-	sweep_lock_tag(&tag, role, key);
-	return sweep_held_lock_is_mine(&tag, lock_mode(mode));
+	return sweep_lock_held_by_me(&lock->tag, lock->mode) || sweep_lock_held_by_me(&bridge.tag, lock->mode);
+}
+
+bool
+sweep_lock_acquire_number(uint16 lock_class, int64 number)
+{
+	SweepLock	lock = make_lock(MyDatabaseId, (uint64) number, lock_class, ExclusiveLock);
+
+	return sweep_lock_acquire(&lock);
+}
+
+void
+sweep_lock_give_back_number(uint16 lock_class, int64 number)
+{
+	SweepLock	lock = make_lock(MyDatabaseId, (uint64) number, lock_class, ExclusiveLock);
+
+	sweep_lock_give_back(&lock);
 }
 
 bool
@@ -111,189 +175,50 @@ sweep_lock_has_seen_held(void)
 bool
 sweep_lock_acquire_divided(uint16 lock_class, const char *job)
 {
-	LOCKTAG		tag;
+	SweepLock	lock = make_lock(MyDatabaseId, number_of(InvalidOid, lock_class, job), lock_class, ExclusiveLock);
 
-	set_tag(&tag, MyDatabaseId, number_of(InvalidOid, lock_class, job), lock_class);
-	return LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
+	return take(&lock, false, false);
 }
 
 LockAcquireResult
 sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait)
 {
-	LOCKTAG		tag;
+	SweepLock	lock = make_lock(MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE, lock_mode(mode));
 
-	set_tag(&tag, MyDatabaseId, (uint32) queue_id, SWEEP_LOCK_USE);
-	return LockAcquire(&tag, lock_mode(mode), false, !wait);
-}
-
-bool
-sweep_lock_acquire_number(uint16 lock_class, int64 number)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	return sweep_held_lock_acquire(&tag, ExclusiveLock);
-}
-
-void
-sweep_lock_give_back_number(uint16 lock_class, int64 number)
-{
-	LOCKTAG		tag;
-
-	set_tag(&tag, MyDatabaseId, (uint64) number, lock_class);
-	sweep_held_lock_give_back(&tag, ExclusiveLock);
-}
-
-void
-sweep_lock_release_all(void)
-{
-	sweep_held_lock_give_back_all();
-	LockReleaseAll(USER_LOCKMETHOD, true);
-	list_free_deep(taken_locks);
-	taken_locks = NIL;
-}
-
-void
-sweep_lock_release_taken(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, taken_locks)
-		release_taken(lfirst(cell));
-	if (taken_locks != NIL)
-		sweep_ask(MyDatabaseId);
-	list_free_deep(taken_locks);
-	taken_locks = NIL;
+	return LockAcquire(&lock.tag, lock.mode, false, !wait);
 }
 
 void
 sweep_lock_hold_database(Oid database)
 {
-	LOCKTAG		tag;
+	SweepLock	lock = make_lock(InvalidOid, database, SWEEP_LOCK_DATABASE, ShareLock);
 
-	set_tag(&tag, InvalidOid, database, SWEEP_LOCK_DATABASE);
-	(void) LockAcquire(&tag, ShareLock, false, false);
+	(void) take(&lock, false, true);
 }
 
 bool
 sweep_lock_database_is_held(Oid database)
 {
-	LOCKTAG		tag;
+	SweepLock	lock = make_lock(InvalidOid, database, SWEEP_LOCK_DATABASE, ExclusiveLock);
 
-	set_tag(&tag, InvalidOid, database, SWEEP_LOCK_DATABASE);
-	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (!take(&lock, true, false))
 		return true;
-	LockRelease(&tag, ExclusiveLock, true);
+	LockRelease(&lock.tag, lock.mode, true);
 	return false;
-}
-
-/* SQL: sweep.try_lock(key text) RETURNS boolean */
-Datum
-sweep_lock_try(PG_FUNCTION_ARGS)
-{
-	TakenLock *lock;
-	MemoryContext old;
-
-	sweep_require_usable("sweep.try_lock()");
-	/* Locks are in a table that all sessions share. */
-	if (list_length(taken_locks) >= MAX_LOCKS)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("lock \"%s\" cannot be taken: the session has %d already", text_to_cstring(PG_GETARG_TEXT_PP(0)), MAX_LOCKS),
-				 errhint("sweep.release_lock() gives one back.")));
-	lock = find_roles(PG_GETARG_TEXT_PP(0));
-	/* The entry is made before the lock is taken, so that an error for lack of memory leaves no lock without an entry. */
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	taken_locks = lappend(taken_locks, lock);
-	MemoryContextSwitchTo(old);
-	if (take_all(lock))
-		PG_RETURN_BOOL(true);
-	taken_locks = list_delete_last(taken_locks);
-	pfree(lock);
-	PG_RETURN_BOOL(false);
-}
-
-/* The roles whose key is taken: the own one, and those of the jobs that the role may act on. */
-static TakenLock *
-find_roles(text *key)
-{
-	Datum		values[] = {PointerGetDatum(key), ObjectIdGetDatum(GetUserId())};
-	char	   *name = text_to_cstring(key);
-	TakenLock *lock;
-	uint64		count;
-
-	sweep_sql_begin_call();
-	count = sweep_sql_execute(&lock_roles_sql, values, NULL);
-	lock = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLock, roles) + sizeof(Oid) * count + strlen(name) + 1);
-	lock->role_count = (int) count;
-	for (uint64 i = 0; i < count; i++)
-	{
-		sweep_sql_row(i);
-		lock->roles[i] = sweep_sql_oid(1);
-	}
-	lock->key = memcpy(&lock->roles[count], name, strlen(name) + 1);
-	sweep_sql_end_call();
-	return lock;
-}
-
-/* All or nothing. */
-static bool
-take_all(const TakenLock *lock)
-{
-	for (int i = 0; i < lock->role_count; i++)
-	{
-		if (sweep_lock_acquire(lock->roles[i], lock->key, LOCK_ALONE))
-			continue;
-		while (--i >= 0)
-			sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
-		return false;
-	}
-	return true;
-}
-
-/* SQL: sweep.release_lock(key text) RETURNS boolean */
-Datum
-sweep_lock_release(PG_FUNCTION_ARGS)
-{
-	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	ListCell   *cell = find_taken(key);
-	TakenLock *lock;
-
-	sweep_require_usable("sweep.release_lock()");
-	if (cell == NULL)
-	{
-		ereport(WARNING,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" was not taken by this session", key),
-				 errhint("sweep.try_lock() takes it.")));
-		PG_RETURN_BOOL(false);
-	}
-	lock = lfirst(cell);
-	taken_locks = list_delete_cell(taken_locks, cell);
-	release_taken(lock);
-	pfree(lock);
-	/* Something may have been started that waits for it. */
-	sweep_ask(MyDatabaseId);
-	PG_RETURN_BOOL(true);
-}
-
-static void
-release_taken(const TakenLock *lock)
-{
-	for (int i = 0; i < lock->role_count; i++)
-		sweep_lock_give_back(lock->roles[i], lock->key, LOCK_ALONE);
 }
 
 /* SQL: sweep._run_is_alive(run_id bigint) RETURNS boolean */
 Datum
 sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 {
-	LOCKTAG		tag;
+	SweepLock	lock = make_lock(MyDatabaseId, (uint64) PG_GETARG_INT64(0), SWEEP_LOCK_RUN, ExclusiveLock);
 
-	set_tag(&tag, MyDatabaseId, (uint64) PG_GETARG_INT64(0), SWEEP_LOCK_RUN);
-	if (sweep_held_lock_is_mine(&tag, ExclusiveLock) || !sweep_held_lock_acquire(&tag, ShareLock))
+	if (sweep_lock_is_mine(&lock))
 		PG_RETURN_BOOL(true);
-	sweep_held_lock_give_back(&tag, ShareLock);
+	lock.mode = ShareLock;
+	if (!sweep_lock_acquire(&lock))
+		PG_RETURN_BOOL(true);
+	sweep_lock_give_back(&lock);
 	PG_RETURN_BOOL(false);
 }
 
@@ -306,18 +231,16 @@ sweep_lock_run_is_alive(PG_FUNCTION_ARGS)
 Datum
 sweep_lock_probe(PG_FUNCTION_ARGS)
 {
-	Oid			role = PG_GETARG_OID(0);
 	char	   *key = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	LOCKTAG		tag;
-	bool		held;
+	SweepLock	lock = sweep_lock_of_job(PG_GETARG_OID(0), key, LOCK_SHARED);
+	SweepLock	bridge = bridge_of(&lock);
+	bool		held = LockWaiterCount(&lock.tag) > 0 || LockWaiterCount(&bridge.tag) > 0;
 
-	sweep_lock_tag(&tag, role, key);
-	held = sweep_held_lock_is_wanted(&tag);
 	if (held && PG_GETARG_BOOL(2))
 	{
-		held = !sweep_held_lock_acquire(&tag, ShareLock);
+		held = !sweep_lock_acquire(&lock);
 		if (!held)
-			sweep_held_lock_give_back(&tag, ShareLock);
+			sweep_lock_give_back(&lock);
 	}
 	seen_held |= held;
 	PG_RETURN_BOOL(held);
@@ -337,40 +260,101 @@ sweep_lock_number(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64((int64) number_of(PG_GETARG_OID(0), SWEEP_LOCK_JOB, text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
+/* Sessions of a server that does not preload the library share no secret. */
+static uint64
+number_of(Oid role, uint16 lock_class, const char *name)
+{
+	static const uint64_t known[2] = {0};
+
+	return sweep_siphash(sweep_shared_exists() ? secret : known, (uint64) role << 32 | lock_class, name, strlen(name));
+}
+
 static LOCKMODE
 lock_mode(SweepLockMode mode)
 {
 	return mode == LOCK_SHARED ? ShareLock : ExclusiveLock;
 }
 
+static SweepLock
+make_lock(Oid database, uint64 number, uint16 lock_class, LOCKMODE mode)
+{
+	SweepLock	lock = {.mode = mode};
+
+	SET_LOCKTAG_ADVISORY(lock.tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
+	lock.tag.locktag_lockmethodid = DEFAULT_LOCKMETHOD;
+	return lock;
+}
+
+static SweepLock
+bridge_of(const SweepLock *lock)
+{
+	SweepLock	bridge = *lock;
+
+	bridge.tag.locktag_lockmethodid = USER_LOCKMETHOD;
+	return bridge;
+}
+
+static bool
+take(const SweepLock *lock, bool for_session, bool waits)
+{
+	return LockAcquire(&lock->tag, lock->mode, for_session, !waits) != LOCKACQUIRE_NOT_AVAIL;
+}
+
 static void
-set_tag(LOCKTAG *tag, Oid database, uint64 number, uint16 lock_class)
+release(int index)
 {
-	SET_LOCKTAG_ADVISORY(*tag, database, (uint32) (number >> 32), (uint32) number, lock_class);
-	/* See held_lock.c. */
-	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
+	SweepLock	lock = held_locks[index];
+	SweepLock	bridge = bridge_of(&lock);
+
+	held_locks[index] = held_locks[--held_count];
+	if (bridged && sweep_lock_held_by_me(&bridge.tag, lock.mode))
+		LockRelease(&bridge.tag, lock.mode, true);
+	else if (sweep_lock_held_by_me(&lock.tag, lock.mode))
+		LockRelease(&lock.tag, lock.mode, true);
 }
 
-/* Sessions of a server that does not preload the library share no secret. */
-static uint64
-number_of(Oid role, uint16 lock_class, const char *name)
+/* Called before the locks are released. An abort must not fail, so a table of locks that is full raises nothing here. */
+static void
+begin_bridge(XactEvent event, void *arg)
 {
-	static const uint64_t known[2] = {0};
-	uint64		first = (uint64) role << 32 | lock_class;
-
-	return sweep_shared_exists() ? sweep_secret_hash(first, name, strlen(name)) : sweep_siphash(known, first, name, strlen(name));
-}
-
-/* Finds the last entry of the key: the session may have taken it again as another role. */
-static ListCell *
-find_taken(const char *key)
-{
-	for (int i = list_length(taken_locks) - 1; i >= 0; i--)
+	for (int i = 0; event == XACT_EVENT_ABORT && i < held_count; i++)
 	{
-		const TakenLock *lock = list_nth(taken_locks, i);
+		SweepLock	bridge = bridge_of(&held_locks[i]);
 
-		if (strcmp(lock->key, key) == 0)
-			return list_nth_cell(taken_locks, i);
+		if (sweep_lock_held_by_me(&held_locks[i].tag, bridge.mode))
+			bridged |= sweep_lock_try_quietly(&bridge.tag, bridge.mode);
 	}
-	return NULL;
+}
+
+/* Called after the locks were released. If a process that only tests the lock has it at this moment, the second lock stays. */
+static void
+end_bridge(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (!bridged || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	bridged = false;
+	for (int i = 0; i < held_count; i++)
+	{
+		SweepLock	bridge = bridge_of(&held_locks[i]);
+
+		if (!sweep_lock_held_by_me(&bridge.tag, bridge.mode))
+			continue;
+		if (sweep_lock_try_quietly(&held_locks[i].tag, bridge.mode))
+			LockRelease(&bridge.tag, bridge.mode, true);
+		else
+			bridged = true;
+	}
+}
+
+/* At the exit of a process PostgreSQL releases only the locks of its transaction. The others are given back here, after that has ended. */
+static void
+release_at_exit(int code, Datum arg)
+{
+	bool		held = held_count > 0;
+
+	AbortOutOfAnyTransaction();
+	sweep_lock_give_back_all();
+	/* A run may wait for one of them. */
+	if (held)
+		sweep_ask(MyDatabaseId);
 }

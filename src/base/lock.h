@@ -25,16 +25,27 @@ typedef enum SweepLockMode
 	LOCK_SHARED,
 } SweepLockMode;
 
-/* The lock tag of a lock of a role; role and key are hashed under the secret of the server to 64 bits, classid and objid in pg_locks. */
-extern void sweep_lock_tag(LOCKTAG *tag, Oid role, const char *key);
+/* A lock, and how it is taken. */
+typedef struct SweepLock
+{
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+} SweepLock;
 
 /*
- * Takes the lock of the role of a job for this process without waiting; false when another process holds it. Shares of a
- * divided job hold it together (LOCK_SHARED): they keep others out, not each other.
+ * The lock of a role for its jobs with that key; role and key are hashed under the secret of the server to 64 bits, classid and objid in
+ * pg_locks. Shares of a divided job hold it together (LOCK_SHARED): they keep others out, not each other.
  */
-extern bool sweep_lock_acquire(Oid role, const char *key, SweepLockMode mode);
-extern void sweep_lock_give_back(Oid role, const char *key, SweepLockMode mode);
-extern bool sweep_lock_is_held(Oid role, const char *key, SweepLockMode mode);
+extern SweepLock sweep_lock_of_job(Oid role, const char *key, SweepLockMode mode);
+
+/*
+ * Takes a lock for this process without waiting, once more if the process has it; false when another process has it. The process has it
+ * until it gives it back, as often as it has taken it, whatever code of users does meanwhile.
+ */
+extern bool sweep_lock_acquire(const SweepLock *lock);
+extern void sweep_lock_give_back(const SweepLock *lock);	/* no error if the process does not have it */
+extern void sweep_lock_give_back_all(void);
+extern bool sweep_lock_is_mine(const SweepLock *lock);
 
 /* Whether sweep._lock_is_held() has returned true in this process since the last call of this function. */
 extern bool sweep_lock_has_seen_held(void);
@@ -55,16 +66,16 @@ extern void sweep_lock_give_back_number(uint16 lock_class, int64 number);
  */
 extern LockAcquireResult sweep_lock_acquire_queue(int32 queue_id, SweepLockMode mode, bool wait);
 
-/* Releases all locks of the session but those of its transaction: advisory locks, and ours. */
-extern void sweep_lock_release_all(void);
-
-/* Gives back the locks that the session has by sweep.try_lock, and not the lock of its run. */
-extern void sweep_lock_release_taken(void);
-
 /*
  * The first keeps schedulers out of a database until the transaction ends; the second returns whether any transaction does so.
  */
 extern void sweep_lock_hold_database(Oid database);
 extern bool sweep_lock_database_is_held(Oid database);
+
+/* Called when the library is loaded. */
+extern void sweep_lock_draw_secret(void);
+
+/* Hashes the number and the bytes behind it; the hash is the same in all processes of a server that preloads the library, until it is started again. */
+extern uint64 sweep_lock_hash(uint64 first, const void *data, Size size);
 
 #endif							/* SWEEP_LOCK_H */

@@ -34,7 +34,7 @@
 #include "utils/syscache.h"
 
 #include "base/reuse.h"
-#include "base/secret.h"
+#include "base/lock.h"
 
 static uint64 add_cached(uint64 stamp, int cache, Oid object);
 static uint64 add_settings(uint64 stamp, Relation settings, Oid database, Oid role);
@@ -181,5 +181,5 @@ add_version(uint64 stamp, HeapTuple tuple)
 {
 	uint64		version[] = {HeapTupleHeaderGetRawXmin(tuple->t_data), ItemPointerGetBlockNumber(&tuple->t_self), ItemPointerGetOffsetNumber(&tuple->t_self)};
 
-	return sweep_secret_hash(stamp, version, sizeof(version));
+	return sweep_lock_hash(stamp, version, sizeof(version));
 }

@@ -16,7 +16,9 @@
 #include "commands/prepare.h"
 #include "commands/sequence.h"
 #include "fmgr.h"
+#include "jit/jit.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -33,8 +35,8 @@
 
 #include "base/ask.h"
 #include "base/cancel.h"
-#include "base/lock.h"
 #include "base/log_context.h"
+#include "base/session_lock.h"
 #include "base/shared.h"
 #include "base/worker.h"
 
@@ -253,7 +255,7 @@ sweep_worker_discard_session(void)
 	StartTransactionCommand();
 	PortalHashTableDeleteAll();
 	DropAllPreparedStatements();
-	sweep_lock_release_all();
+	sweep_session_lock_release_all();
 	/* Long values of the catalogue are deleted with their rows, which needs a snapshot. */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	ResetTempTableNamespace();
@@ -273,6 +275,18 @@ set_session(void)
 	/* A serializable transaction that is read-only would wait, without an end, until no other one writes. */
 	sweep_worker_set("default_transaction_deferrable", "off");
 	bound_statements();
+}
+
+void
+sweep_worker_set_local(void)
+{
+	/* A setting that has the right value is not set, and reset, for each batch. */
+	if (jit_enabled)
+		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (max_parallel_workers_per_gather != 0)
+		(void) set_config_option("max_parallel_workers_per_gather", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (ExitOnAnyError)
+		(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 /*

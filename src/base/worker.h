@@ -59,6 +59,9 @@ extern void sweep_worker_discard_session(void);
 /* Sets a parameter for the session, with precedence over the settings of the role and the database; NULL resets it to these. */
 extern void sweep_worker_set(const char *name, const char *value);
 
+/* In a session that executes CALL, for the transaction in progress: what a worker sets for its session. */
+extern void sweep_worker_set_local(void);
+
 /* Has a scheduler look for work in this database when the transaction has committed. */
 extern void sweep_worker_wake_at_commit(void);
 

@@ -25,6 +25,7 @@
 #include "base/role.h"
 #include "base/worker.h"
 #include "engine/batch.h"
+#include "engine/brake.h"
 #include "engine/environment.h"
 #include "engine/report.h"
 #include "engine/run_row.h"
@@ -89,9 +90,13 @@ begin(void *owner)
 
 	run->next = run->state;
 	if (sweep_sql_in_call() && run->txn.records_only)
-		sweep_environment_pin_local();
+		sweep_door_pin_path();
 	else if (sweep_sql_in_call())
-		sweep_environment_set_local(run);
+	{
+		sweep_worker_set_local();
+		if (sweep_environment_is_needed(run))
+			sweep_environment_set_local(run);
+	}
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		set_synchronous_commit(run, "off", sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
 }
@@ -102,7 +107,7 @@ is_stopped(void *owner)
 {
 	SweepRun   *run = owner;
 
-	sweep_run_note_cancel(run);
+	sweep_brake_note_cancel(run);
 	return run->reason == SWEEP_STOP_NONE && pg_atomic_read_u32(&run->slot->stop_request) != 0;
 }
 
@@ -152,7 +157,10 @@ sweep_batch_commit_here(SweepRun *run)
 static void
 stop_timer(void *arg)
 {
-	sweep_timers_disarm_statement(arg);
+	SweepRun   *run = arg;
+
+	if (run->statement_timer == STATEMENT_TIMED)
+		sweep_timers_disarm_statement(run);
 }
 
 void
@@ -226,14 +234,15 @@ enter_job_code(SweepRun *run)
 		run->meaning = sweep_door_note_meaning(run->context, sweep_sql_in_call() ? run->run_as : InvalidOid);
 	else
 		sweep_door_put_back(run->meaning, run->run_as, sweep_sql_in_call() ? GUC_ACTION_LOCAL : GUC_ACTION_SET);
-	if (!sweep_sql_in_call())
+	run->statement_timer = STATEMENT_UNTIMED;
+	if (StatementTimeout > 0 && !sweep_sql_in_call())
 		sweep_timers_arm_statement(run);
 }
 
 static void
 leave_job_code(SweepRun *run)
 {
-	sweep_timers_disarm_statement(run);
+	stop_timer(run);
 	sweep_batch_require_lock(run);
 }
 
@@ -259,7 +268,7 @@ sweep_batch_require_role(SweepRun *run)
 void
 sweep_batch_require_lock(SweepRun *run)
 {
-	if (sweep_lock_is_held(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
+	if (sweep_lock_is_mine(&run->lock))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -282,7 +291,7 @@ sweep_batch_add(SweepRun *run, const SweepProgress *progress)
 
 	/* A cursor that is always kept survives a batch that found nothing and returned none. */
 	run->next.cursor = progress->cursor == NULL && progress->rows == 0 && run->keep_cursor_always ? run->state.cursor : progress->cursor;
-	run->next.detail = sweep_detail_merge(run->state.detail, progress->detail);
+	run->next.detail = progress->detail != NULL ? sweep_detail_merge(run->state.detail, progress->detail) : run->state.detail;
 	MemoryContextSwitchTo(old);
 	check_size(run);
 	sweep_loop_add_rows(&run->next.loop, progress->rows);

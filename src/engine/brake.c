@@ -1,8 +1,8 @@
 /*
  * brake.c
- *		Pauses between the batches of a run.
+ *		Pauses between the batches of a run, and requests to stop it.
  *
- * Called by run.c. In a worker no transaction is open meanwhile; in a session that executes CALL there is
+ * Called by run.c and batch.c. In a worker no transaction is open meanwhile; in a session that executes CALL there is
  * one, which SPI has begun after the last commit, but it has no snapshot. A request to stop is answered at
  * once: it comes with a signal, which sets the latch.
  *
@@ -40,7 +40,15 @@ sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event)
 	{
 		sweep_cancel_wait(Min((long) (left_us / 1000 + 1), LOOK_AGAIN_MS), wait_event);
 	}
-	sweep_run_note_cancel(run);
+	sweep_brake_note_cancel(run);
+}
+
+void
+sweep_brake_note_cancel(SweepRun *run)
+{
+	if (sweep_cancel_is_pending())
+		pg_atomic_fetch_or_u32(&run->slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);
+	sweep_cancel_drop();
 }
 
 void
@@ -52,7 +60,7 @@ sweep_brake_pause(SweepRun *run)
 		return;
 	run->times.braked_batches = run->state.loop.batches;
 	/* The timeout of the last batch does not explain a stop from now on. */
-	run->statement_timed_out = false;
+	run->statement_timer = STATEMENT_UNTIMED;
 	sweep_report_brake(run, true);
 	static uint32 event = 0;
 

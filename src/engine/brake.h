@@ -1,6 +1,6 @@
 /*
  * brake.h
- *		Pauses between the batches of a run.
+ *		Pauses between the batches of a run, and requests to stop it.
  */
 #ifndef SWEEP_BRAKE_H
 #define SWEEP_BRAKE_H
@@ -9,6 +9,9 @@
 
 /* Whether the run was requested to stop. */
 extern bool sweep_brake_is_stopped(const SweepRun *run);
+
+/* A request to cancel that is pending becomes one to stop the run. */
+extern void sweep_brake_note_cancel(SweepRun *run);
 
 /* Waits for that time, or until the run is to stop. No transaction of the engine is open. */
 extern void sweep_brake_wait(SweepRun *run, int64 time_us, uint32 wait_event);

@@ -28,6 +28,7 @@
 #include "base/worker.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
+#include "engine/definition.h"
 #include "engine/report.h"
 #include "engine/timers.h"
 

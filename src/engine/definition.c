@@ -16,24 +16,21 @@
  * length and its bytes, length 0 for NULL. It never leaves shared memory, so there is no version and no
  * alignment in it.
  *
- * Two checks of a definition cannot be made in SQL and are here: that a batch_sql is one statement, and that the statements
- * of an sql can be executed in the background. script.c checks the statements of an sql again when it executes them.
+ * Args that come with sweep.start() are checked by sweep._check_args() as well, those of a CALL here only.
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
-#include "nodes/nodeFuncs.h"
-#include "parser/analyze.h"
-#include "parser/scansup.h"
-#include "tcop/tcopprot.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
 
-#include "base/door.h"
-#include "base/extension.h"
+#include "base/settings.h"
 #include "base/sql.h"
 #include "engine/definition.h"
 
@@ -89,41 +86,91 @@ static const Field fields[] = {
 	run->member = READ_##kind; \
 	column++;
 
-/* A statement of a job that is to be analysed. */
-typedef struct Analysis
-{
-	const char *source;
-	RawStmt    *raw;
-	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
-	Query	   *query;
-} Analysis;
-
-/* Work that is done as in a run. */
-typedef struct Visit
-{
-	Jsonb	   *settings;		/* texts */
-	void		(*work) (void *arg);
-	void	   *arg;
-} Visit;
-
-/* The hint for a statement that is passed as batch_sql and is no batch. */
-#define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
-
 static void read_columns(SweepRun *run, int first_column);
-static List *parse(const char *source);
 static bool is_word(int column, const char *word);
 static void merge_args(SweepRun *run);
-static void refuse_statement(const char *source, const RawStmt *statement);
-static void follow_block(const RawStmt *statement, const RawStmt **block);
-static int	place_of(const char *source, const RawStmt *statement);
-static bool changes_rows(const Node *statement);
-static bool uses_batch_size(Node *node, void *context);
-static void visit_work(void *arg);
-static void analyse_work(void *arg);
-static void place_error(void *source);
+static void check_args_size(Size size, const char *job);
 
-PG_FUNCTION_INFO_V1(sweep_definition_check_sql);
-PG_FUNCTION_INFO_V1(sweep_definition_check_batch_sql);
+PG_FUNCTION_INFO_V1(sweep_run_check_args_size);
+
+SweepRun *
+sweep_run_create(MemoryContext parent, SweepSlot *slot)
+{
+	MemoryContext context = AllocSetContextCreate(parent, "pg_sweep run", ALLOCSET_SMALL_SIZES);
+	SweepRun   *run = MemoryContextAllocZero(context, sizeof(SweepRun));
+
+	run->context = context;
+	run->batch_context = AllocSetContextCreate(context, "pg_sweep batch", ALLOCSET_DEFAULT_SIZES);
+	run->slot = slot;
+	run->synchronous_commit = MemoryContextStrdup(context, GetConfigOption("synchronous_commit", false, false));
+	return run;
+}
+
+void
+sweep_run_check_role(const SweepRun *run)
+{
+	/* Its code could RESET ROLE, and of a session that was begun as a superuser RESET SESSION AUTHORIZATION. */
+	if (GetUserId() == run->run_as && GetSessionUserId() == run->run_as && GetAuthenticatedUserId() == run->run_as)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("job \"%s\" can be run in a session of its role only", run->job),
+			 OidIsValid(run->run_as) ? errdetail("The job runs as role \"%s\".", GetUserNameFromId(run->run_as, true)) :
+			 errdetail("That role does not exist."),
+			 errhint("Use sweep.start(), which runs it in the background as that role.")));
+}
+
+/* SQL: sweep._check_args_size(name text, args jsonb) RETURNS void. However they are stored, they are not read. */
+Datum
+sweep_run_check_args_size(PG_FUNCTION_ARGS)
+{
+	check_args_size(toast_raw_datum_size(PG_GETARG_DATUM(1)), text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	PG_RETURN_VOID();
+}
+
+static void
+check_args_size(Size size, const char *job)
+{
+	if (size <= (Size) sweep_max_args_size * 1024)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("args of job \"%s\" are too large: %zu bytes", job, size),
+			 errdetail("They may have pg_sweep.max_args_size, %d kB.", sweep_max_args_size),
+			 errhint("Keep the data in a table and name it in the args, or raise pg_sweep.max_args_size.")));
+}
+
+void
+sweep_run_read_clock(SweepRun *run)
+{
+	JsonbValue	buffer;
+	JsonbValue *value = getKeyJsonValueFromContainer(&run->args->root, "as_of", strlen("as_of"), &buffer);
+
+	if (value == NULL || value->type == jbvNull)
+		return;
+	if (value->type == jbvString)
+		run->as_of = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in,
+															 CStringGetDatum(pnstrdup(value->val.string.val, value->val.string.len)),
+															 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+	/* As in sweep._check_args(), for args that come with a CALL. */
+	if (value->type != jbvString || TIMESTAMP_NOT_FINITE(run->as_of))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid as_of in the args of job \"%s\"", run->job),
+				 errhint("Write a timestamp with its zone: \"2026-01-01T00:00:00Z\".")));
+}
+
+SweepLimits
+sweep_run_limits(const SweepRun *run)
+{
+	return (SweepLimits) {
+		.batch_size = run->batch_size,
+		.max_batches = run->max_batches,
+		.max_rows = run->max_rows,
+		.stop_after_us = run->stop_after_us,
+		.pause_us = run->pause_us,
+	};
+}
 
 void
 sweep_definition_read(SweepRun *run, int first_column)
@@ -137,7 +184,12 @@ sweep_definition_read_job(SweepRun *run, text *name, Jsonb *args)
 {
 	Datum		values[] = {PointerGetDatum(name), JsonbPGetDatum(args)};
 
-	sweep_run_check_args(args, text_to_cstring(name));
+	if (!JB_ROOT_IS_OBJECT(args))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid args %s for job \"%s\"", JsonbToCString(NULL, &args->root, VARSIZE(args)), text_to_cstring(name)),
+				 errhint("The args must be a JSON object.")));
+	check_args_size(VARSIZE(args), text_to_cstring(name));
 	if (sweep_sql_execute(&read_job_sql, values, NULL) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -240,256 +292,3 @@ sweep_definition_unpack(SweepRun *run, const char *buffer)
 	merge_args(run);
 }
 
-/* SQL: sweep._check_sql(sql text) RETURNS void. No names are looked up, so this executes no code of users. */
-Datum
-sweep_definition_check_sql(PG_FUNCTION_ARGS)
-{
-	(void) sweep_definition_parse_sql(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	PG_RETURN_VOID();
-}
-
-List *
-sweep_definition_parse_sql(const char *source)
-{
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
-	List	   *statements;
-	const RawStmt *block = NULL;
-	ListCell   *cell;
-
-	error_context_stack = &callback;
-	statements = parse(source);
-	if (statements == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("sql \"%s\" has no statement", source),
-				 errhint("Write one or more statements, separated by semicolons.")));
-	foreach(cell, statements)
-	{
-		refuse_statement(source, lfirst_node(RawStmt, cell));
-		follow_block(lfirst_node(RawStmt, cell), &block);
-	}
-	if (block != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("sql ends within a transaction block"),
-				 errhint("COMMIT is missing: without it nothing of the block would stay."),
-				 errposition(place_of(source, block))));
-	error_context_stack = callback.previous;
-	return statements;
-}
-
-/* Parses as if standard_conforming_strings were on, so that a text always has the same statements. */
-static List *
-parse(const char *source)
-{
-	int			nest_level = sweep_door_enter_literals();
-	List	   *statements = pg_parse_query(source);
-
-	sweep_door_leave_literals(nest_level);
-	return statements;
-}
-
-/* Refuses statements that need a client. */
-static void
-refuse_statement(const char *source, const RawStmt *statement)
-{
-	const char *refused = NULL;
-
-	if (IsA(statement->stmt, CopyStmt) && castNode(CopyStmt, statement->stmt)->filename == NULL)
-		refused = castNode(CopyStmt, statement->stmt)->is_from ? "COPY FROM STDIN" : "COPY TO STDOUT";
-	if (IsA(statement->stmt, ListenStmt))
-		refused = "LISTEN";
-	if (refused != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s is not possible in the sql of a job", refused),
-				 errdetail("It is executed in the background, where there is no client."),
-				 IsA(statement->stmt, ListenStmt) ? 0 : errhint("COPY with a file or PROGRAM of the server, or INSERT, can be used."),
-				 errposition(place_of(source, statement))));
-}
-
-/* Within a transaction block: the statement that has begun it; else NULL. Nothing but such statements changes that. */
-static void
-follow_block(const RawStmt *statement, const RawStmt **block)
-{
-	const TransactionStmt *control;
-
-	if (!IsA(statement->stmt, TransactionStmt))
-		return;
-	control = castNode(TransactionStmt, statement->stmt);
-	if (control->kind == TRANS_STMT_BEGIN || control->kind == TRANS_STMT_START)
-		*block = *block != NULL ? *block : statement;
-	else if (control->kind == TRANS_STMT_COMMIT || control->kind == TRANS_STMT_ROLLBACK)
-		*block = control->chain && *block != NULL ? statement : NULL;
-	else if (control->kind == TRANS_STMT_PREPARE)
-		*block = NULL;
-}
-
-/* From 1, in characters, as errposition() has it; behind the white space that belongs to the statement. */
-static int
-place_of(const char *source, const RawStmt *statement)
-{
-	int			start = sweep_definition_start(source, statement);
-
-	return pg_mbstrlen_with_len(source, start) + 1;
-}
-
-int
-sweep_definition_start(const char *source, const RawStmt *statement)
-{
-	int			start = statement->stmt_location;
-
-	while (scanner_isspace(source[start]))
-		start++;
-	return start;
-}
-
-/* SQL: sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void */
-Datum
-sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
-{
-	Oid			role = PG_GETARG_OID(0);
-	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	RawStmt    *raw;
-
-	sweep_extension_require(sweep_extension_find());
-	if (!sweep_definition_parse(source, &raw) ||
-		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
-		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" is not a single INSERT, UPDATE, DELETE or MERGE", source),
-				 errhint("Its row count is the progress of a batch. " EXECUTED_ONCE)));
-	if (!changes_rows(raw->stmt))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" is a plain SELECT", source),
-				 errdetail("It would be executed again and again: its row count does not say that something is done."),
-				 errhint(EXECUTED_ONCE)));
-	if (!uses_batch_size(raw->stmt, NULL))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
-				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
-						 "WHERE id IN (SELECT id FROM ... LIMIT $1). " EXECUTED_ONCE)));
-	(void) sweep_definition_analyse(role, source, PG_GETARG_JSONB_P(2), raw, true);
-	PG_RETURN_VOID();
-}
-
-/* A SELECT does so in its WITH; PostgreSQL allows it there at the top only. */
-static bool
-changes_rows(const Node *statement)
-{
-	const WithClause *with;
-	const ListCell *cell;
-
-	if (!IsA(statement, SelectStmt))
-		return true;
-	with = castNode(SelectStmt, unconstify(Node *, statement))->withClause;
-	foreach(cell, with != NULL ? with->ctes : NIL)
-	{
-		if (!IsA(lfirst_node(CommonTableExpr, cell)->ctequery, SelectStmt))
-			return true;
-	}
-	return false;
-}
-
-/* In the text as it stands: what a rule or a view adds has no parameters. */
-static bool
-uses_batch_size(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, ParamRef))
-		return castNode(ParamRef, node)->number == 1;
-	return raw_expression_tree_walker(node, uses_batch_size, context);
-}
-
-bool
-sweep_definition_parse(const char *source, RawStmt **raw)
-{
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
-	List	   *statements;
-
-	error_context_stack = &callback;
-	statements = parse(source);
-	error_context_stack = callback.previous;
-	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
-	return list_length(statements) == 1;
-}
-
-/*
- * Names are looked up as in a run, and literals mean the same. Analysis and planning execute code of users, the constraint of a domain for
- * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.
- */
-void
-sweep_definition_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg)
-{
-	Visit		visit = {settings, work, arg};
-
-	sweep_extension_require(sweep_extension_lock());
-	sweep_door_visit_user(role, visit_work, &visit);
-}
-
-static void
-visit_work(void *arg)
-{
-	const Visit *visit = arg;
-	JsonbIterator *iterator = JsonbIteratorInit(&visit->settings->root);
-	JsonbIteratorToken token;
-	JsonbValue	key;
-	JsonbValue	value;
-
-	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
-	{
-		char	   *name;
-		char	   *text;
-
-		if (token != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&iterator, &value, true);
-		name = pnstrdup(key.val.string.val, key.val.string.len);
-		text = pnstrdup(value.val.string.val, value.val.string.len);
-		/* A worker has no temporary objects: those of this session are not in front. */
-		if (strcmp(name, "search_path") == 0)
-			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
-		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	}
-	visit->work(visit->arg);
-}
-
-Query *
-sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
-{
-	Analysis	analysis = {source, raw, has_size, NULL};
-
-	sweep_definition_visit(role, settings, analyse_work, &analysis);
-	return analysis.query;
-}
-
-static void
-analyse_work(void *arg)
-{
-	Analysis   *analysis = arg;
-	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
-	int			first = analysis->has_size ? 0 : 1;
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
-
-	error_context_stack = &callback;
-	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
-	error_context_stack = callback.previous;
-}
-
-/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
-static void
-place_error(void *source)
-{
-	int			position = geterrposition();
-
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery((const char *) source);
-	}
-}

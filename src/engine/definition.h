@@ -6,12 +6,23 @@
 #define SWEEP_DEFINITION_H
 
 #include "engine/run_state.h"
-#include "nodes/parsenodes.h"
 
 /* The columns of a definition, in a statement with the run as r and its job as j. */
 #define SWEEP_JOB_COLUMN(kind, member, column) ", " column
 #define SWEEP_COLUMN_OF_RUN(kind, member, column, by_name) ", " column
 #define SWEEP_DEFINITION_OF_RUN "j.name" SWEEP_JOB_SETTINGS(SWEEP_JOB_COLUMN) SWEEP_RUN_SETTINGS(SWEEP_COLUMN_OF_RUN)
+
+/* A run in this slot that has no definition yet, in a memory context of its own. */
+extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
+
+/* Raises unless current, session and authenticated user are the job's role: no code of a job runs with the rights of another role. */
+extern void sweep_run_check_role(const SweepRun *run);
+
+/* Reads the clock of the run from its args, if they fix it; raises when that is no moment. */
+extern void sweep_run_read_clock(SweepRun *run);
+
+/* The limits of its loop. */
+extern SweepLimits sweep_run_limits(const SweepRun *run);
 
 /* Reads the columns SWEEP_DEFINITION_OF_RUN of the current row, of which the first one is number first_column, into the run. */
 extern void sweep_definition_read(SweepRun *run, int first_column);
@@ -31,25 +42,7 @@ extern void sweep_definition_read_small(SweepRun *run, int first_column);
  */
 extern Size sweep_definition_pack(const SweepRun *run, char *buffer, Size size);
 
-/*
- * The statements (RawStmt) of the sql of a job, in the current memory context. Raises when one cannot be parsed or needs a
- * client, when there is none, and when the last one leaves a transaction block open.
- */
-extern List *sweep_definition_parse_sql(const char *source);
-
-/* Where a statement begins, in bytes. */
-extern int	sweep_definition_start(const char *source, const RawStmt *statement);
-
 /* Reads a definition from a buffer that sweep_definition_pack has written, and merges the args. */
 extern void sweep_definition_unpack(SweepRun *run, const char *buffer);
-
-/* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
-extern bool sweep_definition_parse(const char *source, RawStmt **raw);
-
-/* Does work as that role, with these settings (texts), in a security-restricted operation. */
-extern void sweep_definition_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg);
-
-/* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
-extern Query *sweep_definition_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size);
 
 #endif							/* SWEEP_DEFINITION_H */

@@ -1,9 +1,9 @@
 /*
  * environment.c
- *		The settings that the code of a job is executed with.
+ *		The settings of a job, which its code is executed with.
  *
- * Called by run.c, batch.c and preview.c, and when a job is created or changed. A worker is connected as the role of
- * the job, and has the settings of that role and of the database, as after any login. The settings of the job come on
+ * Called by run.c, batch.c and preview.c for a job that has settings, and when a job is created or changed. A worker is connected as the
+ * role of the job, and has the settings of that role and of the database, as after any login. The settings of the job come on
  * top: in a worker once, for its session, which is reset before another run; in a session for each transaction.
  * The role sets them itself, so PostgreSQL refuses a setting that the role may not SET.
  *
@@ -12,9 +12,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#include "jit/jit.h"
 #include "miscadmin.h"
-#include "optimizer/cost.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -42,26 +40,12 @@ PG_FUNCTION_INFO_V1(sweep_environment_check);
 void
 sweep_environment_set_local(SweepRun *run)
 {
-	/* A setting that has the right value is not set, and reset, for each batch. */
-	if (jit_enabled)
-		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	/* On, an error of a batch would end the session before it is recorded. */
-	if (ExitOnAnyError)
-		(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-	if (max_parallel_workers_per_gather != 0)
-		(void) set_config_option("max_parallel_workers_per_gather", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	/* A setting that cannot be set must not keep the failure of the run from being recorded. */
-	if (run->environment_failed || !sweep_environment_is_needed(run))
+	if (run->environment_failed)
 		return;
 	run->environment_failed = true;
 	set_all(run, GUC_ACTION_LOCAL);
 	run->environment_failed = false;
-}
-
-void
-sweep_environment_pin_local(void)
-{
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }
 
 void

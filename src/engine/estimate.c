@@ -29,7 +29,7 @@
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
-#include "engine/definition.h"
+#include "job/job_statement.h"
 #include "engine/estimate.h"
 #include "engine/report.h"
 #include "engine/timers.h"
@@ -67,9 +67,9 @@ sweep_estimate_check(PG_FUNCTION_ARGS)
 	Oid			type;
 
 	sweep_extension_require(sweep_extension_find());
-	if (!sweep_definition_parse(source, &raw) || !IsA(raw->stmt, SelectStmt))
+	if (!sweep_job_statement_parse(source, &raw) || !IsA(raw->stmt, SelectStmt))
 		refuse(source);
-	query = sweep_definition_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(2), raw, false);
+	query = sweep_job_statement_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(2), raw, false);
 	if (query->commandType != CMD_SELECT || query->hasModifyingCTE || query->rowMarks != NIL)
 		refuse(source);
 	if (ExecCleanTargetListLength(query->targetList) != 1)

@@ -24,7 +24,7 @@
 #include "utils/memutils.h"
 
 #include "base/clock.h"
-#include "base/secret.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "engine/batch.h"
 #include "engine/bucket_run.h"
@@ -164,7 +164,7 @@ note_repetition(ItemBatch *batch, Jsonb **items, int count)
 	}
 	for (int i = 0; i < count; i++)
 	{
-		uint64		hash = sweep_secret_hash((uint64) run->run_id, VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ);
+		uint64		hash = sweep_lock_hash((uint64) run->run_id, VARDATA(items[i]), VARSIZE(items[i]) - VARHDRSZ);
 		bool		found;
 
 		(void) hash_search(run->seen, &hash, HASH_ENTER, &found);

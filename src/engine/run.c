@@ -29,6 +29,7 @@
 #include "engine/batch.h"
 #include "engine/brake.h"
 #include "engine/bucket_run.h"
+#include "engine/definition.h"
 #include "engine/environment.h"
 #include "engine/estimate.h"
 #include "engine/items.h"
@@ -106,7 +107,7 @@ sweep_run_perform(SweepRun *run)
 	sweep_step_free(run->step);
 	sweep_step_free(run->pick);
 	sweep_step_free(run->rescue);
-	sweep_lock_give_back(run->run_as, run->lock_key, sweep_run_lock_mode(run));
+	sweep_lock_give_back(&run->lock);
 	sweep_lock_give_back_number(SWEEP_LOCK_RUN, run->run_id);
 	if (!sweep_sql_in_call())
 		sweep_log_context_say(NULL);
@@ -165,9 +166,11 @@ static bool
 take_lock(SweepRun *run)
 {
 	sweep_report_phase(run, PHASE_LOCK);
+	/* Shares of a divided job hold the lock together. */
+	run->lock = sweep_lock_of_job(run->run_as, run->lock_key, run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE);
 	for (int tries = 0;; tries++)
 	{
-		if (sweep_lock_acquire(run->run_as, run->lock_key, sweep_run_lock_mode(run)))
+		if (sweep_lock_acquire(&run->lock))
 			return true;
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
 		if (tries >= run->lock_retries || run->waits_for_lock || sweep_brake_is_stopped(run))

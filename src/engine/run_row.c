@@ -252,16 +252,12 @@ save_by_statement(SweepRun *run, const SweepRunChange *change)
 void
 sweep_run_row_skip(SweepRun *run)
 {
-	LOCKTAG		tag;
-	Datum		values[6];
+	const LOCKTAG *tag = &run->lock.tag;
+	Datum		values[] = {
+		Int64GetDatum(run->run_id), Int32GetDatum(MyProcPid), ObjectIdGetDatum(tag->locktag_field1), ObjectIdGetDatum(tag->locktag_field2),
+		ObjectIdGetDatum(tag->locktag_field3), Int16GetDatum((int16) tag->locktag_field4)
+	};
 
-	sweep_lock_tag(&tag, run->run_as, run->lock_key);
-	values[0] = Int64GetDatum(run->run_id);
-	values[1] = Int32GetDatum(MyProcPid);
-	values[2] = ObjectIdGetDatum(tag.locktag_field1);
-	values[3] = ObjectIdGetDatum(tag.locktag_field2);
-	values[4] = ObjectIdGetDatum(tag.locktag_field3);
-	values[5] = Int16GetDatum((int16) tag.locktag_field4);
 	if (!is_locked(run) && sweep_sql_execute(&skip_run_sql, values, NULL) == 1)
 		run->lock_holder = sweep_sql_text(1, run->context);
 }

@@ -58,6 +58,14 @@ typedef struct SweepBuckets
 
 typedef struct SweepWatch SweepWatch;
 
+/* The statement timeout of a worker, for the code of the job that is or was executed last. */
+typedef enum SweepStatementTimer
+{
+	STATEMENT_UNTIMED,
+	STATEMENT_TIMED,			/* the timer is armed */
+	STATEMENT_TIMED_OUT,		/* its time had passed when it was disarmed, so that it may be what ended the call */
+} SweepStatementTimer;
+
 /* How far a run has come. */
 typedef enum SweepRunStage
 {
@@ -118,6 +126,7 @@ typedef struct SweepRun
 	bool		unreplicated;	/* the last commit that waited for a standby was not confirmed by it */
 
 	/* Support */
+	SweepLock	lock;			/* of the job, or of its shares together */
 	SweepStep  *step;
 	SweepStep  *pick;
 	SweepStep  *rescue;
@@ -129,28 +138,10 @@ typedef struct SweepRun
 	char	   *synchronous_commit; /* of the session, or the job */
 	SweepMeaning *meaning;		/* with which each call of the job's code begins; NULL = there was none */
 	bool		environment_failed; /* the settings of the job cannot be set */
-	bool		statement_timed_out;
+	SweepStatementTimer statement_timer;
 	MemoryContext context;
 	MemoryContext batch_context;
 } SweepRun;
-
-extern SweepRun *sweep_run_create(MemoryContext parent, SweepSlot *slot);
-
-/* Raises unless current, session and authenticated user are the job's role: no code of a job runs with the rights of another role. */
-extern void sweep_run_check_role(const SweepRun *run);
-
-/* Raises unless the args of a run are an object, and not too large. */
-extern void sweep_run_check_args(Jsonb *args, const char *job);
-
-/* Reads the clock of the run from its args, if they fix it; raises when that is no moment. */
-extern void sweep_run_read_clock(SweepRun *run);
-
-/* How the run holds its lock: alone, or together with the other shares of its job. */
-static inline SweepLockMode
-sweep_run_lock_mode(const SweepRun *run)
-{
-	return run->bucket_count > 0 ? LOCK_SHARED : LOCK_ALONE;
-}
 
 /* Whether its buckets are ranges of a key, each of which is done once. */
 static inline bool
@@ -165,11 +156,5 @@ sweep_run_is_ending(const SweepRun *run)
 {
 	return run->reason != SWEEP_STOP_NONE && (run->stage == RUN_ENDING || !run->ends_apart);
 }
-
-/* The limits of its loop. */
-extern SweepLimits sweep_run_limits(const SweepRun *run);
-
-/* A request to cancel that is pending becomes one to stop the run. */
-extern void sweep_run_note_cancel(SweepRun *run);
 
 #endif							/* SWEEP_RUN_STATE_H */

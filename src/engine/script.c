@@ -39,7 +39,7 @@
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
-#include "engine/definition.h"
+#include "job/job_statement.h"
 #include "engine/report.h"
 #include "engine/script.h"
 #include "engine/timers.h"
@@ -108,7 +108,7 @@ script_work(void *arg)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	MemoryContextSwitchTo(script->context);
-	statements = sweep_definition_parse_sql(run->sql);
+	statements = sweep_job_statement_parse_all(run->sql);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(script->context);
 	foreach(cell, statements)
@@ -127,7 +127,7 @@ static void
 execute_statement(Script *script, RawStmt *statement)
 {
 	SweepRun   *run = script->run;
-	int			start = sweep_definition_start(run->sql, statement);
+	int			start = sweep_job_statement_start(run->sql, statement);
 	int			length = statement->stmt_len > 0 ? statement->stmt_location + statement->stmt_len - start : (int) strlen(run->sql + start);
 	QueryCompletion completion;
 	SweepMeaning *meaning = NULL;

@@ -76,26 +76,26 @@ sweep_timers_resume_timeout(SweepRun *run)
 void
 sweep_timers_arm_statement(SweepRun *run)
 {
-	run->statement_timed_out = false;
+	run->statement_timer = STATEMENT_TIMED;
 	sweep_timer_arm_statement(StatementTimeout);
 }
 
 void
 sweep_timers_disarm_statement(SweepRun *run)
 {
-	if (!sweep_timer_disarm_statement())
+	if (run->statement_timer != STATEMENT_TIMED)
 		return;
-	run->statement_timed_out = true;
+	run->statement_timer = sweep_timer_disarm_statement() ? STATEMENT_TIMED_OUT : STATEMENT_UNTIMED;
 	/* A timeout that fired as its call ended would otherwise take effect later, as a request to cancel. */
-	if (pg_atomic_read_u32(&run->slot->stop_request) == 0)
+	if (run->statement_timer == STATEMENT_TIMED_OUT && pg_atomic_read_u32(&run->slot->stop_request) == 0)
 		sweep_cancel_drop();
 }
 
 bool
 sweep_timers_statement_fired(const SweepRun *run)
 {
-	if (MyBackendType == B_BG_WORKER)
-		return run->statement_timed_out;
+	if (!sweep_sql_in_call())
+		return run->statement_timer == STATEMENT_TIMED_OUT;
 	/* In a session it is the one of the CALL. */
 	return StatementTimeout > 0 &&
 		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);

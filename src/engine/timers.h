@@ -19,8 +19,8 @@ extern void sweep_timers_suspend_timeout(SweepRun *run);
 extern void sweep_timers_resume_timeout(SweepRun *run);
 
 /*
- * The statement timeout guards one call of the step. Nothing else arms it in a worker; in a session that
- * of the CALL is already running.
+ * The statement timeout guards one call of the step. Nothing else arms it in a worker; within CALL that of the CALL is already
+ * running. Disarm does nothing unless run->statement_timer says that it is armed.
  */
 extern void sweep_timers_arm_statement(SweepRun *run);
 extern void sweep_timers_disarm_statement(SweepRun *run);

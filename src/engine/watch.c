@@ -38,7 +38,7 @@
 #include "base/clock.h"
 #include "base/compat_statistics.h"
 #include "base/remote.h"
-#include "base/secret.h"
+#include "base/lock.h"
 #include "base/settings.h"
 #include "engine/report.h"
 #include "engine/watch.h"
@@ -113,7 +113,7 @@ hash_of(const SweepRun *run, const Jsonb *cursor)
 
 	if (cursor == NULL)
 		return 0;
-	hash = sweep_secret_hash((uint64) run->run_id, VARDATA(cursor), VARSIZE(cursor) - VARHDRSZ);
+	hash = sweep_lock_hash((uint64) run->run_id, VARDATA(cursor), VARSIZE(cursor) - VARHDRSZ);
 	return hash != 0 ? hash : 1;
 }
 

@@ -26,7 +26,7 @@
 
 #include "base/compat_query.h"
 #include "base/door.h"
-#include "engine/definition.h"
+#include "job/job_statement.h"
 #include "makers/statement_parts.h"
 
 /* Columns of the result. */
@@ -101,7 +101,7 @@ static RawStmt *
 parse(const char *source)
 {
 	RawStmt    *raw;
-	bool		is_one = sweep_definition_parse(source, &raw);
+	bool		is_one = sweep_job_statement_parse(source, &raw);
 
 	if (!is_one || !(IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, UpdateStmt)))
 		refuse_command(source, raw != NULL ? raw->stmt : NULL, is_one);
@@ -156,7 +156,7 @@ take_apart(void *arg)
 	Relations	relations = {0};
 	SweepStatementTexts texts;
 
-	parts->query = sweep_definition_analyse(parts->role, parts->source, parts->settings, parts->raw, false);
+	parts->query = sweep_job_statement_analyse(parts->role, parts->source, parts->settings, parts->raw, false);
 	refuse_clauses(parts->query);
 	refuse_volatile(parts->query);
 	target = rt_fetch(parts->query->resultRelation, parts->query->rtable);

@@ -13,7 +13,7 @@
 
 #include "base/detail.h"
 #include "base/sql.h"
-#include "engine/definition.h"
+#include "job/job_statement.h"
 #include "makers/cascade.h"
 
 /* Rows of the condition whose children are counted together. */
@@ -40,7 +40,7 @@ sweep_delete_count(PG_FUNCTION_ARGS)
 {
 	Count		count = {.relation = PG_GETARG_OID(1), .roots = text_to_cstring(PG_GETARG_TEXT_PP(2))};
 
-	sweep_definition_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), count_work, &count);
+	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), count_work, &count);
 	PG_RETURN_JSONB_P(sweep_detail_read(report(&count)));
 }
 

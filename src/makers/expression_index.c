@@ -18,7 +18,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-#include "engine/definition.h"
+#include "job/job_statement.h"
 
 typedef struct Search
 {
@@ -42,11 +42,11 @@ sweep_expression_index(PG_FUNCTION_ARGS)
 	RawStmt    *raw;
 	Query	   *query;
 
-	if (!sweep_definition_parse(source, &raw))
+	if (!sweep_job_statement_parse(source, &raw))
 		PG_RETURN_NULL();
-	query = sweep_definition_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(3), raw, false);
+	query = sweep_job_statement_analyse(PG_GETARG_OID(0), source, PG_GETARG_JSONB_P(3), raw, false);
 	search.expression = (Node *) linitial_node(TargetEntry, query->targetList)->expr;
-	sweep_definition_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), find_work, &search);
+	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), find_work, &search);
 	if (!OidIsValid(search.index))
 		PG_RETURN_NULL();
 	PG_RETURN_OID(search.index);

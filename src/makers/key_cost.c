@@ -22,7 +22,7 @@
 #include "utils/syscache.h"
 
 #include "base/compat_query.h"
-#include "engine/definition.h"
+#include "job/job_statement.h"
 
 typedef struct KeyCost
 {
@@ -54,7 +54,7 @@ sweep_key_cost(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	sweep_definition_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(2), plan_work, &cost);
+	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(2), plan_work, &cost);
 	values[0] = Float8GetDatum(cost.cost);
 	values[1] = BoolGetDatum(cost.filters);
 	nulls[0] = nulls[1] = !cost.is_known;
@@ -71,7 +71,7 @@ plan_work(void *arg)
 	Query	   *query;
 	const PlannedStmt *plan;
 
-	if (!sweep_definition_parse(cost->source, &raw))
+	if (!sweep_job_statement_parse(cost->source, &raw))
 		elog(ERROR, "\"%s\" is not one statement", cost->source);
 	query = linitial_node(Query, pg_analyze_and_rewrite_fixedparams(raw, cost->source, NULL, 0, NULL));
 	if (!has_keys(query))

@@ -2,7 +2,7 @@
  * siphash.c
  *		SipHash-2-4, as Aumasson and Bernstein describe it: 64 bits under a key of 128.
  *
- * Called for every hash that is trusted instead of compared, see base/secret.c. Nothing is allocated, and it cannot fail.
+ * Called for every hash that is trusted instead of compared, see base/lock.c. Nothing is allocated, and it cannot fail.
  */
 #include "pure/siphash.h"
 

@@ -42,7 +42,6 @@
 #include "base/clock.h"
 #include "base/compat_table.h"
 #include "base/lock.h"
-#include "base/secret.h"
 #include "queue/in_flight.h"
 #include "queue/key.h"
 #include "queue/slot_pool.h"
@@ -79,7 +78,7 @@ typedef struct KeyedInsert
 uint32
 sweep_key_hash(const text *key)
 {
-	return (uint32) sweep_secret_hash(0, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
+	return (uint32) sweep_lock_hash(0, VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key)) | 1;
 }
 
 static void

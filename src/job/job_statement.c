@@ -1,0 +1,310 @@
+/*
+ * job_statement.c
+ *		The statements that a job has as a text: parsed, checked, analysed.
+ *
+ * Called when a job is created or changed, for the checks that cannot be made in SQL: that a batch_sql is one statement, and that the
+ * statements of an sql can be executed in the background; by engine/script.c, which checks the latter again when it executes them; and for
+ * statements that makers build from a text.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/analyze.h"
+#include "parser/scansup.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "base/door.h"
+#include "base/extension.h"
+#include "job/job_statement.h"
+
+/* A statement of a job that is to be analysed. */
+typedef struct Analysis
+{
+	const char *source;
+	RawStmt    *raw;
+	bool		has_size;		/* $1 is the batch size and $2 the batch; else the batch is $1 */
+	Query	   *query;
+} Analysis;
+
+/* Work that is done as in a run. */
+typedef struct Visit
+{
+	Jsonb	   *settings;		/* texts */
+	void		(*work) (void *arg);
+	void	   *arg;
+} Visit;
+
+/* The hint for a statement that is passed as batch_sql and is no batch. */
+#define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
+
+static List *parse(const char *source);
+static void refuse_statement(const char *source, const RawStmt *statement);
+static void follow_block(const RawStmt *statement, const RawStmt **block);
+static int	place_of(const char *source, const RawStmt *statement);
+static bool changes_rows(const Node *statement);
+static bool uses_batch_size(Node *node, void *context);
+static void visit_work(void *arg);
+static void analyse_work(void *arg);
+static void place_error(void *source);
+
+PG_FUNCTION_INFO_V1(sweep_definition_check_sql);
+PG_FUNCTION_INFO_V1(sweep_definition_check_batch_sql);
+
+/* SQL: sweep._check_sql(sql text) RETURNS void. No names are looked up, so this executes no code of users. */
+Datum
+sweep_definition_check_sql(PG_FUNCTION_ARGS)
+{
+	(void) sweep_job_statement_parse_all(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	PG_RETURN_VOID();
+}
+
+List *
+sweep_job_statement_parse_all(const char *source)
+{
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	List	   *statements;
+	const RawStmt *block = NULL;
+	ListCell   *cell;
+
+	error_context_stack = &callback;
+	statements = parse(source);
+	if (statements == NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sql \"%s\" has no statement", source),
+				 errhint("Write one or more statements, separated by semicolons.")));
+	foreach(cell, statements)
+	{
+		refuse_statement(source, lfirst_node(RawStmt, cell));
+		follow_block(lfirst_node(RawStmt, cell), &block);
+	}
+	if (block != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("sql ends within a transaction block"),
+				 errhint("COMMIT is missing: without it nothing of the block would stay."),
+				 errposition(place_of(source, block))));
+	error_context_stack = callback.previous;
+	return statements;
+}
+
+/* Parses as if standard_conforming_strings were on, so that a text always has the same statements. */
+static List *
+parse(const char *source)
+{
+	int			nest_level = sweep_door_enter_literals();
+	List	   *statements = pg_parse_query(source);
+
+	sweep_door_leave_literals(nest_level);
+	return statements;
+}
+
+/* Refuses statements that need a client. */
+static void
+refuse_statement(const char *source, const RawStmt *statement)
+{
+	const char *refused = NULL;
+
+	if (IsA(statement->stmt, CopyStmt) && castNode(CopyStmt, statement->stmt)->filename == NULL)
+		refused = castNode(CopyStmt, statement->stmt)->is_from ? "COPY FROM STDIN" : "COPY TO STDOUT";
+	if (IsA(statement->stmt, ListenStmt))
+		refused = "LISTEN";
+	if (refused != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s is not possible in the sql of a job", refused),
+				 errdetail("It is executed in the background, where there is no client."),
+				 IsA(statement->stmt, ListenStmt) ? 0 : errhint("COPY with a file or PROGRAM of the server, or INSERT, can be used."),
+				 errposition(place_of(source, statement))));
+}
+
+/* Within a transaction block: the statement that has begun it; else NULL. Nothing but such statements changes that. */
+static void
+follow_block(const RawStmt *statement, const RawStmt **block)
+{
+	const TransactionStmt *control;
+
+	if (!IsA(statement->stmt, TransactionStmt))
+		return;
+	control = castNode(TransactionStmt, statement->stmt);
+	if (control->kind == TRANS_STMT_BEGIN || control->kind == TRANS_STMT_START)
+		*block = *block != NULL ? *block : statement;
+	else if (control->kind == TRANS_STMT_COMMIT || control->kind == TRANS_STMT_ROLLBACK)
+		*block = control->chain && *block != NULL ? statement : NULL;
+	else if (control->kind == TRANS_STMT_PREPARE)
+		*block = NULL;
+}
+
+/* From 1, in characters, as errposition() has it; behind the white space that belongs to the statement. */
+static int
+place_of(const char *source, const RawStmt *statement)
+{
+	int			start = sweep_job_statement_start(source, statement);
+
+	return pg_mbstrlen_with_len(source, start) + 1;
+}
+
+int
+sweep_job_statement_start(const char *source, const RawStmt *statement)
+{
+	int			start = statement->stmt_location;
+
+	while (scanner_isspace(source[start]))
+		start++;
+	return start;
+}
+
+/* SQL: sweep._check_batch_sql(role oid, batch_sql text, settings jsonb) RETURNS void */
+Datum
+sweep_definition_check_batch_sql(PG_FUNCTION_ARGS)
+{
+	Oid			role = PG_GETARG_OID(0);
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	RawStmt    *raw;
+
+	sweep_extension_require(sweep_extension_find());
+	if (!sweep_job_statement_parse(source, &raw) ||
+		!(IsA(raw->stmt, SelectStmt) || IsA(raw->stmt, InsertStmt) || IsA(raw->stmt, UpdateStmt) ||
+		  IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, MergeStmt)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" is not a single INSERT, UPDATE, DELETE or MERGE", source),
+				 errhint("Its row count is the progress of a batch. " EXECUTED_ONCE)));
+	if (!changes_rows(raw->stmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" is a plain SELECT", source),
+				 errdetail("It would be executed again and again: its row count does not say that something is done."),
+				 errhint(EXECUTED_ONCE)));
+	if (!uses_batch_size(raw->stmt, NULL))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("batch_sql \"%s\" does not use $1, the batch size", source),
+				 errhint("It is executed again and again, each time for one batch: limit it by $1, for example "
+						 "WHERE id IN (SELECT id FROM ... LIMIT $1). " EXECUTED_ONCE)));
+	(void) sweep_job_statement_analyse(role, source, PG_GETARG_JSONB_P(2), raw, true);
+	PG_RETURN_VOID();
+}
+
+/* A SELECT does so in its WITH; PostgreSQL allows it there at the top only. */
+static bool
+changes_rows(const Node *statement)
+{
+	const WithClause *with;
+	const ListCell *cell;
+
+	if (!IsA(statement, SelectStmt))
+		return true;
+	with = castNode(SelectStmt, unconstify(Node *, statement))->withClause;
+	foreach(cell, with != NULL ? with->ctes : NIL)
+	{
+		if (!IsA(lfirst_node(CommonTableExpr, cell)->ctequery, SelectStmt))
+			return true;
+	}
+	return false;
+}
+
+/* In the text as it stands: what a rule or a view adds has no parameters. */
+static bool
+uses_batch_size(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ParamRef))
+		return castNode(ParamRef, node)->number == 1;
+	return raw_expression_tree_walker(node, uses_batch_size, context);
+}
+
+bool
+sweep_job_statement_parse(const char *source, RawStmt **raw)
+{
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	List	   *statements;
+
+	error_context_stack = &callback;
+	statements = parse(source);
+	error_context_stack = callback.previous;
+	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
+	return list_length(statements) == 1;
+}
+
+/*
+ * Names are looked up as in a run, and literals mean the same. Analysis and planning execute code of users, the constraint of a domain for
+ * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.
+ */
+void
+sweep_job_statement_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg)
+{
+	Visit		visit = {settings, work, arg};
+
+	sweep_extension_require(sweep_extension_lock());
+	sweep_door_visit_user(role, visit_work, &visit);
+}
+
+static void
+visit_work(void *arg)
+{
+	const Visit *visit = arg;
+	JsonbIterator *iterator = JsonbIteratorInit(&visit->settings->root);
+	JsonbIteratorToken token;
+	JsonbValue	key;
+	JsonbValue	value;
+
+	while ((token = JsonbIteratorNext(&iterator, &key, true)) != WJB_DONE)
+	{
+		char	   *name;
+		char	   *text;
+
+		if (token != WJB_KEY)
+			continue;
+		(void) JsonbIteratorNext(&iterator, &value, true);
+		name = pnstrdup(key.val.string.val, key.val.string.len);
+		text = pnstrdup(value.val.string.val, value.val.string.len);
+		/* A worker has no temporary objects: those of this session are not in front. */
+		if (strcmp(name, "search_path") == 0)
+			text = psprintf("%s%spg_temp", text, text[0] != '\0' ? ", " : "");
+		(void) set_config_option(name, text, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	}
+	visit->work(visit->arg);
+}
+
+Query *
+sweep_job_statement_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size)
+{
+	Analysis	analysis = {source, raw, has_size, NULL};
+
+	sweep_job_statement_visit(role, settings, analyse_work, &analysis);
+	return analysis.query;
+}
+
+static void
+analyse_work(void *arg)
+{
+	Analysis   *analysis = arg;
+	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
+	int			first = analysis->has_size ? 0 : 1;
+	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
+
+	error_context_stack = &callback;
+	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
+	error_context_stack = callback.previous;
+}
+
+/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
+static void
+place_error(void *source)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery((const char *) source);
+	}
+}

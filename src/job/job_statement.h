@@ -1,0 +1,29 @@
+/*
+ * job_statement.h
+ *		The statements that a job has as a text: parsed, checked, analysed.
+ */
+#ifndef SWEEP_JOB_STATEMENT_H
+#define SWEEP_JOB_STATEMENT_H
+
+#include "nodes/parsenodes.h"
+#include "utils/jsonb.h"
+
+/*
+ * The statements (RawStmt) of the sql of a job, in the current memory context. Raises when one cannot be parsed or needs a
+ * client, when there is none, and when the last one leaves a transaction block open.
+ */
+extern List *sweep_job_statement_parse_all(const char *source);
+
+/* Where a statement begins, in bytes. */
+extern int	sweep_job_statement_start(const char *source, const RawStmt *statement);
+
+/* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
+extern bool sweep_job_statement_parse(const char *source, RawStmt **raw);
+
+/* Does work as that role, with these settings (texts), in a security-restricted operation. */
+extern void sweep_job_statement_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg);
+
+/* Analyses the statement as in a run of that role. Its first parameter is the batch size, if it has that, the next one the batch. */
+extern Query *sweep_job_statement_analyse(Oid role, const char *source, Jsonb *settings, RawStmt *raw, bool has_size);
+
+#endif							/* SWEEP_JOB_STATEMENT_H */
