@@ -33,6 +33,7 @@ static LWLock *shared_lock = NULL;
 
 static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
+static void set_run(SweepSlot *slot, int64 run_id);
 static int	room_for_runs(bool preferred);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static Size databases_offset(void);
@@ -131,17 +132,53 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		slot->generation = ++shared->generation;
 		slot->database = MyDatabaseId;
 		slot->role = claimant->role;
-		slot->run_id = claimant->run_id;
 		slot->pid = worker ? 0 : MyProcPid;
-		slot->put_back = false;
-		slot->claimed_us = sweep_monotonic_us();
 		strlcpy(slot->job, claimant->job, sizeof(slot->job));
-		pg_atomic_write_u32(&slot->stop_request, 0);
-		pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
-		slot->reminders = 0;
-		memset(&slot->live, 0, sizeof(slot->live));
+		set_run(slot, claimant->run_id);
 	}
 	return slot;
+}
+
+static void
+set_run(SweepSlot *slot, int64 run_id)
+{
+	slot->run_id = run_id;
+	slot->follower = 0;
+	slot->put_back = false;
+	slot->claimed_us = sweep_monotonic_us();
+	pg_atomic_write_u32(&slot->stop_request, 0);
+	pg_atomic_write_u64(&slot->timeout_deadline_us, 0);
+	slot->reminders = 0;
+	memset(&slot->live, 0, sizeof(slot->live));
+}
+
+void
+sweep_shared_keep_follower(SweepSlot *slot, int64 run_id)
+{
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot->follower = slot->worker ? run_id : 0;
+	sweep_shared_unlock();
+}
+
+bool
+sweep_shared_go_on(SweepSlot *slot)
+{
+	const SweepDatabase *entry;
+	bool		goes_on;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	entry = sweep_shared_find_database(slot->database);
+	goes_on = slot->follower != 0 && !shared->line && !shared->left_short &&
+		(entry == NULL || (!entry->leave && !entry->crowded && entry->short_of == REFUSED_NOT));
+	if (goes_on)
+	{
+		set_run(slot, slot->follower);
+		slot->definition_size = 0;
+	}
+	sweep_shared_unlock();
+	if (goes_on)
+		sweep_shared_note_end(slot->database);
+	return goes_on;
 }
 
 SweepDatabase *
@@ -198,7 +235,7 @@ room_for_runs(bool preferred)
 	return preferred ? sweep_max_running_jobs : Max(sweep_max_running_jobs - sweep_reserved_workers, 1);
 }
 
-/* The slot of a run in this database, or NULL; the caller has the lock. */
+/* The slot that has a run in this database, or keeps its process for it, or NULL; the caller has the lock. */
 static SweepSlot *
 find_run(int64 run_id)
 {
@@ -206,7 +243,7 @@ find_run(int64 run_id)
 	{
 		SweepSlot  *slot = &shared->slots[i];
 
-		if (sweep_shared_has_run(slot) && slot->run_id == run_id)
+		if (sweep_shared_has_run(slot) && (slot->run_id == run_id || slot->follower == run_id))
 			return slot;
 	}
 	return NULL;
@@ -266,6 +303,7 @@ sweep_shared_release(SweepSlot *slot, bool opened, bool stays)
 	if (slot->put_back)
 		opened = pg_atomic_read_u32(&slot->stop_request) == 0;
 	database = slot->database;
+	slot->follower = 0;
 	slot->state = slot->worker && !opened ? SLOT_UNOPENED : stays ? SLOT_IDLE : SLOT_FREE;
 	slot->pid = 0;
 	sweep_shared_unlock();
@@ -425,7 +463,7 @@ sweep_shared_signal_cancel(PG_FUNCTION_ARGS)
 	 */
 	sweep_shared_lock(LW_EXCLUSIVE);
 	slot = find_run(PG_GETARG_INT64(0));
-	found = slot != NULL && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
+	found = slot != NULL && slot->run_id == PG_GETARG_INT64(0) && (slot->state == SLOT_RUNNING || slot->state == SLOT_STARTING);
 	if (found)
 	{
 		pg_atomic_fetch_or_u32(&slot->stop_request, SWEEP_STOP_REQUEST_CANCEL);

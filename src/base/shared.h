@@ -78,6 +78,7 @@ typedef struct SweepSlot
 	Oid			database;
 	Oid			role;			/* of the job */
 	int64		run_id;
+	int64		follower;		/* waits for this process, which performs it next; 0 = none */
 	int			pid;			/* 0 until the process is attached */
 	ProcNumber	procno;			/* of the process; INVALID_PROC_NUMBER until then, but not of one that has run another */
 	bool		handed_over;	/* the worker that was idle may attach: what it needs is written */
@@ -197,6 +198,12 @@ extern void sweep_shared_release(SweepSlot *slot, bool opened, bool stays);
 
 /* A run in the database has ended, or (InvalidOid) a scheduler has left. Wakes what waits for that. */
 extern void sweep_shared_note_end(Oid database);
+
+/* Keeps the run that follows this one for the process of the slot, before others can see that it waits; 0: for any process. */
+extern void sweep_shared_keep_follower(SweepSlot *slot, int64 run_id);
+
+/* The run has ended, and the slot is that of its follower; false when there is none, or other runs or databases wait for a process. */
+extern bool sweep_shared_go_on(SweepSlot *slot);
 
 /* Whether the slot is that of a run of this database; the caller has the lock. */
 static inline bool

@@ -88,6 +88,8 @@ undo(void *arg)
 	SweepFence *fence = arg;
 
 	fence->binding = fence->given_back = fence->followed = false;
+	if (fence->follower != 0)
+		sweep_shared_keep_follower(fence->request.slot, 0);
 	fence->follower = 0;
 }
 
@@ -104,6 +106,8 @@ sweep_fence_end(SweepFence *fence, const char *stop_reason)
 	if (fence->given_back)
 		release_bucket(fence);
 	sweep_fence_follow(fence, stop_reason, fence->given_back ? 0 : fence->request.recovery_us);
+	if (fence->given_back && fence->follower != 0)
+		sweep_shared_keep_follower(fence->request.slot, fence->follower);
 	fence->followed = true;
 }
 

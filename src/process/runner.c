@@ -5,7 +5,8 @@
  * It is connected as the owner and nothing else, so that the job's SQL has no other identity to go back
  * to. Whatever way it ends, its slot is given back by an exit callback and its locks by the server;
  * a row that still says 'running' is then known to be lost. While more runs wait than there is room for, it performs
- * others of the same role, one after the other; see base/reuse.c.
+ * others of the same role, one after the other; see base/reuse.c. While no other run waits, it goes on with the share that follows
+ * its own: no scheduler and no new process is waited for.
  */
 #include "postgres.h"
 
@@ -32,6 +33,12 @@ static SweepStatement read_run_sql = {
 	.text = "SELECT " SWEEP_DEFINITION_OF_RUN
 		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'waiting'",
 	.types = {INT8OID}};
+/* The conditions are those under which a scheduler starts a share. */
+static SweepStatement read_follower_sql = {
+	.text = "SELECT " SWEEP_DEFINITION_OF_RUN
+		" FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as JOIN sweep.job_state s ON s.job = j.name WHERE r.run_id = $1 AND r.status = 'waiting' "
+		"AND NOT EXISTS (SELECT FROM sweep.control) AND s.all_paused_at IS NULL AND s.paused_at IS NULL AND s.crashes = 0 AND (NOT s.as_user OR sweep._is_user(r.run_as)) AND r.xmax = 0",
+	.types = {INT8OID}};
 static SweepStatement count_run_crashes_sql = {
 	.text = "SELECT sweep._count_run_crashes($1)",
 	.types = {TEXTARRAYOID}};
@@ -46,6 +53,7 @@ typedef struct RunnerContext
 	SweepRun   *run;
 	bool		opened;
 	bool		found;
+	bool		follows;		/* the run follows the last one of this process, which has not been given it by a scheduler */
 	int64		began_us;		/* 0 = not connected yet */
 	uint64		login;			/* as what it has logged in, see reuse.h; 0 = it performs one run */
 } RunnerContext;
@@ -55,7 +63,10 @@ static void note_run(int64 run_id);
 static void perform(void);
 static void read_work(void *arg);
 static void name_session(const SweepRun *run);
+static bool may_perform_another(void);
+static bool go_on(void);
 static bool stay(void);
+static void forget_run(void);
 static bool await_run(void);
 static void give_slot_back(int code, Datum arg);
 
@@ -171,7 +182,7 @@ sweep_runner_main(Datum arg)
 	runner.began_us = sweep_monotonic_us();
 	do
 		perform();
-	while (stay() && await_run());
+	while (may_perform_another() && (go_on() || (stay() && await_run())));
 	proc_exit(0);
 }
 
@@ -197,6 +208,9 @@ perform(void)
 				 errmsg("run %lld could not be read: %s", (long long) run_id, error->message)));
 	if (runner.found)
 	{
+		/* A share may be followed by another one in this process. */
+		if (runner.login == 0 && runner.run->bucket_count > 0)
+			runner.login = sweep_reuse_login_stamp();
 		name_session(runner.run);
 		sweep_run_perform(runner.run);
 		runner.slot->put_back = runner.run->stage == RUN_PUT_BACK;
@@ -213,7 +227,7 @@ read_work(void *arg)
 	RunnerContext *context = arg;
 	Datum		run_id = Int64GetDatum(context->run->run_id);
 
-	if (sweep_sql_execute(&read_run_sql, &run_id, NULL) == 0)
+	if (sweep_sql_execute(context->follows ? &read_follower_sql : &read_run_sql, &run_id, NULL) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
 	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_number(SWEEP_LOCK_RUN, context->run->run_id);
@@ -228,23 +242,47 @@ name_session(const SweepRun *run)
 	sweep_worker_set("application_name", name);
 }
 
-/*
- * Whether the process stays for another run: when a run waits, and the last one has succeeded. Settings and objects that the
- * last one has left in the session are discarded before the next one.
- */
+static bool
+may_perform_another(void)
+{
+	return runner.login != 0 && runner.opened && runner.run->stage != RUN_PUT_BACK && runner.run->status != NULL && strcmp(runner.run->status, "succeeded") == 0 &&
+		sweep_monotonic_us() - runner.began_us <= LONGEST_LIFE_US;
+}
+
+/* Whether it goes on with the share that follows its own. Nothing that a run has left in the session is there in the next one. */
+static bool
+go_on(void)
+{
+	runner.follows = false;
+	if (runner.slot->follower == 0 || sweep_reuse_login_stamp() != runner.login)
+		return false;
+	sweep_worker_discard_session();
+	pgstat_report_stat(true);
+	runner.follows = sweep_shared_go_on(runner.slot);
+	if (runner.follows)
+		forget_run();
+	return runner.follows;
+}
+
+/* Whether the process stays, with what a run has left in the session discarded: when a run waits. */
 static bool
 stay(void)
 {
-	if (runner.login == 0 || !runner.opened || runner.run->stage == RUN_PUT_BACK || runner.run->status == NULL || strcmp(runner.run->status, "succeeded") != 0 ||
-		sweep_monotonic_us() - runner.began_us > LONGEST_LIFE_US || !sweep_reuse_is_wanted())
+	if (!sweep_reuse_is_wanted())
 		return false;
 	sweep_worker_discard_session();
 	pgstat_report_stat(true);
 	sweep_shared_release(runner.slot, true, true);
+	forget_run();
+	return true;
+}
+
+static void
+forget_run(void)
+{
 	MemoryContextDelete(runner.run->context);
 	runner.run = NULL;
 	runner.opened = false;
-	return true;
 }
 
 /*
