@@ -233,6 +233,13 @@ subtest 'runs of other jobs' => sub {
 		'succeeded 3 3,succeeded 1 0', 'one in its session, one beside it');
 	is(run_sql(q{CALL sweep.run('inner'); SELECT pg_sleep(1000)}, settings => q{, timeout => '1 s'}),  # the sleep is the work
 		'failed timeout 1 0 ["CALL"]', 'its timeout holds behind a run that it has called');
+	as_app(q{CREATE FUNCTION app.slow(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(0.1);  -- the sleep is the work
+			RETURN ROW(1, NULL, NULL); END $$;
+		SELECT sweep.create_job('slow', step => 'app.slow', max_batches => 600)});
+	is(run_sql(q{SET statement_timeout = '1s'; CALL sweep.run('slow')}), 'failed error 1 0 ["SET"]', 'the statement_timeout of a CALL');
+	is(sql(q{SELECT string_agg(status || ' ' || sqlstate, ', ') FROM (SELECT * FROM sweep.runs ORDER BY run_id DESC LIMIT 2) AS r}),
+		'failed 57014, failed 57014', 'is in force behind the first batch of the run, and both say so');
 	is(run_sql(q{CALL sweep.run('nothing')}), 'failed error 0 0', 'a CALL that raises');
 	like(sql(q{SELECT error FROM sweep.runs ORDER BY run_id DESC LIMIT 1}), qr/^job "nothing" does not exist\n/, 'is recorded');
 	as_app(q{SELECT sweep.create_job('waiting', NULL, $$CALL sweep.wait(sweep.start('inner', delay => '1 h'), '1 h')$$)});
