@@ -25,7 +25,7 @@
 #include "makers/cascade.h"
 
 static SweepStatement cascades_sql = {
-	.text = "SELECT parent, child, root, places, types, keeps, deletes, columns, counts, finds, removes FROM sweep._cascades($1, $2)",
+	.text = "SELECT foreign_key, parent, child, root, places, types, keeps, deletes, attributes, counts, finds, removes FROM sweep._cascades($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
 /* Rows that go, counted table by table. */
@@ -57,6 +57,8 @@ static void ask_all(Walk *walk, const SweepCascadeRows *rows, int first, int cou
 static void ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
 static bool reads_rows(const Walk *walk);
 static void read_children(void *walk, uint64 count);
+static bool ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count);
+static void take_children(Walk *walk, SweepCascadeRows *children);
 static void visit_work(void *visit);
 static void plan_work(void *visit);
 
@@ -97,17 +99,18 @@ sweep_cascade_make(MemoryContext context, Oid relation)
 static void
 read_key(SweepCascadeKey *key, MemoryContext context)
 {
-	key->parent = sweep_sql_oid(1);
-	key->child = sweep_sql_oid(2);
-	key->root = sweep_sql_oid(3);
-	key->places = sweep_sql_oids(4, context, &key->count);
-	key->elements = sweep_sql_oids(5, context, &key->count);
+	key->foreign_key = sweep_sql_oid(1);
+	key->parent = sweep_sql_oid(2);
+	key->child = sweep_sql_oid(3);
+	key->root = sweep_sql_oid(4);
+	key->places = sweep_sql_oids(5, context, &key->count);
+	key->elements = sweep_sql_oids(6, context, &key->count);
 	key->types = MemoryContextAlloc(context, sizeof(Oid) * key->count);
-	key->keeps = sweep_sql_bool(6);
-	key->deletes = sweep_sql_bool(7);
-	key->columns = sweep_sql_int32(8);
+	key->keeps = sweep_sql_bool(7);
+	key->deletes = sweep_sql_bool(8);
+	key->attributes = sweep_sql_oids(9, context, &key->columns);
 	for (int i = 0; i < CASCADE_STATEMENT_COUNT; i++)
-		key->texts[i] = sweep_sql_text(9 + i, context);
+		key->texts[i] = sweep_sql_text(10 + i, context);
 	for (int i = 0; i < key->count; i++)
 	{
 		key->types[i] = get_array_type(key->elements[i]);
@@ -182,11 +185,12 @@ static void
 ask(Walk *walk, SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)
 {
 	int			found;
-	Datum	   *values = sweep_cascade_key_values(key, rows, first, count, &found);
+	Datum	   *values;
 
-	if (found == 0)
+	if ((walk->is_tally && key->keeps) || ask_index(walk, key, rows, first, count))
 		return;
-	if (walk->is_tally && key->keeps)
+	values = sweep_cascade_key_values(key, rows, first, count, &found);
+	if (found == 0)
 		return;
 	/* Rows that are read may be among those that were found already. */
 	values[key->count] = Int64GetDatum(walk->most + 1 - (key->columns == 0 && !walk->is_tally ? walk->found : 0));
@@ -228,11 +232,44 @@ read_children(void *arg, uint64 count)
 		if (sweep_cascade_add_to_set(walk->seen, sweep_sql_oid(1), &sweep_sql_tid(2)))
 			sweep_cascade_add_row(children, walk->context);
 	}
-	walk->found += children->count;
 	walk->key->counted += children->count;
-	if (children->count > 0 && walk->key->columns > 0)
-		walk->pending = lappend(walk->pending, children);
+	take_children(walk, children);
 	MemoryContextSwitchTo(old);
+}
+
+static void
+take_children(Walk *walk, SweepCascadeRows *children)
+{
+	walk->found += children->count;
+	if (children->count > 0 && children->columns > 0)
+		walk->pending = lappend(walk->pending, children);
+}
+
+/*
+ * The same by an index, where nothing is locked. Entries that are too many may be those of rows that have gone: false, the rows are counted. As
+ * they are where a row keeps its entry for one key when another key changes it.
+ */
+static bool
+ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)
+{
+	bool		reads = key->columns > 0;
+	MemoryContext old;
+	SweepCascadeRows *children;
+	int64		found;
+
+	if (walk->is_tally || key->keeps || (reads && walk->cascade->locks) || (key->is_shared && !key->deletes))
+		return false;
+	old = MemoryContextSwitchTo(walk->context);
+	children = reads ? sweep_cascade_new_rows(key->child, key->columns) : NULL;
+	found = sweep_cascade_read_index(key, rows, first, count, walk->most + 1 - (reads ? 0 : walk->found), children, walk->seen);
+	if (found >= 0 && reads)
+		take_children(walk, children);
+	else if (found >= 0 && walk->found + found <= walk->most)
+		walk->found += found;
+	else
+		found = -1;
+	MemoryContextSwitchTo(old);
+	return found >= 0;
 }
 
 Datum *

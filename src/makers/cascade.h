@@ -25,6 +25,7 @@ typedef enum SweepCascadeStatement
 /* A foreign key, of a table whose rows go or change with those of another one. */
 typedef struct SweepCascadeKey
 {
+	Oid			foreign_key;
 	Oid			parent;
 	Oid			child;
 	Oid			root;			/* the partitioned table that the child is a partition of, or the child */
@@ -38,6 +39,7 @@ typedef struct SweepCascadeKey
 	int64		counted;		/* rows that sweep_cascade_tally has found by it */
 	double		weight;			/* rows that go with a row of the child, itself included, as was found when some were counted last; 0 = not known */
 	int			columns;		/* number of columns that are read of the child, because rows go with it; 0 = its rows are counted */
+	Oid		   *attributes;		/* their numbers in the child */
 	char	   *texts[CASCADE_STATEMENT_COUNT];
 	SweepPlan  *plans[CASCADE_STATEMENT_COUNT];	/* NULL = not prepared yet */
 	uint64		planned_in[CASCADE_STATEMENT_COUNT];	/* the batch in which the plan was last looked at */
@@ -131,6 +133,14 @@ extern int64 sweep_cascade_count(SweepCascade *cascade, const SweepCascadeRows *
  * rows that were counted before, and those rows themselves; it gets the others.
  */
 extern void sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *rows, HTAB *seen);
+
+/*
+ * Reads the rows that refer by a key to some rows from an index, at most that many; returns their number, or -1 when there is no index for
+ * that. Of rows with which others go, those that are not in the set yet are added to it, and to the children, with their keys. Of others the
+ * children get the places of all that has an entry, be it a row that has gone; without children entries are counted, those of rows that
+ * several keys reach if they are not in the set.
+ */
+extern int64 sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int64 most, SweepCascadeRows *children, HTAB *seen);
 
 /*
  * Executes a statement of a key as the owner of the child, and reads its result. Values are the arrays that sweep_cascade_key_values

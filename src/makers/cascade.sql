@@ -59,7 +59,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows go with those of a table, those that are in a circle of such tables, or behind one';
 
-CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, columns int, counts text, finds text, removes text)
+CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (foreign_key oid, parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, attributes oid[], counts text, finds text, removes text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -78,6 +78,7 @@ BEGIN
 	WHILE place <= pg_catalog.cardinality(tables) LOOP
 		referred := sweep._referred_columns(tables[place], tables[place] = ANY (circular));
 		FOR fk IN SELECT * FROM sweep._referencing(tables[place], 'sweep_parent', 'sweep_child') AS r WHERE r.action IN ('c', 'n', 'd') OR tables[place] = ANY (circular) LOOP
+			foreign_key := fk.fk;
 			parent := tables[place];
 			child := fk.child;
 			root := coalesce(pg_catalog.pg_partition_root(fk.child)::pg_catalog.oid, fk.child);
@@ -88,7 +89,8 @@ BEGIN
 			types := fk.types;
 			keeps := fk.action IN ('a', 'r');
 			deletes := fk.action = 'c';
-			columns := CASE WHEN fk.action = 'c' THEN pg_catalog.cardinality(sweep._referred_columns(fk.child, fk.child::pg_catalog.oid = ANY (circular))) ELSE 0 END;
+			attributes := (SELECT pg_catalog.array_agg(a.attnum::pg_catalog.int4::pg_catalog.oid ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE fk.action = 'c' AND a.attrelid = fk.child
+				AND a.attname::pg_catalog.text = ANY (sweep._referred_columns(fk.child, fk.child::pg_catalog.oid = ANY (circular))));
 			SELECT m.counts, m.places, m.removes INTO counts, finds, removes FROM sweep._cascade_statements(fk.fk, fk.child, fk.action, fk.child::pg_catalog.oid = ANY (circular), names, fk.joined) AS m;
 			RETURN NEXT;
 			IF fk.action = 'c' AND fk.child::pg_catalog.oid <> ALL (tables) THEN

@@ -19,6 +19,8 @@
 #define MAX_PLACES 1000000
 /* Places of children whose keys are kept with them. */
 #define MAX_KEYED_PLACES 50000
+/* From that many children on they are read without being visited; what is left then is read once more. */
+#define MIN_ROUGH_PLACES 500
 
 /* A row, one of whose keys is worked on. */
 typedef struct Frame
@@ -29,8 +31,12 @@ typedef struct Frame
 	int			key;			/* number among the keys of the cascade, of any table */
 	SweepCascadeRows *children; /* by this key; NULL = not read yet */
 	bool		is_full;		/* there may be more */
+	bool		is_rough;		/* they are entries of an index: some may be no rows any more, and rows may have moved within their pages */
+	uint64		read_in;		/* the batch in which they were read */
+	bool		is_stale;		/* those of another key were all that there were in an earlier batch */
 	int			next;			/* the next child */
 	bool		is_rest;		/* it has been dismantled, and what is left of it is to go */
+	bool		is_bare;		/* nothing is left below it */
 	bool		is_stuck;		/* nothing below it could be deleted */
 	int64		touched;		/* rows below it that have gone with its children, and these */
 	bool		has_removed;	/* since the frame began */
@@ -57,11 +63,12 @@ typedef struct Budget
 static void push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index);
 static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context);
 static bool is_row(const Frame *frame, Oid table, ItemPointer place);
-static bool pop(SweepDismantling *dismantling);
+static bool pop(SweepDismantling *dismantling, bool *is_bare);
 static bool remove_fitting(SweepDismantling *dismantling, Budget *budget);
 static bool is_large(const SweepDismantling *dismantling, const SweepCascadeKey *key, int64 size);
 static bool find_children(SweepDismantling *dismantling);
-static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key);
+static void read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool visits);
+static bool read_index(Frame *frame, SweepCascadeKey *key, int64 most);
 static void read_places(void *frame, uint64 count);
 static int	one_table(const SweepCascadeRows *rows, int first, int64 most);
 static void remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget *budget);
@@ -87,6 +94,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 	SweepDismantling *dismantling = *kept;
 	Budget		budget = {.size = size, .left = size};
 	SweepDismantled result;
+	bool		is_bare = false;
 
 	if (dismantling == NULL)
 	{
@@ -104,7 +112,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 
 		if (!find_children(dismantling))
 		{
-			if (!pop(dismantling))
+			if (!pop(dismantling, &is_bare))
 				break;
 		}
 		else if (frame->children->columns == 0)
@@ -113,7 +121,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 		{
 			if (budget.is_kept)
 				break;
-			if (budget.left < budget.size)
+			if (budget.left < budget.size && (frame->is_rest || !is_large(dismantling, &cascade->keys[frame->key], size)))
 				return DISMANTLE_GOES_ON;
 			if (frame->is_stuck)
 				break;
@@ -128,7 +136,7 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 	*left = budget.left;
 	if (dismantling->top != NULL && budget.left <= 0)
 		return DISMANTLE_GOES_ON;
-	result = dismantling->top == NULL ? DISMANTLE_ENDED : DISMANTLE_KEPT;
+	result = dismantling->top != NULL ? DISMANTLE_KEPT : is_bare ? DISMANTLE_BARE : DISMANTLE_ENDED;
 	sweep_dismantle_free(kept);
 	return result;
 }
@@ -138,9 +146,11 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
  * deleted, so that it would come again and again.
  */
 static bool
-pop(SweepDismantling *dismantling)
+pop(SweepDismantling *dismantling, bool *is_bare)
 {
 	Frame	   *frame = dismantling->top;
+
+	*is_bare = !frame->is_stale && !dismantling->cascade->has_keepers;
 
 	if (frame->above == NULL && !frame->has_removed)
 		return false;
@@ -150,6 +160,7 @@ pop(SweepDismantling *dismantling)
 		frame->above->touched += frame->touched;
 		frame->above->has_removed |= frame->has_removed;
 		frame->above->is_rest = true;
+		frame->above->is_bare = *is_bare;
 		frame->above->is_stuck = !frame->has_removed;
 	}
 	dismantling->top = frame->above;
@@ -177,7 +188,7 @@ remove_fitting(SweepDismantling *dismantling, Budget *budget)
 		sweep_cascade_lock(cascade, frame->children, frame->next, count);
 	for (; count > 0; count /= 2)
 	{
-		int64		touched = sweep_cascade_count(cascade, frame->children, frame->next, count, budget->left);
+		int64		touched = frame->is_rest && frame->is_bare ? 1 : sweep_cascade_count(cascade, frame->children, frame->next, count, budget->left);
 
 		if (touched <= budget->left)
 		{
@@ -258,35 +269,62 @@ find_children(SweepDismantling *dismantling)
 
 	while (frame->children == NULL || frame->next >= frame->children->count)
 	{
+		int			last = frame->key;
+
 		/* There may be more by the same key. */
-		if (frame->children == NULL || !frame->is_full || !frame->list_has_removed)
+		if (frame->children == NULL || (!frame->is_rough && (!frame->is_full || !frame->list_has_removed)))
 		{
+			frame->is_stale |= frame->children != NULL && (frame->is_full || frame->read_in != cascade->batch);
 			do
 				frame->key++;
 			while (frame->key < cascade->count && cascade->keys[frame->key].parent != frame->row->relation);
 		}
 		if (frame->key >= cascade->count)
 			return false;
-		read_children(cascade, frame, &cascade->keys[frame->key]);
+		read_children(cascade, frame, &cascade->keys[frame->key], frame->key == last);
 	}
 	return true;
 }
 
 static void
-read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key)
+read_children(SweepCascade *cascade, Frame *frame, SweepCascadeKey *key, bool visits)
 {
+	int64		most = key->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES;
 	MemoryContext old = MemoryContextSwitchTo(frame->context);
+	bool		is_read;
 	int			found;
-	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+	Datum	   *values;
 
-	values[key->count] = Int64GetDatum(key->columns == 0 ? MAX_PLACES : MAX_KEYED_PLACES);
-	frame->children = sweep_cascade_new_rows(key->child, key->columns);
 	frame->next = 0;
-	frame->is_full = false;
 	frame->list_has_removed = false;
+	frame->read_in = cascade->batch;
+	is_read = !visits && read_index(frame, key, most);
+	if (!is_read)
+	{
+		frame->is_rough = frame->is_full = false;
+		frame->children = sweep_cascade_new_rows(key->child, key->columns);
+		values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+		values[key->count] = Int64GetDatum(most);
+	}
 	MemoryContextSwitchTo(old);
-	if (found > 0)
+	if (!is_read && found > 0)
 		sweep_cascade_visit(cascade, key, CASCADE_FINDS, values, read_places, frame);
+}
+
+/* The same by an index; false when there is none, and for a few children, that are not worth two readings. */
+static bool
+read_index(Frame *frame, SweepCascadeKey *key, int64 most)
+{
+	HTAB	   *self = sweep_cascade_new_set(CurrentMemoryContext);
+	int64		found;
+
+	(void) sweep_cascade_add_to_set(self, frame->row->tables[0], &frame->row->places[0]);
+	frame->children = sweep_cascade_new_rows(key->child, key->columns);
+	found = sweep_cascade_read_index(key, frame->row, 0, 1, most, frame->children, self);
+	hash_destroy(self);
+	frame->is_full = found >= most;
+	frame->is_rough = key->columns == 0;
+	return found >= (key->columns == 0 ? MIN_ROUGH_PLACES : 0);
 }
 
 static void

@@ -13,6 +13,7 @@ typedef enum SweepDismantled
 {
 	DISMANTLE_GOES_ON,			/* the next batch goes on with the row */
 	DISMANTLE_ENDED,			/* the row may go, unless more has come below it since */
+	DISMANTLE_BARE,				/* the same, and nothing is left below it */
 	DISMANTLE_KEPT,				/* something below the row cannot be deleted */
 	DISMANTLE_CIRCLE,			/* rows that refer to each other can only go together */
 } SweepDismantled;

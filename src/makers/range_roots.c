@@ -271,6 +271,8 @@ remove_large(SweepRangeBatch *batch)
 	{
 		if (!batch->is_in_circle)
 			result = sweep_dismantle(&kept->dismantling, &kept->circles, kept->context, kept->cascade, batch->roots, batch->size, &left);
+		if (result == DISMANTLE_BARE)
+			return true;
 		if (result == DISMANTLE_ENDED)
 			return sweep_cascade_count(kept->cascade, batch->roots, 0, 1, left) <= left;
 		if (result == DISMANTLE_CIRCLE && !batch->is_in_circle)

@@ -5,9 +5,9 @@
 # each 1,000 rows: the children of a parent by their places, then the parent ("places"); table by table, the lowest first ("levels"); as many
 # whole subtrees as are 1,000 rows ("subtrees"); sweep.create_retention ("sweep"). The shape "one" has a snapshot held meanwhile.
 #
-# Printed: seconds, those of CPU of the session, WAL in MB, the p99 and the longest of the times between two commits in ms, the time and the WAL
-# divided by those of the statement, and the time by that of the quickest loop; at the end, how long updates of the child that goes last have
-# waited at most. SCALE=0.1 takes a tenth of the rows.
+# Printed: seconds, those of CPU of the session, WAL in MB, the p99 and the longest of the times between two commits in ms; the time, the CPU time
+# and the WAL divided by those of the statement, and time and CPU time by the least of a loop; at the end, how long updates of the child that goes
+# last have waited at most. SCALE=0.1 takes a tenth of the rows, of which a larger share of the time is that of the start of a run.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../bin/lib.sh
 . "$(dirname "$0")/../bin/lib.sh"
@@ -208,8 +208,10 @@ do
 	esac
 	create_job
 	measure "$shape" sweep "CALL sweep.run('r')"
-	awk -F '\t' -v shape="$shape" '$1 == shape { if ($2 == "statement") { s = $3; wal = $5 } else if ($2 != "sweep" && (best == "" || $3 < best)) best = $3
-		printf "%s\t%.2f, WAL %.2f%s\n", $0, $3 / s, $5 / (wal > 0 ? wal : 1), $2 == "sweep" ? sprintf(", %.2f of the quickest loop", $3 / best) : "" }' "$cluster/results"
+	awk -F '\t' -v shape="$shape" '$1 == shape { if ($2 == "statement") { s = $3; cpu = $4; wal = $5 } else if ($2 != "sweep") { best = least(best, $3); best_cpu = least(best_cpu, $4) }
+		printf "%s\t%.2f, CPU %.2f, WAL %.2f%s\n", $0, $3 / s, ratio($4, cpu), ratio($5, wal), $2 == "sweep" ? sprintf("; %.2f of the quickest loop, CPU %.2f", $3 / best, ratio($4, best_cpu)) : "" }
+		function least(a, b) { return a == "" || b < a ? b : a }
+		function ratio(a, b) { return a / (b > 0 ? b : 1) }' "$cluster/results"
 done
 
 # The child whose place is last goes last.
