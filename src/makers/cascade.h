@@ -136,7 +136,7 @@ extern void sweep_cascade_tally(SweepCascade *cascade, const SweepCascadeRows *r
 
 /*
  * Reads the rows that refer by a key to some rows from an index, at most that many; returns their number, or -1 when there is no index for
- * that. Of rows with which others go, those that are not in the set yet are added to it, and to the children, with their keys. Of others the
+ * that. Where others go with them, those that are not in the set yet are added to it, and to the children, with their keys. Where none do, the
  * children get the places of all that has an entry, be it a row that has gone; without children entries are counted, those of rows that
  * several keys reach if they are not in the set.
  */

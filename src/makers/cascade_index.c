@@ -180,7 +180,7 @@ read_matches(Reading *reading, IndexScanDesc scan, TupleTableSlot *slot)
 		{
 			if ((place = index_getnext_tid(scan, ForwardScanDirection)) == NULL)
 				return;
-			/* What several keys reach goes once. */
+			/* A row that several keys reach goes once. */
 			if (reading->children != NULL)
 				sweep_cascade_add_place(reading->children, reading->key->child, place);
 			else if (reading->key->is_shared && !sweep_cascade_add_to_set(reading->seen, reading->key->child, place))
