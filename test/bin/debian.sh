@@ -99,6 +99,24 @@ debian_add_experimental()
 		>"$debian_root/$1/etc/apt/preferences.d/experimental"
 }
 
+# Each suite is made once, and unpacked from then on: other targets of this checkout begin with the same.
+debian_bootstrap()
+{
+	archive=$sweep_top/tmp_cache/debian-$2.tar
+	if test -e "$archive"
+	then
+		mkdir "$debian_root/$1"
+		tar -xf "$archive" -C "$debian_root/$1"
+		return
+	fi
+	# shellcheck disable=SC2086 # several options
+	debootstrap --variant=minbase ${DEBOOTSTRAP_OPTIONS-} "$2" "$debian_root/$1" "$(debian_mirror)" \
+		/usr/share/debootstrap/scripts/sid >"$debian_root/$1.log" 2>&1 ||
+		{ tail "$debian_root/$1.log" >&2; sweep_say "debootstrap $2 failed"; return 1; }
+	mkdir -p "$sweep_top/tmp_cache"
+	tar -cf "$archive.new" --one-file-system -C "$debian_root/$1" . && mv "$archive.new" "$archive"
+}
+
 debian_create()
 {
 	base=$2
@@ -110,10 +128,7 @@ debian_create()
 	then
 		test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
 		rm -rf --one-file-system "${debian_root:?}/$1"
-		# shellcheck disable=SC2086 # several options
-		debootstrap --variant=minbase ${DEBOOTSTRAP_OPTIONS-} "$base" "$debian_root/$1" "$(debian_mirror)" \
-			/usr/share/debootstrap/scripts/sid >"$debian_root/$1.log" 2>&1 ||
-			{ tail "$debian_root/$1.log" >&2; sweep_say "debootstrap $base failed"; return 1; }
+		debian_bootstrap "$1" "$base" || return 1
 	fi
 	debian_copy_network_settings "$debian_root/$1"
 	test "$2" = "$base" || debian_add_experimental "$1" "$3"

@@ -32,6 +32,7 @@
 #	sweep_cluster_use DIR          PGHOST, PGPORT, PGUSER, PGDATABASE and PATH for what follows
 #	sweep_psql DIR ARGS ...        psql without psqlrc that stops at errors
 #	sweep_cluster_make_wal DIR N   N segments of WAL that can be used again
+#	sweep_scripts VERSION          prints the scripts of both extensions that this version installs
 
 sweep_top=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$sweep_top" || exit
@@ -229,6 +230,20 @@ sweep_cluster_make_wal()
 {
 	sweep_psql "$1" -qAt -d postgres -c CHECKPOINT \
 		-c "SELECT pg_logical_emit_message(false, 'wal', ''), pg_switch_wal() FROM generate_series(1, $2)" -c CHECKPOINT >/dev/null
+}
+
+# Its own, and those of each version that is kept, with the way from there.
+sweep_scripts()
+{
+	for sweep_extension in pg_sweep pg_sweep_gitlab
+	do
+		echo "$sweep_extension--$1.sql"
+		for sweep_kept in "$sweep_top/test/upgrade/$sweep_extension"--*.sql
+		do
+			sweep_kept=$(basename "$sweep_kept" .sql)
+			test "$sweep_kept" = "$sweep_extension--$1" || printf '%s\n' "$sweep_kept.sql" "$sweep_kept--$1.sql"
+		done
+	done
 }
 
 sweep_psql()

@@ -176,7 +176,8 @@ packages_document()
 	packages_follow "$1"
 	grep -x 'hello|succeeded' "$debian_root/said"
 	seconds=$(($(date +%s) - begin))
-	echo "$seconds seconds"
+	release=$(sed -n 's/^VERSION_ID="\(.*\)"/\1/p' "$debian_root/try/etc/os-release")
+	echo "Debian ${release:-testing}, from apt-get install to the first run of a job in $seconds s" | tee "$debian_root/note"
 	test "$seconds" -lt 300
 }
 
@@ -222,6 +223,7 @@ packages_remove()
 	package=postgresql-$1-sweep
 	debian_inside try "apt-get remove -y $package" >"$debian_root/removal" 2>&1
 	grep "cluster $1/main preloads pg_sweep" "$debian_root/removal"
+	grep 'Databases that have the extension need the package back' "$debian_root/removal"
 	# the server runs on; with the package back all is as before
 	packages_sql "SELECT extname FROM pg_extension" | grep -x pg_sweep
 	packages_section 'Install them' "$1"
@@ -329,9 +331,12 @@ packages_copy()
 packages_cnpg_server()
 {
 	debian_inside try "apt-get purge -y -q 'postgresql-$1-sweep*'; ! find /usr -name 'pg_sweep*' | grep ."
-	test "$(cd "$debian_root/try-image"; find . -type f | sort | tr '\n' ' ')" = "./lib/pg_sweep.so ./lib/pg_sweep_gitlab.so\
- ./licenses/postgresql-$1-sweep/copyright ./share/extension/pg_sweep--$packages_upstream.sql ./share/extension/pg_sweep.control\
- ./share/extension/pg_sweep_gitlab--$packages_upstream.sql ./share/extension/pg_sweep_gitlab.control "
+	{
+		printf './%s\n' lib/pg_sweep.so lib/pg_sweep_gitlab.so "licenses/postgresql-$1-sweep/copyright" \
+			share/extension/pg_sweep.control share/extension/pg_sweep_gitlab.control
+		sweep_scripts "$packages_upstream" | sed 's|^|./share/extension/|'
+	} | sort >"$debian_root/wanted"
+	(cd "$debian_root/try-image"; find . -type f) | sort | diff "$debian_root/wanted" -
 	mkdir "$debian_root/try/extensions"
 	mv "$debian_root/try-image" "$debian_root/try/extensions/pg-sweep"
 	printf '%s\n' "listen_addresses = ''" "shared_preload_libraries = 'pg_sweep'" 'max_worker_processes = 20' \
