@@ -62,21 +62,25 @@ debian_inside()
 		DEBIAN_FRONTEND=noninteractive sh -euc "$2" </dev/null
 }
 
-# Asked of lists of its own: those of this machine stay as they are.
+# Asked of lists of its own, which all targets share and read once an hour: those of this machine stay as they are.
 debian_suite_with()
 {
 	test -n "$(debian_mirror)" || { sweep_say "apt here knows no Debian mirror; set MIRROR"; return 1; }
-	mkdir -p "$debian_root/lists/partial"
+	lists=$sweep_top/tmp_cache/debian-lists
+	mkdir -p "$lists/partial"
 	for suite in $debian_suites
 	do
 		echo "deb $(debian_mirror) $suite main"
-	done >"$debian_root/sources.list"
+	done >"$lists.new"
+	cmp -s "$lists.new" "$lists.sources" || rm -f "$lists.log"
+	mv "$lists.new" "$lists.sources"
 	wanted=$1
-	set -- -o Dir::Etc::SourceList="$debian_root/sources.list" -o Dir::Etc::SourceParts=/dev/null \
-		-o Dir::State::Lists="$debian_root/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
+	set -- -o Dir::Etc::SourceList="$lists.sources" -o Dir::Etc::SourceParts=/dev/null \
+		-o Dir::State::Lists="$lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
 		-o Acquire::Languages=none
 	# a suite that cannot be had does not keep from the others
-	apt-get update -q "$@" >"$debian_root/lists.log" 2>&1 </dev/null || tail -n 3 "$debian_root/lists.log" >&2
+	test -n "$(find "$lists.log" -mmin -60 2>/dev/null)" || flock "$lists" apt-get update -q "$@" >"$lists.log" 2>&1 </dev/null ||
+		{ tail -n 3 "$lists.log" >&2; rm "$lists.log"; }
 	apt-cache "$@" madison "$wanted" >"$debian_root/found" || true
 	for suite in $debian_suites
 	do
