@@ -49,18 +49,24 @@ packages_copy_base()
 	debian_mount "$2" || return 77
 }
 
-# An empty package instead of LLVM, which PGXS wants for bitcode, and, where it is for another server, of
-# postgresql-server-dev-all.
+# An empty package instead of LLVM, which PGXS wants for bitcode, and, where its tools are in a package of their own, of
+# postgresql-server-dev-all, which may be for other servers.
 packages_empty_package()
 {
 	provides=$(debian_inside "$1" "apt-cache depends postgresql-server-dev-$1" |
 		sed -n 's/^ *Depends: \(clang-[0-9.]*\|llvm-[0-9.]*-dev\)$/\1/p' | paste -s -d , -)
-	debian_inside "$1" "apt-cache depends postgresql-server-dev-all" | grep -q "postgresql-server-dev-$1\$" ||
+	test "$(packages_tools "$1")" = postgresql-server-dev-all ||
 		provides="${provides:+$provides, }postgresql-server-dev-all (= 999)"
 	mkdir -p "$debian_root/$1/tmp/empty/DEBIAN"
 	printf '%s\n' 'Package: empty' 'Version: 1' 'Architecture: all' 'Maintainer: nobody <nobody@localhost>' \
 		"Provides: ${provides:-nothing-at-all}" 'Description: empty' >"$debian_root/$1/tmp/empty/DEBIAN/control"
 	debian_inside "$1" 'cd /tmp; dpkg-deb --build empty; dpkg -i empty.deb'
+}
+
+# The package with pg_buildext.
+packages_tools()
+{
+	debian_inside "$1" 'apt-cache pkgnames | grep -x postgresql-common-dev' || echo postgresql-server-dev-all
 }
 
 packages_machine()
@@ -75,7 +81,7 @@ packages_machine()
 	echo 'create_main_cluster = false' >"$debian_root/$1/etc/postgresql-common/createcluster.conf"
 	packages_empty_package "$1"
 	packages_install "$1" build-essential debhelper libhiredis-dev libssl-dev lintian autopkgtest \
-		"postgresql-server-dev-$1" "$(debian_inside "$1" 'apt-cache pkgnames | grep -x postgresql-common-dev' || echo postgresql-server-dev-all)"
+		"postgresql-server-dev-$1" "$(packages_tools "$1")"
 	touch "$debian_root/$1/.complete"
 }
 
@@ -257,7 +263,7 @@ packages_stop_servers()
 		test -e "$pid_file" || continue
 		directory=${pid_file#"$debian_root/try"}
 		directory=${directory%/*}
-		debian_inside try "runuser -u postgres -- /usr/lib/postgresql/$(cat "$debian_root/try$directory/PG_VERSION")/bin/pg_ctl -D $directory -m immediate stop" ||
+		debian_inside try "runuser -u postgres -- /usr/lib/postgresql/$(cat "$debian_root/try$directory/PG_VERSION")/bin/pg_ctl -D $directory -s -m immediate stop" ||
 			true
 	done
 }
