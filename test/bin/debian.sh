@@ -14,7 +14,7 @@
 #	debian_copy_sources NAME       this checkout into /build, what was built there before removed
 #	debian_unmount_all
 
-: "${debian_root:?the directory of the releases}"
+: "${debian_root:?the directory of the releases}" "${sweep_top:?lib.sh comes first}"
 debian_suites='bookworm trixie forky sid experimental'
 
 debian_unmount_all()
