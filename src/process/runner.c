@@ -227,7 +227,7 @@ read_work(void *arg)
 	RunnerContext *context = arg;
 	Datum		run_id = Int64GetDatum(context->run->run_id);
 
-	if (sweep_sql_execute(context->follows ? &read_follower_sql : &read_run_sql, &run_id, NULL) == 0)
+	if ((context->follows ? sweep_sql_execute(&read_follower_sql, &run_id, NULL) : sweep_sql_execute(&read_run_sql, &run_id, NULL)) == 0)
 		return;
 	sweep_definition_read(context->run, 1);
 	context->found = context->run->run_as == context->slot->role && sweep_lock_acquire_number(SWEEP_LOCK_RUN, context->run->run_id);

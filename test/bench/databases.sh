@@ -1,7 +1,7 @@
 #!/bin/bash
 # databases.sh [CASE ...]: many databases, each with jobs of its own.
 #
-# turns: 7 and 40 databases, each with a job that is due every 10 seconds, at max_worker_processes = 8, 16 and 64, for SECONDS (120).
+# turns: 7 and 40 databases, each with a job that is due every 10 seconds, at max_worker_processes = 8, 16 and 64, for SECONDS_EACH (120).
 # long: the same of 7 at 8, beside seven runs of 10 minutes whose jobs have taken longer than a minute before.
 # one: three databases that share one process, all that is left beside the launcher.
 # many: DATABASES (300) of which none, and then 10, have such a job: processes of pg_sweep, and what they use of a core.
@@ -116,19 +116,25 @@ turns()
 	done
 }
 
+# start_long SECONDS
+start_long()
+{
+	in_each 1 7 "SELECT sweep.alter_job('long', '{\"sql\": \"SELECT pg_sleep($1)\"}'), sweep.start('long')" >/dev/null # the sleep is the work
+}
+
 long()
 {
 	restart 64
-	in_each 1 7 "SELECT sweep.alter_job('long', '{\"sql\": \"SELECT pg_sleep(61)\"}'), sweep.start('long')" >/dev/null
+	start_long 61
 	until test "$(in_each 1 7 "SELECT count(*) FROM sweep.runs WHERE job = 'long' AND finished_at IS NULL" | sort -u)" = 0
 	do
 		read -rt 1 <> <(:) || :
 	done
 	restart 8
-	in_each 1 7 "SELECT sweep.alter_job('long', '{\"sql\": \"SELECT pg_sleep(600)\"}'), sweep.start('long')" >/dev/null
+	start_long 600
 	in_each 1 7 "SELECT sweep.resume('short')" >/dev/null
 	printf 'long\t7 databases, 8 workers, %s\t%s\t(must be 5 s at most)\n' "seven runs of 10 minutes" "$(observe 7 short)"
-	printf 'long\truns of 10 minutes in progress\t%s\n' "$(in_each 1 7 "SELECT count(*) FROM sweep.runs WHERE job = 'long' AND status = 'running'" | awk '{ sum += $1 } END { print sum }')"
+	printf 'long\t%s\t%s\n' 'runs of 10 minutes in progress' "$(in_each 1 7 "SELECT count(*) FROM sweep.runs WHERE job = 'long' AND status = 'running'" | awk '{ sum += $1 } END { print sum }')"
 	in_each 1 7 "SELECT sweep.pause('short'), sweep.cancel(run_id) FROM sweep.runs WHERE job = 'long' AND finished_at IS NULL" >/dev/null
 }
 
@@ -192,7 +198,7 @@ trap 'sweep_cluster_stop "$cluster" immediate' EXIT
 sweep_cluster_use "$cluster"
 sql -c 'CREATE DATABASE pattern'
 sql -d pattern -c 'CREATE EXTENSION pg_sweep' \
-	-c "SELECT sweep.create_job('short', sql => 'SELECT 1', schedule => '10 seconds'), sweep.create_job('long', sql => 'SELECT pg_sleep(600)'), sweep.create_job('look', sql => 'SELECT 1')" >/dev/null
+	-c "SELECT sweep.create_job('short', sql => 'SELECT 1', schedule => '10 seconds'), sweep.create_job('long', sql => 'SELECT 1'), sweep.create_job('look', sql => 'SELECT 1')" >/dev/null
 sql -d pattern -c "SELECT sweep.pause('short')" >/dev/null
 until test "$(sql -c "SELECT count(*) FROM pg_stat_activity WHERE datname = 'pattern'")" -eq 0
 do
