@@ -72,10 +72,10 @@ debian_suite_with()
 	do
 		echo "deb $(debian_mirror) $suite main"
 	done >"$lists.new"
-	cmp -s "$lists.new" "$lists.sources" || rm -f "$lists.log"
-	mv "$lists.new" "$lists.sources"
+	cmp -s "$lists.new" "$lists.list" || rm -f "$lists.log"
+	mv "$lists.new" "$lists.list"
 	wanted=$1
-	set -- -o Dir::Etc::SourceList="$lists.sources" -o Dir::Etc::SourceParts=/dev/null \
+	set -- -o Dir::Etc::SourceList="$lists.list" -o Dir::Etc::SourceParts=/dev/null \
 		-o Dir::State::Lists="$lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
 		-o Acquire::Languages=none
 	# a suite that cannot be had does not keep from the others
