@@ -117,7 +117,7 @@ packages_contents()
 		test "$(packages_needed "$1" "$package$suffix")" = libc.so.6
 	done
 	packages_needed "$1" "$package-redis" | grep hiredis
-	packages_depends "$1" "$package" | grep "^postgresql-$1, libc6 ([^,]*)\$"
+	packages_depends "$1" "$package" | grep -E "^postgresql-$1( \([^,]*\))?, libc6 \([^,]*\)\$"
 	packages_depends "$1" "$package-redis" | grep "^$package (= .*libhiredis"
 	packages_depends "$1" "$package-gitlab" | grep "^$package (= [^,]*), libc6 ([^,]*)\$"
 }
