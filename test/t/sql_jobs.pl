@@ -235,7 +235,7 @@ subtest 'runs of other jobs' => sub {
 		'failed timeout 1 0 ["CALL"]', 'its timeout holds behind a run that it has called');
 	as_app(q{CREATE FUNCTION app.slow(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(0.1);  -- the sleep is the work
-			RETURN ROW(1, NULL, NULL); END $$;
+			RETURN ROW(1, NULL, NULL)::sweep.progress; END $$;
 		SELECT sweep.create_job('slow', step => 'app.slow', max_batches => 600)});
 	is(run_sql(q{SET statement_timeout = '1s'; CALL sweep.run('slow')}), 'failed error 1 0 ["SET"]', 'the statement_timeout of a CALL');
 	is(sql(q{SELECT string_agg(status || ' ' || sqlstate, ', ') FROM (SELECT * FROM sweep.runs ORDER BY run_id DESC LIMIT 2) AS r}),
