@@ -82,7 +82,7 @@ COMMENT ON FUNCTION sweep._looks_at_rest(jsonb) IS 'whether a run asks at its en
 
 -- ------------------------------------------------------------------ division
 -- A second sample is of ten times as many pages, if the first one has found few rows. There are fewer ranges than there may be,
--- down to one per process, where these would be less than 250 batches each, and fewer than processes where they would be less than a batch.
+-- down to one per process, where these would be less than a hundred batches each, and fewer than processes where they would be less than a batch.
 CREATE FUNCTION sweep._separators(relation regclass, columns text[], filter text, ranges int, batch_size int, prologue text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -102,7 +102,7 @@ BEGIN
 			pg_catalog.format(sample, pg_catalog.ceil(100 / percent), percent), pg_catalog.format(sample, pg_catalog.ceil(100 / least(percent * 10, 100)), least(percent * 10, 100)),
 			CASE WHEN percent < 100 THEN few * ranges ELSE 0 END)
 		|| 'sweep_rows AS (SELECT * FROM sweep_many UNION ALL SELECT * FROM sweep_few WHERE NOT EXISTS (SELECT FROM sweep_many)), '
-		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 250)))) AS ranges'
+		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 100)))) AS ranges'
 			' FROM (SELECT k.*, k.sampled OPERATOR(pg_catalog.*) k.weight OPERATOR(pg_catalog./) %2$s AS batches'
 			' FROM (SELECT k.*, pg_catalog.row_number() OVER (ORDER BY %3$s) AS place, pg_catalog.count(*) OVER () AS sampled FROM sweep_rows AS k) AS k) AS k)', ranges, batch_size, names)
 		|| pg_catalog.format(' SELECT (SELECT pg_catalog.jsonb_agg(s.key ORDER BY s.place) FROM (SELECT pg_catalog.jsonb_build_array(%s) AS key, pg_catalog.min(k.place) AS place'
