@@ -14,13 +14,14 @@ CREATE VIEW sweep.retentions WITH (security_barrier) AS
 	SELECT j.name AS job, j.args ->> 'target' AS target, j.args ->> 'age_column' AS age_column, a.keep,
 		CASE WHEN NOT (p.proof ->> 'hidden')::boolean THEN (p.proof ->> 'complete_to')::pg_catalog.timestamptz END AS complete_to, p.proof -> 'kept' AS kept,
 		(p.proof ->> 'oldest_kept')::pg_catalog.timestamptz AS oldest_kept,
-		-- From the statistics: to plan a statement here would execute code of the owner of the table, and wait for its locks.
+		-- From the statistics: to plan a statement here would execute code of the owner of the table, and wait for its locks. Citus does not
+		-- follow an outer join with a condition on three tables, in a statement over distributed tables.
 		(SELECT pg_catalog.round(pg_catalog.sum(c.reltuples * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
 					CASE WHEN s.stakind1 = 1 THEN s.stanumbers1 END, CASE 2 WHEN s.stakind1 THEN s.stavalues1::pg_catalog.text WHEN s.stakind2 THEN s.stavalues2::pg_catalog.text END, s.stanullfrac)))::bigint
-				FROM pg_catalog.unnest(a.tables) AS part (oid) JOIN pg_catalog.pg_class c ON c.oid = part.oid AND c.relkind = 'r' AND c.reltuples >= 0
-					LEFT JOIN pg_catalog.pg_index x ON x.indrelid = c.oid AND x.indkey[0] = 0 AND pg_catalog.strpos(j.args ->> 'age_column', pg_catalog.pg_get_indexdef(x.indexrelid, 1, false)) > 0
-					JOIN pg_catalog.pg_attribute b ON b.attrelid = c.oid AND b.attname = j.args ->> 'age_column' OR b.attrelid = x.indexrelid AND b.attnum = 1
-					JOIN pg_catalog.pg_statistic s ON s.starelid = b.attrelid AND s.staattnum = b.attnum AND NOT s.stainherit) AS overdue_rows,
+				FROM pg_catalog.pg_class c, pg_catalog.pg_attribute b, pg_catalog.pg_statistic s
+				WHERE c.oid = ANY (a.tables) AND c.relkind = 'r' AND c.reltuples >= 0 AND (b.attrelid = c.oid AND b.attname = j.args ->> 'age_column' OR b.attnum = 1 AND b.attrelid IN
+						(SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = c.oid AND x.indkey[0] = 0 AND pg_catalog.strpos(j.args ->> 'age_column', pg_catalog.pg_get_indexdef(x.indexrelid, 1, false)) > 0))
+					AND s.starelid = b.attrelid AND s.staattnum = b.attnum AND NOT s.stainherit) AS overdue_rows,
 		p.proved_at, (p.proof ->> 'open_since')::pg_catalog.timestamptz AS open_since, (p.proof ->> 'late_rows')::bigint AS late_rows, CASE WHEN p.run_id IS NULL THEN 'unknown' WHEN (p.proof ->> 'hidden')::boolean THEN 'of the rows that the role may see' ELSE 'of all rows' END AS scope, p.run_id
 	FROM sweep.job j LEFT JOIN sweep.retention_proof p ON p.job = j.name AND p.run_as = j.run_as AND p.proof -> 'of' = sweep._proof_of(j.args)
 			AND sweep._is_home(p.system_identifier, p.database)

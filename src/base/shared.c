@@ -168,7 +168,7 @@ sweep_shared_go_on(SweepSlot *slot)
 
 	sweep_shared_lock(LW_EXCLUSIVE);
 	entry = sweep_shared_find_database(slot->database);
-	goes_on = slot->follower != 0 && !shared->line && !shared->left_short &&
+	goes_on = !shared->line && !shared->left_short &&
 		(entry == NULL || (!entry->leave && !entry->crowded && entry->short_of == REFUSED_NOT));
 	if (goes_on)
 	{

@@ -202,7 +202,7 @@ extern void sweep_shared_note_end(Oid database);
 /* Keeps the run that follows this one for the process of the slot, before others can see that it waits; 0: for any process. */
 extern void sweep_shared_keep_follower(SweepSlot *slot, int64 run_id);
 
-/* The run has ended, and the slot is that of its follower; false when there is none, or other runs or databases wait for a process. */
+/* The run has ended, and the slot is that of its follower, which there is; false when other runs or databases wait for a process. */
 extern bool sweep_shared_go_on(SweepSlot *slot);
 
 /* Whether the slot is that of a run of this database; the caller has the lock. */

@@ -246,8 +246,8 @@ take_children(Walk *walk, SweepCascadeRows *children)
 }
 
 /*
- * The same by an index, where nothing is locked. Entries that are too many may be those of rows that have gone: false, the rows are counted. As
- * they are where a row keeps its entry for one key when another key changes it.
+ * The same by an index, where nothing is locked. Too many entries may be those of rows that have gone: false, and a statement counts the
+ * rows. It also counts where a row keeps its entry for this key when it loses its reference by another key.
  */
 static bool
 ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count)

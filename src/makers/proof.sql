@@ -109,7 +109,7 @@ BEGIN
 	keep := (args ->> 'keep')::interval;
 	age_limit := pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - keep);
 	name := pg_catalog.parse_ident(args ->> 'target');
-	-- The target, its partitions and children.
+	-- Here, because a recursive query in a view keeps it out of statements over distributed tables of Citus.
 	tables := ARRAY(WITH RECURSIVE part AS (
 			SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid WHERE n.nspname = name[1] AND c.relname = name[2]
 			UNION SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid)

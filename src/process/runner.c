@@ -253,15 +253,13 @@ may_perform_another(void)
 static bool
 go_on(void)
 {
-	runner.follows = false;
-	if (runner.slot->follower == 0 || sweep_reuse_login_stamp() != runner.login)
+	runner.follows = runner.slot->follower != 0 && sweep_reuse_login_stamp() == runner.login && sweep_shared_go_on(runner.slot);
+	if (!runner.follows)
 		return false;
 	sweep_worker_discard_session();
 	pgstat_report_stat(true);
-	runner.follows = sweep_shared_go_on(runner.slot);
-	if (runner.follows)
-		forget_run();
-	return runner.follows;
+	forget_run();
+	return true;
 }
 
 /* Whether the process stays, with what a run has left in the session discarded: when a run waits. */
