@@ -1,7 +1,7 @@
 # What the TAP tests share: a cluster with pg_sweep, a table of work, a step
 # that a test can stop in the middle of a batch, and waiting with a deadline.
 #
-# Nothing here sleeps. A race is pinned by an advisory lock: the test holds the
+# Nothing here sleeps, but for the wait between two looks of a poll. A race is pinned by an advisory lock: the test holds the
 # gate, the step waits at it, and the test sees it wait in pg_locks.
 package SweepTest;
 
@@ -31,7 +31,7 @@ my $cluster;
 sub new_cluster
 {
 	my ($name, %option) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = bless PostgreSQL::Test::Cluster->new($name), 'SweepTest::Node';
 
 	$cluster //= $node;
 	$node->init(%{ $option{init} || {} });
@@ -429,6 +429,73 @@ sub cpu_seconds
 	my @field = split / /, slurp_file("/proc/$pid/stat") =~ s/^.*\) //sr;
 
 	return ($field[11] + $field[12]) / 100;
+}
+
+# A cluster whose poll_query_until asks in one psql until the query gives what is expected: a psql and a server process for
+# each time it is asked take longer than most of what is waited for.
+package SweepTest::Node;
+
+use Time::HiRes ();
+
+our @ISA = ('PostgreSQL::Test::Cluster');
+
+sub poll_query_until
+{
+	my ($self, $database, $query, $expected) = @_;
+	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
+	my ($psql, $answer);
+	my $pause = 20_000;
+
+	$expected //= 't';
+	while (time < $deadline)
+	{
+		$psql //= polling_psql($self, $database);
+		$answer = answer_of($psql, $query);
+		if ($answer eq $expected)
+		{
+			end_polling($psql);
+			return 1;
+		}
+		# It has not been let in, or its server has ended.
+		undef $psql if !$psql->{run}->pumpable;
+		Time::HiRes::usleep($pause); # the sleep is the work: this is the wait between two looks
+		$pause = $pause < 150_000 ? $pause * 1.5 : 200_000;
+	}
+	end_polling($psql) if $psql;
+	Test::More::diag("in $PostgreSQL::Test::Utils::timeout_default s\n$query\nhas not become\n$expected\nbut was\n$answer");
+	return 0;
+}
+
+sub polling_psql
+{
+	my ($self, $database) = @_;
+	my %psql = (in => '', out => '', timeout => IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+
+	local %ENV = $self->_get_env();
+	$psql{run} = IPC::Run::start([ $self->installed_command('psql'), '-XAt', '-d', $self->connstr($database) ],
+		'<', \$psql{in}, '>&', \$psql{out}, $psql{timeout});
+	return \%psql;
+}
+
+# What a psql says to a query, errors and its own end with it.
+sub answer_of
+{
+	my ($psql, $query) = @_;
+
+	$psql->{out} = '';
+	$psql->{in} .= "$query\n;\n\\echo end of answer\n";
+	$psql->{timeout}->start;
+	eval { $psql->{run}->pump while $psql->{out} !~ /^end of answer$/m; };
+	return $psql->{out} . $@ unless $psql->{out} =~ /^end of answer$/m;
+	return $psql->{out} =~ s/\n?end of answer\n//r;
+}
+
+sub end_polling
+{
+	my ($psql) = @_;
+
+	$psql->{in} .= "\\q\n";
+	eval { $psql->{run}->finish; };
 }
 
 package SweepTest::Session;
