@@ -27,7 +27,7 @@ CREATE FUNCTION sweep._count_up_to(relation regclass, condition text) RETURNS te
 AS $$
 BEGIN
 	RETURN pg_catalog.format('(SELECT CASE WHEN c.rows OPERATOR(pg_catalog.>) 10000 THEN pg_catalog.to_jsonb(''more than 10000''::pg_catalog.text) ELSE pg_catalog.to_jsonb(nullif(c.rows, 0)) END'
-		' FROM (SELECT %s) AS c (rows))', sweep._count_some(relation, condition, 10001));
+		' FROM (SELECT %s OFFSET 0) AS c (rows))', sweep._count_some(relation, condition, 10001));
 END
 $$;
 COMMENT ON FUNCTION sweep._count_up_to(regclass, text) IS 'an expression: how many rows meet a condition, as JSON; NULL: none does';
