@@ -117,9 +117,9 @@ count(Oid role, SweepUse *use)
 
 		if (slot->state == SLOT_IDLE)
 			free++;
-		if (!slot->worker || (slot->state != SLOT_STARTING && slot->state != SLOT_RUNNING))
+		if (!slot->worker || !sweep_shared_is_claimed(slot))
 			continue;
-		free -= slot->state == SLOT_STARTING && slot->procno == INVALID_PROC_NUMBER;
+		free -= slot->state != SLOT_RUNNING && slot->procno == INVALID_PROC_NUMBER;
 		use->all++;
 		use->of_role += slot->role == role;
 	}

@@ -127,7 +127,7 @@ sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal)
 		if (slot->state == SLOT_FREE)
 			slot->procno = worker ? INVALID_PROC_NUMBER : MyProcNumber;
 		slot->state = worker ? SLOT_STARTING : SLOT_RUNNING;
-		slot->handed_over = slot->waits_on = false;
+		slot->handed_over = slot->waits_on = slot->launched = false;
 		slot->worker = worker;
 		slot->generation = ++shared->generation;
 		slot->database = MyDatabaseId;
@@ -258,7 +258,7 @@ count_slots(bool worker, Oid role, SweepUse *use)
 	{
 		const SweepSlot *slot = &shared->slots[i];
 
-		if ((slot->state != SLOT_STARTING && slot->state != SLOT_RUNNING) || slot->worker != worker)
+		if (!sweep_shared_is_claimed(slot) || slot->worker != worker)
 			continue;
 		use->all++;
 		if (slot->role == role)

@@ -33,7 +33,8 @@
 
 typedef enum SweepSlotState
 {
-	SLOT_FREE,					/* next: STARTING (scheduler), RUNNING (a session) */
+	SLOT_FREE,					/* next: WANTED, STARTING (scheduler), RUNNING (a session) */
+	SLOT_WANTED,				/* the launcher is to start a worker for it; next: STARTING, FREE (launcher) */
 	SLOT_STARTING,				/* a worker is told to run it; next: RUNNING, UNOPENED, FREE */
 	SLOT_RUNNING,				/* its process is attached; next: FREE, IDLE, UNOPENED */
 	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
@@ -74,6 +75,7 @@ typedef struct SweepSlot
 	/* Guarded by the lock: shared to read, exclusive to change. */
 	SweepSlotState state;
 	bool		worker;			/* a background worker, not a session */
+	bool		launched;		/* started by the launcher, which looks whether it has come up */
 	uint64		generation;		/* changes with each claim, so that a slot is not mistaken for its successor */
 	Oid			database;
 	Oid			role;			/* of the job */
@@ -117,6 +119,7 @@ typedef struct SweepDatabaseRecord
 	SweepShortage consumers;
 	int64		minute_us;		/* monotonic: not before, what is done once a minute */
 	int64		ahead_us;		/* the clock less the monotonic one, as last seen; 0 = never */
+	Oid			last_role;		/* whose run was started last */
 } SweepDatabaseRecord;
 
 typedef struct SweepDatabase
@@ -204,6 +207,13 @@ extern void sweep_shared_keep_follower(SweepSlot *slot, int64 run_id);
 
 /* The run has ended, and the slot is that of its follower, which there is; false when other runs or databases wait for a process. */
 extern bool sweep_shared_go_on(SweepSlot *slot);
+
+/* Whether a run has the slot that is in progress, or is to begin; the caller has the lock. */
+static inline bool
+sweep_shared_is_claimed(const SweepSlot *slot)
+{
+	return slot->state == SLOT_WANTED || slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING;
+}
 
 /* Whether the slot is that of a run of this database; the caller has the lock. */
 static inline bool

@@ -3,13 +3,13 @@
 --
 DO $$
 DECLARE
-	-- The launcher, a scheduler, one run, and the launcher of logical replication.
-	needed pg_catalog.int4 := 3 + least(pg_catalog.current_setting('max_logical_replication_workers')::pg_catalog.int4, 1);
+	-- The launcher, a process that schedulers and runs take turns in, and the launcher of logical replication.
+	needed pg_catalog.int4 := 2 + least(pg_catalog.current_setting('max_logical_replication_workers')::pg_catalog.int4, 1);
 	there pg_catalog.int4 := pg_catalog.current_setting('max_worker_processes');
 BEGIN
 	IF there < needed THEN
 		RAISE WARNING 'max_worker_processes = % leaves no process for the runs of jobs', there
-			USING DETAIL = pg_catalog.format('It must be %s at least: the launcher and a scheduler of pg_sweep, one run%s.', needed, CASE needed WHEN 4 THEN ', and the launcher of logical replication' END),
+			USING DETAIL = pg_catalog.format('It must be %s at least: the launcher of pg_sweep, a process in which its scheduler and runs take turns%s.', needed, CASE needed WHEN 3 THEN ', and the launcher of logical replication' END),
 				HINT = pg_catalog.format('Raise max_worker_processes, which needs a restart of the server, and have max_parallel_workers (%s) at most max_worker_processes - 3: parallel queries use the same processes.',
 					pg_catalog.current_setting('max_parallel_workers'));
 	END IF;

@@ -21,6 +21,10 @@ SweepStatement sweep_startable_runs_sql = {
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
 		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
 	.types = {TIMESTAMPTZOID}};
+SweepStatement sweep_took_long_sql = {
+	.text = "SELECT coalesce((SELECT h.finished_at - h.started_at > interval '1 min' FROM sweep.run_history h WHERE h.job = $1 AND h.status <> 'skipped' "
+		"ORDER BY h.run_id DESC LIMIT 1), false)",
+	.types = {TEXTOID}};
 SweepStatement sweep_next_wake_sql = {
 	.text = "SELECT (extract(epoch FROM sweep._next_wake($1) - $1) * 1000000)::bigint",
 	.types = {TIMESTAMPTZOID}};

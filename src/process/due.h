@@ -25,6 +25,9 @@ extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), 
 /* The waiting runs that may start at a moment, with their definitions. */
 extern SweepStatement sweep_startable_runs_sql;
 
+/* Whether the last run of a job took longer than a minute. */
+extern SweepStatement sweep_took_long_sql;
+
 /* The time in microseconds from a moment until the scheduler has something to do; NULL = nothing is planned. */
 extern SweepStatement sweep_next_wake_sql;
 

@@ -30,6 +30,7 @@
 #include "process/databases.h"
 #include "process/launcher.h"
 #include "process/pool.h"
+#include "process/runner.h"
 #include "process/watchdog.h"
 
 #define RESTART_SECONDS 2
@@ -53,6 +54,7 @@
 #define UNOPENED_AGE_MS 600000
 
 static SweepPool pool = {NULL};
+static SweepPool runners = {NULL};
 static int64 list_us = 0;		/* monotonic: when the list of databases is read next */
 static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
 static bool line_said = false;	/* that databases wait */
@@ -64,7 +66,7 @@ static void collect(bool take_asked);
 static void pass_on(SweepDatabase *entry, const uint32 *asked);
 static bool is_bit_set(const uint32 *asked, Oid database);
 static void collect_entry(int index);
-static void free_slot(SweepSlot *slot);
+static void free_slot(int index);
 static void take_moment(SweepKnownDatabase *database, const SweepDatabase *entry);
 static void look_again(SweepKnownDatabase *database);
 static long start_due(void);
@@ -100,6 +102,7 @@ sweep_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	sweep_worker_set("lock_timeout", "0");
 	sweep_pool_prepare(&pool, sweep_shared_database_count());
+	sweep_pool_prepare(&runners, sweep_shared()->slot_count);
 	sweep_shared_lock(LW_EXCLUSIVE);
 	sweep_shared()->launcher = MyProcNumber;
 	sweep_shared()->line = sweep_shared()->left_short = false;
@@ -173,7 +176,7 @@ collect(bool take_asked)
 	for (int i = 0; i < sweep_shared_database_count(); i++)
 		collect_entry(i);
 	for (int i = 0; i < shared->slot_count; i++)
-		free_slot(&shared->slots[i]);
+		free_slot(i);
 	for (int i = 0; i < (int) lengthof(asked); i++)
 		asked[i] = take_asked ? pg_atomic_exchange_u32(&shared->asked[i], 0) : 0;
 	for (int i = 0; i < sweep_shared_database_count(); i++)
@@ -242,10 +245,20 @@ collect_entry(int index)
 	}
 }
 
-/* Frees the slot of a run that never began and that no scheduler has looked at for long; the caller has the lock. */
+/*
+ * Frees the slot of a run that never began and that no scheduler has looked at for long; has one look at a slot whose worker was
+ * started here and has not come up. The caller has the lock.
+ */
 static void
-free_slot(SweepSlot *slot)
+free_slot(int index)
 {
+	SweepSlot  *slot = &sweep_shared()->slots[index];
+
+	if (slot->state == SLOT_STARTING && slot->launched && sweep_pool_has_lost(&runners, index, slot->claimed_us))
+	{
+		slot->state = SLOT_UNOPENED;
+		sweep_shared_wake(sweep_shared_ask(slot->database));
+	}
 	if (slot->state == SLOT_UNOPENED && sweep_monotonic_us() - slot->claimed_us >= UNOPENED_AGE_MS * INT64CONST(1000))
 		slot->state = SLOT_FREE;
 }
@@ -272,18 +285,18 @@ look_again(SweepKnownDatabase *database)
 	list_us = Min(list_us, database->next_try_us);
 }
 
-/* Starts what is due; returns how long to wait until something is to be tried again. */
+/* Starts the runs that schedulers have left, then what is due; returns how long to wait until something is to be tried again. */
 static long
 start_due(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	int64		now_us = sweep_monotonic_us();
-	long		wait_ms = LIST_MS;
+	bool		line = sweep_runner_start_wanted(&runners);
+	long		wait_ms = line ? REFUSED_PAUSE_MS : LIST_MS;
 	int			room = -1;
-	bool		line = false;
 	SweepKnownDatabase *database;
 
-	while ((database = next_due(now, now_us, &wait_ms)) != NULL)
+	while (!line && (database = next_due(now, now_us, &wait_ms)) != NULL)
 	{
 		if (room < 0)
 			room = sweep_processes_for_schedulers();

@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "base/ask.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/processes.h"
@@ -26,7 +27,9 @@
 #include "engine/batch.h"
 #include "engine/definition.h"
 #include "engine/run.h"
+#include "engine/run_row.h"
 #include "process/crash_note.h"
+#include "process/databases.h"
 #include "process/runner.h"
 
 static SweepStatement read_run_sql = {
@@ -47,6 +50,9 @@ static SweepStatement count_run_crashes_sql = {
 #define IDLE_US INT64CONST(100000)
 #define LONGEST_LIFE_US INT64CONST(60000000)
 
+/* Age of a run until which a scheduler waits for its end, rather than leave its own process to another run. */
+#define YOUNG_US INT64CONST(2000000)
+
 typedef struct RunnerContext
 {
 	SweepSlot  *slot;
@@ -58,6 +64,7 @@ typedef struct RunnerContext
 	uint64		login;			/* as what it has logged in, see reuse.h; 0 = it performs one run */
 } RunnerContext;
 
+static SweepSlot *next_wanted(void);
 static void count_crashes(void *arg);
 static void note_run(int64 run_id);
 static void perform(void);
@@ -103,6 +110,14 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 		sweep_reuse_hand_over(slot);
 		return REFUSED_NOT;
 	}
+	if (pool == NULL)
+	{
+		sweep_shared_lock(LW_EXCLUSIVE);
+		slot->state = SLOT_WANTED;
+		slot->launched = true;
+		sweep_shared_unlock();
+		return REFUSED_NOT;
+	}
 	args.index = slot - sweep_shared()->slots;
 	args.generation = slot->generation;
 	snprintf(name, sizeof(name), "pg_sweep runner %s", run->job);
@@ -111,6 +126,127 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	*started = false;
 	sweep_shared_unclaim(slot);
 	return REFUSED_PROCESSES;
+}
+
+bool
+sweep_runner_start_wanted(SweepPool *pool)
+{
+	SweepSlot  *slot;
+
+	while ((slot = next_wanted()) != NULL)
+	{
+		SweepWorkerArgs args = {.database = slot->database, .role = slot->role, .run_id = slot->run_id, .index = slot - sweep_shared()->slots, .generation = slot->generation};
+		char		name[BGW_MAXLEN];
+
+		/* The hold is looked for after the slot was claimed, see clear_database() in utility.c. */
+		if (sweep_databases_find(args.database) == NULL || sweep_lock_database_is_held(args.database))
+		{
+			sweep_shared_unclaim(slot);
+			sweep_ask(args.database);
+			continue;
+		}
+		snprintf(name, sizeof(name), "pg_sweep runner %s", slot->job);
+		if (sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
+			continue;
+		sweep_shared_lock(LW_EXCLUSIVE);
+		slot->state = SLOT_WANTED;
+		sweep_shared_unlock();
+		return true;
+	}
+	return false;
+}
+
+/* The one that has waited longest: from now on it is starting. */
+static SweepSlot *
+next_wanted(void)
+{
+	SweepShared *shared = sweep_shared();
+	SweepSlot  *next = NULL;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->state == SLOT_WANTED && (next == NULL || slot->generation < next->generation))
+			next = slot;
+	}
+	if (next != NULL)
+	{
+		next->state = SLOT_STARTING;
+		next->claimed_us = sweep_monotonic_us();
+	}
+	sweep_shared_unlock();
+	return next;
+}
+
+bool
+sweep_runner_any_young(void)
+{
+	SweepShared *shared = sweep_shared();
+	bool		young = false;
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+		young |= shared->slots[i].worker && sweep_shared_is_claimed(&shared->slots[i]) && sweep_monotonic_us() - shared->slots[i].claimed_us < YOUNG_US;
+	sweep_shared_unlock();
+	return young;
+}
+
+bool
+sweep_runner_is_starting(int index)
+{
+	const SweepSlot *slot = &sweep_shared()->slots[index];
+
+	return slot->state == SLOT_STARTING && !slot->launched && slot->database == MyDatabaseId;
+}
+
+List *
+sweep_runner_collect_unopened(const SweepPool *pool, long *starting_ms, bool *waits_on)
+{
+	SweepShared *shared = sweep_shared();
+	List	   *unopened = NIL;
+
+	sweep_shared_lock(LW_EXCLUSIVE);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		SweepSlot  *slot = &shared->slots[i];
+
+		if (slot->database != MyDatabaseId)
+			continue;
+		if (sweep_runner_is_starting(i) && sweep_pool_has_lost(pool, i, slot->claimed_us))
+			slot->state = SLOT_UNOPENED;
+		if (sweep_runner_is_starting(i))
+			*starting_ms = Min(*starting_ms, sweep_pool_patience(slot->claimed_us));
+		if (slot->state != SLOT_UNOPENED)
+			continue;
+		if (slot->waits_on && pg_atomic_read_u32(&slot->stop_request) == 0)
+		{
+			slot->state = SLOT_FREE;
+			*waits_on = true;
+		}
+		else
+			unopened = lappend(unopened, slot);
+	}
+	sweep_shared_unlock();
+	return unopened;
+}
+
+void
+sweep_runner_fail_start(SweepSlot *slot)
+{
+	bool		cancelled = (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0;
+	Datum		values[] = {
+		Int64GetDatum(slot->run_id),
+		CStringGetTextDatum(sweep_loop_stop_name(cancelled ? SWEEP_STOP_CANCELLED : SWEEP_STOP_ERROR)), CStringGetTextDatum("08006"),
+		PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
+										"HINT: The server log says why; the role must be able to connect to the database."))
+	};
+
+	(void) sweep_sql_execute(&sweep_fail_start_sql, values, cancelled ? "  nn" : NULL);
+	sweep_shared_lock(LW_EXCLUSIVE);
+	slot->state = SLOT_FREE;
+	sweep_shared_unlock();
 }
 
 bool

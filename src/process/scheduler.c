@@ -51,6 +51,7 @@ typedef struct StartableRun
 	int64		expected_rows;
 	char	   *role_name;
 	bool		unlimited;		/* see quota.h */
+	bool		takes_long;		/* and is not given the last process */
 	SweepTurn	turn;
 } StartableRun;
 
@@ -67,6 +68,7 @@ typedef struct Scheduler
 	bool		lock_held;		/* a run waits for a lock that another process has */
 	long		lock_pause_ms;	/* the last pause because of that */
 	bool		waits_on;		/* one that was started waits again */
+	bool		left_run;		/* the launcher starts one in place of this process */
 	bool		history_locked;
 	bool		tick_failed;
 	SweepRefusal short_of;		/* what keeps runs waiting */
@@ -82,10 +84,10 @@ static void scheduler_tick(void);
 static bool transact(SweepWork work);
 static void startable_work(void *arg);
 static void start_runs(void);
-static bool start_listed(SweepRefusal *shortage, const char **role_name);
+static bool start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name);
+static void note_long(void *arg);
 static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
-static List *collect_unopened(void);
 static long time_to_wait(void);
 static bool may_leave(long wait_ms);
 static void leave_entry(TimestampTz next_at);
@@ -147,7 +149,7 @@ static void
 scheduler_tick(void)
 {
 	scheduler.tick_failed = false;
-	scheduler.lock_held = scheduler.waits_on = false;
+	scheduler.lock_held = scheduler.waits_on = scheduler.left_run = false;
 	scheduler.wake_in_us = PG_INT64_MAX;
 	scheduler.starting_ms = LONGEST_REST_MS;
 	sweep_shared_lock(LW_EXCLUSIVE);
@@ -254,14 +256,20 @@ start_runs(void)
 	const char *role_name;
 	bool		any;
 
-	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn));
-	any = start_listed(&shortage, &role_name);
+	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn), scheduler.record->last_role);
+	any = start_listed(&scheduler.runners, &shortage, &role_name);
 	note_shortage(shortage, role_name);
 	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !sweep_shared_is_asked(scheduler.entry) && !sweep_shared_is_set(&scheduler.entry->leave))
 	{
 		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
 		if (!sweep_shared_is_asked(scheduler.entry))
-			any |= start_listed(&shortage, &role_name);
+			any |= start_listed(&scheduler.runners, &shortage, &role_name);
+	}
+	/* All processes are in use, by runs that have gone on for a while: this one makes room for a run. */
+	if (shortage == REFUSED_PROCESSES && !scheduler.left_run && !sweep_runner_any_young() && transact(note_long))
+	{
+		scheduler.left_run = start_listed(NULL, &shortage, &role_name);
+		shortage = scheduler.startable == NIL ? REFUSED_NOT : REFUSED_PROCESSES;
 	}
 	note_shortage(shortage, role_name);
 	/* Sessions may be waiting for these runs, and the rest of the tick would compete with them for a processor. */
@@ -269,8 +277,9 @@ start_runs(void)
 		rest(START_PAUSE_MS);
 }
 
+/* Without a pool one run, which the launcher is to start. */
 static bool
-start_listed(SweepRefusal *shortage, const char **role_name)
+start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 {
 	List	   *refused = NIL;	/* roles */
 	bool		any = false;
@@ -284,9 +293,9 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 		SweepRefusal refusal;
 		bool		started;
 
-		if (list_member_oid(refused, startable->run.run_as))
+		if (list_member_oid(refused, startable->run.run_as) || (pool == NULL && startable->takes_long))
 			continue;
-		refusal = sweep_runner_start(&scheduler.runners, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &started);
+		refusal = sweep_runner_start(pool, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &started);
 		if (refusal != REFUSED_NOT)
 		{
 			*shortage = refusal;
@@ -299,10 +308,33 @@ start_listed(SweepRefusal *shortage, const char **role_name)
 		scheduler.startable = foreach_delete_current(scheduler.startable, cell);
 		if (!started)
 			continue;
-		sweep_turns_note(startable->run.run_as);
+		scheduler.record->last_role = startable->run.run_as;
 		any = true;
+		if (pool == NULL)
+			break;
 	}
 	return any;
+}
+
+/*
+ * With three processes or more the last one is not for a job whose last run took longer than a minute: such runs would soon have all
+ * of them.
+ */
+static void
+note_long(void *arg)
+{
+	ListCell   *cell;
+
+	if (sweep_processes_count() < 2)
+		return;
+	foreach(cell, scheduler.startable)
+	{
+		StartableRun *startable = lfirst(cell);
+		Datum		job = CStringGetTextDatum(startable->run.job);
+
+		(void) sweep_sql_execute(&sweep_took_long_sql, &job, NULL);
+		startable->takes_long = sweep_sql_bool(1);
+	}
 }
 
 static void
@@ -322,7 +354,7 @@ note_shortage(SweepRefusal refusal, const char *role_name)
 static void
 end_work(void *arg)
 {
-	List	   *unopened = collect_unopened();
+	List	   *unopened = sweep_runner_collect_unopened(&scheduler.runners, &scheduler.starting_ms, &scheduler.waits_on);
 	ListCell   *cell;
 	Datum		age_out = BoolGetDatum(sweep_monotonic_us() >= scheduler.record->minute_us);
 	Datum		now = TimestampTzGetDatum(scheduler.now);
@@ -330,21 +362,7 @@ end_work(void *arg)
 	bool		more;
 
 	foreach(cell, unopened)
-	{
-		SweepSlot  *slot = lfirst(cell);
-		bool		cancelled = (pg_atomic_read_u32(&slot->stop_request) & SWEEP_STOP_REQUEST_CANCEL) != 0;
-		Datum		values[] = {
-			Int64GetDatum(slot->run_id),
-			CStringGetTextDatum(sweep_loop_stop_name(cancelled ? SWEEP_STOP_CANCELLED : SWEEP_STOP_ERROR)), CStringGetTextDatum("08006"),
-			PointerGetDatum(cstring_to_text("background worker ended before it began the run\n"
-											"HINT: The server log says why; the role must be able to connect to the database."))
-		};
-
-		(void) sweep_sql_execute(&sweep_fail_start_sql, values, cancelled ? "  nn" : NULL);
-		sweep_shared_lock(LW_EXCLUSIVE);
-		slot->state = SLOT_FREE;
-		sweep_shared_unlock();
-	}
+		sweep_runner_fail_start(lfirst(cell));
 	(void) sweep_sql_execute(&sweep_archive_sql, &age_out, NULL);
 	scheduler.history_locked = sweep_sql_is_null(2);
 	more = sweep_sql_int32(2) >= MANY_ENDED;
@@ -360,38 +378,6 @@ end_work(void *arg)
 		scheduler.wake_in_us = 0;
 	/* A job that a session has locked stays due, and must not make the scheduler spin. */
 	scheduler.behind_ms = due_in_us > 0 || scheduler.due.more ? 0 : Min(Max(scheduler.behind_ms * 2, 1), SWEEP_POOL_FIRST_PAUSE_MS);
-}
-
-/* Slots of runs whose process ended before it began, or never came up. */
-static List *
-collect_unopened(void)
-{
-	SweepShared *shared = sweep_shared();
-	List	   *unopened = NIL;
-
-	sweep_shared_lock(LW_EXCLUSIVE);
-	for (int i = 0; i < shared->slot_count; i++)
-	{
-		SweepSlot  *slot = &shared->slots[i];
-
-		if (slot->database != MyDatabaseId)
-			continue;
-		if (slot->state == SLOT_STARTING && sweep_pool_has_lost(&scheduler.runners, i, slot->claimed_us))
-			slot->state = SLOT_UNOPENED;
-		if (slot->state == SLOT_STARTING)
-			scheduler.starting_ms = Min(scheduler.starting_ms, sweep_pool_patience(slot->claimed_us));
-		if (slot->state != SLOT_UNOPENED)
-			continue;
-		if (slot->waits_on && pg_atomic_read_u32(&slot->stop_request) == 0)
-		{
-			slot->state = SLOT_FREE;
-			scheduler.waits_on = true;
-		}
-		else
-			unopened = lappend(unopened, slot);
-	}
-	sweep_shared_unlock();
-	return unopened;
 }
 
 static long
@@ -433,7 +419,7 @@ may_leave(long wait_ms)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	dismissed = entry->leave || scheduler.absent;
 	asked = sweep_shared_is_asked(entry) || entry->ended || entry->news;
-	leaves = dismissed || (!asked && !sweep_notify_has_unsent() && (wait_ms * INT64CONST(1000) >= SWEEP_STAY_US || sweep_shared_gives_way(entry)));
+	leaves = dismissed || scheduler.left_run || (!asked && !sweep_notify_has_unsent() && (wait_ms * INT64CONST(1000) >= SWEEP_STAY_US || sweep_shared_gives_way(entry)));
 	/* A session that has asked since the tick may have created the extension. */
 	if (leaves)
 		leave_entry(asked || entry->leave ? now : scheduler.absent ? DT_NOEND : TimestampTzPlusMilliseconds(now, wait_ms));
@@ -475,9 +461,7 @@ is_called(void)
 	called = sweep_shared_is_asked(scheduler.entry) || scheduler.entry->ended || scheduler.entry->leave ||
 		(sweep_shared_gives_way(scheduler.entry) && !sweep_notify_has_unsent());
 	for (int i = 0; i < sweep_shared()->slot_count && !called && !scheduler.tick_failed; i++)
-	{
-		called = sweep_shared()->slots[i].state == SLOT_STARTING && sweep_shared()->slots[i].database == MyDatabaseId && sweep_pool_has_ended(&scheduler.runners, i);
-	}
+		called = sweep_runner_is_starting(i) && sweep_pool_has_ended(&scheduler.runners, i);
 	sweep_shared_unlock();
 	return called;
 }

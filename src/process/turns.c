@@ -4,8 +4,8 @@
  *
  * Called by scheduler.c. Where fewer processes are free than runs are due, a role with a long backlog of old
  * runs would start all of them before those of any other role. Among runs of one priority, roles therefore take turns: first
- * the first run of each, beginning with the role that has waited longest since a run of it was started, then the second
- * ones. Runs of one role keep their order.
+ * the first run of each, in the order of their numbers, beginning behind the role whose run was started last, then the second
+ * ones. That role is all that the next scheduler of the database has to know. Runs of one role keep their order.
  */
 #include "postgres.h"
 
@@ -19,17 +19,15 @@ typedef struct Role
 {
 	Oid			role;
 	int			seen;			/* in the list */
-	uint64		served;
 } Role;
 
 StaticAssertDecl(offsetof(Role, role) == 0, "it is found by its first field");
 
 static List *roles = NIL;		/* of Role, as long as the process lives */
-static int	listed = 0;
-static uint64 starts = 0;
 static int64 *started = NULL;	/* runs that had a slot before the list was read */
 static int	started_count = 0;
 static Size turn_offset = 0;		/* of the list that is being sorted */
+static Oid	behind = InvalidOid;
 
 static void note_started(void);
 static int	compare(const ListCell *first, const ListCell *second);
@@ -39,7 +37,6 @@ sweep_turns_begin(void)
 {
 	ListCell   *cell;
 
-	listed = 0;
 	foreach(cell, roles)
 		((Role *) lfirst(cell))->seen = 0;
 	note_started();
@@ -80,13 +77,14 @@ sweep_turns_next(Oid role, int priority)
 {
 	Role	   *found = sweep_known_find(&roles, role, sizeof(Role));
 
-	return (SweepTurn) {.priority = priority, .nth = found->seen++, .served = found->served, .number = listed++};
+	return (SweepTurn) {.priority = priority, .nth = found->seen++, .role = role};
 }
 
 void
-sweep_turns_sort(List *list, Size offset)
+sweep_turns_sort(List *list, Size offset, Oid last_role)
 {
 	turn_offset = offset;
+	behind = last_role;
 	list_sort(list, compare);
 }
 
@@ -100,15 +98,7 @@ compare(const ListCell *first, const ListCell *second)
 		return a->priority > b->priority ? -1 : 1;
 	if (a->nth != b->nth)
 		return a->nth < b->nth ? -1 : 1;
-	if (a->served != b->served)
-		return a->served < b->served ? -1 : 1;
-	return a->number - b->number;
-}
-
-void
-sweep_turns_note(Oid role)
-{
-	Role	   *found = sweep_known_find(&roles, role, sizeof(Role));
-
-	found->served = ++starts;
+	if ((a->role > behind) != (b->role > behind))
+		return a->role > behind ? -1 : 1;
+	return a->role < b->role ? -1 : 1;
 }

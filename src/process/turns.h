@@ -13,8 +13,7 @@ typedef struct SweepTurn
 {
 	int			priority;		/* of the job */
 	int			nth;			/* of the runs of its role, from 0 */
-	uint64		served;			/* when a run of that role was started last; 0 = not yet */
-	int			number;			/* in the order in which they are due */
+	Oid			role;
 } SweepTurn;
 
 /* Before a list is read. */
@@ -29,10 +28,7 @@ extern bool sweep_turns_has_started(int64 run_id);
 /* The place of the next run of the list, which is in the order in which they are due, those of higher priority first. */
 extern SweepTurn sweep_turns_next(Oid role, int priority);
 
-/* Sorts a list of structures that have their places at this offset. */
-extern void sweep_turns_sort(List *list, Size offset);
-
-/* A run of the role was started. */
-extern void sweep_turns_note(Oid role);
+/* Sorts a list of structures that have their places at this offset; last_role: whose run was started last. */
+extern void sweep_turns_sort(List *list, Size offset, Oid last_role);
 
 #endif							/* SWEEP_TURNS_H */

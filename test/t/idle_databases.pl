@@ -72,5 +72,27 @@ for my $database ('d1', 'd2')
 {
 	soon($node, q{SELECT count(*) >= 4 FROM sweep.runs WHERE status = 'succeeded' AND job ~ 'held'}, 't', "$database: all runs have their turn", $database);
 }
+
+# ---------------------------------------------------------------- runs that take long leave a process to others
+soon($node, $ours, 'pg_sweep launcher', 'no process is left of these');
+for my $database (map { "d$_" } 1 .. 7)
+{
+	$node->safe_psql($database, q{SELECT sweep.create_job('long', step => 't.note', args => '{"gate": 7}')});
+	ended_run($node, $node->safe_psql($database, q{SELECT sweep.start('long')}), $database);
+	tick($node, database => $database);
+	$node->safe_psql($database, q{UPDATE sweep.run_history SET started_at = started_at - interval '61 s' WHERE job = 'long'});
+}
+soon($node, $ours, 'pg_sweep launcher', 'each has run once');
+@gates = map { hold_gate($node, 7, "d$_") } 1 .. 7;
+$node->safe_psql("d$_", q{SELECT sweep.start('long')}) for 1 .. 7;
+my $waiting = q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep runner' AND wait_event_type = 'Lock'};
+soon($node, $waiting, 5, 'five of seven runs that take long have a process');
+for my $database (map { "d$_" } 1 .. 7)
+{
+	is(ended_run($node, $node->safe_psql($database, q{SELECT sweep.start('work')}), $database), 'succeeded drained 1 0', "$database: a short one has the last one");
+}
+is($node->safe_psql('postgres', $waiting), 5, 'which is not given to a sixth');
+open_gate($_) for @gates;
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'long' AND status = 'succeeded'}, 2, "d$_: it has its turn", "d$_") for 1 .. 7;
 $node->stop;
 done_testing();

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-# Launcher, scheduler, the launcher of logical replication, and one more.
+# Launcher, the launcher of logical replication, and two more.
 my $node = new_cluster('no_free_slot', conf => [ 'max_worker_processes = 4', 'max_parallel_workers = 0' ]);
 
 sub check
@@ -69,7 +69,32 @@ $node->safe_psql('postgres', q{
 	SELECT sweep.create_job('holder', step => 't.note', args => '{"gate": 9}');
 	SELECT sweep.create_job('waiter', step => 't.note'), sweep.create_job('another waiter', step => 't.note');
 });
-check('max_worker_processes');
+
+# ---------------------------------------------------------------- runs have all processes
+$node->safe_psql('postgres', q{SELECT sweep.create_job('holder too', step => 't.note', args => '{"gate": 8}')});
+my @gates = map { hold_gate($node, $_) } 8, 9;
+my @runs = ($node->safe_psql('postgres', q{SELECT sweep.start('holder')}));
+at_gate($node, 9, 'one run has a process');
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('waiter')})), 'succeeded drained 1 0', 'a scheduler gives the other one to the next run');
+push @runs, $node->safe_psql('postgres', q{SELECT sweep.start('holder too')});
+at_gate($node, 8, 'so it does for a run that does not end');
+push @runs, $node->safe_psql('postgres', q{SELECT sweep.start('waiter')});
+soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'waiter'}, 'waiting_for_slot: max_worker_processes', 'then the next job waits, and says for what');
+open_gate($_) for @gates;
+is(ended_run($node, $_), 'succeeded drained 1 0', "run $_ has its turn") for @runs;
+
+# ---------------------------------------------------------------- one process for all
+# A scheduler takes it, queues a run and leaves, and then the run has it.
+$node->safe_psql('postgres', q{CREATE DATABASE other});
+prepare_database($node, 'other');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 3');
+$node->restart;
+$node->safe_psql('other', q{SELECT sweep.create_job('waiter', step => 't.note', schedule => '2 seconds')});
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('waiter', '{"schedule": "2 seconds"}')});
+soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job = 'waiter' AND trigger = 'schedule' AND status = 'succeeded'}, 't', "one process: $_ has its turns", $_) for 'postgres', 'other';
+is(ended_run($node, $node->safe_psql('postgres', q{SELECT sweep.start('another waiter')})), 'succeeded drained 1 0', 'one process: so has what is asked for');
+$node->safe_psql('other', q{SELECT sweep.drop_job('waiter')});
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('waiter', '{"schedule": null}')});
 
 $node->append_conf('postgresql.conf', "max_worker_processes = 20\npg_sweep.max_running_jobs = 1");
 $node->restart;
@@ -114,10 +139,10 @@ is(ended_run($node, $run), 'succeeded drained 1 0', 'room again: a scheduler sta
 $_->quit for $locker, $reader;
 
 # ---------------------------------------------------------------- too few for anything
-$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_parallel_workers = 2");
+$node->append_conf('postgresql.conf', "max_worker_processes = 2\nmax_parallel_workers = 2");
 $node->restart;
 $node->safe_psql('postgres', 'CREATE DATABASE few');
 my ($status, $output, $message) = $node->psql('few', 'CREATE EXTENSION pg_sweep');
-like($message, qr/^.*WARNING:  max_worker_processes = 3 leaves no process for the runs of jobs\nDETAIL:  It must be 4 at least: .*\nHINT:  Raise max_worker_processes.*max_parallel_workers \(2\)/, 'too few processes: CREATE EXTENSION says so');
+like($message, qr/^.*WARNING:  max_worker_processes = 2 leaves no process for the runs of jobs\nDETAIL:  It must be 3 at least: .*\nHINT:  Raise max_worker_processes.*max_parallel_workers \(2\)/, 'too few processes: CREATE EXTENSION says so');
 $node->stop;
 done_testing();
