@@ -265,7 +265,7 @@ start_runs(void)
 		if (!sweep_shared_is_asked(scheduler.entry))
 			any |= start_listed(&scheduler.runners, &shortage, &role_name);
 	}
-	/* All processes are in use, by runs that have gone on for a while: this one makes room for a run. */
+	/* All processes are in use, and no run is to end soon: this one makes room for a run. */
 	if (shortage == REFUSED_PROCESSES && !scheduler.left_run && !sweep_runner_any_young() && transact(note_long))
 	{
 		scheduler.left_run = start_listed(NULL, &shortage, &role_name);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # databases.sh [CASE ...]: many databases, each with jobs of its own.
 #
-# turns: 7 and 40 databases, each with a job that is due every 10 seconds, at max_worker_processes = 8, 16 and 64, for SECONDS_EACH (120).
+# turns: 7 and 40 databases, each with a job that is due every 10 seconds, at max_worker_processes = WORKERS (8 16 64), for SECONDS_EACH (120).
 # long: the same of 7 at 8, beside seven runs of 10 minutes whose jobs have taken longer than a minute before.
 # one: three databases that share one process, all that is left beside the launcher.
 # many: DATABASES (300) of which none, and then 10, have such a job: processes of pg_sweep, and what they use of a core.
@@ -15,6 +15,7 @@ set -euo pipefail
 cases=${*:-turns long one many cold}
 seconds=${SECONDS_EACH:-120}
 count=${DATABASES:-300}
+read -ra sizes <<<"${WORKERS:-8 16 64}"
 rounds=${ROUNDS:-30}
 cluster=$sweep_top/tmp_databases
 clock_ticks=$(getconf CLK_TCK)
@@ -106,7 +107,7 @@ turns()
 {
 	for databases in 7 40
 	do
-		for workers in 8 16 64
+		for workers in "${sizes[@]}"
 		do
 			restart "$workers"
 			in_each 1 "$databases" "SELECT sweep.resume('short')" >/dev/null

@@ -29,9 +29,8 @@ bool asked[NDB]; bool call;
 byte used;				/* processes, those that have not been reaped as well */
 byte done[NDB];
 bool dead[NDB];			/* it has ended before it began, and the launcher has its handle */
-byte deaths = 1, launchers = 1, cancels = 1;
+byte deaths = 1, launchers = 1, cancels = 1, holds = 1;
 
-#define want_process(i) (slot[i] == WANTED)
 #define reaped() used--; call = true
 
 active proctype launcher() {
@@ -42,8 +41,9 @@ active proctype launcher() {
 		do
 		:: i < NDB -> atomic {
 				if
-				:: want_process(i) && used < CAP -> used++; slot[i] = STARTING
-				:: want_process(i) && used >= CAP -> refused = true
+				:: slot[i] == WANTED && used < CAP -> used++; slot[i] = STARTING
+				:: slot[i] == WANTED && used >= CAP -> refused = true
+				:: slot[i] == WANTED && holds > 0 -> holds--; slot[i] = FREE; asked[i] = true; call = true		/* a session holds the database */
 #ifndef UNMENDED_LOST
 				:: slot[i] == STARTING && dead[i] -> dead[i] = false; slot[i] = UNOPENED; asked[i] = true; call = true
 #endif
@@ -103,7 +103,7 @@ stay:
 active [NDB] proctype runner() {
 	byte me = _pid - 1 - NDB;
 	do
-	:: atomic { slot[me] == STARTING && !dead[me] -> 
+	:: atomic { slot[me] == STARTING && !dead[me] ->
 			if
 			:: slot[me] = RUNNING
 			:: deaths > 0 -> deaths--; dead[me] = true
@@ -118,16 +118,14 @@ active [NDB] proctype runner() {
 	od
 }
 
-/* Each starts a run; where there is no scheduler and room for both it leaves the process to the launcher. One of them is cancelled. */
+/* Each starts a run. One of them is cancelled: while no process has it, the row decides. */
 active [NDB] proctype session() {
 	byte me = _pid - 1 - 2 * NDB;
 	atomic { due[me] = true };
-	atomic { if :: st[me] != THERE && slot[me] == FREE && used + 1 < CAP -> slot[me] = WANTED :: else fi };
 	atomic { asked[me] = true; call = true };
 	if
-	:: cancels > 0 ->
-		atomic { cancels > 0 -> cancels--; if :: slot[me] == WANTED -> slot[me] = FREE :: else fi };
-		atomic { if :: slot[me] == FREE && due[me] -> due[me] = false; done[me]++ :: else fi; asked[me] = true; call = true }
+	:: atomic { cancels > 0 && (slot[me] == FREE || slot[me] == WANTED) -> cancels-- };
+		atomic { if :: due[me] -> due[me] = false; done[me]++ :: else fi; asked[me] = true; call = true }
 	:: skip
 	fi
 }
