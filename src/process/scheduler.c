@@ -255,11 +255,13 @@ start_runs(void)
 	SweepRefusal shortage;
 	const char *role_name;
 	bool		any;
+	bool		hurry;			/* databases wait for a process, and no run is to end soon */
 
 	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn), scheduler.record->last_role);
 	any = start_listed(&scheduler.runners, &shortage, &role_name);
 	note_shortage(shortage, role_name);
-	while (shortage != REFUSED_NOT && sweep_monotonic_us() < end_us && !sweep_shared_is_asked(scheduler.entry) && !sweep_shared_is_set(&scheduler.entry->leave))
+	hurry = shortage == REFUSED_PROCESSES && sweep_shared_is_set(&sweep_shared()->line) && !sweep_runner_any_young();
+	while (shortage != REFUSED_NOT && !hurry && sweep_monotonic_us() < end_us && !sweep_shared_is_asked(scheduler.entry) && !sweep_shared_is_set(&scheduler.entry->leave))
 	{
 		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
 		if (!sweep_shared_is_asked(scheduler.entry))

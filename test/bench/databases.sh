@@ -142,6 +142,8 @@ long()
 one()
 {
 	restart 2 "max_logical_replication_workers = 0"
+	# all 40 databases are looked into first
+	pause_until $(($(date +%s) + 30))
 	in_each 1 3 "SELECT sweep.resume('short')" >/dev/null
 	printf 'one\t3 databases, one process beside the launcher\t%s\t(must be all of them in turns)\n' "$(observe 3 short)"
 	in_each 1 3 "SELECT sweep.pause('short')" >/dev/null
