@@ -7,7 +7,8 @@
  * argument decide what is due and may start. No SQL of a user runs here, and no commit waits for the disk.
  *
  * Between ticks the scheduler sleeps until the next due moment or the next try to get a worker, or until it is asked, see ask.c. When
- * nothing is due within a minute, or other databases wait for a scheduler, it leaves its next moment to the launcher.
+ * nothing is due within a minute, or other databases wait for a scheduler, it leaves its next moment to the launcher. When a run
+ * finds no process, and no other run is to end soon, it leaves its own process to that run, which the launcher starts then.
  */
 #include "postgres.h"
 
