@@ -10,6 +10,7 @@
 #	packages_document N            installed on a copy of base-N, "try", by the words of doc/install.md
 #	packages_update N              then a new revision of the package, while a job runs
 #	packages_remove N              then removed, with and without what the document says before it
+#	packages_pg_upgrade 15 N       on a copy of base-N: the packages of both, 15 from its own suite, and pg_upgradecluster
 #	packages_installcheck N        debian/tests, by autopkgtest on N
 #	packages_rpm_build N, packages_rpm_contents N
 #	packages_image N DOCKERFILE    its steps, in a copy of base-N; what it makes from scratch is in try-image
@@ -242,6 +243,37 @@ packages_remove()
 	packages_sql 'SELECT 1'
 	left=$(debian_inside try "find / -xdev -name '*sweep*' ! -path '/packages/*' ! -path '/proc/*'; dpkg-query -W | grep sweep || true")
 	test -z "$left" || { echo "left: $left"; return 1; }
+}
+
+# Both servers with their packages on one machine, as whoever upgrades the suite of Debian has them; data, jobs and messages come along.
+packages_pg_upgrade()
+{
+	suite=$(debian_suite_with "postgresql-$1") || return 77
+	packages_copy_base "$2" try
+	echo "deb $(debian_mirror) $suite main" >"$debian_root/try/etc/apt/sources.list.d/old.list"
+	mkdir "$debian_root/try/packages"
+	cp "$debian_root/$1/packages/postgresql-$1-sweep"_*.deb "$debian_root/$2/packages/postgresql-$2-sweep"_*.deb "$debian_root/try/packages/"
+	debian_inside try "apt-get update -q; pg_dropcluster --stop $2 main
+		apt-get install -y --no-install-recommends postgresql-$1 /packages/*.deb
+		test -d /etc/postgresql/$1/main || pg_createcluster $1 main
+		pg_conftool $1 main set listen_addresses ''
+		pg_conftool $1 main set shared_preload_libraries pg_sweep; pg_ctlcluster $1 main start"
+	packages_sql "CREATE EXTENSION pg_sweep; CREATE TABLE public.tick (at timestamptz DEFAULT now());
+		SELECT sweep.create_queue('mail'), sweep.send_many('mail', ARRAY['1', '2', '3']::jsonb[]);
+		SELECT sweep.create_job('tick', '* * * * * *', 'INSERT INTO public.tick DEFAULT VALUES');
+		SELECT sweep.create_job('hello', NULL, 'VACUUM')"
+	packages_soon 'SELECT count(*) > 1 FROM public.tick' t
+	debian_inside try "pg_upgradecluster -v $2 -m upgrade $1 main"
+	packages_sql 'SHOW server_version' | grep "^$2"
+	packages_sql 'SHOW shared_preload_libraries' | grep -x pg_sweep
+	packages_sql "SELECT DISTINCT state FROM sweep.jobs" | grep -x 'paused: the database is a copy'
+	before=$(packages_sql 'SELECT count(*) FROM public.tick')
+	packages_sql "SELECT sweep.resume_all()"
+	packages_soon "SELECT count(*) > $before + 1 FROM public.tick" t
+	packages_sql "CALL sweep.wait(sweep.start('hello')); SELECT job, status FROM sweep.runs WHERE job = 'hello'" | grep -x 'hello|succeeded'
+	packages_sql "SELECT string_agg(payload::text, ',' ORDER BY message_id) FROM sweep.claim('mail', 10)" | grep -x 1,2,3
+	debian_inside try "pg_dropcluster $1 main; apt-get purge -y postgresql-$1-sweep postgresql-$1"
+	packages_sql "CALL sweep.wait(sweep.start('hello'))"
 }
 
 # The tests are in the sources, the files under test are those of the packages.
