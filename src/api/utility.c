@@ -242,10 +242,17 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	for (int i = 0; i < shared->slot_count; i++)
 	{
-		const SweepSlot *slot = &shared->slots[i];
+		SweepSlot  *slot = &shared->slots[i];
 
-		if ((slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING) && slot->database == database)
-			runs++;
+		if (slot->database != database)
+			continue;
+		/* The scheduler that finds this run next may claim a slot for it. */
+		if (slot->state == SLOT_WANTED)
+		{
+			slot->state = SLOT_FREE;
+			(void) sweep_shared_ask(database);
+		}
+		runs += slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING;
 	}
 	entry = runs == 0 || force ? sweep_shared_find_database(database) : NULL;
 	if (entry != NULL)

@@ -34,7 +34,7 @@
 typedef enum SweepSlotState
 {
 	SLOT_FREE,					/* next: WANTED, STARTING (scheduler), RUNNING (a session) */
-	SLOT_WANTED,				/* the launcher is to start a worker for it; next: STARTING, FREE (launcher) */
+	SLOT_WANTED,				/* the launcher is to start a worker for it; next: STARTING (launcher), FREE (launcher, DROP DATABASE) */
 	SLOT_STARTING,				/* a worker is told to run it; next: RUNNING, UNOPENED, FREE */
 	SLOT_RUNNING,				/* its process is attached; next: FREE, IDLE, UNOPENED */
 	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
