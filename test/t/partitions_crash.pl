@@ -24,7 +24,7 @@ sql(qq{
 	SELECT timestamptz '$first' + interval '4 days' AS upto, timestamptz '$first' + interval '5 days' AS middle \\gset
 	CREATE TABLE app.trail_middle PARTITION OF app.trail FOR VALUES FROM (:'upto') TO (:'middle');
 	INSERT INTO app.trail SELECT n, timestamptz '$first' + interval '1 hour' * (n % 192) FROM generate_series(1, $rows) AS n;
-	SELECT sweep.create_partitions('app.trail', '1 day', ahead => 1, batch_size => 500, pause => '50 ms', schedule => NULL);
+	SELECT sweep.create_partitions('app.trail', '1 day', ahead => 1, batch_size => 100, pause => '100 ms', schedule => NULL);
 	RESET ROLE;
 	-- While the test has the lock, a command that detaches or attaches a partition waits in its transaction.
 	CREATE FUNCTION public.gate() RETURNS event_trigger LANGUAGE plpgsql SET lock_timeout = 0
@@ -67,7 +67,7 @@ my $older = session($node);
 $older->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM app.trail');
 $run = $start->();
 $change->();
-$crash_when->($run, q{cursor -> 'emptying' ? 'older' AND detail ? 'waits_for'}, 'all is copied, and an older transaction is waited for');
+$crash_when->($run, q{cursor -> 'emptying' ? 'older' AND detail ?| '{waits_for,lock_timeouts}'}, 'all is copied, and an older transaction is waited for');
 forget_session($older);
 $is_whole->('after another crash each row is there once');
 $change->();
