@@ -36,6 +36,17 @@ SELECT job, status, stop, detail FROM del.last;
 SELECT (SELECT count(*) FROM del.tenant) AS tenants, (SELECT count(*) FROM del.project) AS projects, (SELECT count(*) FROM del.item) AS items,
 	(SELECT count(*) FROM del.note WHERE item_id IS NULL) AS nulled;
 
+-- what is left is counted once, and not for each column that says so
+CREATE FUNCTION del.limits_in_plan(statement text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+BEGIN
+	EXECUTE 'EXPLAIN (COSTS OFF, FORMAT JSON) ' || statement INTO plan;
+	RETURN (SELECT count(*) FROM regexp_matches(plan, '"Node Type": "Limit"', 'g'));
+END
+$$;
+SELECT del.limits_in_plan(sweep._rest_statement('del.item', 'id > 0', NULL)) AS one, del.limits_in_plan('SELECT ' || sweep._count_up_to('del.item', 'id > 0')) AS proof;
+
 -- an index that serves the condition, also one that has nulls and equal keys
 SELECT run_id FROM sweep.delete('del.item', 'tenant_id = 5', batch_size => 7, description => 'five') \gset
 CALL sweep.wait(:run_id, '1 min');

@@ -249,7 +249,7 @@ ask_to_leave(Oid database, bool force, ProcNumber *scheduler)
 		/* The scheduler that finds this run next may claim a slot for it. */
 		if (slot->state == SLOT_WANTED)
 		{
-			slot->state = SLOT_FREE;
+			sweep_shared_unclaim(slot);
 			(void) sweep_shared_ask(database);
 		}
 		runs += slot->state == SLOT_STARTING || slot->state == SLOT_RUNNING;

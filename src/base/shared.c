@@ -271,10 +271,8 @@ count_slots(bool worker, Oid role, SweepUse *use)
 void
 sweep_shared_unclaim(SweepSlot *slot)
 {
-	sweep_shared_lock(LW_EXCLUSIVE);
 	/* A session that has cancelled the run meanwhile was told that it has a process. */
 	slot->state = pg_atomic_read_u32(&slot->stop_request) == 0 ? SLOT_FREE : SLOT_UNOPENED;
-	sweep_shared_unlock();
 }
 
 bool

@@ -34,7 +34,7 @@
 typedef enum SweepSlotState
 {
 	SLOT_FREE,					/* next: WANTED, STARTING (scheduler), RUNNING (a session) */
-	SLOT_WANTED,				/* the launcher is to start a worker for it; next: STARTING (launcher), FREE (launcher, DROP DATABASE) */
+	SLOT_WANTED,				/* the launcher is to start a worker for it; next: STARTING (launcher), FREE, UNOPENED (launcher, DROP DATABASE) */
 	SLOT_STARTING,				/* a worker is told to run it; next: RUNNING, UNOPENED, FREE */
 	SLOT_RUNNING,				/* its process is attached; next: FREE, IDLE, UNOPENED */
 	SLOT_UNOPENED,				/* its process ended before it began the run; next: FREE (scheduler) */
@@ -187,7 +187,7 @@ typedef struct SweepClaimant
  */
 extern SweepSlot *sweep_shared_claim(const SweepClaimant *claimant, SweepRefusal *refusal);
 
-/* Takes back a claim that came to nothing. No process is woken, because nothing has become free. */
+/* Takes back a claim that came to nothing. No process is woken, because nothing has become free. The caller has the lock. */
 extern void sweep_shared_unclaim(SweepSlot *slot);
 
 /* Takes over the slot a worker was started with; false when it is no longer meant. */

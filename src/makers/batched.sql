@@ -266,7 +266,7 @@ BEGIN
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
 		END IF;
 		IF repeats AND sweep._looks_at_rest(args) THEN
-			made.epilogue := pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, NULL::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s OFFSET 0) AS e (stays)', sweep._count_some(relation, due, 10000));
+			made.epilogue := sweep._rest_statement(relation, due, NULL);
 		END IF;
 		-- Another key does not tell which rows were updated.
 		made.restarts := repeats;

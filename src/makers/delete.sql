@@ -178,8 +178,8 @@ BEGIN
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.prologue := bound.prologue;
-		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s OFFSET 0) AS e (stays)',
-			CASE free WHEN '' THEN 'NULL' ELSE sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END, sweep._count_some(relation, due || free, 10000)) END;
+		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN sweep._rest_statement(relation, due || free,
+			CASE WHEN free <> '' THEN sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END) END;
 		RETURN NEXT made;
 	END LOOP;
 END

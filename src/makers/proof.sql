@@ -26,6 +26,7 @@ CREATE FUNCTION sweep._count_up_to(relation regclass, condition text) RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	-- OFFSET 0 as in sweep._rest_statement.
 	RETURN pg_catalog.format('(SELECT CASE WHEN c.rows OPERATOR(pg_catalog.>) 10000 THEN pg_catalog.to_jsonb(''more than 10000''::pg_catalog.text) ELSE pg_catalog.to_jsonb(nullif(c.rows, 0)) END'
 		' FROM (SELECT %s OFFSET 0) AS c (rows))', sweep._count_some(relation, condition, 10001));
 END

@@ -29,6 +29,17 @@ END
 $$;
 COMMENT ON FUNCTION sweep._count_some(regclass, text, int) IS 'an expression: how many rows meet a condition, up to that many';
 
+CREATE FUNCTION sweep._rest_statement(relation regclass, condition text, referenced text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- Without OFFSET 0 the planner replaces the column by its expression, and the rows are counted twice.
+	RETURN pg_catalog.format('SELECT e.stays OPERATOR(pg_catalog.>) 0, e.stays, %s::pg_catalog.int8, NULL::pg_catalog.jsonb FROM (SELECT %s OFFSET 0) AS e (stays)',
+		coalesce(referenced, 'NULL'), sweep._count_some(relation, condition, 10000));
+END
+$$;
+COMMENT ON FUNCTION sweep._rest_statement(regclass, text, text) IS 'an epilogue: how many rows still meet a condition, and the expression that counts those that others keep';
+
 -- "seen" is the condition of the rows that a batch looks at, "due" that of the rows that are to go; "free" leaves out those that others keep.
 CREATE FUNCTION sweep._removal_statements(relation regclass, part regclass, archive regclass, columns text[], nulls text[], seen text, due text, free text, cascading boolean, first boolean)
 	RETURNS sweep._statements LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -8,8 +8,8 @@
  * launcher is connected to no database and cannot look into one: a scheduler that finds no extension leaves with the moment
  * "when asked".
  *
- * Runs that schedulers have left to it come first. At most half of the processes that no run has are schedulers. Databases that are due take turns in the order in which they
- * began to wait; while they wait, each scheduler leaves after one tick.
+ * Runs that schedulers have left to it come first. At most half of the processes that no run has are schedulers. Databases that
+ * are due take turns in the order in which they began to wait; while they wait, each scheduler leaves after one tick.
  *
  * Moments are compared with the wall clock. Once a minute the launcher looks whether that was set back, which makes known moments
  * unknown, and reads the list of databases.

@@ -124,7 +124,9 @@ sweep_runner_start(SweepPool *pool, const SweepRun *run, int64 expected_rows, bo
 	if (sweep_pool_register(pool, "pg_sweep runner", name, "sweep_runner_main", &args))
 		return REFUSED_NOT;
 	*started = false;
+	sweep_shared_lock(LW_EXCLUSIVE);
 	sweep_shared_unclaim(slot);
+	sweep_shared_unlock();
 	return REFUSED_PROCESSES;
 }
 
@@ -141,7 +143,9 @@ sweep_runner_start_wanted(SweepPool *pool)
 		/* The hold is looked for after the slot was claimed, see clear_database() in utility.c. */
 		if (sweep_databases_find(args.database) == NULL || sweep_lock_database_is_held(args.database))
 		{
+			sweep_shared_lock(LW_EXCLUSIVE);
 			sweep_shared_unclaim(slot);
+			sweep_shared_unlock();
 			sweep_ask(args.database);
 			continue;
 		}

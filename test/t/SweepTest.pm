@@ -432,7 +432,7 @@ sub cpu_seconds
 }
 
 # A cluster whose poll_query_until asks in one psql until the query gives what is expected: a psql and a server process for
-# each time it is asked take longer than most of what is waited for.
+# each time it is asked take longer than most of what is waited for. A background_psql would note each time what it was asked.
 package SweepTest::Node;
 
 use Time::HiRes ();

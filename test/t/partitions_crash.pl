@@ -63,6 +63,7 @@ $is_whole->('after a crash each row is there once');
 $change->();
 like(ended_run($node, $run), qr/^lost /, 'the run is lost');
 
+# Where the first crash was late, the list of older transactions was made before this one, and the exchange tries to lock what it reads.
 my $older = session($node);
 $older->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM app.trail');
 $run = $start->();
