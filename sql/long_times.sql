@@ -9,7 +9,8 @@ SELECT CASE WHEN current_setting('server_version_num')::int >= 170000 THEN 'infi
 SET client_min_messages = notice;
 
 -- waiting for a run: until it has ended, and not until a moment that has overflowed into the past
-INSERT INTO sweep.run_live (job, trigger, due_at) VALUES ('long_times', 'manual', '2100-01-01 00:00:00Z') RETURNING run_id \gset
+SELECT sweep.create_job('long_times', batch_sql => 'UPDATE pg_catalog.pg_settings SET setting = setting WHERE $1 < 0') AS made \gset
+SELECT sweep.start('long_times', delay => '1 year') AS run_id \gset
 SET statement_timeout = '300ms';
 \set VERBOSITY terse
 CALL sweep.wait(:run_id, '300000 years');
@@ -27,6 +28,7 @@ UPDATE sweep.run_live SET status = 'succeeded', stop_reason = 'drained', started
 SET client_min_messages = warning;
 CALL sweep.wait(:run_id, :'forever');
 \echo :SQLSTATE
+SELECT sweep.drop_job('long_times') AS dropped \gset
 DELETE FROM sweep.run_live WHERE job = 'long_times';
 
 -- queues: visibility, backoff, keep_done, delay, and the time of a claim
