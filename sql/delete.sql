@@ -45,7 +45,24 @@ BEGIN
 	RETURN (SELECT count(*) FROM regexp_matches(plan, '"Node Type": "Limit"', 'g'));
 END
 $$;
-SELECT del.limits_in_plan(sweep._rest_statement('del.item', 'id > 0', NULL)) AS one, del.limits_in_plan('SELECT ' || sweep._count_up_to('del.item', 'id > 0')) AS proof;
+SELECT del.limits_in_plan(sweep._rest_statement('del.item', 'id > 0', 'true', NULL)) AS one, del.limits_in_plan('SELECT ' || sweep._count_up_to('del.item', 'id > 0')) AS proof;
+
+-- Most rows meet the condition: at the end the table is read block by block, and not the dead entries of the index.
+CREATE TABLE del.most AS SELECT n AS id, repeat('x', 100) AS filler FROM generate_series(1, 5000) AS n;
+ALTER TABLE del.most ADD PRIMARY KEY (id);
+ANALYZE del.most;
+SELECT pg_stat_force_next_flush() \g /dev/null
+SELECT seq_scan AS scans FROM pg_stat_user_tables WHERE relid = 'del.most'::regclass \gset
+SELECT run_id FROM sweep.delete('del.most', 'id > 0', pause => NULL) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT set_config('del.scans', :'scans', false) \g /dev/null
+DO $$
+BEGIN
+	WHILE (SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'del.most'::regclass) <= current_setting('del.scans')::bigint AND clock_timestamp() < statement_timestamp() + interval '30 s' LOOP
+		PERFORM pg_stat_clear_snapshot();
+	END LOOP;
+END $$;
+SELECT seq_scan - :scans AS by_blocks FROM pg_stat_user_tables WHERE relid = 'del.most'::regclass;
 
 -- an index that serves the condition, also one that has nulls and equal keys
 SELECT run_id FROM sweep.delete('del.item', 'tenant_id = 5', batch_size => 7, description => 'five') \gset

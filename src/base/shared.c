@@ -35,6 +35,7 @@ static bool find_free_slot(const SweepClaimant *claimant, SweepSlot **slot);
 static SweepSlot *find_run(int64 run_id);
 static void set_run(SweepSlot *slot, int64 run_id);
 static int	room_for_runs(bool preferred);
+static void tell_of_end(SweepDatabase *entry);
 static void count_slots(bool worker, Oid role, SweepUse *use);
 static Size databases_offset(void);
 static Size memory_size(void);
@@ -163,7 +164,7 @@ sweep_shared_keep_follower(SweepSlot *slot, int64 run_id)
 bool
 sweep_shared_go_on(SweepSlot *slot)
 {
-	const SweepDatabase *entry;
+	SweepDatabase *entry;
 	bool		goes_on;
 
 	sweep_shared_lock(LW_EXCLUSIVE);
@@ -174,10 +175,13 @@ sweep_shared_go_on(SweepSlot *slot)
 	{
 		set_run(slot, slot->follower);
 		slot->definition_size = 0;
+		/* No process is free: there is nothing that a scheduler would have to be started for. */
+		if (entry != NULL)
+			tell_of_end(entry);
 	}
 	sweep_shared_unlock();
 	if (goes_on)
-		sweep_shared_note_end(slot->database);
+		ConditionVariableBroadcast(&shared->changed);
 	return goes_on;
 }
 
@@ -320,11 +324,8 @@ sweep_shared_note_end(Oid database)
 	{
 		SweepDatabase *entry = sweep_shared_database(i);
 
-		/* A scheduler that was told already is awake, or about to be. */
-		if (entry->state != DATABASE_RUNNING || entry->ended || (entry->database != database && entry->short_of == REFUSED_NOT))
-			continue;
-		entry->ended = true;
-		sweep_shared_wake(entry->procno);
+		if (entry->database == database || entry->short_of != REFUSED_NOT)
+			tell_of_end(entry);
 	}
 	if (shared->left_short)
 		sweep_shared_wake(shared->launcher);
@@ -333,6 +334,16 @@ sweep_shared_note_end(Oid database)
 	sweep_shared_unlock();
 	ConditionVariableBroadcast(&shared->changed);
 	sweep_shared_wake(asked);
+}
+
+/* A scheduler that was told already is awake, or about to be. */
+static void
+tell_of_end(SweepDatabase *entry)
+{
+	if (entry->state != DATABASE_RUNNING || entry->ended)
+		return;
+	entry->ended = true;
+	sweep_shared_wake(entry->procno);
 }
 
 int

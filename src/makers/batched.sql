@@ -266,7 +266,7 @@ BEGIN
 					' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid)', name));
 		END IF;
 		IF repeats AND sweep._looks_at_rest(args) THEN
-			made.epilogue := sweep._rest_statement(relation, due, NULL);
+			made.epilogue := sweep._rest_statement(relation, sweep._found_by(parts), bound.condition, NULL);
 		END IF;
 		-- Another key does not tell which rows were updated.
 		made.restarts := repeats;

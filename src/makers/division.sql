@@ -6,7 +6,7 @@
 -- else: the first range has no lower bound and the last one no upper bound, so that all ranges together are the table.
 --
 CREATE FUNCTION sweep.range_count(b sweep.batch) RETURNS int
-	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_range_count';
+	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET jit = off AS 'MODULE_PATHNAME', 'sweep_range_count';
 COMMENT ON FUNCTION sweep.range_count(sweep.batch) IS 'buckets_function of the jobs that are made with parallel: divides the table when a run begins';
 
 -- ------------------------------------------------------------------ the job
@@ -96,15 +96,18 @@ DECLARE
 		pg_catalog.replace(sweep._key_list(relation, columns), '%', '%%'), pg_catalog.replace(sweep._source(relation, NULL), '%', '%%'), pg_catalog.replace(filter, '%', '%%'),
 		pg_catalog.replace((sweep._key_expression(relation, columns[1])).expression, '%', '%%'));
 	names constant pg_catalog.text := (SELECT pg_catalog.string_agg('k.sweep_' || n, ', ' ORDER BY n) FROM pg_catalog.generate_subscripts(columns, 1) AS n);
+	found constant pg_catalog.text := '(SELECT pg_catalog.count(*) FROM sweep_found)';
 	place constant pg_catalog.text := '((%s) OPERATOR(pg_catalog.*) k.ranges OPERATOR(pg_catalog./) k.sampled)';
 BEGIN
 	RETURN pg_catalog.format('WITH sweep_few AS MATERIALIZED (%s), sweep_many AS MATERIALIZED (%s AND (SELECT pg_catalog.count(*) FROM sweep_few) OPERATOR(pg_catalog.<) %s), ',
 			pg_catalog.format(sample, pg_catalog.ceil(100 / percent), percent), pg_catalog.format(sample, pg_catalog.ceil(100 / least(percent * 10, 100)), least(percent * 10, 100)),
 			CASE WHEN percent < 100 THEN few * ranges ELSE 0 END)
-		|| 'sweep_rows AS (SELECT * FROM sweep_many UNION ALL SELECT * FROM sweep_few WHERE NOT EXISTS (SELECT FROM sweep_many)), '
+		|| 'sweep_found AS MATERIALIZED (SELECT * FROM sweep_many UNION ALL SELECT * FROM sweep_few WHERE NOT EXISTS (SELECT FROM sweep_many)), '
+		-- Rows of many pages make ranges even, many rows of a page do not.
+		|| pg_catalog.format('sweep_rows AS (SELECT * FROM sweep_found WHERE pg_catalog.random() OPERATOR(pg_catalog.*) %s OPERATOR(pg_catalog.<=) %s), ', found, 1000 * ranges)
 		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 100)))) AS ranges'
-			' FROM (SELECT k.*, k.sampled OPERATOR(pg_catalog.*) k.weight OPERATOR(pg_catalog./) %2$s AS batches'
-			' FROM (SELECT k.*, pg_catalog.row_number() OVER (ORDER BY %3$s) AS place, pg_catalog.count(*) OVER () AS sampled FROM sweep_rows AS k) AS k) AS k)', ranges, batch_size, names)
+			' FROM (SELECT k.*, %4$s OPERATOR(pg_catalog.*) k.weight OPERATOR(pg_catalog./) %2$s AS batches'
+			' FROM (SELECT k.*, pg_catalog.row_number() OVER (ORDER BY %3$s) AS place, pg_catalog.count(*) OVER () AS sampled FROM sweep_rows AS k) AS k) AS k)', ranges, batch_size, names, found)
 		|| pg_catalog.format(' SELECT (SELECT pg_catalog.jsonb_agg(s.key ORDER BY s.place) FROM (SELECT pg_catalog.jsonb_build_array(%s) AS key, pg_catalog.min(k.place) AS place'
 			' FROM sweep_placed AS k WHERE k.place OPERATOR(pg_catalog.<) k.sampled AND %s OPERATOR(pg_catalog.<>) %s GROUP BY 1) AS s), %s',
 			names, pg_catalog.format(place, 'k.place'), pg_catalog.format(place, 'k.place OPERATOR(pg_catalog.-) 1'),

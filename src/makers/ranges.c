@@ -301,17 +301,17 @@ begin_again(Jsonb *cursor, int vain)
 	return sweep_range_merge(cursor, sweep_detail_read(psprintf("{\"again\": %d}", vain)));
 }
 
-/* The condition of a backfill may have no index; that of a retention has the index of the age. */
+/* A retention has the index of the age; any other condition may have none. */
 static Rest
 look_for_rest(SweepRangeBatch *batch)
 {
-	const SweepRangeStatements *statements = batch->statements;
 	JsonbValue	buffer;
-	TimestampTz open_since = sweep_range_value(batch->args, "keep", &buffer) != NULL ? sweep_proof_open_since() : 0;
+	bool		has_age = sweep_range_value(batch->args, "keep", &buffer) != NULL;
+	TimestampTz open_since = has_age ? sweep_proof_open_since() : 0;
 	Rest		rest = {0};
 
-	if (statements->texts[RANGE_EPILOGUE] != NULL &&
-		(statements->checked ? sweep_range_execute(batch, RANGE_EPILOGUE) : sweep_range_execute_by_key(batch, RANGE_EPILOGUE)) > 0)
+	if (batch->statements->texts[RANGE_EPILOGUE] != NULL &&
+		(has_age ? sweep_range_execute_by_key(batch, RANGE_EPILOGUE) : sweep_range_execute(batch, RANGE_EPILOGUE)) > 0)
 		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context), open_since};
 	return rest;
 }

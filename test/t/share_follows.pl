@@ -10,7 +10,7 @@ use Test::More;
 use SweepTest;
 
 # One share at a time.
-my $node = new_cluster('follows', conf => [ 'pg_sweep.max_running_jobs = 1' ]);
+my $node = new_cluster('follows', conf => [ 'pg_sweep.max_running_jobs = 1', 'log_min_messages = debug1' ]);
 $node->safe_psql('postgres', q{
 	CREATE ROLE a LOGIN IN ROLE sweep_user;
 	CREATE TABLE t.seen (run_id bigint, bucket int, work_mem text, left_over text, pid int DEFAULT pg_backend_pid());
@@ -50,6 +50,31 @@ sub begin_job
 begin_job('plain');
 all_shares('plain');
 is($node->safe_psql('postgres', q{SELECT count(DISTINCT pid), max(left_over) FROM t.seen}), '1|', 'one process has performed them, and they have found nothing of each other');
+
+# ---------------------------------------------------------------- without a scheduler
+# It would be started anew for each share. That of the other database is asked for later than one of this database would be.
+$node->safe_psql('postgres', q{
+	CREATE DATABASE other;
+	CREATE FUNCTION t.wait(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock_shared(10 + (SELECT count(*) FROM t.seen));
+		INSERT INTO t.seen VALUES (b.run_id, b.bucket);
+		RETURN ROW(0, NULL, NULL)::sweep.progress;
+	END $$;
+	SELECT sweep.create_job('waits', step => 't.wait', run_as => 'a', buckets => 4)});
+prepare_database($node, 'other');
+my ($first, $third) = map { hold_gate($node, $_) } 10, 12;
+begin_job('waits');
+at_gate($node, 10, 'the first share has begun');
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_sweep scheduler'}, 0, 'no scheduler has anything to do');
+my $offset = -s $node->logfile;
+open_gate($first);
+at_gate($node, 12, 'two shares have ended');
+$node->safe_psql('other', 'SELECT sweep._wake()');
+$node->wait_for_log(qr/starting background worker process "pg_sweep scheduler other"/, $offset);
+unlike(slurp_file($node->logfile, $offset), qr/starting background worker process "pg_sweep scheduler postgres"/, 'no scheduler was started when they ended');
+open_gate($third);
+all_shares('waits');
 
 # ---------------------------------------------------------------- with other settings
 begin_job('changes');
