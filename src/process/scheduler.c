@@ -43,6 +43,9 @@
 #define START_PAUSE_MS 5
 #define START_MS 100
 
+/* Time for which a scheduler stays after it has started a run or was asked, if no other database waits. */
+#define LINGER_US INT64CONST(1000000)
+
 /* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
 #define MANY_ENDED 100
 
@@ -77,6 +80,7 @@ typedef struct Scheduler
 	long		starting_ms;	/* until the first process of a run that has not come up is given up */
 	long		behind_ms;		/* pause because what is due stayed due, 0 when it did not */
 	int64		wake_in_us;		/* until the next due moment; PG_INT64_MAX = none */
+	int64		linger_until_us;
 } Scheduler;
 
 static Scheduler scheduler;
@@ -90,6 +94,8 @@ static void note_long(void *arg);
 static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
 static long time_to_wait(void);
+static void linger(void);
+static long time_to_rest(void);
 static bool may_leave(long wait_ms);
 static void leave_entry(TimestampTz next_at);
 static void rest(long timeout_ms);
@@ -142,7 +148,7 @@ sweep_scheduler_main(Datum arg)
 		pgstat_report_activity(STATE_IDLE, NULL);
 		if (may_leave(time_to_wait()))
 			proc_exit(0);
-		rest(time_to_wait());
+		rest(time_to_rest());
 	}
 }
 
@@ -154,6 +160,8 @@ scheduler_tick(void)
 	scheduler.wake_in_us = PG_INT64_MAX;
 	scheduler.starting_ms = LONGEST_REST_MS;
 	sweep_shared_lock(LW_EXCLUSIVE);
+	if (sweep_shared_is_asked(scheduler.entry))
+		linger();
 	pg_atomic_write_u32(&scheduler.entry->asked, 0);
 	/* The slot of a process that ends is not free at once: after a refusal there is another try soon. */
 	if (scheduler.entry->ended && scheduler.short_of != REFUSED_NOT)
@@ -312,6 +320,7 @@ start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 		if (!started)
 			continue;
 		scheduler.record->last_role = startable->run.run_as;
+		linger();
 		any = true;
 		if (pool == NULL)
 			break;
@@ -401,6 +410,22 @@ time_to_wait(void)
 	return wait_ms;
 }
 
+/* Who has started a run often starts another one soon: a scheduler that is still there does so sooner than one that is started. */
+static void
+linger(void)
+{
+	scheduler.linger_until_us = sweep_monotonic_us() + LINGER_US;
+}
+
+static long
+time_to_rest(void)
+{
+	int64		left_us = scheduler.linger_until_us - sweep_monotonic_us();
+	long		wait_ms = time_to_wait();
+
+	return left_us > 0 ? Min(wait_ms, (long) (left_us / 1000 + 1)) : wait_ms;
+}
+
 /* The caller has the lock. */
 static void
 leave_entry(TimestampTz next_at)
@@ -415,6 +440,7 @@ may_leave(long wait_ms)
 {
 	SweepDatabase *entry = scheduler.entry;
 	TimestampTz now = GetCurrentTimestamp();
+	bool		lingers = sweep_monotonic_us() < scheduler.linger_until_us;
 	bool		asked;
 	bool		dismissed;
 	bool		leaves;
@@ -422,7 +448,7 @@ may_leave(long wait_ms)
 	sweep_shared_lock(LW_EXCLUSIVE);
 	dismissed = entry->leave || scheduler.absent;
 	asked = sweep_shared_is_asked(entry) || entry->ended || entry->news;
-	leaves = dismissed || scheduler.left_run || (!asked && !sweep_notify_has_unsent() && (wait_ms * INT64CONST(1000) >= SWEEP_STAY_US || sweep_shared_gives_way(entry)));
+	leaves = dismissed || scheduler.left_run || (!asked && !sweep_notify_has_unsent() && ((!lingers && wait_ms * INT64CONST(1000) >= SWEEP_STAY_US) || sweep_shared_gives_way(entry)));
 	/* A session that has asked since the tick may have created the extension. */
 	if (leaves)
 		leave_entry(asked || entry->leave ? now : scheduler.absent ? DT_NOEND : TimestampTzPlusMilliseconds(now, wait_ms));
