@@ -43,7 +43,7 @@
 #define START_PAUSE_MS 5
 #define START_MS 100
 
-/* Time for which a scheduler stays after it has started a run or was asked, if no other database waits. */
+/* A scheduler stays so long after it has started a run or was asked, if no other database waits: more may be started soon. */
 #define LINGER_US INT64CONST(1000000)
 
 /* When so many runs of one job were moved to the history, there may be more: see sweep._archive_runs. */
@@ -94,8 +94,6 @@ static void note_long(void *arg);
 static void note_shortage(SweepRefusal refusal, const char *role_name);
 static void end_work(void *arg);
 static long time_to_wait(void);
-static void linger(void);
-static long time_to_rest(void);
 static bool may_leave(long wait_ms);
 static void leave_entry(TimestampTz next_at);
 static void rest(long timeout_ms);
@@ -107,6 +105,7 @@ sweep_scheduler_main(Datum arg)
 {
 	SweepWorkerArgs args;
 	bool		meant;
+	long		wait_ms;
 
 	sweep_worker_args(&args);
 	scheduler.entry = sweep_shared_database(args.index);
@@ -146,9 +145,10 @@ sweep_scheduler_main(Datum arg)
 		MemoryContextSwitchTo(scheduler.tick_context);
 		scheduler_tick();
 		pgstat_report_activity(STATE_IDLE, NULL);
-		if (may_leave(time_to_wait()))
+		wait_ms = time_to_wait();
+		if (may_leave(wait_ms))
 			proc_exit(0);
-		rest(time_to_rest());
+		rest(wait_ms * INT64CONST(1000) >= SWEEP_STAY_US ? LINGER_US / 1000 : wait_ms);
 	}
 }
 
@@ -161,7 +161,7 @@ scheduler_tick(void)
 	scheduler.starting_ms = LONGEST_REST_MS;
 	sweep_shared_lock(LW_EXCLUSIVE);
 	if (sweep_shared_is_asked(scheduler.entry))
-		linger();
+		scheduler.linger_until_us = sweep_monotonic_us() + LINGER_US;
 	pg_atomic_write_u32(&scheduler.entry->asked, 0);
 	/* The slot of a process that ends is not free at once: after a refusal there is another try soon. */
 	if (scheduler.entry->ended && scheduler.short_of != REFUSED_NOT)
@@ -320,7 +320,7 @@ start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 		if (!started)
 			continue;
 		scheduler.record->last_role = startable->run.run_as;
-		linger();
+		scheduler.linger_until_us = sweep_monotonic_us() + LINGER_US;
 		any = true;
 		if (pool == NULL)
 			break;
@@ -408,22 +408,6 @@ time_to_wait(void)
 	if (scheduler.history_locked)
 		wait_ms = Min(wait_ms, SWEEP_POOL_LONGEST_PAUSE_MS);
 	return wait_ms;
-}
-
-/* Who has started a run often starts another one soon: a scheduler that is still there does so sooner than one that is started. */
-static void
-linger(void)
-{
-	scheduler.linger_until_us = sweep_monotonic_us() + LINGER_US;
-}
-
-static long
-time_to_rest(void)
-{
-	int64		left_us = scheduler.linger_until_us - sweep_monotonic_us();
-	long		wait_ms = time_to_wait();
-
-	return left_us > 0 ? Min(wait_ms, (long) (left_us / 1000 + 1)) : wait_ms;
 }
 
 /* The caller has the lock. */
