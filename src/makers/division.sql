@@ -96,13 +96,14 @@ DECLARE
 		pg_catalog.replace(sweep._key_list(relation, columns), '%', '%%'), pg_catalog.replace(sweep._source(relation, NULL), '%', '%%'), pg_catalog.replace(filter, '%', '%%'),
 		pg_catalog.replace((sweep._key_expression(relation, columns[1])).expression, '%', '%%'));
 	names constant pg_catalog.text := (SELECT pg_catalog.string_agg('k.sweep_' || n, ', ' ORDER BY n) FROM pg_catalog.generate_subscripts(columns, 1) AS n);
-	found constant pg_catalog.text := '(SELECT pg_catalog.count(*) FROM sweep_found)';
+	found constant pg_catalog.text := '(SELECT n.rows FROM sweep_size AS n)';
 	place constant pg_catalog.text := '((%s) OPERATOR(pg_catalog.*) k.ranges OPERATOR(pg_catalog./) k.sampled)';
 BEGIN
 	RETURN pg_catalog.format('WITH sweep_few AS MATERIALIZED (%s), sweep_many AS MATERIALIZED (%s AND (SELECT pg_catalog.count(*) FROM sweep_few) OPERATOR(pg_catalog.<) %s), ',
 			pg_catalog.format(sample, pg_catalog.ceil(100 / percent), percent), pg_catalog.format(sample, pg_catalog.ceil(100 / least(percent * 10, 100)), least(percent * 10, 100)),
 			CASE WHEN percent < 100 THEN few * ranges ELSE 0 END)
 		|| 'sweep_found AS MATERIALIZED (SELECT * FROM sweep_many UNION ALL SELECT * FROM sweep_few WHERE NOT EXISTS (SELECT FROM sweep_many)), '
+			'sweep_size AS MATERIALIZED (SELECT pg_catalog.count(*) AS rows FROM sweep_found), '
 		-- Rows of many pages make ranges even, many rows of a page do not.
 		|| pg_catalog.format('sweep_rows AS (SELECT * FROM sweep_found WHERE pg_catalog.random() OPERATOR(pg_catalog.*) %s OPERATOR(pg_catalog.<=) %s), ', found, 1000 * ranges)
 		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 100)))) AS ranges'
