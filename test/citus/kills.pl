@@ -42,6 +42,13 @@ $coordinator->safe_psql('postgres', q{
 	SELECT create_distributed_table('t.many', 'id'), create_distributed_table('t.one', 'tenant');
 	SELECT sweep.create_queue('many'), sweep.create_queue('one');
 });
+# They would find no rows.
+foreach my $call (q{sweep.delete('t.many', 'id > 5')}, q{sweep.create_retention('t.many', 'id', keep => '1 day')}, q{sweep.batched('DELETE FROM t.many WHERE id > 5')})
+{
+	my (undef, undef, $refused) = $coordinator->psql('postgres', "SELECT $call");
+	like($refused, qr/ERROR:  t\.many is a table of Citus\n.*HINT:  Create a job with batch_sql/s, "refused: $call");
+}
+
 # Deletes a batch and hands on how many that were. Its args: the table, and the condition on the shard.
 $coordinator->safe_psql('postgres', q{
 	CREATE FUNCTION t.purge(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
