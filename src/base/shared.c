@@ -169,8 +169,10 @@ sweep_shared_go_on(SweepSlot *slot)
 
 	sweep_shared_lock(LW_EXCLUSIVE);
 	entry = sweep_shared_find_database(slot->database);
-	goes_on = !shared->line && !shared->left_short &&
-		(entry == NULL || (!entry->leave && !entry->crowded && entry->short_of == REFUSED_NOT));
+	goes_on = !shared->line && !shared->left_short && (entry == NULL || (!entry->leave && !entry->crowded));
+	/* The runs of any database may wait for this one to end. */
+	for (int i = 0; i < sweep_shared_database_count(); i++)
+		goes_on &= sweep_shared_database(i)->state != DATABASE_RUNNING || sweep_shared_database(i)->short_of == REFUSED_NOT;
 	if (goes_on)
 	{
 		set_run(slot, slot->follower);

@@ -5,6 +5,7 @@
 -- can calculate, and has the rows that the role sees and that meet the condition. They decide how even the ranges are, and nothing
 -- else: the first range has no lower bound and the last one no upper bound, so that all ranges together are the table.
 --
+-- The query of the sample looks costly enough to be compiled, which takes longer than it does.
 CREATE FUNCTION sweep.range_count(b sweep.batch) RETURNS int
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET jit = off AS 'MODULE_PATHNAME', 'sweep_range_count';
 COMMENT ON FUNCTION sweep.range_count(sweep.batch) IS 'buckets_function of the jobs that are made with parallel: divides the table when a run begins';

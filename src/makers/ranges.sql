@@ -112,7 +112,7 @@ AS $$
 DECLARE
 	known pg_catalog.record;
 	missing pg_catalog.text;
-	distributed boolean := false;
+	distributed boolean;
 BEGIN
 	SELECT c.relkind, c.relpersistence, n.nspname, CASE c.relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a materialized view'
 			WHEN 'f' THEN 'a foreign table' WHEN 'S' THEN 'a sequence' WHEN 'i' THEN 'an index' WHEN 'I' THEN 'an index' ELSE 'a type' END AS word INTO known
@@ -134,10 +134,10 @@ BEGIN
 	-- Some of the statements would find no rows there, and the run would succeed.
 	IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
 		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)' INTO distributed USING relation;
-	END IF;
-	IF distributed THEN
-		RAISE EXCEPTION '% is a table of Citus', relation USING ERRCODE = 'feature_not_supported',
-			DETAIL = 'The rows of a batch are found by statements that Citus does not distribute.', HINT = 'Create a job with batch_sql, or with a step.';
+		IF distributed THEN
+			RAISE EXCEPTION '% is a table of Citus', relation USING ERRCODE = 'feature_not_supported',
+				DETAIL = 'The rows of a batch are found by statements that Citus does not distribute.', HINT = 'Create a job with batch_sql, or with a step.';
+		END IF;
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(sweep._role_oid(role), known.nspname, 'USAGE') THEN
 		RAISE EXCEPTION 'role "%" may not use schema "%"', role, known.nspname USING ERRCODE = 'insufficient_privilege',

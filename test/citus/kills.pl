@@ -43,7 +43,8 @@ $coordinator->safe_psql('postgres', q{
 	SELECT sweep.create_queue('many'), sweep.create_queue('one');
 });
 # They would find no rows.
-foreach my $call (q{sweep.delete('t.many', 'id > 5')}, q{sweep.create_retention('t.many', 'id', keep => '1 day')}, q{sweep.batched('DELETE FROM t.many WHERE id > 5')})
+foreach my $call (q{sweep.delete('t.many', 'id > 5')}, q{sweep.create_retention('t.many', 'id', keep => '1 day')}, q{sweep.batched('DELETE FROM t.many WHERE id > 5')},
+	q{sweep.create_backfill('t.many', 'id = 0', 'id > 5')}, q{sweep.create_copy('t.many', 't.one')}, q{sweep.create_partitions('t.many', '1 day')})
 {
 	my (undef, undef, $refused) = $coordinator->psql('postgres', "SELECT $call");
 	like($refused, qr/ERROR:  t\.many is a table of Citus\n.*HINT:  Create a job with batch_sql/s, "refused: $call");

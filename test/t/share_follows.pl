@@ -76,6 +76,18 @@ unlike(slurp_file($node->logfile, $offset), qr/starting background worker proces
 open_gate($third);
 all_shares('waits');
 
+# ---------------------------------------------------------------- while a run of another database waits
+$node->safe_psql('other', q{SELECT sweep.create_job('too', step => 't.note')});
+$first = hold_gate($node, 10);
+begin_job('waits');
+at_gate($node, 10, 'the first share has begun');
+my $other = $node->safe_psql('other', q{SELECT sweep.start('too')});
+soon($node, q{SELECT state FROM sweep.jobs WHERE name = 'too'}, 'waiting_for_slot: pg_sweep.max_running_jobs', 'a run of another database waits for its end', 'other');
+open_gate($first);
+is(ended_run($node, $other, 'other'), 'succeeded drained 1 0', 'that run has its turn');
+soon($node, q{SELECT count(*) FROM sweep.runs WHERE job = 'waits' AND status = 'succeeded'}, 8, 'so have the other shares');
+is($node->safe_psql('postgres', q{SELECT count(DISTINCT pid) FROM (SELECT pid FROM t.seen ORDER BY run_id LIMIT 2) AS s}), 2, 'the process of the first share has not gone on');
+
 # ---------------------------------------------------------------- with other settings
 begin_job('changes');
 all_shares('changes');
