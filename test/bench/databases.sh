@@ -159,7 +159,7 @@ many()
 	done | sql
 	pause_until $(($(date +%s) + 20))
 	load_of 0
-	in_each 41 50 "SELECT sweep.resume('short')" >/dev/null
+	in_each 41 50 "SELECT sweep.resume_all(), sweep.resume('short')" >/dev/null
 	pause_until $(($(date +%s) + 15))
 	load_of 10
 	in_each 41 50 "SELECT sweep.pause('short')" >/dev/null
