@@ -106,7 +106,7 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._exchange_lines(regclass, regclass), sweep._sequences(regclass, regclass), sweep._stays_settings(regclass, regclass, text), sweep._stays_others(regclass, regclass, oid, text),
 	sweep._comment_line(text, oid, text), sweep._privileges(regclass),
 	sweep._bounds(regclass), sweep._await_turn(jsonb), sweep._note_try(jsonb, text, text[]), sweep._is_referred_to(regclass, regclass), sweep._referencing(regclass, text, text), sweep._referring_source(regclass, text),
-	sweep._cast_to(oid, oid), sweep._age_limit(text, jsonb), sweep._partition_key(regclass), sweep._interval_parts(interval), sweep._grid_bound(text, jsonb, bigint), sweep._grid_place(text, jsonb, text),
+	sweep._cast_to(oid, oid), sweep._collation_of(oid, oid), sweep._age_limit(text, jsonb), sweep._partition_key(regclass), sweep._interval_parts(interval), sweep._grid_bound(text, jsonb, bigint), sweep._grid_place(text, jsonb, text),
 	sweep._present(regclass, text, text, jsonb, timestamptz), sweep._missing_range(regclass, text, jsonb, bigint, bigint), sweep._missing_ranges(regclass, text, jsonb, bigint, bigint, int), sweep._check_range(regclass, sweep._partition_range), sweep._range_type(text),
 	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._fitting_name(text, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),
 	sweep._finish_partition(regclass, regclass), sweep._default_part(regclass), sweep._switch_triggers(jsonb, boolean), sweep._firing_triggers(regclass),
@@ -118,7 +118,7 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._begin_emptying(regclass, regclass, text, text, jsonb, int, bigint), sweep._fill_next(regclass, jsonb, jsonb, int, text), sweep._transactions(), sweep._exchange_emptied(regclass, regclass, jsonb, int, text),
 	sweep._emptying_texts(regclass, regclass), sweep._empty_next(regclass, int, jsonb, text), sweep._change_texts(jsonb, regclass, regclass, text[], text[], text[]), sweep._copy_columns(regclass, regclass), sweep._changes_name(regclass),
 	sweep._index_key(oid), sweep._index_expression(oid), sweep._is_unique(regclass, text[]), sweep._key_expression(regclass, text), sweep._key_list(regclass, text[]), sweep._key_compare(regclass, text[], text, text),
-	sweep._key_json(text[], text), sweep._key_order(regclass, text[], text[], boolean), sweep._edge_statements(regclass, regclass, text[], text[], text, boolean), sweep._column_list(text[]), sweep._qualified_list(text, text[]),
+	sweep._key_value(anyelement), sweep._key_values(regclass, text[]), sweep._key_json(regclass, text[], text), sweep._key_order(regclass, text[], text[], boolean), sweep._edge_statements(regclass, regclass, text[], text[], text, boolean), sweep._column_list(text[]), sweep._qualified_list(text, text[]),
 	sweep._relation_name(regclass), sweep._source(regclass, regclass),
 	sweep._check_every(text, text), sweep._check_origin(text, text), sweep._life_args(regclass, text, text, int, interval, text, text, text), sweep._check_detachable(regclass), sweep._partitions_batch(sweep.batch, text) TO sweep_admin, sweep_user;
 GRANT EXECUTE ON PROCEDURE sweep.run(text, jsonb) TO sweep_admin, sweep_user;

@@ -125,7 +125,7 @@ open_index(Relation table, const SweepCascadeKey *key, ScanKey scan_keys)
 	return NULL;
 }
 
-/* Its operator is that of the foreign key, so that both sides have the type of the index. */
+/* Its operator is that of the foreign key, so that both sides have the type of the index, and so is its collation. */
 static bool
 serves(Relation index, const ForeignKeyCacheInfo *foreign_key, Relation table)
 {
@@ -136,9 +136,14 @@ serves(Relation index, const ForeignKeyCacheInfo *foreign_key, Relation table)
 	for (int i = 0; serves && i < foreign_key->nkeys; i++)
 	{
 		Oid			type = index->rd_opcintype[i];
+		Oid			referred_type;
+		int32		referred_modifier;
+		Oid			referred_collation;
 
+		get_atttypetypmodcoll(foreign_key->confrelid, foreign_key->confkey[i], &referred_type, &referred_modifier, &referred_collation);
 		serves = form->indkey.values[i] == foreign_key->conkey[i] &&
 			index->rd_indcollation[i] == TupleDescAttr(RelationGetDescr(table), foreign_key->conkey[i] - 1)->attcollation &&
+			index->rd_indcollation[i] == referred_collation &&
 			get_opfamily_member(index->rd_opfamily[i], type, type, BTEqualStrategyNumber) == foreign_key->conpfeqop[i];
 	}
 	return serves;

@@ -61,7 +61,7 @@ BEGIN
 			pg_catalog.format('CREATE TRIGGER sweep_changes AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s()', sweep._table_name(source), changes),
 			pg_catalog.format('CREATE TRIGGER sweep_changes_truncate AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION %s()', sweep._table_name(source), changes),
 			pg_catalog.format('ALTER TABLE %s ENABLE ALWAYS TRIGGER sweep_changes, ENABLE ALWAYS TRIGGER sweep_changes_truncate', sweep._table_name(source))),
-		'newest', pg_catalog.format('SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k', sweep._key_json(key, NULL),
+		'newest', pg_catalog.format('SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k', sweep._key_json(source, key, NULL),
 			sweep._key_list(source, key),
 			sweep._source(source, NULL), sweep._key_order(source, key, nulls, true)),
 		'behind', pg_catalog.format('SELECT true FROM %s WHERE %s AND ($2 OR %s) ORDER BY %s LIMIT 1', sweep._source(source, NULL), sweep._key_compare(source, key, '<=', '($1 OPERATOR(pg_catalog.->) ''settled'')'),

@@ -120,7 +120,7 @@ BEGIN
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 		IF is_settled THEN
 			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, $2, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
-				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(key.columns, NULL),
+				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._key_json(source, key.columns, NULL),
 				sweep._key_list(source, key.columns),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;

@@ -113,8 +113,9 @@ BEGIN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
 	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'','
-		' (SELECT pg_catalog.jsonb_build_array(%s) FROM %s ORDER BY %s LIMIT 1)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
-		sweep._qualified_list(sweep._relation_name(relation), bound.columns), sweep._source(relation, NULL), sweep._key_order(relation, bound.columns, bound.nulls, true));
+		' (SELECT %s FROM (SELECT %s FROM %s WHERE %s IS NOT NULL ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
+		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL), (sweep._key_expression(relation, bound.columns[1])).expression,
+		sweep._key_order(relation, bound.columns, bound.nulls, true));
 END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';

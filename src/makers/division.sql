@@ -110,9 +110,9 @@ BEGIN
 		|| pg_catalog.format('sweep_placed AS (SELECT k.*, least(%1$s, greatest(1, least(k.batches, greatest(%1$s OPERATOR(pg_catalog./) 4, k.batches OPERATOR(pg_catalog./) 100)))) AS ranges'
 			' FROM (SELECT k.*, %4$s OPERATOR(pg_catalog.*) k.weight OPERATOR(pg_catalog./) %2$s AS batches'
 			' FROM (SELECT k.*, pg_catalog.row_number() OVER (ORDER BY %3$s) AS place, pg_catalog.count(*) OVER () AS sampled FROM sweep_rows AS k) AS k) AS k)', ranges, batch_size, names, found)
-		|| pg_catalog.format(' SELECT (SELECT pg_catalog.jsonb_agg(s.key ORDER BY s.place) FROM (SELECT pg_catalog.jsonb_build_array(%s) AS key, pg_catalog.min(k.place) AS place'
+		|| pg_catalog.format(' SELECT (SELECT pg_catalog.jsonb_agg(s.key ORDER BY s.place) FROM (SELECT %s AS key, pg_catalog.min(k.place) AS place'
 			' FROM sweep_placed AS k WHERE k.place OPERATOR(pg_catalog.<) k.sampled AND %s OPERATOR(pg_catalog.<>) %s GROUP BY 1) AS s), %s',
-			names, pg_catalog.format(place, 'k.place'), pg_catalog.format(place, 'k.place OPERATOR(pg_catalog.-) 1'),
+			sweep._key_values(relation, columns), pg_catalog.format(place, 'k.place'), pg_catalog.format(place, 'k.place OPERATOR(pg_catalog.-) 1'),
 			coalesce('(SELECT p.cursor FROM (' || prologue || ') AS p (rows, cursor, detail))', 'NULL::pg_catalog.jsonb'));
 END
 $$;

@@ -269,6 +269,10 @@ is_left(SweepRangeBatch *batch)
 	if (is_left && vain < (statements->checked || was_held ? MAX_VAIN_PASSES : 1))
 	{
 		batch->cursor = begin_again(batch->cursor, vain + 1);
+		/* Rows may have moved to partitions that were empty. */
+		if (batch->kept->parts != NULL)
+			pfree(batch->kept->parts);
+		batch->kept->parts = NULL;
 		return true;
 	}
 	if (is_left && statements->checked)

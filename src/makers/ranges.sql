@@ -30,7 +30,7 @@ CREATE TYPE sweep._statements AS (
 );
 COMMENT ON TYPE sweep._statements IS 'the statements of a batch that is a range of keys';
 COMMENT ON COLUMN sweep._statements.prologue IS 'before each batch, returns rows (not null: that was the batch), cursor and detail; NULL: none';
-COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch, and the next key where keys are not unique';
+COMMENT ON COLUMN sweep._statements.edge IS 'returns the last key of the batch and, where keys are not unique, the next key, with whether it is the same';
 COMMENT ON COLUMN sweep._statements.rest IS 'returns the last key of what is left, and how many rows these are';
 COMMENT ON COLUMN sweep._statements.before IS 'returns the next smaller key than $4';
 COMMENT ON COLUMN sweep._statements.work IS 'does the rows behind the cursor up to $4';
@@ -278,26 +278,41 @@ BEGIN
 	RETURN (SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = relation AND i.indisunique AND i.indimmediate AND i.indisvalid
 		AND i.indpred IS NULL AND i.indexprs IS NULL
 		AND NOT EXISTS (SELECT FROM pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[k.n] WHERE a.attname::pg_catalog.text <> ALL (columns))));
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attnum = i.indkey[k.n] WHERE a.attname::pg_catalog.text <> ALL (columns) OR a.attcollation <> i.indcollation[k.n])));
 END
 $$;
 COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
 
--- An expression as PostgreSQL writes it, which is in parentheses, or the name of a column.
-CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text) RETURNS record
+-- A key in a cursor is text that makes the same value again: JSON of an array, a range or a jsonb does not, nor does a floating-point number with the
+-- digits that a role wants to see.
+CREATE FUNCTION sweep._key_value(value anyelement) RETURNS jsonb
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+BEGIN
+	RETURN pg_catalog.to_jsonb(pg_catalog.format('%s', value));
+END
+$$;
+COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'a column of the key as it is in a cursor, where plain JSON is not enough';
+
+-- An expression as PostgreSQL writes it, which is in parentheses, or the name of a column. The collation of a column is that of its type unless it says so.
+CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT json text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name), pg_catalog.format_type(a.atttypid, a.atttypmod) INTO expression, type
-		FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped;
-	IF NOT FOUND THEN
-		SELECT name, pg_catalog.format_type(a.atttypid, a.atttypmod) INTO expression, type
-			FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
-			WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name LIMIT 1;
-	END IF;
+	SELECT k.expression, pg_catalog.format_type(k.atttypid, k.atttypmod)
+			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
+				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
+			CASE WHEN t.typtype = 'b' AND t.typcategory IN ('B', 'D', 'N', 'S') AND t.oid NOT IN ('pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype)
+				THEN '%s' ELSE 'sweep._key_value(%s)' END INTO expression, type, json
+		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
+				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
+			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
+				WHERE i.indrelid = relation AND i.indkey[0] = 0 AND sweep._index_expression(i.indexrelid) = name) AS k
+			JOIN pg_catalog.pg_type t ON t.oid = k.atttypid LIMIT 1;
 END
 $$;
-COMMENT ON FUNCTION sweep._key_expression(regclass, text) IS 'a column of the key in a statement, and its type; NULL: the table has neither the column nor an index that begins with the expression';
+COMMENT ON FUNCTION sweep._key_expression(regclass, text) IS
+	'a column of the key in a statement, its type, and the format of its value in a cursor; NULL: the table has neither the column nor an index that begins with the expression';
 
 CREATE FUNCTION sweep._key_list(relation regclass, columns text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -327,16 +342,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_compare(regclass, text[], text, text) IS 'a condition: the key of a row is greater, less, … than that of a cursor';
 
-CREATE FUNCTION sweep._key_json(columns text[], part text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION sweep._key_values(relation regclass, columns text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', pg_catalog.jsonb_build_array(%3$s)%2$s)',
-			pg_catalog.array_to_string(columns, ', '), ', ''part'', ' || pg_catalog.quote_literal(part),
-			(SELECT pg_catalog.string_agg('k.sweep_' || n, ', ' ORDER BY n) FROM pg_catalog.generate_subscripts(columns, 1) AS n));
+	RETURN (SELECT pg_catalog.format('pg_catalog.jsonb_build_array(%s)', pg_catalog.string_agg(pg_catalog.format(e.json, 'k.sweep_' || u.n), ', ' ORDER BY u.n))
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e);
 END
 $$;
-COMMENT ON FUNCTION sweep._key_json(text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
+COMMENT ON FUNCTION sweep._key_values(regclass, text[]) IS 'an expression: the key of row k as a JSON array';
+
+CREATE FUNCTION sweep._key_json(relation regclass, columns text[], part text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''by'', %1$L, ''after'', %3$s%2$s)',
+			pg_catalog.array_to_string(columns, ', '), ', ''part'', ' || pg_catalog.quote_literal(part), sweep._key_values(relation, columns));
+END
+$$;
+COMMENT ON FUNCTION sweep._key_json(regclass, text[], text) IS 'an expression: the key of row k as a cursor, of a partition or not';
 
 CREATE FUNCTION sweep._key_order(relation regclass, columns text[], nulls text[], down boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -366,14 +390,16 @@ AS $$
 DECLARE
 	made sweep._statements;
 	is_unique constant boolean := sweep._is_unique(coalesce(part, relation), columns);
-	json constant pg_catalog.text := sweep._key_json(columns, sweep._table_name(part));
+	json constant pg_catalog.text := sweep._key_json(relation, columns, sweep._table_name(part));
 	behind constant pg_catalog.text := pg_catalog.format('SELECT %s FROM %s WHERE %s', sweep._key_list(relation, columns),
 		sweep._source(relation, part), filter || CASE WHEN first THEN '' ELSE ' AND ' || sweep._key_compare(relation, columns, '>', '$2') END);
 	upwards constant pg_catalog.text := sweep._key_order(relation, columns, nulls, false);
 BEGIN
 	made.key := pg_catalog.array_to_string(columns, ', ');
-	made.edge := pg_catalog.format('SELECT %s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
-		json, behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
+	-- Equal keys may be written in several ways.
+	made.edge := pg_catalog.format('SELECT %s%s FROM (%s ORDER BY %s OFFSET ($1 OPERATOR(pg_catalog.-) 1) LIMIT %s) AS k',
+		json, CASE WHEN NOT is_unique THEN (SELECT ', ' || pg_catalog.string_agg(pg_catalog.format('k.sweep_%1$s OPERATOR(pg_catalog.=) pg_catalog.lag(k.sweep_%1$s) OVER ()', n), ' AND ')
+			FROM pg_catalog.generate_subscripts(columns, 1) AS n) END, behind, upwards, CASE WHEN is_unique THEN 1 ELSE 2 END);
 	-- JSON of the last one alone
 	made.rest := pg_catalog.format('SELECT %s, k.sweep_count FROM (SELECT * FROM (SELECT *, pg_catalog.row_number() OVER () AS sweep_count FROM (%s ORDER BY %s LIMIT $1) AS b) AS n'
 		' ORDER BY sweep_count DESC LIMIT 1) AS k', json, behind, upwards);

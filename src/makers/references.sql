@@ -9,8 +9,8 @@ BEGIN
 	RETURN QUERY SELECT c.oid, c.conname::pg_catalog.text, c.conrelid::pg_catalog.regclass, pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY k.n),
 			pg_catalog.array_agg(p.key ORDER BY k.n), pg_catalog.array_agg(r.atttypid ORDER BY k.n),
 			-- With the types of the operator: there may be another one of that name in its schema, for those of the columns.
-			pg_catalog.string_agg(pg_catalog.format('%s%s OPERATOR(%I.%s) %I.%I%s', p.key,
-				sweep._cast_to(r.atttypid, o.oprleft), n.nspname, o.oprname, child_alias, a.attname, sweep._cast_to(a.atttypid, o.oprright)), ' AND ' ORDER BY k.n),
+			pg_catalog.string_agg(pg_catalog.format('%s%s OPERATOR(%I.%s) %I.%I%s%s', p.key,
+				sweep._cast_to(r.atttypid, o.oprleft), n.nspname, o.oprname, child_alias, a.attname, sweep._cast_to(a.atttypid, o.oprright), sweep._collation_of(a.attcollation, r.attcollation)), ' AND ' ORDER BY k.n),
 			c.confdeltype
 		FROM pg_catalog.pg_constraint c CROSS JOIN LATERAL pg_catalog.generate_subscripts(c.conkey, 1) AS k (n)
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[k.n]
@@ -34,6 +34,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'text behind a value that casts it from one type to another, which may be polymorphic';
+
+-- As PostgreSQL compares the keys: by the collation of the table that is referred to where that takes different texts for equal, else by that of the other one.
+CREATE FUNCTION sweep._collation_of(referring oid, referred oid) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF referring = referred OR 0 IN (referring, referred) THEN
+		RETURN '';
+	END IF;
+	RETURN (SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
+		WHERE c.oid IN (referring, referred) ORDER BY c.oid = referred AND NOT c.collisdeterministic DESC, c.oid = referring DESC LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION sweep._collation_of(oid, oid) IS 'text behind a column of a foreign key whose collation is not that of the column that it refers to';
 
 -- Partitions go with their table, tables that inherit from it have no part in its foreign keys.
 CREATE FUNCTION sweep._referring_source(relation regclass, alias text) RETURNS text

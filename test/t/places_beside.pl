@@ -72,4 +72,21 @@ $run = $as_app->(q{SELECT sweep.start('held')});
 like(ended_run($node, $run), qr/^succeeded drained \d+ \d+$/, 'the next run');
 is($node->safe_psql('postgres', q{SELECT n, count(*) FROM app.item WHERE state = 'done' GROUP BY n ORDER BY n}), "1|1247\n2|3", 'updates each of them once');
 
+# ---------------------------------------------------------------- rows that move to a partition that was empty
+$as_app->(q{
+	CREATE TABLE part (id int, region int) PARTITION BY LIST (region);
+	CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+	CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2);
+	INSERT INTO part SELECT n, 2 FROM generate_series(1, 1000) AS n;
+	CREATE TRIGGER at_delete BEFORE DELETE ON part FOR EACH ROW WHEN (OLD.id = 500) EXECUTE FUNCTION at_gate();
+});
+$gate = hold_gate($node, 70);
+$run = $as_app->(q{SELECT run_id FROM sweep.delete('part', 'id > 0', batch_size => 40, pause => NULL, name => 'moved', settings => '{"lock_timeout": "10min"}')});
+at_gate($node, 70, 'it has begun with the only partition that had rows');
+$as_app->(q{UPDATE part SET region = 1 WHERE id > 900});
+open_gate($gate);
+like(ended_run($node, $run), qr/^succeeded drained \d+ \d+$/, 'it ends');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM app.part}), '0', 'rows that have moved to the other one are gone, too');
+is($node->safe_psql('postgres', q{SELECT detail ->> 'deleted' FROM sweep.runs WHERE job = 'moved'}), '1000', 'each is counted once');
+
 done_testing();

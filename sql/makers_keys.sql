@@ -1,0 +1,145 @@
+-- room: makers
+-- Keys of types whose values are written in several ways, or not as JSON writes them: each row once, and no more of them in a batch than its size.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS keys CASCADE;
+CREATE SCHEMA keys;
+CREATE VIEW keys.last AS SELECT status, stop_reason AS stop, rows, batches, detail FROM sweep.runs WHERE job LIKE 'keys%' ORDER BY run_id DESC LIMIT 1;
+CREATE TABLE keys.gone (txid xid8, rows int);
+CREATE FUNCTION keys.note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO keys.gone SELECT pg_current_xact_id(), count(*) FROM old;
+	RETURN NULL;
+END
+$$;
+CREATE VIEW keys.most AS SELECT max(sum) AS rows FROM (SELECT sum(rows) FROM keys.gone GROUP BY txid) AS t;
+
+-- a key that may be null, in a table without another one: the greatest key is none of these
+CREATE TABLE keys.nullable (k int, n int);
+INSERT INTO keys.nullable SELECT CASE WHEN n % 100 <> 0 THEN n % 500 END, n FROM generate_series(1, 20000) AS n;
+CREATE INDEX ON keys.nullable (k);
+ANALYZE keys.nullable;
+SELECT run_id FROM sweep.delete('keys.nullable', 'k = 3', name => 'keys nullable', batch_size => 10) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT args -> 'key' AS key FROM sweep.job WHERE name = 'keys nullable';
+SELECT *, (SELECT count(*) FROM keys.nullable WHERE k = 3) AS left, (SELECT count(*) FROM keys.nullable) AS others FROM keys.last;
+SELECT run_id FROM sweep.delete('keys.nullable', 'k BETWEEN 10 AND 19', name => 'keys divided', batch_size => 10, parallel => 2) \gset
+CALL sweep.wait(:run_id, '1 min');
+DO $$
+DECLARE
+	deadline constant timestamptz := clock_timestamp() + interval '1 min';
+BEGIN
+	WHILE EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys divided' AND state <> 'done') AND clock_timestamp() < deadline LOOP
+		COMMIT;
+	END LOOP;
+END
+$$;
+SELECT count(*) AS left FROM keys.nullable WHERE k BETWEEN 10 AND 19;
+
+-- equal keys that are written in several ways
+CREATE TABLE keys.scales (k numeric, n int);
+INSERT INTO keys.scales SELECT (ARRAY[1.0, 1.00, 1.000])[1 + n % 3], n FROM generate_series(1, 1000) AS n;
+INSERT INTO keys.scales SELECT n + 2, n FROM generate_series(1, 20000) AS n;
+CREATE INDEX ON keys.scales (k);
+ANALYZE keys.scales;
+CREATE TRIGGER note AFTER DELETE ON keys.scales REFERENCING OLD TABLE AS old FOR EACH STATEMENT EXECUTE FUNCTION keys.note();
+SELECT run_id FROM sweep.delete('keys.scales', 'k = 1', name => 'keys scales', batch_size => 30) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT *, (SELECT count(*) FROM keys.scales WHERE k = 1) AS left FROM keys.last;
+SELECT * FROM keys.most;
+TRUNCATE keys.gone;
+CREATE COLLATION keys.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+-- a unique index by another collation does not tell them apart
+CREATE TABLE keys.cases (k text COLLATE keys.any_case NOT NULL, n int);
+INSERT INTO keys.cases SELECT translate(to_char(n, 'FM000000'), '0123456789', CASE n % 2 WHEN 0 THEN 'abcdefghij' ELSE 'ABCDEFGHIJ' END) || 'x', n FROM generate_series(1, 20000) AS n;
+INSERT INTO keys.cases SELECT string_agg(CASE WHEN n & (1 << i) = 0 THEN 'x' ELSE 'X' END, ''), n FROM generate_series(0, 511) AS n, generate_series(0, 8) AS i GROUP BY n;
+CREATE INDEX ON keys.cases (k);
+CREATE UNIQUE INDEX ON keys.cases (k COLLATE "C");
+ANALYZE keys.cases;
+CREATE TRIGGER note AFTER DELETE ON keys.cases REFERENCING OLD TABLE AS old FOR EACH STATEMENT EXECUTE FUNCTION keys.note();
+SELECT run_id FROM sweep.delete('keys.cases', 'k = ''xxxxxxxxX''', name => 'keys cases', batch_size => 30) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT *, (SELECT count(*) FROM keys.cases WHERE k = 'xxxxxxxxx') AS left FROM keys.last;
+SELECT * FROM keys.most;
+TRUNCATE keys.gone;
+
+-- values that JSON does not write as the type does
+CREATE TYPE keys.pair AS (a int, b text);
+CREATE DOMAIN keys.list AS int[] CHECK (cardinality(value) < 5);
+CREATE DOMAIN keys.c_text AS text COLLATE "C";
+CREATE TABLE keys.array (k keys.list PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.array SELECT ARRAY[n / 10, nullif(n % 10, 3)] FROM generate_series(1, 300) AS n;
+CREATE TABLE keys.json (k jsonb PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.json SELECT to_jsonb(n) FROM generate_series(1, 100) AS n UNION ALL SELECT to_jsonb('s' || n) FROM generate_series(1, 100) AS n;
+INSERT INTO keys.json VALUES ('null'), ('{"a": [1]}'), ('true'), ('[]');
+CREATE TABLE keys.row (k keys.pair PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.row SELECT (nullif(n % 3, 1), E'\\ " (' || n)::keys.pair FROM generate_series(1, 300) AS n;
+CREATE TABLE keys.word (k keys.c_text COLLATE "POSIX" PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.word SELECT 'w' || n FROM generate_series(1, 300) AS n;
+CREATE TABLE keys.range (k int4range PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.range SELECT int4range(nullif(n, 7), n + 5) FROM generate_series(1, 300) AS n;
+SELECT sweep.create_backfill('keys.' || t, 'n = n + 1', 'n = 0', name => 'keys ' || t, batch_size => 10, pause => NULL, schedule => '@yearly') FROM unnest('{array,json,row,word,range}'::text[]) AS t;
+CALL sweep.run('keys array');
+CALL sweep.run('keys json');
+CALL sweep.run('keys row');
+CALL sweep.run('keys word');
+CALL sweep.run('keys range');
+SELECT job, status, rows, detail FROM sweep.runs WHERE job ~ '^keys (array|json|row|word|range)' ORDER BY job;
+SELECT (SELECT count(*) FROM keys.array WHERE n <> 1) + (SELECT count(*) FROM keys.json WHERE n <> 1) + (SELECT count(*) FROM keys.row WHERE n <> 1) + (SELECT count(*) FROM keys.word WHERE n <> 1)
+	+ (SELECT count(*) FROM keys.range WHERE n <> 1) AS wrong;
+-- and in ranges
+SELECT sweep.create_backfill('keys.array', 'n = n + 1', 'n = 1', name => 'keys ranges', batch_size => 10, parallel => 2, max_attempts => 1);
+DO $$
+DECLARE
+	deadline constant timestamptz := clock_timestamp() + interval '1 min';
+BEGIN
+	WHILE (NOT EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys ranges') OR EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys ranges' AND state <> 'done')) AND clock_timestamp() < deadline LOOP
+		COMMIT;
+	END LOOP;
+END
+$$;
+SELECT n, count(*), (SELECT count(*) > 2 FROM sweep.buckets WHERE job = 'keys ranges') AS ranges FROM keys.array GROUP BY n;
+
+-- with fewer digits than a floating-point number has
+CREATE TABLE keys.digits (k float8 PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO keys.digits SELECT 1 + n * 2.3e-16 FROM generate_series(1, 200) AS n ON CONFLICT DO NOTHING;
+INSERT INTO keys.digits VALUES ('NaN'), ('Infinity'), ('-Infinity'), ('-0'), (1e-320);
+SELECT run_id FROM sweep.batched('UPDATE keys.digits SET n = n + 1', name => 'keys digits', batch_size => 10, settings => '{"extra_float_digits": 0}') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT n, count(*) FROM keys.digits GROUP BY n;
+
+-- keys whose columns have other collations
+CREATE TABLE keys.parent (k text COLLATE "C" PRIMARY KEY);
+CREATE TABLE keys.child (id int PRIMARY KEY, parent text COLLATE "POSIX" REFERENCES keys.parent);
+CREATE INDEX ON keys.child (parent);
+INSERT INTO keys.parent SELECT 'p' || n FROM generate_series(1, 20) AS n;
+INSERT INTO keys.child VALUES (1, 'p7');
+SELECT run_id FROM sweep.delete('keys.parent', 'true', name => 'keys parent') \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT *, (SELECT array_agg(k) FROM keys.parent) AS left FROM keys.last;
+CREATE TABLE keys.any_parent (k text COLLATE keys.any_case PRIMARY KEY);
+CREATE TABLE keys.any_child (id int PRIMARY KEY, parent text);
+CREATE INDEX ON keys.any_child (parent);
+-- from PostgreSQL 18 on both have the same collation
+DO $$
+BEGIN
+	ALTER TABLE keys.any_child ADD FOREIGN KEY (parent) REFERENCES keys.any_parent ON DELETE CASCADE;
+EXCEPTION WHEN OTHERS THEN
+	ALTER TABLE keys.any_child ALTER parent TYPE text COLLATE keys.any_case;
+	ALTER TABLE keys.any_child ADD FOREIGN KEY (parent) REFERENCES keys.any_parent ON DELETE CASCADE;
+END
+$$;
+INSERT INTO keys.any_parent SELECT 'p' || n FROM generate_series(1, 3) AS n;
+INSERT INTO keys.any_child SELECT n, CASE n % 2 WHEN 0 THEN 'P' ELSE 'p' END || 1 + n % 3 FROM generate_series(1, 300) AS n;
+CREATE TRIGGER note AFTER DELETE ON keys.any_child REFERENCING OLD TABLE AS old FOR EACH STATEMENT EXECUTE FUNCTION keys.note();
+SELECT tables FROM sweep.delete('keys.any_parent', 'true', dry_run => true);
+SELECT run_id FROM sweep.delete('keys.any_parent', 'true', name => 'keys any parent', batch_size => 30) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT status, detail FROM keys.last;
+SELECT * FROM keys.most;
+
+SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'keys%';
+DELETE FROM sweep.run_live WHERE job LIKE 'keys%';
+DELETE FROM sweep.run_history WHERE job LIKE 'keys%';
+DROP SCHEMA keys CASCADE;
