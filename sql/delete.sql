@@ -131,6 +131,16 @@ SELECT run_id FROM sweep.delete('del.part', 'id % 10 = 0', batch_size => 100) \g
 CALL sweep.wait(:run_id, '1 min');
 SELECT job, status, stop, rows, batches, detail FROM del.last;
 SELECT count(*) FROM del.part;
+-- the name of the table in a condition is a row of it, not of a partition with its columns in another order
+CREATE TABLE del.orders (region int, n int) PARTITION BY RANGE (region);
+CREATE TABLE del.orders_1 (n int, region int);
+ALTER TABLE del.orders ATTACH PARTITION del.orders_1 FOR VALUES FROM (0) TO (100);
+INSERT INTO del.orders SELECT 5 + n % 2, n FROM generate_series(1, 20) AS n;
+SELECT sweep.delete('del.orders', 'orders::text LIKE ''(5,%''', name => 'delete_orders');
+ALTER TABLE del.orders ADD PRIMARY KEY (n, region);
+SELECT run_id FROM sweep.delete('del.orders', 'ORDERS::text LIKE ''(5,%''', name => 'delete_orders') \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT status, detail, (SELECT count(*) FILTER (WHERE region = 5) || ' of ' || count(*) FROM del.orders) AS left FROM del.last;
 CREATE TABLE del.tree (id int PRIMARY KEY, parent int REFERENCES del.tree ON DELETE CASCADE);
 CREATE INDEX ON del.tree (parent);
 INSERT INTO del.tree SELECT n, nullif(n / 2, 0) FROM generate_series(1, 1000) AS n;

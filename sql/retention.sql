@@ -145,16 +145,16 @@ CALL sweep.run('retention_by_tenant', :now);
 SELECT *, too_old FROM retention.last_run, retention.counts('retention.by_tenant');
 DROP TRIGGER note ON retention.by_tenant;
 CREATE ROLE regress_sweep_retention LOGIN IN ROLE sweep_user;
-SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE');
+SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE', NULL);
 GRANT USAGE ON SCHEMA retention TO regress_sweep_retention;
 GRANT SELECT, DELETE ON retention.by_tenant, retention.by_tenant_0, retention.by_tenant_2, retention.by_tenant_9 TO regress_sweep_retention;
-SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE');
+SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE', NULL);
 ALTER TABLE retention.by_tenant_2 ENABLE ROW LEVEL SECURITY;
-SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE');
+SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE', NULL);
 ALTER TABLE retention.by_tenant_2 DISABLE ROW LEVEL SECURITY;
 REVOKE DELETE ON retention.by_tenant_2 FROM regress_sweep_retention;
-SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE');
-SELECT sweep._parts('retention.by_age', 'at', 10, 'timestamptz', '2026-01-05 23:59:59Z', 'DELETE'), sweep._parts('retention.by_age', 'at', 10, 'timestamptz', '2026-01-06 00:00:00.000001Z', 'DELETE');
+SELECT sweep._parts('retention.by_tenant', 'at', 'regress_sweep_retention'::regrole, 'timestamptz', 'infinity', 'DELETE', NULL);
+SELECT sweep._parts('retention.by_age', 'at', 10, 'timestamptz', '2026-01-05 23:59:59Z', 'DELETE', NULL), sweep._parts('retention.by_age', 'at', 10, 'timestamptz', '2026-01-06 00:00:00.000001Z', 'DELETE', NULL);
 
 -- what is wholly too old is dropped: not what has the moment itself, the rest is deleted
 TRUNCATE retention.by_age;

@@ -237,7 +237,7 @@ DECLARE
 	first boolean;
 BEGIN
 	IF key = '{ctid}' AND repeats THEN
-		parts_of := coalesce(known_parts, sweep._place_parts(relation, role, 'UPDATE'));
+		parts_of := coalesce(known_parts, sweep._place_parts(relation, role, 'UPDATE', pg_catalog.concat_ws(' ', due, parts.set)));
 		place := sweep._next_place(parts_of, part);
 		made := sweep._place_statements(relation, place.part, due);
 		made.counter := 'updated';

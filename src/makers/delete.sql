@@ -148,11 +148,11 @@ DECLARE
 	relation constant pg_catalog.regclass := sweep._find_table('target', args ->> 'target', NULL);
 	key constant pg_catalog.text[] := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
 	by_place constant boolean := key = '{ctid}';
-	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NOT NULL THEN known_parts WHEN by_place THEN sweep._place_parts(relation, role, 'DELETE')
-		WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, 'DELETE') END;
+	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
+	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NOT NULL THEN known_parts WHEN by_place THEN sweep._place_parts(relation, role, 'DELETE', condition.text)
+		WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, 'DELETE', condition.text) END;
 	place constant pg_catalog.record := sweep._next_place(parts, part);
 	bound constant pg_catalog.record := sweep._run_bound(relation, key);
-	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
 	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', condition.text, bound.condition);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	in_range constant pg_catalog.text := sweep._in_range(relation, args -> 'range', again);

@@ -11,16 +11,30 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_ranged_by(regclass, text) IS 'whether it is partitioned by ranges of the column, alone or before others';
 
+CREATE FUNCTION sweep._column_names(relation regclass) RETURNS name[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT a.attname FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum);
+END
+$$;
+COMMENT ON FUNCTION sweep._column_names(regclass) IS 'the columns of a table, in their order';
+
 -- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
 -- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
--- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out.
-CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text) RETURNS text[]
+-- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. What the user has written may have the name of the table
+-- for a whole row, which is another one in a partition with its columns in another order.
+CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	parts pg_catalog.text[];
 	is_by_age constant boolean := sweep._is_ranged_by(relation, age_column);
 BEGIN
+	IF pg_catalog.strpos(written || pg_catalog.lower(written), sweep._relation_name(relation)) > 0
+			AND EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t WHERE t.isleaf AND sweep._column_names(t.relid) <> sweep._column_names(relation)) THEN
+		RETURN NULL;
+	END IF;
 	IF EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t JOIN pg_catalog.pg_class c ON c.oid = t.relid
 			WHERE c.relrowsecurity OR c.relhasrules OR t.isleaf AND (c.relkind <> 'r' OR NOT pg_catalog.has_schema_privilege(role, c.relnamespace, 'USAGE')
 					OR NOT pg_catalog.has_table_privilege(role, c.oid, 'SELECT') OR NOT pg_catalog.has_table_privilege(role, c.oid, privilege))
@@ -37,7 +51,7 @@ BEGIN
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text, text) IS 'the partitions, in the order of their names, that the role can process one by one; NULL: the table as a whole';
+COMMENT ON FUNCTION sweep._parts(regclass, text, oid, text, text, text, text) IS 'the partitions, in the order of their names, that the role can process one by one; NULL: the table as a whole';
 
 CREATE FUNCTION sweep._is_partitioned(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

@@ -26,21 +26,21 @@ $$;
 COMMENT ON FUNCTION sweep._next_blocks(regclass, text, jsonb, int) IS 'the blocks of a table, or of this part of one, in which a batch of that size looks behind a cursor, as the next cursor; NULL: the pass has ended';
 
 -- Blocks are those of one partition, which the role has to name: it needs its rights there, and policies, rules and statement triggers are left out then.
-CREATE FUNCTION sweep._place_parts(relation regclass, role oid, privilege text) RETURNS text[]
+CREATE FUNCTION sweep._place_parts(relation regclass, role oid, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	parts constant pg_catalog.text[] := CASE WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, privilege) END;
+	parts constant pg_catalog.text[] := CASE WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, privilege, written) END;
 BEGIN
 	IF parts IS NULL AND EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t WHERE t.isleaf AND t.relid <> relation AND pg_catalog.pg_relation_size(t.relid) > 0) THEN
 		RAISE EXCEPTION '% has no index by which to go through it, and cannot be gone through partition by partition', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'The role needs its rights on each partition; policies, rules and triggers FOR EACH STATEMENT are those of the table as a whole.',
+			DETAIL = 'The role needs its rights on each partition; policies, rules and triggers FOR EACH STATEMENT are those of the table as a whole, and so is a row where columns have another order.',
 			HINT = 'Add a primary key, or call this for each partition.';
 	END IF;
 	RETURN parts;
 END
 $$;
-COMMENT ON FUNCTION sweep._place_parts(regclass, oid, text) IS 'the partitions of a table that are gone through by places, one after the other; NULL: it has none, or no rows; raises when that is not possible';
+COMMENT ON FUNCTION sweep._place_parts(regclass, oid, text, text) IS 'the partitions of a table that are gone through by places, one after the other; NULL: it has none, or no rows; raises when that is not possible';
 
 CREATE FUNCTION sweep._place_statements(relation regclass, part regclass, condition text) RETURNS sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

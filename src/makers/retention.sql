@@ -160,7 +160,7 @@ BEGIN
 	END IF;
 	IF parts IS NULL AND sweep._is_partitioned(relation) THEN
 		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
-		parts := sweep._parts(relation, age, role, type, moment, 'DELETE');
+		parts := sweep._parts(relation, age, role, type, moment, 'DELETE', args ->> 'condition');
 	END IF;
 	place := sweep._next_place(parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
