@@ -155,6 +155,29 @@ SELECT run_id FROM sweep.delete('del.tree', 'id < 6', batch_size => 2000) \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT status, stop, detail, (SELECT count(*) FROM del.tree WHERE id < 6) AS left FROM del.last;
 
+-- equal keys, of which a trigger keeps more than a batch has rows
+CREATE FUNCTION del.keep_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN OLD.id > 30 THEN OLD END; END $$;
+CREATE TABLE del.equal (id int, kind int);
+INSERT INTO del.equal SELECT n, 1 FROM generate_series(1, 200) AS n;
+INSERT INTO del.equal SELECT n, n FROM generate_series(201, 20000) AS n;
+CREATE INDEX ON del.equal (kind);
+ANALYZE del.equal;
+CREATE TRIGGER keep BEFORE DELETE ON del.equal FOR EACH ROW EXECUTE FUNCTION del.keep_first();
+SELECT run_id FROM sweep.delete('del.equal', 'kind = 1', name => 'delete equal', batch_size => 10, pause => NULL) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT args -> 'key' AS key FROM sweep.job WHERE name = 'delete equal';
+SELECT status, stop, detail, (SELECT count(*) FROM del.equal WHERE kind = 1) AS left FROM del.last;
+INSERT INTO del.equal SELECT n, 1 FROM generate_series(31, 200) AS n;
+ALTER TABLE del.equal ADD UNIQUE (id);
+CREATE TABLE del.equal_child (id int PRIMARY KEY, equal_id int REFERENCES del.equal (id) ON DELETE CASCADE);
+CREATE INDEX ON del.equal_child (equal_id);
+INSERT INTO del.equal_child SELECT n, n FROM generate_series(1, 200) AS n WHERE n > 30;
+ANALYZE del.equal;
+SELECT run_id FROM sweep.delete('del.equal', 'kind = 1', name => 'delete equal with others', batch_size => 10, pause => NULL) \gset
+CALL sweep.wait(:run_id, '1 min');
+SELECT args -> 'key' AS key FROM sweep.job WHERE name = 'delete equal with others';
+SELECT status, stop, detail, (SELECT count(*) FROM del.equal WHERE kind = 1) AS left FROM del.last;
+
 -- as whom
 GRANT SELECT ON del.event TO regress_sweep_deleter;
 SET ROLE regress_sweep_deleter;

@@ -73,7 +73,18 @@ sweep_range_advance(SweepRangeBatch *batch)
 
 	if (batch->kept->skipped != NULL)
 		batch->kept->skipped->count = 0;
-	batch->cursor = batch->cursor == NULL ? batch->upto : sweep_range_merge(batch->cursor, batch->upto);
+	batch->cursor = batch->cursor == NULL ? batch->upto : sweep_range_merge(sweep_range_without(batch->cursor, SWEEP_RANGE_TRIED), batch->upto);
+	MemoryContextSwitchTo(old);
+}
+
+void
+sweep_range_pass_over(SweepRangeBatch *batch, int64 count)
+{
+	MemoryContext old = MemoryContextSwitchTo(batch->context);
+	int64		tried = sweep_range_number(batch->cursor, SWEEP_RANGE_TRIED, 0) + count;
+
+	if (count > 0)
+		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read(psprintf("{\"" SWEEP_RANGE_TRIED "\": " INT64_FORMAT "}", tried)));
 	MemoryContextSwitchTo(old);
 }
 

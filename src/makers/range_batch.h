@@ -41,6 +41,9 @@ typedef struct SweepRangeBatch
 /* Key of a cursor, of a pass by places: how many of the rows that it has found are still there. */
 #define SWEEP_RANGE_STAYS "stays"
 
+/* Key of a cursor: how many rows of the next key were tried and are still there, because a trigger or a policy keeps them. */
+#define SWEEP_RANGE_TRIED "tried"
+
 /* Finds the last key of the batch; false when there is no row after the cursor. */
 extern bool sweep_range_find_edge(SweepRangeBatch *batch);
 
@@ -49,6 +52,9 @@ extern void sweep_range_do_work(SweepRangeBatch *batch, SweepRangeStatement whic
 
 /* Has the cursor after the last key of the batch. */
 extern void sweep_range_advance(SweepRangeBatch *batch);
+
+/* Has the next batch of the same key leave out as many more rows. */
+extern void sweep_range_pass_over(SweepRangeBatch *batch, int64 count);
 
 /* Sets the detail of the batch, and the number of its rows. */
 extern void sweep_range_report(SweepRangeBatch *batch);

@@ -141,8 +141,10 @@ try_work(void *arg)
 		sweep_dismantle_free(&batch->kept->dismantling);
 		sweep_range_do_work(batch, RANGE_PICK);
 		/* There may be more rows with the same key. */
-		if (!batch->tied || (batch->done < 1 && attempt->held->count == 0))
+		if (!batch->tied || (batch->roots->count == 0 && attempt->held->count == 0))
 			sweep_range_advance(batch);
+		else
+			sweep_range_pass_over(batch, batch->roots->count - batch->done);
 	}
 	/* This error is caught: the batch is done again, with locks. */
 	if (!cascade->locks && sweep_cascade_report(cascade, batch->done, NULL) > (int64) batch->size * (batch->is_in_circle ? MAX_CIRCLE : 1))

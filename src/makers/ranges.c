@@ -67,6 +67,7 @@ static void find_range(SweepRangeBatch *batch);
 static void choose_statements(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
+static bool is_more_of_key(SweepRangeBatch *batch);
 static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
 static Rest look_for_rest(SweepRangeBatch *batch);
@@ -230,8 +231,7 @@ do_range(SweepRangeBatch *batch)
 	else
 	{
 		sweep_range_do_work(batch, batch->tied ? RANGE_PICK : RANGE_WORK);
-		/* A batch that was cut short does not know whether there are more of the key. */
-		if (!batch->tied || batch->done < batch->limit)
+		if (!batch->tied || !is_more_of_key(batch))
 			sweep_range_advance(batch);
 		sweep_range_report(batch);
 	}
@@ -241,6 +241,18 @@ do_range(SweepRangeBatch *batch)
 	return true;
 }
 
+/* Whether there are rows of the key that were not tried. */
+static bool
+is_more_of_key(SweepRangeBatch *batch)
+{
+	if (batch->done == batch->limit)
+		return true;
+	if (batch->statements->texts[RANGE_SAME_ROOTS] == NULL)
+		return false;
+	sweep_range_pass_over(batch, batch->limit - batch->done);
+	return sweep_range_execute_by_key(batch, RANGE_SAME_ROOTS) > 0;
+}
+
 static bool
 go_on_in_next_part(SweepRangeBatch *batch)
 {
@@ -248,7 +260,7 @@ go_on_in_next_part(SweepRangeBatch *batch)
 
 	if (next == NULL)
 		return false;
-	batch->cursor = sweep_range_merge(batch->cursor == NULL ? NULL : sweep_range_without(batch->cursor, "after"), sweep_detail_read(next));
+	batch->cursor = sweep_range_merge(batch->cursor == NULL ? NULL : sweep_range_without(sweep_range_without(batch->cursor, "after"), SWEEP_RANGE_TRIED), sweep_detail_read(next));
 	batch->upto = NULL;
 	choose_statements(batch);
 	return true;
@@ -298,7 +310,7 @@ report_rest(SweepRangeBatch *batch, const char *counter, int64 count)
 static Jsonb *
 begin_again(Jsonb *cursor, int vain)
 {
-	static const char *const ended[] = {"by", "after", "part", SWEEP_RANGE_LEFT, SWEEP_RANGE_STAYS};
+	static const char *const ended[] = {"by", "after", "part", SWEEP_RANGE_TRIED, SWEEP_RANGE_LEFT, SWEEP_RANGE_STAYS};
 
 	for (int i = 0; cursor != NULL && i < (int) lengthof(ended); i++)
 		cursor = sweep_range_without(cursor, ended[i]);

@@ -54,6 +54,8 @@ DECLARE
 	table_name constant pg_catalog.text := sweep._relation_name(relation);
 	range constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._range(relation, columns, first), free);
 	same_key constant pg_catalog.text := pg_catalog.format('%s AND %s%s', due, sweep._key_compare(relation, columns, '=', '$4'), free);
+	-- Rows that a trigger or a policy keeps come first again.
+	untried constant pg_catalog.text := ' OFFSET coalesce(($2 OPERATOR(pg_catalog.->>) ''tried'')::pg_catalog.int8, 0)';
 BEGIN
 	made.counter := CASE WHEN archive IS NULL THEN 'deleted' ELSE 'moved' END;
 	IF cascading THEN
@@ -61,15 +63,16 @@ BEGIN
 		made.cascading := relation;
 		made.roots := sweep._roots(relation, part, range, NULL);
 		made.pick := sweep._removal(relation, part, archive, NULL, pg_catalog.format('%s AND %s%s', sweep._at_places(relation, part), due, free));
-		made.same_roots := CASE WHEN made.before IS NOT NULL THEN sweep._roots(relation, part, same_key, '$1') END;
+		made.same_roots := CASE WHEN made.before IS NOT NULL THEN sweep._roots(relation, part, same_key, '$1' || untried) END;
 		RETURN made;
 	END IF;
 	made.work := sweep._removal(relation, part, archive, NULL, range);
 	IF made.before IS NOT NULL THEN
 		-- By their places, which are those of a partition each.
-		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1',
-			table_name, sweep._source(relation, part), same_key), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
+		made.pick := sweep._removal(relation, part, archive, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s LIMIT $1%4$s',
+			table_name, sweep._source(relation, part), same_key, untried), pg_catalog.format('%1$I.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT sweep_p.place FROM sweep_picked AS sweep_p))'
 			' AND EXISTS (SELECT FROM sweep_picked AS sweep_p WHERE sweep_p.place OPERATOR(pg_catalog.=) %1$I.ctid AND sweep_p.part OPERATOR(pg_catalog.=) %1$I.tableoid) AND %2$s', table_name, same_key));
+		made.same_roots := pg_catalog.format('SELECT FROM %s WHERE %s LIMIT 1%s', sweep._source(relation, part), same_key, untried);
 	END IF;
 	RETURN made;
 END
