@@ -105,7 +105,7 @@ GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(s
 	sweep._switch_batch(jsonb, jsonb, jsonb, bigint, text, interval), sweep._switch(jsonb, jsonb, text), sweep._end_switch(jsonb), sweep._check_switch(jsonb, regclass, regclass, oid, boolean), sweep._old_name(jsonb, regclass),
 	sweep._exchange_lines(regclass, regclass), sweep._sequences(regclass, regclass), sweep._stays_settings(regclass, regclass, text), sweep._stays_others(regclass, regclass, oid, text),
 	sweep._comment_line(text, oid, text), sweep._privileges(regclass),
-	sweep._bounds(regclass), sweep._await_turn(jsonb), sweep._note_try(jsonb, text, text[]), sweep._is_referred_to(regclass, regclass), sweep._referencing(regclass, text, text), sweep._referring_source(regclass, text),
+	sweep._bounds(regclass), sweep._await_turn(jsonb), sweep._note_try(jsonb, text, text[]), sweep._check_visible(regclass), sweep._is_referred_to(regclass, regclass), sweep._referencing(regclass, text, text), sweep._referring_source(regclass, text),
 	sweep._cast_to(oid, oid), sweep._collation_of(oid, oid), sweep._age_limit(text, jsonb), sweep._partition_key(regclass), sweep._interval_parts(interval), sweep._grid_bound(text, jsonb, bigint), sweep._grid_place(text, jsonb, text),
 	sweep._present(regclass, text, text, jsonb, timestamptz), sweep._missing_range(regclass, text, jsonb, bigint, bigint), sweep._missing_ranges(regclass, text, jsonb, bigint, bigint, int), sweep._check_range(regclass, sweep._partition_range), sweep._range_type(text),
 	sweep._left_behind(regclass, text, text, jsonb, bigint), sweep._partition_name(regclass, text), sweep._fitting_name(text, text), sweep._create_like(regclass, regclass, text), sweep._equip_like(regclass, regclass, text[]),

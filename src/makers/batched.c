@@ -74,6 +74,8 @@ static void refuse_clauses(const Query *query);
 static void refuse_clause(const char *clause, const char *hint);
 static void refuse_volatile(const Query *query);
 static bool find_volatile(Node *node, void *context);
+static bool find_volatile_alone(Node *node, void *context);
+static bool has_outer(Node *node, void *context);
 static bool is_volatile(Oid function, void *context);
 static void set_text(Parts *parts, int part, const char *text);
 static Datum set_columns(const Query *query);
@@ -204,11 +206,17 @@ refuse_clause(const char *clause, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* In SET it is executed once for each row, as in the statement as a whole. */
+/* In SET it is executed once for each row, as in the statement as a whole, except in a sub-select that has nothing of the row. */
 static void
 refuse_volatile(const Query *query)
 {
 	Oid			function = InvalidOid;
+
+	if (expression_tree_walker((Node *) query->targetList, find_volatile_alone, &function))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function %s is volatile, in a sub-select that is executed once: each batch would have a result of its own", format_procedure(function)),
+				 errhint("Execute the function first and write its result, or write it without SELECT, if each row is to have another one.")));
 
 	if (find_volatile((Node *) query->jointree, &function) || range_table_walker(query->rtable, find_volatile, &function, 0))
 		ereport(ERROR,
@@ -228,6 +236,35 @@ find_volatile(Node *node, void *context)
 	if (IsA(node, Query))
 		return query_tree_walker(castNode(Query, node), find_volatile, context, 0);
 	return expression_tree_walker(node, find_volatile, context);
+}
+
+static bool
+find_volatile_alone(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return (!has_outer(node, &(int) {0}) && find_volatile(node, context)) || query_tree_walker(castNode(Query, node), find_volatile_alone, context, 0);
+	return expression_tree_walker(node, find_volatile_alone, context);
+}
+
+/* Whether a query uses something of those around it: then PostgreSQL executes it again. */
+static bool
+has_outer(Node *node, void *context)
+{
+	int		   *depth = context;
+	bool		found;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return (int) castNode(Var, node)->varlevelsup >= *depth;
+	if (!IsA(node, Query))
+		return expression_tree_walker(node, has_outer, context);
+	(*depth)++;
+	found = query_tree_walker(castNode(Query, node), has_outer, context, 0);
+	(*depth)--;
+	return found;
 }
 
 static bool

@@ -35,7 +35,7 @@ $$;
 COMMENT ON FUNCTION sweep._check_batched_table(text, regclass, text) IS 'raises unless it is a table in which the role can delete or update in batches';
 
 -- A sub-select would see rows that batches before it have changed.
-CREATE FUNCTION sweep._check_batched_reads(relation regclass, reads oid[], is_limited boolean) RETURNS void
+CREATE FUNCTION sweep._check_batched_reads(role text, relation regclass, reads oid[], is_limited boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -61,9 +61,13 @@ BEGIN
 		RAISE EXCEPTION '% is a temporary table', other USING ERRCODE = 'wrong_object_type',
 			HINT = 'A job runs in a session of its own, which does not see it. Make it an ordinary table, and drop that afterwards.';
 	END IF;
+	SELECT c.oid INTO other FROM pg_catalog.pg_class c WHERE c.oid = ANY (reads) AND NOT pg_catalog.has_any_column_privilege(sweep._role_oid(role), c.oid, 'SELECT') LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'role "%" may not read %', role, other USING ERRCODE = 'insufficient_privilege', HINT = pg_catalog.format('GRANT SELECT ON %s TO %I;', other, role);
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_batched_reads(regclass, oid[], boolean) IS 'raises when the statement reads what it changes, or what its job cannot see';
+COMMENT ON FUNCTION sweep._check_batched_reads(text, regclass, oid[], boolean) IS 'raises when the statement reads what it changes, or what its job cannot see';
 
 -- Generated columns change with those that they are made of.
 CREATE FUNCTION sweep._changed_columns(relation regclass, sets text[]) RETURNS text[]
@@ -99,7 +103,8 @@ BEGIN
 	END IF;
 	SELECT u.name, i.indexrelid::pg_catalog.regclass AS index, CASE WHEN i.indisprimary THEN 'primary key' WHEN i.indisexclusion THEN 'exclusion constraint' ELSE 'unique index' END AS word INTO wrong
 		FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.unnest(sets) AS u (name)
-		WHERE i.indrelid = relation AND (i.indisunique OR i.indisexclusion) AND sweep._index_uses(i.indexrelid, ARRAY[u.name]) ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1;
+		WHERE (i.indrelid = relation OR i.indrelid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t)) AND (i.indisunique OR i.indisexclusion) AND sweep._index_uses(i.indexrelid, ARRAY[u.name])
+		ORDER BY i.indrelid = relation DESC, i.indisprimary DESC, i.indexrelid LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'column "%" cannot be set: it is of the % %', wrong.name, wrong.word, wrong.index
 			USING ERRCODE = 'feature_not_supported',
@@ -147,6 +152,7 @@ BEGIN
 		RAISE WARNING 'triggers of % fire for each batch: %', target, fires USING HINT = 'They are FOR EACH STATEMENT, or have a transition table: they see the rows of a batch.';
 	END IF;
 	args := pg_catalog.jsonb_build_object('target', sweep._table_name(target), 'statement', parts.written);
+	PERFORM sweep._check_batched_path(role, parts.written, sweep._job_meaning(role, settings) ->> 'search_path', sweep._batched_meaning(settings) ->> 'search_path');
 	-- Names of pg_catalog have no schema in the parts.
 	key := sweep._run_key(role, target, sweep._found_by(parts), coalesce((SELECT pg_catalog.jsonb_object_agg(s.key, s.value)
 		FROM pg_catalog.jsonb_each(CASE pg_catalog.jsonb_typeof(settings) WHEN 'object' THEN settings END) AS s WHERE pg_catalog.lower(s.key) <> 'search_path'), '{}') || '{"search_path": "pg_catalog"}', sweep._changed_columns(target, parts.sets), word = 'update' AND NOT sweep._repeats(parts));
@@ -154,6 +160,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._batched_args(text, text, jsonb) IS 'what is to be done by a job, to which table, and its args; raises when the statement cannot be done in batches';
+
+-- A function for just these types goes before one for any type, in whatever schema it is.
+CREATE FUNCTION sweep._check_batched_path(role text, statement text, path text, meant_path text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	meant constant pg_catalog.text := (sweep._batched_parts(sweep._role_oid(role), statement, '{"search_path": "pg_catalog"}', false)).written;
+	found constant pg_catalog.text := (sweep._batched_parts(sweep._role_oid(role), statement, pg_catalog.jsonb_build_object('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', nullif(path, ''))), false)).written;
+BEGIN
+	IF found <> meant THEN
+		RAISE EXCEPTION 'the statement means something else with the search_path of the job, %', path USING ERRCODE = 'ambiguous_function',
+			DETAIL = pg_catalog.format('There it is: %s', found),
+			HINT = pg_catalog.format('Give the job the search_path of the session: settings => %L.', pg_catalog.jsonb_build_object('search_path', meant_path));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_batched_path(text, text, text, text) IS 'raises when names of a statement as PostgreSQL writes it are others under the search_path of a job';
 
 CREATE FUNCTION sweep._checked_parts(role text, statement text, meaning jsonb, freezes boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -164,7 +187,7 @@ DECLARE
 BEGIN
 	SELECT p.* INTO parts FROM sweep._batched_parts(sweep._role_oid(role), statement, meaning, freezes) AS p;
 	PERFORM sweep._check_batched_table(role, parts.target::pg_catalog.regclass, parts.word);
-	PERFORM sweep._check_batched_reads(parts.target, parts.reads, parts.is_limited);
+	PERFORM sweep._check_batched_reads(role, parts.target, parts.reads, parts.is_limited);
 	IF parts.word = 'update' THEN
 		SELECT sweep._column_list(pg_catalog.array_agg(s.name)) INTO missing FROM pg_catalog.unnest(parts.sets) AS s (name)
 			WHERE NOT pg_catalog.has_column_privilege(sweep._role_oid(role), parts.target, s.name, 'UPDATE');
@@ -207,6 +230,19 @@ $$;
 COMMENT ON FUNCTION sweep._found_by(record) IS 'an expression: whether a row meets the condition with a row of other tables, if there are any';
 
 -- ------------------------------------------------------------------ the statements of an UPDATE
+-- Another session, or a trigger, may give a row that was updated a value behind the cursor, such as the moment of the update. Its primary key it keeps.
+CREATE FUNCTION sweep._tells_done(index oid, columns text[]) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT sweep._is_unique(i.indrelid, columns) AND CASE WHEN p.indkey IS NULL THEN i.indisunique
+			ELSE NOT sweep._index_uses(index, ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum > 0 AND NOT a.attisdropped
+				AND a.attnum <> ALL (p.indkey::pg_catalog.int2[]))) END
+		FROM pg_catalog.pg_index i LEFT JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid AND p.indisprimary WHERE i.indexrelid = index);
+END
+$$;
+COMMENT ON FUNCTION sweep._tells_done(oid, text[]) IS 'whether the key of a row in an index tells that it has been updated: it is of the columns of the primary key, or the table has none';
+
 -- A trigger may set what the statement has set to something else.
 CREATE FUNCTION sweep._repeats(parts record) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -248,10 +284,11 @@ BEGIN
 		RETURN;
 	END IF;
 	SELECT k.nulls INTO nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
-		WHERE i.indrelid = relation AND k.columns = key AND (repeats OR sweep._is_unique(relation, key)) AND NOT sweep._index_uses(i.indexrelid, sweep._changed_columns(relation, parts.sets))
+		WHERE i.indrelid = relation AND k.columns = key AND (repeats OR sweep._tells_done(i.indexrelid, key)) AND NOT sweep._index_uses(i.indexrelid, sweep._changed_columns(relation, parts.sets))
 		ORDER BY i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no index of (%) by which the update can go', relation, sweep._column_list(key) USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'It is a valid index of columns that the update does not set, and of those of the primary key alone if there is one.',
 			HINT = 'Create the index again, or drop the job and call sweep.batched again, which chooses another index.';
 	END IF;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP

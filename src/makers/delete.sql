@@ -46,7 +46,7 @@ DECLARE
 BEGIN
 	FOR candidate IN SELECT DISTINCT ON (k.columns) k.columns, k.nulls, sweep._is_unique(relation, k.columns) AS is_unique, i.indisprimary
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
-			WHERE i.indrelid = relation AND k.columns IS NOT NULL AND NOT sweep._index_uses(i.indexrelid, changed) AND (NOT only_unique OR sweep._is_unique(relation, k.columns))
+			WHERE i.indrelid = relation AND k.columns IS NOT NULL AND NOT sweep._index_uses(i.indexrelid, changed) AND (NOT only_unique OR sweep._tells_done(i.indexrelid, k.columns))
 			ORDER BY k.columns, i.indisprimary DESC LOOP
 		reading := pg_catalog.format('SELECT %s FROM %s WHERE ', sweep._key_list(relation, candidate.columns), sweep._source(relation, NULL));
 		ordered := ' ORDER BY ' || sweep._key_order(relation, candidate.columns, candidate.nulls, false);
@@ -67,13 +67,14 @@ BEGIN
 		columns := '{ctid}';
 	END IF;
 	-- Where others are read beside the rows that meet the condition, there may be any number of them between two of these.
-	serves := serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * CASE WHEN columns = '{ctid}' THEN 1 ELSE 5 END < best_whole ELSE best_cost < best_whole * 3 END;
-	IF serves THEN
+	serves := coalesce(serving IS NOT NULL AND CASE WHEN best_filters THEN best_cost * CASE WHEN columns = '{ctid}' THEN 1 ELSE 5 END < best_whole ELSE best_cost < best_whole * 3 END, false);
+	-- A unique index that has nulls is an order for the rows of the condition alone.
+	IF serves OR columns IS NULL THEN
 		columns := serving;
 	END IF;
 	IF columns IS NULL THEN
 		RAISE EXCEPTION '% has no unique index by which to go through it', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, of columns that are not set, and in which no row that meets the condition has a null.',
+			DETAIL = 'Each row is to be updated once. The index must be a valid btree index without a WHERE, not deferrable, of columns that are not set, and in which no row that meets the condition has a null.',
 			HINT = 'Add a primary key, or a condition that no row meets after the update, for example: ... SET state = ''done'' WHERE state = ''new''.';
 	END IF;
 	-- By places, a batch is of rows that meet the condition.
@@ -94,7 +95,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
--- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one.
+-- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one. The
+-- first column may be null in an index that is no primary key, in rows that do not meet the condition.
 CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -106,16 +108,16 @@ BEGIN
 		condition := 'true';
 		RETURN;
 	END IF;
-	SELECT k.columns, k.nulls INTO bound FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
-		WHERE i.indrelid = relation AND (i.indisprimary OR k.columns = key) ORDER BY i.indisprimary AND k.columns IS NOT NULL DESC, i.indexrelid LIMIT 1;
+	SELECT k.columns, k.nulls, i.indisprimary INTO bound FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
+		WHERE i.indrelid = relation AND k.columns IS NOT NULL AND (i.indisprimary OR k.columns = key) ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1;
 	condition := sweep._key_compare(relation, bound.columns, '<=', most);
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
 	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'','
-		' (SELECT %s FROM (SELECT %s FROM %s WHERE %s IS NOT NULL ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
-		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL), (sweep._key_expression(relation, bound.columns[1])).expression,
-		sweep._key_order(relation, bound.columns, bound.nulls, true));
+		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
+		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL),
+		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true));
 END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';

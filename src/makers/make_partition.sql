@@ -209,16 +209,24 @@ CREATE FUNCTION sweep._check_default(parent regclass, rest regclass, in_range te
 AS $$
 DECLARE
 	foreign_key pg_catalog.record;
+	widths constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.format('coalesce(pg_catalog.pg_column_size(sweep_row.%I)::bigint, 0)', a.attname), ' + ') FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = rest AND a.attnum > 0 AND NOT a.attisdropped AND a.attlen = -1);
+	bytes bigint;
 BEGIN
 	rows := 0;
 	IF rest IS NULL THEN
 		RETURN;
 	END IF;
-	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s AS sweep_row WHERE %s LIMIT %s) AS c', sweep._table_name(rest), in_range, size + 1) INTO rows;
+	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*), pg_catalog.sum(c.bytes) FROM (SELECT %s AS bytes FROM %s AS sweep_row WHERE %s LIMIT %s) AS c',
+		coalesce(widths, '0'), sweep._table_name(rest), in_range, size + 1) INTO rows, bytes;
+	-- They are in memory while they are moved: of large ones there are too many earlier.
+	IF bytes > 256 * 1024 * 1024 THEN
+		rows := size + 1;
+	END IF;
 	-- PostgreSQL reads all of it while a partition is attached, and inserts wait meanwhile.
 	is_large := pg_catalog.pg_relation_size(rest) > 256 * 1024 * 1024;
 	IF rows > 0 AND (SELECT c.relkind <> 'r' OR c.relhasrules FROM pg_catalog.pg_class c WHERE c.oid = rest) THEN
-		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', HINT = 'It is a partitioned or foreign table, or has rules.';
+		RAISE EXCEPTION 'rows of default partition % cannot be moved', rest USING ERRCODE = 'wrong_object_type', DETAIL = 'It is a partitioned or foreign table, or has rules.', HINT = 'Move or delete its rows that are for the new partition.';
 	END IF;
 	-- Some may refer to the default partition alone.
 	SELECT r.name, r.child INTO foreign_key FROM (VALUES (1, parent), (2, rest)) AS t (n, relation) CROSS JOIN LATERAL sweep._referencing(t.relation, '', '') AS r ORDER BY t.n LIMIT 1;

@@ -162,10 +162,15 @@ BEGIN
 		origin := pg_catalog.timezone('UTC', pg_catalog.timezone(args ->> 'timezone', origin));
 	END IF;
 	IF width.months = 0 THEN
-		RETURN pg_catalog.floor(extract(epoch FROM moment - origin) / (width.days * 86400::bigint + width.seconds));
+		place := pg_catalog.floor(extract(epoch FROM moment - origin) / (width.days * 86400::bigint + width.seconds));
+	ELSE
+		place := pg_catalog.floor(((extract(year FROM moment) - extract(year FROM origin)) * 12 + extract(month FROM moment) - extract(month FROM origin)) / width.months);
+		IF origin + pg_catalog.make_interval(months => (width.months * place)::int) > moment THEN
+			place := place - 1;
+		END IF;
 	END IF;
-	place := pg_catalog.floor(((extract(year FROM moment) - extract(year FROM origin)) * 12 + extract(month FROM moment) - extract(month FROM origin)) / width.months);
-	RETURN CASE WHEN origin + pg_catalog.make_interval(months => (width.months * place)::int) > moment THEN place - 1 ELSE place END;
+	-- A day on which midnight comes twice begins with the second one: the hour before that is of the day before.
+	RETURN CASE WHEN type = 'timestamp with time zone' AND value::pg_catalog.timestamptz < (sweep._grid_bound(type, args, place)).bound::pg_catalog.timestamptz THEN place - 1 ELSE place END;
 END
 $$;
 COMMENT ON FUNCTION sweep._grid_place(text, jsonb, text) IS 'the number of the range that has a value';
@@ -183,7 +188,8 @@ BEGIN
 	IF type <> 'bigint' THEN
 		RETURN CASE type WHEN 'timestamp with time zone' THEN as_of::pg_catalog.text ELSE pg_catalog.timezone(args ->> 'timezone', as_of)::pg_catalog.text END;
 	END IF;
-	FOR part IN SELECT sweep._table_name(b.part) AS name, b.is_default FROM sweep._bounds(relation) AS b ORDER BY b.is_default DESC, b.upper::bigint DESC NULLS FIRST LOOP
+	FOR part IN SELECT b.part, sweep._table_name(b.part) AS name, b.is_default FROM sweep._bounds(relation) AS b ORDER BY b.is_default DESC, b.upper::bigint DESC NULLS FIRST LOOP
+		PERFORM sweep._check_visible(part.part);
 		EXECUTE pg_catalog.format('SELECT pg_catalog.max(sweep_part.%I) FROM %s AS sweep_part', key, part.name) INTO found;
 		newest := greatest(newest, found);
 		EXIT WHEN found IS NOT NULL AND NOT part.is_default;

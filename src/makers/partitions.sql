@@ -150,6 +150,19 @@ $$;
 COMMENT ON FUNCTION sweep._note_try(jsonb, text, text[]) IS 'the cursor after a lock was not to be had; raises when that was the last try';
 
 -- ------------------------------------------------------------------ the end of a partition
+-- Rows that policies hide from the role count, too.
+CREATE FUNCTION sweep._check_visible(relation regclass) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF pg_catalog.row_security_active(relation) THEN
+		RAISE EXCEPTION 'policies of % may hide rows from role "%"', relation, current_user USING ERRCODE = 'object_not_in_prerequisite_state',
+			HINT = pg_catalog.format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY; or run the job as its owner.', sweep._table_name(relation));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_visible(regclass) IS 'raises when row level security hides rows of a table from the role of the job';
+
 -- PostgreSQL refuses to detach a partition to whose rows others refer, after it has looked for them as the role of the job, under the lock. It is
 -- therefore asked before, without a lock, and only of tables for whose owners that role acts: others would have their code executed as it.
 CREATE FUNCTION sweep._is_referred_to(parent regclass, part regclass) RETURNS boolean
@@ -167,6 +180,7 @@ BEGIN
 			RAISE EXCEPTION 'foreign key "%" of % refers to %', foreign_key.name, foreign_key.child, parent USING ERRCODE = 'object_not_in_prerequisite_state',
 				DETAIL = pg_catalog.format('To detach a partition, PostgreSQL reads %s as role "%s", which does not act for its owner.', foreign_key.child, current_user), HINT = 'Drop the foreign key, or give both tables the same owner.';
 		END IF;
+		PERFORM sweep._check_visible(part), sweep._check_visible(foreign_key.child);
 		EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM ONLY %s AS sweep_part JOIN %s ON %s)', part_name, sweep._referring_source(foreign_key.child, 'sweep_child'), foreign_key.joined) INTO found;
 		IF found THEN
 			RETURN true;

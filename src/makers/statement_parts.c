@@ -67,10 +67,10 @@ sweep_statement_write(Query *analysed, bool freezes, SweepStatementTexts *texts)
 			own = lappend(own, lfirst(cell));
 	}
 	texts->written = behind("", deparse(analysed, analysed->jointree->quals, WHOLE), "");
-	texts->own = own == NIL ? NULL : behind(without_condition, deparse(query, (Node *) make_ands_explicit(own), WHOLE), "WHERE ");
-	texts->others = others == NIL ? NULL : behind(without_condition, deparse(query, (Node *) make_ands_explicit(others), WHOLE), "WHERE ");
+	texts->own = own == NIL ? NULL : behind(without_condition, deparse(query, (Node *) make_ands_explicit(own), WHOLE), "WHERE");
+	texts->others = others == NIL ? NULL : behind(without_condition, deparse(query, (Node *) make_ands_explicit(others), WHOLE), "WHERE");
 	texts->set = is_update ? before(behind(target, without_condition, ""), source) : NULL;
-	texts->source = source == NULL ? NULL : behind(is_update ? "FROM " : "USING ", source, "");
+	texts->source = source == NULL ? NULL : behind(is_update ? "FROM" : "USING", source, "");
 }
 
 /* A clause that stands between the table and SET, in a version of the server that has one, is in no part. */
@@ -133,7 +133,8 @@ behind(const char *prefix, const char *text, const char *word)
 		return NULL;
 	if (strncmp(text, word, strlen(word)) != 0)
 		refuse_form();
-	return text + strlen(word);
+	text += strlen(word);
+	return text + strspn(text, " \n");
 }
 
 /* The text without its end, which is another text, and the white space in between. */

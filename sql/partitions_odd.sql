@@ -1,0 +1,96 @@
+-- room: makers
+-- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, and of a few rows that are large.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+SET timezone = 'UTC';
+SET datestyle = 'ISO, MDY';
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+DROP SCHEMA IF EXISTS odd CASCADE;
+CREATE SCHEMA odd;
+CREATE ROLE regress_sweep_odd LOGIN IN ROLE sweep_user;
+GRANT CREATE, USAGE ON SCHEMA odd TO regress_sweep_odd;
+CREATE PROCEDURE odd.run(job text) LANGUAGE plpgsql AS $$
+DECLARE
+	run bigint := sweep.start(job);
+BEGIN
+	COMMIT;
+	FOR n IN 1 .. 1200 LOOP
+		EXIT WHEN EXISTS (SELECT FROM sweep.runs WHERE run_id = run AND finished_at IS NOT NULL);
+		PERFORM pg_sleep(0.05);
+		COMMIT;
+	END LOOP;
+END
+$$;
+CREATE FUNCTION odd.last(job text) RETURNS TABLE (status text, detail jsonb, error text) LANGUAGE sql AS $$
+	SELECT status, detail, regexp_replace(error, E'\nCONTEXT.*', '') FROM sweep.runs WHERE runs.job = last.job ORDER BY run_id DESC LIMIT 1
+$$;
+
+-- ---------------------------------------------------------------- midnight comes twice
+-- each range begins with its own number, and ends before the next one; Apia had no 30 December 2011
+SELECT zone, every, count(*), count(*) FILTER (WHERE sweep._grid_place('timestamp with time zone', z.args, b.bound) <> n) AS other_place,
+		count(*) FILTER (WHERE sweep._grid_place('timestamp with time zone', z.args, (b.bound::timestamptz - interval '30 min')::text) <> n - 1) AS other_before
+	FROM unnest('{Atlantic/Azores,America/Havana,America/Sao_Paulo,Africa/Cairo,Australia/Lord_Howe,Pacific/Apia}'::text[]) AS zone, unnest('{1 day,1 mon}'::text[]) AS every,
+		LATERAL (SELECT jsonb_build_object('every', every, 'origin', '2001-01-01 00:00:00', 'timezone', zone) AS args) AS z,
+		generate_series(sweep._grid_place('timestamp with time zone', z.args, '2011-01-15Z'), sweep._grid_place('timestamp with time zone', z.args, '2012-12-15Z')) AS n,
+		LATERAL sweep._grid_bound('timestamp with time zone', z.args, n) AS b
+	GROUP BY zone, every ORDER BY zone COLLATE "C", every;
+-- more rows than a batch may have are of the first hour, in the default partition alone
+CREATE TABLE odd.twice (at timestamptz NOT NULL, id int, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);
+CREATE TABLE odd.twice_rest PARTITION OF odd.twice DEFAULT;
+INSERT INTO odd.twice SELECT '2025-10-26 00:10Z', n FROM generate_series(1, 30) AS n;
+INSERT INTO odd.twice SELECT now(), n FROM generate_series(1, 30) AS n;
+SELECT sweep.create_partitions('odd.twice', '1 day', ahead => 1, timezone => 'Atlantic/Azores', batch_size => 20, paused => true);
+CALL odd.run('partitions_twice');
+SELECT status, detail ->> 'copied' AS copied, error FROM odd.last('partitions_twice');
+SELECT tableoid::regclass AS part, count(*) FROM odd.twice WHERE at < '2026-01-01' GROUP BY 1;
+
+-- ---------------------------------------------------------------- policies
+-- the greatest id is not seen
+CREATE TABLE odd.hidden (id bigint NOT NULL, tenant int) PARTITION BY RANGE (id);
+CREATE TABLE odd.hidden_0 PARTITION OF odd.hidden FOR VALUES FROM (0) TO (100);
+INSERT INTO odd.hidden VALUES (5, 1), (95, 2);
+ALTER TABLE odd.hidden OWNER TO regress_sweep_odd;
+ALTER TABLE odd.hidden_0 OWNER TO regress_sweep_odd;
+ALTER TABLE odd.hidden_0 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY one ON odd.hidden_0 USING (tenant = 1);
+SELECT sweep.create_partitions('odd.hidden', '50', ahead => 2, run_as => 'regress_sweep_odd', paused => true);
+CALL odd.run('partitions_hidden');
+SELECT * FROM odd.last('partitions_hidden');
+ALTER TABLE odd.hidden_0 NO FORCE ROW LEVEL SECURITY;
+CALL odd.run('partitions_hidden');
+SELECT * FROM odd.last('partitions_hidden');
+-- a row that refers to an old partition is not seen, neither by PostgreSQL
+CREATE TABLE odd.event (at timestamptz PRIMARY KEY) PARTITION BY RANGE (at);
+CREATE TABLE odd.event_old PARTITION OF odd.event FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+CREATE TABLE odd.note (at timestamptz REFERENCES odd.event, tenant int);
+CREATE INDEX ON odd.note (at);
+INSERT INTO odd.event VALUES ('2020-06-01');
+INSERT INTO odd.note VALUES ('2020-06-01', 2);
+ALTER TABLE odd.event OWNER TO regress_sweep_odd;
+ALTER TABLE odd.event_old OWNER TO regress_sweep_odd;
+ALTER TABLE odd.note OWNER TO regress_sweep_odd;
+ALTER TABLE odd.note ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY one ON odd.note USING (tenant = 1);
+SELECT sweep.create_partitions('odd.event', '1 year', ahead => 1, keep => '1 year', run_as => 'regress_sweep_odd', paused => true);
+CALL odd.run('partitions_event');
+SELECT status, error FROM odd.last('partitions_event');
+SELECT count(*) FROM odd.event;
+ALTER TABLE odd.note NO FORCE ROW LEVEL SECURITY;
+CALL odd.run('partitions_event');
+SELECT * FROM odd.last('partitions_event');
+SELECT count(*) FROM odd.event;
+
+-- ---------------------------------------------------------------- large rows
+CREATE TABLE odd.large (at timestamptz NOT NULL, doc text) PARTITION BY RANGE (at);
+CREATE TABLE odd.large_rest PARTITION OF odd.large DEFAULT;
+ALTER TABLE odd.large_rest ALTER doc SET STORAGE EXTERNAL;
+INSERT INTO odd.large SELECT now() + interval '1 hour', repeat('x', 60000000) FROM generate_series(1, 5);
+SELECT sweep.create_partitions('odd.large', '1 year', ahead => 1, paused => true);
+CALL odd.run('partitions_large');
+SELECT status, detail ? 'moved' AS moved, detail ? 'exchanged' AS exchanged, error FROM odd.last('partitions_large');
+
+SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
+DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_odd';
+DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_odd';
+DROP SCHEMA odd CASCADE;
+DROP ROLE regress_sweep_odd;
