@@ -22,8 +22,8 @@ COMMENT ON FUNCTION sweep._column_names(regclass) IS 'the columns of a table, in
 
 -- A statement on a table of many partitions opens all of them and merges their rows, which takes as long as the batch. The step
 -- therefore works on one partition after the other, where that changes nothing else: no policies, rules or statement triggers, and all
--- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. What the user has written may have the name of the table
--- for a whole row, which is another one in a partition with its columns in another order.
+-- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. In a condition the name of the
+-- table may be a whole row, which is another one in a partition with its columns in another order.
 CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
