@@ -121,8 +121,9 @@ CALL sweep.wait(:run_id, '1 min');
 SELECT count(*) FROM tagged WHERE tags = '{-1}';
 RESET search_path;
 
-SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE run_as = 'regress_sweep_once';
-DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_once';
-DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_once';
+CREATE TEMPORARY TABLE made AS SELECT name FROM sweep.job WHERE args ->> 'target' LIKE 'once.%';
+SELECT count(sweep.drop_job(name)) > 0 AS dropped FROM made;
+DELETE FROM sweep.run_live WHERE job = 'once' OR job IN (TABLE made);
+DELETE FROM sweep.run_history WHERE job = 'once' OR job IN (TABLE made);
 DROP SCHEMA once, once_shadow CASCADE;
 DROP ROLE regress_sweep_once;

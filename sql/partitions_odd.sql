@@ -90,7 +90,7 @@ CALL odd.run('partitions_large');
 SELECT status, detail ? 'moved' AS moved, detail ? 'exchanged' AS exchanged, error FROM odd.last('partitions_large');
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
-DELETE FROM sweep.run_live WHERE run_as = 'regress_sweep_odd';
-DELETE FROM sweep.run_history WHERE run_as = 'regress_sweep_odd';
+DELETE FROM sweep.run_live WHERE job LIKE 'partitions%';
+DELETE FROM sweep.run_history WHERE job LIKE 'partitions%';
 DROP SCHEMA odd CASCADE;
 DROP ROLE regress_sweep_odd;
