@@ -204,7 +204,7 @@ BEGIN
 	END IF;
 	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}'), sweep._check_condition(condition);
 	PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), condition), settings);
-	-- Of id = (SELECT max(id) ...) each batch would see another greatest one, until none is left.
+	-- Each batch would see another greatest row for id = (SELECT max(id) ...), until none is left.
 	SELECT p.reads, p.is_limited INTO parts FROM sweep._batched_parts(sweep._role_oid(role), pg_catalog.format(E'DELETE FROM %s WHERE (%s\n)', sweep._table_name(relation), condition), sweep._job_meaning(role, settings), false) AS p;
 	PERFORM sweep._check_batched_reads(role, relation, parts.reads, parts.is_limited), sweep._check_referring(role, relation);
 END
