@@ -295,7 +295,7 @@ $$;
 COMMENT ON FUNCTION sweep._key_value(anyelement) IS 'a column of the key as it is in a cursor, where plain JSON is not enough';
 
 -- An expression as PostgreSQL writes it, which is in parentheses, or the name of a column. The collation of a column is that of its type unless it says so.
-CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT json text) RETURNS record
+CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expression text, OUT type text, OUT value_format text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -303,7 +303,7 @@ BEGIN
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
 			CASE WHEN t.typtype = 'b' AND t.typcategory IN ('B', 'D', 'N', 'S') AND t.oid NOT IN ('pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype)
-				THEN '%s' ELSE 'sweep._key_value(%s)' END INTO expression, type, json
+				THEN '%s' ELSE 'sweep._key_value(%s)' END INTO expression, type, value_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped
 			UNION ALL SELECT name, a.atttypid, a.atttypmod, a.attcollation FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = 1
@@ -346,7 +346,7 @@ CREATE FUNCTION sweep._key_values(relation regclass, columns text[]) RETURNS tex
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.format('pg_catalog.jsonb_build_array(%s)', pg_catalog.string_agg(pg_catalog.format(e.json, 'k.sweep_' || u.n), ', ' ORDER BY u.n))
+	RETURN (SELECT pg_catalog.format('pg_catalog.jsonb_build_array(%s)', pg_catalog.string_agg(pg_catalog.format(e.value_format, 'k.sweep_' || u.n), ', ' ORDER BY u.n))
 		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e);
 END
 $$;
