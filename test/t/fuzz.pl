@@ -213,7 +213,7 @@ sub plain
 	return literal($name eq 'changes' ? changes() : random_json($name)) if $type eq 'jsonb';
 	return choose(qw(true false)) if $type eq 'boolean';
 	return choose(q{'{1}'::int[]}, 'NULL::text[]', 'NULL::attacker.parted_default[]') if $type eq 'anyarray';
-	return choose('1', '1::bigint', q{'x'::text}, 'NULL::int', 'ARRAY[1]', 'ROW(1, 2)') if $type eq '"any"';
+	return choose('1', '1::bigint', q{'x'::text}, 'NULL::int', 'ARRAY[1]', 'ROW(1, 2)') if $type eq '"any"' || $type eq 'anyelement';
 	return chance(0.6) ? ":'lease'" : literal(choose('00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff')) if $type eq 'uuid';
 	return literal(choose('(0,1)', '(0,0)', '(4294967295,65535)')) if $type eq 'tid';
 	return choose("'pg_catalog.now()'", "'sweep.jobs_of_nobody'", "'sweep.send(text, jsonb, text, interval, int, jsonb)'", '0', '4294967295') if $type eq 'regprocedure';
@@ -232,7 +232,7 @@ sub value
 	return choose("'0'::interval", "'5 ms'::interval", "'5 ms'::interval", literal(choose(@intervals)) . '::interval') if $name eq 'timeout' && $type eq 'interval';
 	# Ten thousand moments are as good as ten.
 	return choose(qw(NULL 0 1 5 -1 10001 2147483647)) . '::integer' if $name eq 'n' && $type eq 'integer';
-	return defined $plain && $type ne '"any"' && $type ne 'anyarray' ? "$plain\::$type" : $plain;
+	return defined $plain && $type ne '"any"' && $type ne 'anyarray' && $type ne 'anyelement' ? "$plain\::$type" : $plain;
 }
 
 # ---------------------------------------------------------------- calls

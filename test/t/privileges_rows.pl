@@ -49,6 +49,7 @@ my %plausible = (
 	'regclass' => [ q{'sweep.run_live'}, 'NULL', q{'pg_catalog.pg_class'} ],
 	'"any"' => [ '1', 'NULL::text' ],
 	'anyarray' => [ q{'{1}'::int[]}, 'NULL::text[]' ],
+	'anyelement' => [ '1', 'NULL::text' ],
 	'uuid' => [ "'$lease'", 'NULL' ],
 	'tid' => [q{'(0,1)'}]);
 
@@ -58,7 +59,7 @@ sub plausible_values
 	my $type = $argument->{type};
 	my $known = $surface->{types}{$type};
 
-	return @{ $plausible{$type} } if $type eq '"any"' || $type eq 'anyarray';
+	return @{ $plausible{$type} } if $type =~ /^("any"|anyarray|anyelement)$/;
 	return map { "$_\::$type" } @{ $plausible{$type} } if $plausible{$type};
 	die "no values for type $type: teach it to this test" unless $known;
 	return plausible_values($surface, { %$argument, type => $known->{base} }) if $known->{base};
