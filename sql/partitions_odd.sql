@@ -16,7 +16,7 @@ BEGIN
 	COMMIT;
 	FOR n IN 1 .. 1200 LOOP
 		EXIT WHEN EXISTS (SELECT FROM sweep.runs WHERE run_id = run AND finished_at IS NOT NULL);
-		PERFORM pg_sleep(0.05);
+		PERFORM pg_sleep(0.05); -- between two looks: the sleep is the work
 		COMMIT;
 	END LOOP;
 END
