@@ -32,6 +32,7 @@ DECLARE
 BEGIN
 	WHILE EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys divided' AND state <> 'done') AND clock_timestamp() < deadline LOOP
 		COMMIT;
+		PERFORM pg_sleep(0.02); -- between two looks: the sleep is the work
 	END LOOP;
 END
 $$;
@@ -96,6 +97,7 @@ DECLARE
 BEGIN
 	WHILE (NOT EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys ranges') OR EXISTS (SELECT FROM sweep.buckets WHERE job = 'keys ranges' AND state <> 'done')) AND clock_timestamp() < deadline LOOP
 		COMMIT;
+		PERFORM pg_sleep(0.02); -- between two looks: the sleep is the work
 	END LOOP;
 END
 $$;

@@ -1,6 +1,8 @@
 -- room: makers
 -- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, and of a few rows that are large.
 \set SHOW_CONTEXT never
+-- the error of a run is shown by odd.last, without its number
+\set VERBOSITY sqlstate
 SET client_min_messages = warning;
 SET timezone = 'UTC';
 SET datestyle = 'ISO, MDY';
@@ -9,18 +11,6 @@ DROP SCHEMA IF EXISTS odd CASCADE;
 CREATE SCHEMA odd;
 CREATE ROLE regress_sweep_odd LOGIN IN ROLE sweep_user;
 GRANT CREATE, USAGE ON SCHEMA odd TO regress_sweep_odd;
-CREATE PROCEDURE odd.run(job text) LANGUAGE plpgsql AS $$
-DECLARE
-	run bigint := sweep.start(job);
-BEGIN
-	COMMIT;
-	FOR n IN 1 .. 1200 LOOP
-		EXIT WHEN EXISTS (SELECT FROM sweep.runs WHERE run_id = run AND finished_at IS NOT NULL);
-		PERFORM pg_sleep(0.05); -- between two looks: the sleep is the work
-		COMMIT;
-	END LOOP;
-END
-$$;
 CREATE FUNCTION odd.last(job text) RETURNS TABLE (status text, detail jsonb, error text) LANGUAGE sql AS $$
 	SELECT status, detail, regexp_replace(error, E'\nCONTEXT.*', '') FROM sweep.runs WHERE runs.job = last.job ORDER BY run_id DESC LIMIT 1
 $$;
@@ -40,7 +30,8 @@ CREATE TABLE odd.twice_rest PARTITION OF odd.twice DEFAULT;
 INSERT INTO odd.twice SELECT '2025-10-26 00:10Z', n FROM generate_series(1, 30) AS n;
 INSERT INTO odd.twice SELECT now(), n FROM generate_series(1, 30) AS n;
 SELECT sweep.create_partitions('odd.twice', '1 day', ahead => 1, timezone => 'Atlantic/Azores', batch_size => 20, paused => true);
-CALL odd.run('partitions_twice');
+SELECT sweep.start('partitions_twice') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT status, detail ->> 'copied' AS copied, error FROM odd.last('partitions_twice');
 SELECT tableoid::regclass AS part, count(*) FROM odd.twice WHERE at < '2026-01-01' GROUP BY 1;
 
@@ -54,10 +45,12 @@ ALTER TABLE odd.hidden_0 OWNER TO regress_sweep_odd;
 ALTER TABLE odd.hidden_0 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY one ON odd.hidden_0 USING (tenant = 1);
 SELECT sweep.create_partitions('odd.hidden', '50', ahead => 2, run_as => 'regress_sweep_odd', paused => true);
-CALL odd.run('partitions_hidden');
+SELECT sweep.start('partitions_hidden') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT * FROM odd.last('partitions_hidden');
 ALTER TABLE odd.hidden_0 NO FORCE ROW LEVEL SECURITY;
-CALL odd.run('partitions_hidden');
+SELECT sweep.start('partitions_hidden') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT * FROM odd.last('partitions_hidden');
 -- a row that refers to an old partition is not seen, neither by PostgreSQL
 CREATE TABLE odd.event (at timestamptz PRIMARY KEY) PARTITION BY RANGE (at);
@@ -72,11 +65,13 @@ ALTER TABLE odd.note OWNER TO regress_sweep_odd;
 ALTER TABLE odd.note ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY one ON odd.note USING (tenant = 1);
 SELECT sweep.create_partitions('odd.event', '1 year', ahead => 1, keep => '1 year', run_as => 'regress_sweep_odd', paused => true);
-CALL odd.run('partitions_event');
+SELECT sweep.start('partitions_event') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT status, error FROM odd.last('partitions_event');
 SELECT count(*) FROM odd.event;
 ALTER TABLE odd.note NO FORCE ROW LEVEL SECURITY;
-CALL odd.run('partitions_event');
+SELECT sweep.start('partitions_event') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT * FROM odd.last('partitions_event');
 SELECT count(*) FROM odd.event;
 
@@ -86,7 +81,8 @@ CREATE TABLE odd.large_rest PARTITION OF odd.large DEFAULT;
 ALTER TABLE odd.large_rest ALTER doc SET STORAGE EXTERNAL;
 INSERT INTO odd.large SELECT now() + interval '1 hour', repeat('x', 60000000) FROM generate_series(1, 5);
 SELECT sweep.create_partitions('odd.large', '1 year', ahead => 1, paused => true);
-CALL odd.run('partitions_large');
+SELECT sweep.start('partitions_large') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
 SELECT status, detail ? 'moved' AS moved, detail ? 'exchanged' AS exchanged, error FROM odd.last('partitions_large');
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';

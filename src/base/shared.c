@@ -338,11 +338,11 @@ sweep_shared_note_end(Oid database)
 	sweep_shared_wake(asked);
 }
 
-/* A scheduler that was told already is awake, or about to be. */
+/* Also one that was told before: within a tick it looks again after each end. */
 static void
 tell_of_end(SweepDatabase *entry)
 {
-	if (entry->state != DATABASE_RUNNING || entry->ended)
+	if (entry->state != DATABASE_RUNNING)
 		return;
 	entry->ended = true;
 	sweep_shared_wake(entry->procno);

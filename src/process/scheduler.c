@@ -273,8 +273,6 @@ start_runs(void)
 	while (shortage != REFUSED_NOT && !hurry && sweep_monotonic_us() < end_us && !sweep_shared_is_asked(scheduler.entry) && !sweep_shared_is_set(&scheduler.entry->leave))
 	{
 		(void) sweep_worker_wait((long) ((end_us - sweep_monotonic_us()) / 1000 + 1));
-		/* Before the look, for it is woken by the next end only where this was taken back. */
-		sweep_shared_set(&scheduler.entry->ended, false);
 		if (!sweep_shared_is_asked(scheduler.entry))
 			any |= start_listed(&scheduler.runners, &shortage, &role_name);
 	}

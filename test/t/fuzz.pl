@@ -232,7 +232,7 @@ sub value
 	return choose("'0'::interval", "'5 ms'::interval", "'5 ms'::interval", literal(choose(@intervals)) . '::interval') if $name eq 'timeout' && $type eq 'interval';
 	# Ten thousand moments are as good as ten.
 	return choose(qw(NULL 0 1 5 -1 10001 2147483647)) . '::integer' if $name eq 'n' && $type eq 'integer';
-	return defined $plain && $type ne '"any"' && $type ne 'anyarray' && $type ne 'anyelement' ? "$plain\::$type" : $plain;
+	return defined $plain && $type !~ /^("any"|anyarray|anyelement)$/ ? "$plain\::$type" : $plain;
 }
 
 # ---------------------------------------------------------------- calls
