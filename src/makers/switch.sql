@@ -21,7 +21,7 @@ COMMENT ON COLUMN sweep._staying.lines IS 'statements that move it; NULL: it can
 COMMENT ON COLUMN sweep._staying.after IS 'statement for a transaction of its own after the switch; NULL: none';
 
 CREATE FUNCTION sweep._privileges(relation regclass) RETURNS TABLE (privilege text, grantee text, grantable boolean, of_column text)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN QUERY SELECT g.privilege_type || coalesce(' (' || pg_catalog.quote_ident(p.of_column) || ')', ''), CASE g.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END, g.is_grantable, p.of_column
@@ -33,7 +33,7 @@ $$;
 COMMENT ON FUNCTION sweep._privileges(regclass) IS 'what is granted on a table and its columns, or a sequence, to others than its owner, as GRANT writes it';
 
 CREATE FUNCTION sweep._sequences(source regclass, target regclass) RETURNS TABLE (name text, old regclass, new regclass)
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN QUERY SELECT a.attname::pg_catalog.text, q.old, q.new FROM pg_catalog.pg_attribute a
