@@ -182,7 +182,7 @@ quick: prerequisites
 lint: check-lint
 unit: check-unit
 
-# Ten times as many calls as in check, with a seed of its own.
+# Many more calls than in check, with a seed of their own.
 check-fuzz:
 	@test/bin/prerequisites
 	@TESTS=fuzz FUZZ_CALLS=$${FUZZ_CALLS:-200000} TAP_TIMEOUT=$${TAP_TIMEOUT:-3600} test/bin/reachable test/bin/check tap
