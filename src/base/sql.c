@@ -19,6 +19,7 @@
 #include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -174,6 +175,18 @@ sweep_sql_free_plan(SweepPlan *plan)
 	(void) SPI_freeplan(plan);
 }
 
+bool
+sweep_sql_is_valid(SweepPlan *plan)
+{
+	return SPI_plan_is_valid(plan);
+}
+
+List *
+sweep_sql_queries(SweepPlan *plan)
+{
+	return linitial_node(CachedPlanSource, SPI_plan_get_plan_sources(plan))->query_list;
+}
+
 uint64
 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
 {
@@ -239,6 +252,36 @@ sweep_sql_datum(int column)
 	return SPI_getbinval(SPI_tuptable->vals[current_row], SPI_tuptable->tupdesc, column, &is_null);
 }
 
+Oid
+sweep_sql_type(int column)
+{
+	return SPI_gettypeid(SPI_tuptable->tupdesc, column);
+}
+
+Datum
+sweep_sql_value(int column, Oid type)
+{
+	if (sweep_sql_type(column) != type)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column %d of the result of a statement is of type %s instead of %s", column,
+						OidIsValid(sweep_sql_type(column)) ? format_type_be(sweep_sql_type(column)) : "none", format_type_be(type)),
+				 errdetail("A table that it reads was replaced or altered.")));
+	return sweep_sql_datum(column);
+}
+
+ItemPointer
+sweep_sql_place(int column)
+{
+	ItemPointer place = (ItemPointer) DatumGetPointer(sweep_sql_value(column, TIDOID));
+
+	if (place == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("a statement has returned no place of a row")));
+	return place;
+}
+
 bool
 sweep_sql_is_null(int column)
 {
@@ -251,7 +294,7 @@ sweep_sql_is_null(int column)
 int64
 sweep_sql_interval_us(int column, int64 if_null)
 {
-	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(sweep_sql_datum(column)));
+	return sweep_sql_is_null(column) ? if_null : sweep_interval_us(DatumGetIntervalP(sweep_sql_value(column, INTERVALOID)));
 }
 
 Oid *
@@ -262,7 +305,7 @@ sweep_sql_oids(int column, MemoryContext context, int *count)
 
 	*count = 0;
 	if (!sweep_sql_is_null(column))
-		deconstruct_array(DatumGetArrayTypeP(sweep_sql_datum(column)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
+		deconstruct_array(DatumGetArrayTypeP(sweep_sql_value(column, OIDARRAYOID)), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, NULL, count);
 	oids = MemoryContextAlloc(context, (*count + 1) * sizeof(Oid));
 	for (int i = 0; i < *count; i++)
 		oids[i] = DatumGetObjectId(elements[i]);
@@ -285,14 +328,14 @@ sweep_sql_copy(int column, MemoryContext context)
 char *
 sweep_sql_text(int column, MemoryContext context)
 {
-	return sweep_sql_is_null(column) ? NULL : MemoryContextStrdup(context, TextDatumGetCString(sweep_sql_datum(column)));
+	return sweep_sql_is_null(column) ? NULL : MemoryContextStrdup(context, TextDatumGetCString(sweep_sql_value(column, TEXTOID)));
 }
 
 Jsonb *
 sweep_sql_jsonb(int column, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(sweep_sql_datum(column));
+	Jsonb	   *json = sweep_sql_is_null(column) ? NULL : DatumGetJsonbPCopy(sweep_sql_value(column, JSONBOID));
 
 	MemoryContextSwitchTo(old);
 	return json;

@@ -7,6 +7,7 @@
 
 #include "access/htup.h"
 #include "catalog/pg_type_d.h"
+#include "nodes/pg_list.h"
 #include "storage/itemptr.h"
 #include "utils/jsonb.h"
 
@@ -72,6 +73,10 @@ extern void sweep_sql_make_plan(SweepPlan *plan);
 
 extern void sweep_sql_free_plan(SweepPlan *plan);
 
+/* Whether it would be executed as it was analysed; and what it was analysed to, Query by Query. */
+extern bool sweep_sql_is_valid(SweepPlan *plan);
+extern List *sweep_sql_queries(SweepPlan *plan);
+
 /* Executes it as the current user; returns the number of rows returned or affected. */
 extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);
 
@@ -92,11 +97,19 @@ extern void sweep_sql_close(SweepCursor *cursor);
 extern void sweep_sql_row(uint64 row);
 extern bool sweep_sql_is_null(int column);
 extern Datum sweep_sql_datum(int column);	/* not copied; 0 if null */
-#define sweep_sql_int64(column) DatumGetInt64(sweep_sql_datum(column))
-#define sweep_sql_int32(column) DatumGetInt32(sweep_sql_datum(column))
-#define sweep_sql_bool(column) DatumGetBool(sweep_sql_datum(column))
-#define sweep_sql_oid(column) DatumGetObjectId(sweep_sql_datum(column))
-#define sweep_sql_tid(column) (*(ItemPointer) DatumGetPointer(sweep_sql_datum(column)))
+extern Oid	sweep_sql_type(int column);	/* InvalidOid if there is no such column */
+
+/*
+ * A value of this type, not copied; raises when the column has another type. A table that a statement names may be replaced or altered
+ * after the statement was made, and a value must not be taken for a pointer that it is not.
+ */
+extern Datum sweep_sql_value(int column, Oid type);
+#define sweep_sql_int64(column) DatumGetInt64(sweep_sql_value(column, INT8OID))
+#define sweep_sql_int32(column) DatumGetInt32(sweep_sql_value(column, INT4OID))
+#define sweep_sql_bool(column) DatumGetBool(sweep_sql_value(column, BOOLOID))
+#define sweep_sql_oid(column) DatumGetObjectId(sweep_sql_value(column, OIDOID))
+#define sweep_sql_tid(column) (*sweep_sql_place(column))
+extern ItemPointer sweep_sql_place(int column);	/* raises if null, too */
 extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* see sweep_interval_us */
 extern Oid *sweep_sql_oids(int column, MemoryContext context, int *count);	/* of an array */
 extern Datum sweep_sql_copy(int column, MemoryContext context);	/* of any type; 0 if null */

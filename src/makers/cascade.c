@@ -23,6 +23,7 @@
 #include "base/role.h"
 #include "base/sql.h"
 #include "makers/cascade.h"
+#include "makers/owner_plan.h"
 
 static SweepStatement cascades_sql = {
 	.text = "SELECT foreign_key, parent, child, root, places, types, keeps, deletes, attributes, counts, finds, removes FROM sweep._cascades($1, $2)",
@@ -49,6 +50,7 @@ typedef struct Visit
 	void		(*read) (void *arg, uint64 count);
 	void	   *arg;
 	char	   *search_path;
+	bool		is_first;		/* of the batch */
 } Visit;
 
 static void read_key(SweepCascadeKey *key, MemoryContext context);
@@ -278,6 +280,7 @@ sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *row
 	Datum	   *values = palloc(sizeof(Datum) * (key->count + 2));
 	Datum	   *elements = palloc(sizeof(Datum) * (count + 1));
 
+	sweep_cascade_check_types(key, rows);
 	*found = 0;
 	for (int column = 0; column < key->count; column++)
 	{
@@ -306,11 +309,12 @@ void
 sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg)
 {
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
-	Visit		visit = {key, which, values, read, arg, pstrdup(namespace_search_path)};
+	Visit		visit = {key, which, values, read, arg, pstrdup(namespace_search_path), false};
 
 	if (!OidIsValid(owner))
 		return;
-	if (key->planned_in[which] != cascade->batch)
+	visit.is_first = key->planned_in[which] != cascade->batch;
+	if (visit.is_first || key->plans[which] == NULL || !sweep_sql_is_valid(key->plans[which]))
 		sweep_door_visit_owner(owner, plan_work, &visit);
 	key->planned_in[which] = cascade->batch;
 	if (which == CASCADE_REMOVES)
@@ -343,6 +347,7 @@ plan_work(void *arg)
 	const Visit *visit = arg;
 	SweepCascadeKey *key = visit->key;
 	bool		removes = visit->which == CASCADE_REMOVES;
+	Oid		   *types;
 
 	for (int i = 0; i < (int) lengthof(off) - (removes ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
@@ -350,15 +355,12 @@ plan_work(void *arg)
 	if (removes)
 		(void) set_config_option("search_path", visit->search_path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	sweep_sql_connect();
-	if (key->plans[visit->which] == NULL)
-	{
-		Oid		   *types = palloc(sizeof(Oid) * (key->count + 2));
-
-		memcpy(types, key->types, sizeof(Oid) * key->count);
-		types[key->count] = removes ? TIDARRAYOID : INT8OID;
-		types[key->count + 1] = OIDOID;
-		key->plans[visit->which] = sweep_sql_prepare(key->texts[visit->which], key->count + (removes ? 2 : 1), types, PLANNED_ONCE);
-	}
+	types = palloc(sizeof(Oid) * (key->count + 2));
+	memcpy(types, key->types, sizeof(Oid) * key->count);
+	types[key->count] = removes ? TIDARRAYOID : INT8OID;
+	types[key->count + 1] = OIDOID;
+	sweep_owner_plan(&key->plans[visit->which], key->texts[visit->which], key->count + (removes ? 2 : 1), types, key->child,
+					 removes ? RowExclusiveLock : visit->which == CASCADE_COUNTS && key->columns > 0 ? RowShareLock : AccessShareLock, visit->is_first);
 	sweep_sql_make_plan(key->plans[visit->which]);
 	sweep_sql_end_call();
 }

@@ -81,6 +81,7 @@ typedef struct SweepCascadeRows
 	ItemPointer places;
 	Datum	   *values;			/* of each, the columns that sweep._referred_columns lists */
 	bool	   *nulls;
+	Oid		   *types;			/* of these columns, as the rows have them */
 } SweepCascadeRows;
 
 /* A set of rows, in the given context. Adding a row returns whether it was new. */
@@ -107,7 +108,7 @@ extern void sweep_cascade_add_row(SweepCascadeRows *rows, MemoryContext context)
 extern void sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPointer place);
 
 /* A copy of one of the rows, in the current memory context. */
-extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index);
+extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascadeRows *rows, int index);
 
 /* The places of some rows as tid[], and their tables as oid[]; in the current memory context. */
 extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);
@@ -147,6 +148,9 @@ extern int64 sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCas
  * makes, and what follows them. Nothing is done when the child was dropped.
  */
 extern void sweep_cascade_visit(SweepCascade *cascade, SweepCascadeKey *key, SweepCascadeStatement which, Datum *values, void (*read) (void *arg, uint64 count), void *arg);
+
+/* Raises unless the columns to which a key refers are in the rows, of the types that they had when the run began. */
+extern void sweep_cascade_check_types(const SweepCascadeKey *key, const SweepCascadeRows *rows);
 
 /* The keys of some rows, with room for two more values; the number of rows whose key has no null is 0 when nothing refers to them. */
 extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCascadeRows *rows, int first, int count, int *found);

@@ -54,6 +54,7 @@ sweep_cascade_read_index(const SweepCascadeKey *key, const SweepCascadeRows *row
 	Reading		reading = {key, rows, first, count, most, children, seen, CurrentMemoryContext, -1};
 	Oid			owner = sweep_role_owning(RelationRelationId, key->child);
 
+	sweep_cascade_check_types(key, rows);
 	if (OidIsValid(owner))
 		sweep_door_visit_owner(owner, read_work, &reading);
 	return reading.found;
@@ -208,6 +209,7 @@ add_row(Reading *reading, TupleTableSlot *slot)
 		const FormData_pg_attribute *attribute = TupleDescAttr(slot->tts_tupleDescriptor, (int) reading->key->attributes[column] - 1);
 		Datum		value = slot_getattr(slot, attribute->attnum, &rows->nulls[first + column]);
 
+		rows->types[column] = attribute->atttypid;
 		rows->values[first + column] = rows->nulls[first + column] ? (Datum) 0 : datumCopy(value, attribute->attbyval, attribute->attlen);
 	}
 	MemoryContextSwitchTo(old);

@@ -18,6 +18,7 @@
 #include "base/role.h"
 #include "base/sql.h"
 #include "makers/cascade.h"
+#include "makers/owner_plan.h"
 
 /* Identifies a row. */
 typedef struct RowPlace
@@ -92,6 +93,7 @@ sweep_cascade_new_rows(Oid relation, int columns)
 	rows->places = palloc(sizeof(ItemPointerData) * rows->room);
 	rows->values = palloc(sizeof(Datum) * rows->room * Max(columns, 1));
 	rows->nulls = palloc(sizeof(bool) * rows->room * Max(columns, 1));
+	rows->types = palloc0(sizeof(Oid) * Max(columns, 1));
 	return rows;
 }
 
@@ -103,8 +105,9 @@ sweep_cascade_add_row(SweepCascadeRows *rows, MemoryContext context)
 	sweep_cascade_add_place(rows, sweep_sql_oid(1), &sweep_sql_tid(2));
 	for (int column = 0; column < rows->columns; column++)
 	{
+		rows->types[column] = sweep_sql_type(column + 3);
 		rows->nulls[first + column] = sweep_sql_is_null(column + 3);
-		rows->values[first + column] = sweep_sql_copy(column + 3, context);
+		rows->values[first + column] = rows->nulls[first + column] ? (Datum) 0 : sweep_sql_copy(column + 3, context);
 	}
 }
 
@@ -124,8 +127,23 @@ sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPointer place)
 	rows->count++;
 }
 
+void
+sweep_cascade_check_types(const SweepCascadeKey *key, const SweepCascadeRows *rows)
+{
+	for (int column = 0; rows->count > 0 && column < key->count; column++)
+	{
+		int			place = (int) key->places[column] - 1;
+
+		if (place >= rows->columns || rows->types[place] != key->elements[column])
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("columns of \"%s\" to which foreign keys refer have changed since the run began", get_rel_name(key->parent)),
+					 errhint("Start the job again.")));
+	}
+}
+
 SweepCascadeRows *
-sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows, int index)
+sweep_cascade_copy_row(const SweepCascadeRows *rows, int index)
 {
 	SweepCascadeRows *copy = sweep_cascade_new_rows(rows->relation, rows->columns);
 
@@ -133,21 +151,16 @@ sweep_cascade_copy_row(const SweepCascade *cascade, const SweepCascadeRows *rows
 	copy->tables[0] = rows->tables[index];
 	copy->places[0] = rows->places[index];
 	memcpy(copy->nulls, &rows->nulls[index * rows->columns], sizeof(bool) * rows->columns);
-	/* The columns of a key have the types that it refers to. */
-	for (int i = 0; i < cascade->count; i++)
+	memcpy(copy->types, rows->types, sizeof(Oid) * rows->columns);
+	for (int column = 0; column < rows->columns; column++)
 	{
-		const SweepCascadeKey *key = &cascade->keys[i];
+		int16		length;
+		bool		by_value;
 
-		for (int column = 0; key->parent == rows->relation && column < key->count; column++)
-		{
-			int			place = (int) key->places[column] - 1;
-			int16		length;
-			bool		by_value;
-
-			get_typlenbyval(key->elements[column], &length, &by_value);
-			if (!copy->nulls[place])
-				copy->values[place] = datumCopy(rows->values[index * rows->columns + place], by_value, length);
-		}
+		if (copy->nulls[column])
+			continue;
+		get_typlenbyval(rows->types[column], &length, &by_value);
+		copy->values[column] = datumCopy(rows->values[index * rows->columns + column], by_value, length);
 	}
 	return copy;
 }
@@ -256,10 +269,9 @@ lock_work(void *arg)
 		sweep_sql_free_plan(cascade->lock_plan);
 		cascade->lock_plan = NULL;
 	}
-	if (cascade->lock_plan == NULL)
-		cascade->lock_plan = sweep_sql_prepare(psprintf("SELECT ctid FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE%s",
-														quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name),
-														skips ? " SKIP LOCKED" : ""), 1, &type, PLANNED_ONCE);
+	sweep_owner_plan(&cascade->lock_plan, psprintf("SELECT ctid FROM ONLY %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) FOR UPDATE%s",
+												   quote_qualified_identifier(get_namespace_name(get_rel_namespace(locked->table)), name),
+												   skips ? " SKIP LOCKED" : ""), 1, &type, locked->table, RowShareLock, false);
 	cascade->lock_table = locked->table;
 	cascade->lock_skips = skips;
 	count = sweep_sql_execute_plan(cascade->lock_plan, &places, NULL);

@@ -230,7 +230,7 @@ push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index)
 
 	frame->above = dismantling->top;
 	frame->context = context;
-	frame->row = sweep_cascade_copy_row(dismantling->cascade, rows, index);
+	frame->row = sweep_cascade_copy_row(rows, index);
 	frame->key = -1;
 	dismantling->top = frame;
 	MemoryContextSwitchTo(old);

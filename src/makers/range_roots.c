@@ -70,6 +70,8 @@ sweep_range_remove_roots(SweepRangeBatch *batch)
 		/* The rollback has brought back what it had removed, also of a circle. */
 		sweep_dismantle_free(&batch->kept->dismantling);
 		batch->kept->circles = NULL;
+		/* The locks of tables have gone, too. */
+		batch->kept->cascade->batch++;
 		if (!batch->kept->cascade->locks && (error->sqlerrcode == ERRCODE_FOREIGN_KEY_VIOLATION || error->sqlerrcode == ERRCODE_RESTRICT_VIOLATION))
 		{
 			/* Other sessions have added rows below those that were counted, or a trigger has; from now on all are locked. */

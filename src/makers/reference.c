@@ -21,6 +21,7 @@
 #include "base/door.h"
 #include "base/role.h"
 #include "base/sql.h"
+#include "makers/owner_plan.h"
 #include "makers/range_statements.h"
 
 static SweepStatement reference_queries_sql = {
@@ -161,12 +162,12 @@ ask_work(void *arg)
 	Reference  *reference = &question->references->tree[question->index];
 
 	sweep_sql_begin_call();
-	if (reference->plan == NULL)
+	if (reference->plan == NULL || !sweep_sql_is_valid(reference->plan))
 	{
 		(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-		reference->plan = sweep_sql_prepare(reference->text, reference->count, reference->types, PLANNED_ONCE);
 	}
+	sweep_owner_plan(&reference->plan, reference->text, reference->count, reference->types, reference->relation, AccessShareLock, false);
 	if (question->index + 1 < question->references->count && reference[1].depth > reference->depth)
 		question->found = ask_below(question);
 	else
@@ -200,7 +201,7 @@ ask_below(Question *question)
 				for (int column = 0; column < below->count; column++)
 				{
 					is_null = is_null || sweep_sql_is_null(below->first_column + column);
-					values[column] = sweep_sql_datum(below->first_column + column);
+					values[column] = sweep_sql_value(below->first_column + column, below->types[column]);
 				}
 				found = !is_null && ask(references, i, values);
 			}
