@@ -12,8 +12,7 @@ COMMENT ON VIEW sweep.quarantine IS 'items that failed, with their errors and wh
 
 CREATE VIEW sweep.retentions WITH (security_barrier) AS
 	SELECT j.name AS job, j.args ->> 'target' AS target, j.args ->> 'age_column' AS age_column, a.keep,
-		CASE WHEN NOT (p.proof ->> 'hidden')::boolean THEN (p.proof ->> 'complete_to')::pg_catalog.timestamptz END AS complete_to, p.proof -> 'kept' AS kept,
-		(p.proof ->> 'oldest_kept')::pg_catalog.timestamptz AS oldest_kept,
+		v.complete_to, p.proof -> 'kept' AS kept, v.oldest_kept,
 		-- From the statistics: to plan a statement here would execute code of the owner of the table, and wait for its locks. Citus does not
 		-- follow an outer join with a condition on three tables, in a statement over distributed tables.
 		(SELECT pg_catalog.round(pg_catalog.sum(c.reltuples * sweep._share_older(b.atttypid, coalesce(j.args ->> 'timezone', 'UTC'), a.age_limit, CASE WHEN s.stakind1 = 1 THEN s.stavalues1::pg_catalog.text END,
@@ -22,10 +21,10 @@ CREATE VIEW sweep.retentions WITH (security_barrier) AS
 				WHERE c.oid = ANY (a.tables) AND c.relkind = 'r' AND c.reltuples >= 0 AND (b.attrelid = c.oid AND b.attname = j.args ->> 'age_column' OR b.attnum = 1 AND b.attrelid IN
 						(SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = c.oid AND x.indkey[0] = 0 AND pg_catalog.strpos(j.args ->> 'age_column', pg_catalog.pg_get_indexdef(x.indexrelid, 1, false)) > 0))
 					AND s.starelid = b.attrelid AND s.staattnum = b.attnum AND NOT s.stainherit) AS overdue_rows,
-		p.proved_at, (p.proof ->> 'open_since')::pg_catalog.timestamptz AS open_since, (p.proof ->> 'late_rows')::bigint AS late_rows, CASE WHEN p.run_id IS NULL THEN 'unknown' WHEN (p.proof ->> 'hidden')::boolean THEN 'of the rows that the role may see' ELSE 'of all rows' END AS scope, p.run_id
+		p.proved_at, v.open_since, v.late_rows, CASE WHEN p.run_id IS NULL THEN 'unknown' WHEN v.hidden THEN 'of the rows that the role may see' ELSE 'of all rows' END AS scope, p.run_id
 	FROM sweep.job j LEFT JOIN sweep.retention_proof p ON p.job = j.name AND p.run_as = j.run_as AND p.proof -> 'of' = sweep._proof_of(j.args)
 			AND sweep._is_home(p.system_identifier, p.database)
-		CROSS JOIN LATERAL sweep._retention_age(j.args) AS a
+		CROSS JOIN LATERAL sweep._retention_age(j.args, j.run_as) AS a CROSS JOIN LATERAL sweep._proof_values(p.proof) AS v
 	WHERE j.step = 'sweep.retention_step' OFFSET 0;
 COMMENT ON VIEW sweep.retentions IS 'retentions, and up to which age each has proved that no row is left';
 COMMENT ON COLUMN sweep.retentions.job IS 'name of the job';
@@ -35,7 +34,7 @@ COMMENT ON COLUMN sweep.retentions.keep IS 'for how long rows are kept now';
 COMMENT ON COLUMN sweep.retentions.complete_to IS 'when it was proved, each row that was older was gone, or is counted in kept; NULL: not known';
 COMMENT ON COLUMN sweep.retentions.kept IS 'how many older rows there were, and why: {"referenced": 3, "condition": 12, "left": 1}, and null_age, rows without an age; up to 10000 each';
 COMMENT ON COLUMN sweep.retentions.oldest_kept IS 'the age of the oldest of these; NULL: there were none';
-COMMENT ON COLUMN sweep.retentions.overdue_rows IS 'rows older than keep just now, with those that are kept, as the last ANALYZE lets one expect; NULL: not analysed';
+COMMENT ON COLUMN sweep.retentions.overdue_rows IS 'rows older than keep just now, with those that are kept, as the last ANALYZE lets one expect; NULL: not analysed, or not to be read by the role of the job';
 COMMENT ON COLUMN sweep.retentions.proved_at IS 'when this was true';
 COMMENT ON COLUMN sweep.retentions.open_since IS 'since when the oldest transaction was open then that had written something, which the proof cannot know; NULL: none was';
 COMMENT ON COLUMN sweep.retentions.late_rows IS 'how many rows that run found that were older than the proof before it said there were: inserted, committed or changed since; up to 10000; NULL: there was no proof before, or the job has parallel';

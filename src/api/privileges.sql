@@ -91,7 +91,7 @@ GRANT USAGE ON TYPE sweep.message TO sweep_admin, sweep_user, sweep_client;
 GRANT SELECT ON sweep.job, sweep.quarantine, sweep.jobs, sweep.runs, sweep.running, sweep.buckets, sweep.queues, sweep.retentions TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep._may_see(text), sweep._running(), sweep._seen_jobs(), sweep._seen_queues(), sweep._consumer_processes(), sweep._consumer_problem(sweep.consumer),
 	sweep._find_handlers(text), sweep._handler_problem(text), sweep._role_problem(text, boolean), sweep._role_oid(text), sweep._acts_for(oid, text), sweep._execute_problem(text, regprocedure),
-	sweep._owner_problem(text, regprocedure), sweep._is_trusted(regprocedure, text), sweep._is_home(bigint, oid), sweep._no_scheduler(), sweep._proof_of(jsonb), sweep._retention_age(jsonb), sweep._share_older(oid, text, timestamptz, text, real[], text, real) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
+	sweep._owner_problem(text, regprocedure), sweep._is_trusted(regprocedure, text), sweep._is_home(bigint, oid), sweep._no_scheduler(), sweep._proof_of(jsonb), sweep._proof_values(jsonb), sweep._retention_age(jsonb, text), sweep._share_older(oid, text, timestamptz, text, real[], text, real) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 GRANT EXECUTE ON FUNCTION sweep.next_runs(text, text, timestamptz, int, text) TO sweep_admin, sweep_operator, sweep_user, sweep_monitor;
 
 -- Jobs: what a function does for whom is checked by the function.

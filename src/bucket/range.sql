@@ -124,14 +124,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._missing_shares(text, bigint) IS 'how many shares may work beside those of other dispatches, with that run';
 
-CREATE FUNCTION sweep._range_of(run_id bigint, bucket int, OUT range jsonb, OUT cursor jsonb) RETURNS record
+-- A range has keys of a table, and a call of a step by hand has any number of a run: the run must be one of the role that asks.
+CREATE FUNCTION sweep._range_of(run_id bigint, bucket int, role oid, OUT range jsonb, OUT cursor jsonb) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	SELECT pg_catalog.jsonb_build_object('range', b.range), b.cursor INTO range, cursor FROM sweep.bucket b WHERE b.run_id = _range_of.run_id AND b.bucket = _range_of.bucket AND b.range IS NOT NULL;
+	SELECT pg_catalog.jsonb_build_object('range', b.range), b.cursor INTO range, cursor FROM sweep.bucket b JOIN sweep.run_live r ON r.run_id = b.run_id AND r.job = b.job
+		WHERE b.run_id = _range_of.run_id AND b.bucket = _range_of.bucket AND b.range IS NOT NULL AND sweep._role_oid(r.run_as) = role;
 END
 $$;
-COMMENT ON FUNCTION sweep._range_of(bigint, int) IS 'the range of the bucket that a run holds, as an addition to its args, and where to go on in it';
+COMMENT ON FUNCTION sweep._range_of(bigint, int, oid) IS 'the range of the bucket that a run of the role holds, as an addition to its args, and where to go on in it';
 
 -- ------------------------------------------------------------------ division
 -- Only for runs of the role that asks: a call of the public function by hand has any number of a run.

@@ -148,7 +148,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._archivable_jobs() IS 'the jobs of which runs have ended, their states locked for us, and whether some are locked by others';
 
--- A job that has not done all stays: in a restored database, where the history is missing, or because its run has failed.
+-- A job that has not done all stays: in a restored database, where the history is missing, or because its run has failed; and so does one
+-- that was altered to be another one, with which tables may go: to drop these may take long, or fail, and this is the scheduler.
 CREATE FUNCTION sweep._drop_jobs_without_history() RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -156,7 +157,7 @@ DECLARE
 	ended pg_catalog.text;
 BEGIN
 	FOR ended IN SELECT j.name FROM sweep.job_definition j JOIN sweep.job_state s ON s.job = j.name
-			WHERE s.goes_with_history AND s.drained_rows IS NOT NULL AND sweep._is_home(s.system_identifier, s.database)
+			WHERE s.goes_with_history AND j.step IN ('sweep.delete_step', 'sweep.update_step') AND s.drained_rows IS NOT NULL AND sweep._is_home(s.system_identifier, s.database)
 				AND NOT EXISTS (SELECT FROM sweep.run_history h WHERE h.job = j.name) FOR UPDATE OF j, s SKIP LOCKED LOOP
 		-- Asked when it is locked: a session may just have started it.
 		PERFORM sweep._remove_job(ended) WHERE NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.job = ended);

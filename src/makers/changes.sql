@@ -325,7 +325,9 @@ DECLARE
 	columns constant pg_catalog.text[] := sweep._copy_columns(source, target);
 BEGIN
 	PERFORM sweep._check_acting(role, source, target);
-	IF EXISTS (SELECT FROM sweep.job_definition j WHERE j.args ->> 'changes' = job.args ->> 'changes' AND j.name <> job.name) THEN
+	-- A job of a role that could not make the trigger copies nothing, whatever its args say.
+	IF EXISTS (SELECT FROM sweep.job_definition j WHERE j.args ->> 'changes' = job.args ->> 'changes' AND j.name <> job.name
+			AND sweep._owns(sweep._role_oid(j.run_as), (SELECT c.relowner FROM pg_catalog.pg_class c WHERE c.oid = source))) THEN
 		RAISE EXCEPTION 'the changes of % are copied by another job', source USING ERRCODE = 'duplicate_object', HINT = 'A table has one copy with changes at a time.';
 	END IF;
 	SELECT c.oid::pg_catalog.regclass AS name INTO wrong FROM pg_catalog.pg_class c WHERE c.oid IN (source, target)

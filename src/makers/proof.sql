@@ -100,11 +100,13 @@ COMMENT ON FUNCTION sweep._proof_expression(regclass, text, jsonb, text, text, t
 
 -- ------------------------------------------------------------------ the view
 -- The owner of the job may have written anything into its args, and one row must not take the view from its readers.
-CREATE FUNCTION sweep._retention_age(args jsonb, OUT keep interval, OUT age_limit timestamptz, OUT tables oid[]) RETURNS record
+-- Statistics have values of rows. They are of tables of which the role could read the age of all rows.
+CREATE FUNCTION sweep._retention_age(args jsonb, role text, OUT keep interval, OUT age_limit timestamptz, OUT tables oid[]) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
+	reader constant pg_catalog.oid := sweep._role_oid(role);
 	name pg_catalog.text[];
 BEGIN
 	keep := (args ->> 'keep')::interval;
@@ -112,14 +114,34 @@ BEGIN
 	name := pg_catalog.parse_ident(args ->> 'target');
 	-- Here, because a recursive query in a view keeps it out of statements over distributed tables of Citus.
 	tables := ARRAY(WITH RECURSIVE part AS (
-			SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid WHERE n.nspname = name[1] AND c.relname = name[2]
+			SELECT c.oid FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN pg_catalog.pg_roles r ON r.oid = reader
+				WHERE n.nspname = name[1] AND c.relname = name[2] AND c.relkind IN ('r', 'p') AND pg_catalog.has_schema_privilege(reader, n.oid, 'USAGE')
+					AND (pg_catalog.has_table_privilege(reader, c.oid, 'SELECT')
+						OR EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = args ->> 'age_column' AND pg_catalog.has_column_privilege(reader, c.oid, a.attnum, 'SELECT')))
+					AND (NOT c.relrowsecurity OR r.rolsuper OR r.rolbypassrls OR NOT c.relforcerowsecurity AND pg_catalog.pg_has_role(reader, c.relowner, 'USAGE'))
 			UNION SELECT i.inhrelid FROM part JOIN pg_catalog.pg_inherits i ON i.inhparent = part.oid)
 		SELECT p.oid FROM part AS p);
 EXCEPTION WHEN OTHERS THEN
 	tables := NULL;
 END
 $$;
-COMMENT ON FUNCTION sweep._retention_age(jsonb) IS 'what the args of a retention mean now: for how long it keeps rows, which are older, and in which tables: the target, its partitions and children';
+COMMENT ON FUNCTION sweep._retention_age(jsonb, text) IS 'what the args of a retention of a role mean now: for how long it keeps rows, which are older, and in which tables: the target, its partitions and children; none where the role may not see the age of all rows';
+
+-- The step may be called with any cursor, and the type of the age may be any that can be compared.
+CREATE FUNCTION sweep._proof_values(proof jsonb, OUT hidden boolean, OUT complete_to timestamptz, OUT oldest_kept timestamptz, OUT open_since timestamptz, OUT late_rows bigint) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	hidden := (proof ->> 'hidden')::boolean;
+	complete_to := CASE WHEN NOT hidden THEN (proof ->> 'complete_to')::pg_catalog.timestamptz END;
+	oldest_kept := (proof ->> 'oldest_kept')::pg_catalog.timestamptz;
+	open_since := (proof ->> 'open_since')::pg_catalog.timestamptz;
+	late_rows := (proof ->> 'late_rows')::bigint;
+EXCEPTION WHEN data_exception THEN
+	complete_to := NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._proof_values(jsonb) IS 'what a retention has proved, with the types of the columns of sweep.retentions; complete_to is NULL when something of it is of another type';
 
 -- As the planner does it; bounds are as many values as divide the others into equal parts.
 CREATE FUNCTION sweep._share_older(type oid, zone text, age_limit timestamptz, common text, frequencies real[], bounds text, nulls real) RETURNS float8

@@ -25,10 +25,13 @@ sweep_range_without(Jsonb *object, const char *key)
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(object), CStringGetTextDatum(key)));
 }
 
+/* In an array the search would read behind its end. The step may be called with anything as args. */
 JsonbValue *
 sweep_range_value(const Jsonb *object, const char *key, JsonbValue *buffer)
 {
-	return object == NULL ? NULL : getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &object->root), key, strlen(key), buffer);
+	if (object == NULL || !JB_ROOT_IS_OBJECT(object))
+		return NULL;
+	return getKeyJsonValueFromContainer(unconstify(JsonbContainer *, &object->root), key, strlen(key), buffer);
 }
 
 char *

@@ -23,6 +23,7 @@
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
@@ -48,8 +49,8 @@ enum
 };
 
 static SweepStatement range_of_sql = {
-	.text = "SELECT range, cursor FROM sweep._range_of($1, $2)",
-	.types = {INT8OID, INT4OID}};
+	.text = "SELECT range, cursor FROM sweep._range_of($1, $2, $3)",
+	.types = {INT8OID, INT4OID, OIDOID}};
 
 /* The answer of the epilogue. */
 typedef struct Rest
@@ -168,7 +169,7 @@ static void
 find_range(SweepRangeBatch *batch)
 {
 	SweepRangeKept *kept = batch->kept;
-	Datum		values[] = {Int64GetDatum(batch->run_id), Int32GetDatum(batch->bucket)};
+	Datum		values[] = {Int64GetDatum(batch->run_id), Int32GetDatum(batch->bucket), ObjectIdGetDatum(GetUserId())};
 
 	if (kept->range == NULL && sweep_sql_execute(&range_of_sql, values, NULL) == 1 && !sweep_sql_is_null(1))
 	{
