@@ -136,6 +136,25 @@ SELECT count(*) FROM sweep.claim('cancel');
 SELECT sweep.cancel_message('cancel', key => 'k');
 SELECT sweep.ack(lease) FROM (SELECT lease FROM claimed ORDER BY n DESC LIMIT 1) AS c;
 :counts;
+-- of two that wait for a third, one is taken back: the other goes on waiting
+SELECT sweep.create_queue('cancel', key_policy => 'once_more_if_running', backoff => 'none', replace => true);
+SELECT count(sweep.send('cancel', '{"n": "failed"}', key => 'k'));
+SELECT lease AS failed FROM sweep.claim('cancel') \gset
+SELECT count(sweep.send('cancel', '{"n": "running"}', key => 'k', priority => 1));
+SELECT sweep.fail(:'failed');
+SELECT lease AS running, payload FROM sweep.claim('cancel') \gset
+SELECT count(sweep.send('cancel', '{"n": "once more"}', key => 'k'));
+SELECT count(*) FROM sweep.claim('cancel', 2);
+BEGIN;
+SELECT sweep.cancel_message('cancel', pg_temp.id('failed'));
+ROLLBACK;
+SELECT count(*) FROM sweep.claim('cancel', 2);
+SELECT sweep.cancel_message('cancel', pg_temp.id('failed'));
+SELECT count(*) FROM sweep.claim('cancel', 2);
+SELECT sweep.ack(:'running');
+SELECT payload FROM sweep.claim('cancel', 2);
+SELECT sweep.purge_queue('cancel');
+:counts;
 
 -- ---------------------------------------------------------------- who, and what is no call
 CREATE ROLE regress_sweep_cancel LOGIN;

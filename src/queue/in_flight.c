@@ -90,6 +90,17 @@ find_key(int number, int slot, KeyChain chain, uint32 key_hash, int except)
 	return number;
 }
 
+/* Whether another message with the key of this one is claimed, or the next to be. */
+static bool
+is_blocked_by_another(int number)
+{
+	int			slot = sweep_in_flight(number)->slot;
+	uint32		key_hash = sweep_in_flight(number)->message.key_hash;
+
+	return find_key(*key_chain_head(slot, key_hash, CHAIN_LEASED), slot, CHAIN_LEASED, key_hash, number) >= 0 ||
+		find_key(*key_chain_head(slot, key_hash, CHAIN_RETURNED), slot, CHAIN_RETURNED, key_hash, number) >= 0;
+}
+
 /* The list that an entry is in by its state, or NULL. */
 static SweepMessageList *
 list_of(const SweepInFlight *entry)
@@ -248,7 +259,8 @@ sweep_in_flight_remove(int number)
 	change_state(number, IN_FLIGHT_FREE, -1);
 	entry->next = sweep_queue_memory.shared->free_in_flight;
 	sweep_queue_memory.shared->free_in_flight = number;
-	if (entry->message.key_hash != 0 && slot->blocked.first >= 0)
+	/* The one that is removed may have been blocked itself. */
+	if (entry->message.key_hash != 0 && slot->blocked.first >= 0 && !is_blocked_by_another(number))
 	{
 		int			blocked = *key_chain_head(entry->slot, entry->message.key_hash, CHAIN_BLOCKED);
 
@@ -271,10 +283,8 @@ bool
 sweep_in_flight_block(int number)
 {
 	SweepInFlight *entry = sweep_in_flight(number);
-	uint32		key_hash = entry->message.key_hash;
 
-	if (find_key(*key_chain_head(entry->slot, key_hash, CHAIN_LEASED), entry->slot, CHAIN_LEASED, key_hash, number) < 0 &&
-		find_key(*key_chain_head(entry->slot, key_hash, CHAIN_RETURNED), entry->slot, CHAIN_RETURNED, key_hash, number) < 0)
+	if (!is_blocked_by_another(number))
 		return false;
 	entry->attempts--;
 	change_state(number, IN_FLIGHT_BLOCKED, -1);
