@@ -58,6 +58,11 @@ SELECT sweep.alter_job('buckets', '{"bucket_key": null}');
 SELECT bucket_key FROM sweep.job WHERE name = 'buckets';
 CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"stop_after": "1 min"}')$$);
 CALL buckets.fails($$SELECT sweep.alter_job('buckets', '{"bucket_store": "elsewhere"}')$$);
+-- braces in a name matter where it is part of keys in Redis, and nowhere else
+SELECT sweep.create_job('buckets of {x}', step => 'buckets.step', buckets => 2);
+CALL buckets.fails($$SELECT sweep.alter_job('buckets of {x}', '{"bucket_store": "redis"}')$$);
+CALL buckets.fails($$SELECT sweep.alter_job('buckets of {x}', '{"bucket_key": "of {y}"}')$$);
+SELECT sweep.drop_job('buckets of {x}');
 
 -- ------------------------------------------------------------------ the store in a table
 BEGIN;

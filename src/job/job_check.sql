@@ -388,7 +388,8 @@ BEGIN
 		(job.bucket_store NOT IN ('table', 'redis'), 'bucket_store "' || job.bucket_store || '"', 'It must be "table" or "redis".'),
 		(job.bucket_recovery < interval '1 s' OR job.bucket_recovery > interval '1 year', 'bucket_recovery ' || job.bucket_recovery,
 			'It must be between one second and one year.'),
-		(job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
+		-- By default it is the name, which may have braces where there are no keys in Redis.
+		((job.bucket_store = 'redis' OR job.bucket_key <> job.name) AND job.bucket_key !~ '^[^{}[:cntrl:]]{1,200}$', 'bucket_key "' || job.bucket_key || '"', 'Use 1 to 200 printable characters, no braces.'),
 		(job.buckets_function = 'sweep.range_count' AND job.bucket_store <> 'table', 'bucket_store "' || job.bucket_store || '"', 'Ranges are kept in the table.'),
 		(job.buckets IS NULL AND job.buckets_function IS NOT NULL, 'buckets_function without buckets', 'Say in buckets how many there are at most.'),
 		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',
