@@ -77,7 +77,7 @@ BEGIN
 		WHERE d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid = ANY (relations) AND d.deptype IN ('a', 'i')
 			AND d.classid IN ('pg_catalog.pg_class'::pg_catalog.regclass, 'pg_catalog.pg_trigger'::pg_catalog.regclass, 'pg_catalog.pg_policy'::pg_catalog.regclass,
 				'pg_catalog.pg_rewrite'::pg_catalog.regclass, 'pg_catalog.pg_statistic_ext'::pg_catalog.regclass, 'pg_catalog.pg_publication_rel'::pg_catalog.regclass)
-			AND NOT (i.type IN ('sequence', 'toast table') OR n.name = '_RETURN' OR n.name = ANY (ARRAY['note_change', 'note_foreign_statement', 'consumer_changed', 'queue_changed',
+			AND NOT (i.type IN ('sequence', 'toast table') OR n.name = '_RETURN' OR n.name = ANY (ARRAY['note_change', 'note_foreign_statement', 'note_applied_row', 'consumer_changed', 'queue_changed',
 				'sweep_gitlab_check_job', 'replace_feature', 'job_select', 'quarantine_select', 'kept_environment_select', 'job_lock_key_idx', 'job_state_next_start_idx',
 				'run_live_due_idx', 'run_live_job_idx', 'run_live_begun_idx', 'run_live_parent_idx', 'run_history_job_idx', 'run_history_outcome_idx', 'run_history_finished_at_idx',
 				'run_history_parent_idx', 'queue_message_waiting_key', 'queue_message_due', 'once_key_done_at']));

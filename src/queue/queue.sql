@@ -173,6 +173,17 @@ ALTER TABLE sweep.queue ENABLE ALWAYS TRIGGER note_change;
 ALTER TABLE sweep.queue_message ENABLE ALWAYS TRIGGER note_foreign_statement;
 ALTER TABLE sweep.queue_dead ENABLE ALWAYS TRIGGER note_foreign_statement;
 
+-- Logical replication applies row by row and fires no trigger of a statement. REPLICA: no other session fires these.
+CREATE TRIGGER note_applied_row AFTER INSERT OR UPDATE OR DELETE ON sweep.queue
+	FOR EACH ROW EXECUTE FUNCTION sweep._note_queue_change();
+CREATE TRIGGER note_applied_row AFTER INSERT OR UPDATE OR DELETE ON sweep.queue_message
+	FOR EACH ROW EXECUTE FUNCTION sweep._note_foreign_statement();
+CREATE TRIGGER note_applied_row AFTER INSERT OR UPDATE OR DELETE ON sweep.queue_dead
+	FOR EACH ROW EXECUTE FUNCTION sweep._note_foreign_statement();
+ALTER TABLE sweep.queue ENABLE REPLICA TRIGGER note_applied_row;
+ALTER TABLE sweep.queue_message ENABLE REPLICA TRIGGER note_applied_row;
+ALTER TABLE sweep.queue_dead ENABLE REPLICA TRIGGER note_applied_row;
+
 CREATE TYPE sweep.message AS (
 	message_id bigint,
 	queue      text,

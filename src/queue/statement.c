@@ -3,8 +3,8 @@
  *		Statements on the table of messages: those of the extension that are SQL, and those of others.
  *
  * A function in SQL that writes to the table calls a begin and an end, which says what it did; a purge names each row
- * that it deletes. A trigger notes any other statement, of a superuser or of a restore: then all queues of the database
- * are searched from their start. When the table or the database is dropped, they are forgotten.
+ * that it deletes. A trigger notes any other statement, of a superuser or of a restore, and one of rows what logical replication
+ * has applied: then all queues of the database are searched from their start. When the table or the database is dropped, they are forgotten.
  */
 #include "postgres.h"
 
@@ -131,7 +131,7 @@ sweep_statement_end(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* SQL: a trigger before every statement that writes to sweep.queue_message */
+/* SQL: a trigger before every statement that writes to sweep.queue_message, and after each row that logical replication applies to it */
 Datum
 sweep_statement_note_foreign(PG_FUNCTION_ARGS)
 {

@@ -297,7 +297,7 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 	return name != NULL ? sweep_queue_find(cstring_to_text(name), right) : NULL;
 }
 
-/* SQL: a trigger after every statement that changes sweep.queue */
+/* SQL: a trigger after every statement that changes sweep.queue, and after each row that logical replication applies to it */
 Datum
 sweep_queue_note_change(PG_FUNCTION_ARGS)
 {

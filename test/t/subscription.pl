@@ -20,7 +20,7 @@ foreach my $node ($old, $new)
 
 # ---------------------------------------------------------------- what is there
 $old->safe_psql('app', q{CREATE TABLE public.done (at timestamptz NOT NULL);
-	SELECT sweep.create_queue('mail'), sweep.create_queue('kept', keep_done => '1 day');
+	SELECT sweep.create_queue('mail'), sweep.create_queue('kept', keep_done => '1 day'), sweep.create_queue('empty'), sweep.create_queue('again');
 	SELECT count(sweep.send('mail', to_jsonb(n))) FROM generate_series(1, 50) AS n;
 	SELECT count(sweep.send('kept', to_jsonb(n))) FROM generate_series(1, 5) AS n;
 	SELECT sweep.create_job('count', '0 0 1 1 *', 'INSERT INTO public.done VALUES (now())')});
@@ -36,9 +36,18 @@ $new->safe_psql('app', 'CREATE TABLE public.done (at timestamptz NOT NULL)');
 my $connection = 'dbname=app host=' . $old->host . ' port=' . $old->port;
 $new->safe_psql('app', "CREATE SUBSCRIPTION cutover CONNECTION '$connection' PUBLICATION everything");
 soon($new, q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}, 0, 'all tables are copied', 'app');
-$old->safe_psql('app', q{SELECT sweep.send('mail', '"last"')});
+# A session that knows the queues as they are now, and that nothing waits in some of them.
+my $early = $new->background_psql('app', on_error_stop => 0);
+is($new->safe_psql('app', q{SELECT queue, depth, dead FROM sweep.queues ORDER BY queue}), "again|0|0\nempty|0|0\nkept|0|0\nmail|50|0", 'the queues are counted');
+is($early->query(q{SELECT count(*) FROM sweep.claim('empty') UNION ALL SELECT count(*) FROM sweep.messages('again')}), "0\n0", 'nothing waits in two of them');
+$old->safe_psql('app', q{
+	SELECT sweep.send('mail', '"last"'), sweep.send('empty', '"first"'), sweep.send('empty', '"second"', delay => '1 ms');
+	SELECT sweep.ack(lease) FROM sweep.claim('mail');
+	SELECT sweep.drop_queue('again');
+	SELECT sweep.create_queue('again')});
 $old->wait_for_catchup('cutover');
-is($new->safe_psql('app', q{SELECT count(*), count(*) FILTER (WHERE payload = '"last"') FROM sweep.messages('mail', max => NULL)}), '51|1', 'the messages, and one that was sent later');
+is($new->safe_psql('app', q{SELECT queue, depth, dead FROM sweep.queues ORDER BY queue}), "again|0|0\nempty|2|0\nkept|0|0\nmail|50|0", 'they are counted again when rows have come');
+is($new->safe_psql('app', q{SELECT count(*), count(*) FILTER (WHERE payload = '"last"') FROM sweep.messages('mail', max => NULL)}), '50|1', 'the messages, and one that was sent later');
 is($new->safe_psql('app', q{SELECT state FROM sweep.jobs WHERE name = 'count'}), 'paused: the database is a copy', 'the job is held back');
 my ($status, $output, $message) = $new->psql('app', q{SELECT sweep.resume('count')});
 like($message, qr/WARNING:  job "count" stays paused\n.*copy.*\n.*resume_all/, 'resume says what is missing');
@@ -51,9 +60,12 @@ $new->safe_psql('app', 'SELECT sweep.resume_all()');
 is($new->safe_psql('app', q{SELECT count(*) FROM sweep._used_numbers() AS u WHERE u.used > coalesce(pg_sequence_last_value(u.sequence::regclass), 0)}), 0,
 	'resume_all sets them right');
 is($new->safe_psql('app', q{SELECT sweep.send('mail', '"new"') > max(message_id) FROM sweep.messages('mail', max => NULL)}), 't', 'a message that is sent comes last');
-is($new->safe_psql('app', q{SELECT sweep.create_queue('other'); SELECT max(queue_id) = count(DISTINCT queue_id) FROM sweep.queue}), "\nt", 'a queue has a number of its own');
+is($new->safe_psql('app', q{SELECT sweep.create_queue('other'); SELECT max(queue_id) = count(*) + 1 FROM sweep.queue}), "\nt", 'a queue has a number of its own: one was dropped');
 is($new->safe_psql('app', q{SELECT sweep.start('count')}) > $run, 1, 'a run has a number behind those before');
 soon($new, q{SELECT count(*) FROM sweep.runs WHERE job = 'count' AND status = 'succeeded'}, 2, 'and runs, beside the history', 'app');
-is($new->safe_psql('app', q{SELECT count(*), sum(sweep.ack(lease, ARRAY[message_id])) FROM sweep.claim('mail', 100)}), '52|52', 'all messages are delivered, each once');
+is($new->safe_psql('app', q{SELECT count(*), sum(sweep.ack(lease, ARRAY[message_id])) FROM sweep.claim('mail', 100)}), '51|51', 'all messages are delivered, each once');
+is($early->query(q{SELECT count(*) FROM sweep.claim('empty', 10)}), 2, 'also those of a queue in which the session had found none');
+is($early->query(q{SELECT count(sweep.send('again', '1')); SELECT depth FROM sweep.queues WHERE queue = 'again'}), "1\n1", 'it sends to the queue that has come in place of another one');
+$early->quit;
 $_->stop foreach $new, $old;
 done_testing();
