@@ -410,6 +410,8 @@ BEGIN
 		FROM sweep.job_state s WHERE s.job = r.job AND NOT sweep._is_home(s.system_identifier, s.database)
 			AND r.status = 'waiting' AND r.pid IS NULL;
 	PERFORM sweep._set_sequences(), sweep._adopt_cursors();
+	-- A restore that disables triggers has written rows that no process knows of. This statement fires the one that tells all.
+	DELETE FROM sweep.queue_message m WHERE false;
 	DELETE FROM sweep.control;
 	UPDATE sweep.job_state AS s SET system_identifier = sweep._system_identifier(), database = d.oid, all_paused_at = NULL
 		FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database();

@@ -96,6 +96,15 @@ for my $round (1 .. 3)
 	$node->command_ok([ 'pg_restore', '--exit-on-error', '-j', 4, '-d', 'copy', $dump ], "pg_restore -j 4 ($round)");
 	is($node->safe_psql('copy', 'SELECT queue, state FROM sweep.consumers'), 'q|paused: the database is a copy', "the consumer is there ($round)");
 }
+# ---------------------------------------------------------------- the data alone, while triggers are disabled
+recreate_copy();
+$node->safe_psql('copy', q{CREATE EXTENSION pg_sweep; SELECT sweep.create_queue('q')});
+is($node->safe_psql('copy', q{SELECT count(*) FROM sweep.claim('q'); SELECT depth FROM sweep.queues; DELETE FROM sweep.queue}), "0\n0", 'a queue is known to be empty');
+$node->command_ok([ 'pg_restore', '--exit-on-error', '--data-only', '--disable-triggers', '-d', 'copy', $dump ], 'pg_restore --disable-triggers');
+$node->safe_psql('copy', 'SELECT sweep.resume_all()');
+is($node->safe_psql('copy', q{SELECT concat_ws(' ', depth, ready, delayed, in_flight, dead) FROM sweep.queues}), '6 5 1 0 1', 'the counters are right after resume_all');
+is($node->safe_psql('copy', q{SELECT count(*) FROM sweep.claim('q', 10)}), 5, 'and what waits is delivered');
+
 is($node->safe_psql('postgres', q{SELECT concat_ws(' ', depth, ready, delayed, in_flight, dead) FROM sweep.queues}), '6 4 1 1 1',
 	'the original is as before');
 
