@@ -134,6 +134,18 @@ SELECT sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
 SELECT payload FROM sweep.claim('keyed', 10);
 SELECT sweep.drop_queue('keyed');
 
+-- nor while a message waits again that was given back, which has its key without saying so in its row
+SELECT sweep.create_queue('keyed', max_attempts => 1);
+SELECT sweep.send('keyed', '"dead"', 'k') IS NOT NULL AS sent;
+SELECT sweep.fail(lease, 'x') FROM sweep.claim('keyed');
+SELECT sweep.send('keyed', '"given back"', 'k') IS NOT NULL AS sent;
+SELECT sweep.release(lease) FROM sweep.claim('keyed');
+SELECT sweep.redrive('keyed'), sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload, sweep.redrive('keyed'), sweep.ack(:'lease');
+SELECT payload FROM sweep.claim('keyed', 10);
+SELECT sweep.drop_queue('keyed');
+
 -- once more if it is running: the second one waits for the end of the first
 SELECT sweep.create_queue('keyed', key_policy => 'once_more_if_running', backoff => '1 h');
 SELECT sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;

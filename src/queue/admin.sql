@@ -373,8 +373,14 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'sweep_caller_dispatch';
 COMMENT ON FUNCTION sweep.revoke_queue(text, regrole, text[]) IS 'takes back what sweep.grant_queue has given on this queue; the role remains a member of sweep_client';
 
+CREATE FUNCTION sweep._key_is_given_back(queue_id int, key text)
+RETURNS boolean
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'sweep_key_is_given_back';
+COMMENT ON FUNCTION sweep._key_is_given_back(int, text) IS 'internal: whether a message with this key was claimed and waits again; its row does not say so';
+
 -- Messages come back with their ids, due at once, a microsecond apart so that their
--- order stays. A message whose key another message has stays dead.
+-- order stays. A message whose key another message has, or had until it was claimed and given back, stays dead.
 CREATE FUNCTION sweep._redrive(caller oid, queue text, filter jsonb, max int, dry_run boolean)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -401,6 +407,7 @@ BEGIN
 		SELECT d.*
 		FROM sweep.queue_dead d
 		WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR pg_catalog.to_jsonb(d) @> _redrive.filter)
+			AND sweep._key_is_given_back(d.queue_id, d.key) IS NOT TRUE
 		ORDER BY d.message_id
 		LIMIT _redrive.max
 		FOR UPDATE SKIP LOCKED

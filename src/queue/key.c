@@ -28,9 +28,11 @@
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/sysattr.h"
+#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -74,6 +76,8 @@ typedef struct KeyedInsert
 	uint32		token;
 	ItemPointerData tid;
 } KeyedInsert;
+
+PG_FUNCTION_INFO_V1(sweep_key_is_given_back);
 
 uint32
 sweep_key_hash(const text *key)
@@ -386,4 +390,22 @@ sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int att
 	}
 	end_turn(&insert);
 	close_insert(&insert);
+}
+
+/* SQL: sweep._key_is_given_back(queue_id, key), for dead messages that are redriven */
+Datum
+sweep_key_is_given_back(PG_FUNCTION_ARGS)
+{
+	SweepSendRequest request = {.messages = sweep_queue_open(),.queue_id = PG_GETARG_INT32(0),.count = 1};
+	KeyedInsert insert = {0};
+	bool		given_back = are_given_back(&request);
+
+	if (given_back)
+	{
+		open_insert(&insert, &request, NULL, 1);
+		given_back = look_up_given_back(&insert, PG_GETARG_TEXT_PP(1)) != KEY_FREE;
+		close_insert(&insert);
+	}
+	table_close(request.messages, NoLock);
+	PG_RETURN_BOOL(given_back);
 }
