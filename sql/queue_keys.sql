@@ -127,9 +127,9 @@ SELECT attempts, lease FROM sweep.claim('keyed') \gset
 SELECT :attempts AS attempts, sweep.fail(:'lease', 'x');
 SELECT sweep.send('keyed', '3', 'k') IS NOT NULL AS sent;
 -- a dead one is not redriven while its key is taken
-SELECT sweep.redrive('keyed');
+SELECT sweep.redrive('keyed', dry_run => true), sweep.redrive('keyed');
 SELECT sweep.ack(lease) FROM sweep.claim('keyed');
-SELECT sweep.redrive('keyed');
+SELECT sweep.redrive('keyed', dry_run => true), sweep.redrive('keyed');
 SELECT sweep.send('keyed', '4', 'k') IS NOT NULL AS sent;
 SELECT payload FROM sweep.claim('keyed', 10);
 SELECT sweep.drop_queue('keyed');
@@ -140,7 +140,7 @@ SELECT sweep.send('keyed', '"dead"', 'k') IS NOT NULL AS sent;
 SELECT sweep.fail(lease, 'x') FROM sweep.claim('keyed');
 SELECT sweep.send('keyed', '"given back"', 'k') IS NOT NULL AS sent;
 SELECT sweep.release(lease) FROM sweep.claim('keyed');
-SELECT sweep.redrive('keyed'), sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
+SELECT sweep.redrive('keyed', dry_run => true), sweep.redrive('keyed'), sweep.send('keyed', '1', 'k') IS NOT NULL AS sent;
 SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
 SELECT :'payload' AS payload, sweep.redrive('keyed'), sweep.ack(:'lease');
 SELECT payload FROM sweep.claim('keyed', 10);

@@ -396,10 +396,15 @@ BEGIN
 			USING ERRCODE = 'invalid_parameter_value', HINT = 'max must be greater than zero, or NULL for all.';
 	END IF;
 	IF _redrive.dry_run THEN
-		SELECT pg_catalog.count(*) INTO moved FROM (
-			SELECT FROM sweep.queue_dead d
+		-- One message of each key goes back, and none while another message waits with that key.
+		SELECT pg_catalog.count(*) FILTER (WHERE meant.key IS NULL) + pg_catalog.count(DISTINCT meant.key) INTO moved FROM (
+			SELECT d.key FROM sweep.queue_dead d
 			WHERE d.queue_id = q.queue_id AND (_redrive.filter IS NULL OR pg_catalog.to_jsonb(d) @> _redrive.filter)
-			LIMIT _redrive.max) AS meant;
+				AND sweep._key_is_given_back(d.queue_id, d.key) IS NOT TRUE
+			ORDER BY d.message_id
+			LIMIT _redrive.max) AS meant
+		WHERE NOT EXISTS (SELECT FROM sweep.queue_message m
+			WHERE m.queue_id = q.queue_id AND m.key = meant.key COLLATE pg_catalog."C" AND NOT m.claimed);
 		RETURN moved;
 	END IF;
 	PERFORM sweep._begin_queue_statement(q.queue_id, false);
