@@ -108,6 +108,7 @@ extern Datum sweep_sql_value(int column, Oid type);
 #define sweep_sql_int32(column) DatumGetInt32(sweep_sql_value(column, INT4OID))
 #define sweep_sql_bool(column) DatumGetBool(sweep_sql_value(column, BOOLOID))
 #define sweep_sql_oid(column) DatumGetObjectId(sweep_sql_value(column, OIDOID))
+#define sweep_sql_moment(column) DatumGetTimestampTz(sweep_sql_value(column, TIMESTAMPTZOID))
 #define sweep_sql_tid(column) (*sweep_sql_place(column))
 extern ItemPointer sweep_sql_place(int column);	/* raises if null, too */
 extern int64 sweep_sql_interval_us(int column, int64 if_null);	/* see sweep_interval_us */

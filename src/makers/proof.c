@@ -29,7 +29,7 @@ TimestampTz
 sweep_proof_open_since(void)
 {
 	(void) sweep_sql_execute(&open_since_sql, NULL, NULL);
-	return sweep_sql_is_null(1) ? 0 : DatumGetTimestampTz(sweep_sql_datum(1));
+	return sweep_sql_is_null(1) ? 0 : sweep_sql_moment(1);
 }
 
 void

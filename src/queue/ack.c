@@ -241,7 +241,7 @@ prune_done(Relation messages, const SweepQueue *queue)
 	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
 	sweep_sql_row(0);
 	count = sweep_sql_int64(1);
-	oldest = sweep_sql_int64(2);
+	oldest = sweep_sql_moment(2);
 	sweep_sql_end_call();
 
 	sweep_queue_lock(LW_EXCLUSIVE);
