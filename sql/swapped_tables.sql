@@ -53,7 +53,10 @@ SELECT * FROM swapped_later.seen;
 SELECT run_id FROM sweep.delete('swapped.t', 'id > 2', name => 'swapped tables', batch_size => 2, pause => '1 s') \gset
 DO $$ BEGIN WHILE (SELECT count(*) FROM swapped.t) > 8 LOOP COMMIT; END LOOP; END $$;
 DO $$ BEGIN PERFORM swapped_later.swap(1, 1); END $$;
+\set VERBOSITY sqlstate
 CALL sweep.wait(:run_id);
+\set VERBOSITY terse
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT * FROM swapped.seen;
 ALTER SCHEMA swapped RENAME TO swapped_later;
 ALTER SCHEMA swapped_before RENAME TO swapped;
@@ -73,7 +76,10 @@ ALTER TABLE swapped_later.p ALTER k TYPE bigint USING k::bigint;
 ALTER TABLE swapped_later.c ALTER k TYPE bigint USING k::bigint;
 ALTER TABLE swapped_later.c ADD FOREIGN KEY (k) REFERENCES swapped_later.p (k) ON DELETE CASCADE;
 COMMIT;
+\set VERBOSITY sqlstate
 CALL sweep.wait(:run_id);
+\set VERBOSITY terse
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT sweep.drop_job('swapped types');
 
 -- ---------------------------------------------------------------- a view whose columns have the names of those of the system, between two batches
@@ -87,7 +93,10 @@ BEGIN;
 ALTER TABLE swapped_later.q RENAME TO q_before;
 CREATE VIEW swapped_later.q AS SELECT id, NULL::tid AS ctid, 1::oid AS tableoid FROM swapped_later.q_before;
 COMMIT;
+\set VERBOSITY sqlstate
 CALL sweep.wait(:run_id);
+\set VERBOSITY terse
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT sweep.drop_job('swapped views');
 
 \c - :superuser
