@@ -333,8 +333,8 @@ free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 		return false;
 	slot_getallattrs(row);
 	ExecClearTuple(claim->free_row);
-	memcpy(claim->free_row->tts_values, row->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
-	memcpy(claim->free_row->tts_isnull, row->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	memcpy(claim->free_row->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
+	memcpy(claim->free_row->tts_isnull, row->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
 	claim->free_row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
 	ExecStoreVirtualTuple(claim->free_row);
 	if (sweep_table_tuple_update(claim->messages, place, claim->free_row, GetCurrentCommandId(true), snapshot, locked, &failure,

@@ -64,6 +64,21 @@ static SweepStatement find_queue_sql = {
 /* Number of looks at a queue that is changed again and again. */
 #define MAX_REFUSALS 10
 
+/* The types of the columns of sweep.queue_message. */
+static const Oid message_types[MESSAGE_COLUMNS] = {
+	[MESSAGE_ID - 1] = INT8OID,
+	[MESSAGE_SENT_AT - 1] = TIMESTAMPTZOID,
+	[MESSAGE_DUE_AT - 1] = TIMESTAMPTZOID,
+	[MESSAGE_QUEUE_ID - 1] = INT4OID,
+	[MESSAGE_LANE - 1] = INT2OID,
+	[MESSAGE_ATTEMPTS - 1] = INT2OID,
+	[MESSAGE_CLAIMED - 1] = BOOLOID,
+	[MESSAGE_KEY - 1] = TEXTOID,
+	[MESSAGE_HEADERS - 1] = JSONBOID,
+	[MESSAGE_ERROR - 1] = JSONBOID,
+	[MESSAGE_PAYLOAD - 1] = JSONBOID,
+};
+
 static HTAB *queues = NULL;
 static MemoryContext queues_context = NULL;
 static bool queues_valid = false;
@@ -129,6 +144,28 @@ sweep_queue_sequence(void)
 	return messages_sequence;
 }
 
+/*
+ * Rows are read and written by the numbers of the columns, and a value of another type would be taken for a pointer. A column that was
+ * added is NULL in all that is sent, so it must be allowed to be.
+ */
+static void
+check_columns(TupleDesc columns)
+{
+	for (int i = 0; i < Max(columns->natts, MESSAGE_COLUMNS); i++)
+	{
+		const FormData_pg_attribute *column = i < columns->natts ? TupleDescAttr(columns, i) : NULL;
+
+		if (column != NULL &&
+			(i < MESSAGE_COLUMNS ? column->atttypid == message_types[i] : column->attisdropped || (!column->attnotnull && column->attgenerated == '\0')))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table sweep.queue_message was altered"),
+				 errdetail("Its column %d is not what the extension writes.", i + 1),
+				 errhint("Only columns without NOT NULL that are not generated can be added to it.")));
+	}
+}
+
 Relation
 sweep_queue_open(void)
 {
@@ -136,6 +173,7 @@ sweep_queue_open(void)
 
 	if (messages == NULL)
 		sweep_extension_require(false);
+	check_columns(RelationGetDescr(messages));
 	return messages;
 }
 
@@ -375,6 +413,8 @@ sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int
 
 	ExecClearTuple(slot);
 	memset(slot->tts_isnull, false, MESSAGE_COLUMNS * sizeof(bool));
+	/* Columns that were added. */
+	memset(slot->tts_isnull + MESSAGE_COLUMNS, true, (slot->tts_tupleDescriptor->natts - MESSAGE_COLUMNS) * sizeof(bool));
 	slot->tts_values[MESSAGE_ID - 1] = Int64GetDatum(message_id);
 	slot->tts_values[MESSAGE_SENT_AT - 1] = TimestampTzGetDatum(inserter->sent_at);
 	/* A microsecond apart: a search goes on at the due time where it stopped. */
@@ -400,8 +440,8 @@ sweep_inserter_add_again(SweepInserter *inserter, TupleTableSlot *old, bool clai
 
 	slot_getallattrs(old);
 	ExecClearTuple(slot);
-	memcpy(slot->tts_values, old->tts_values, MESSAGE_COLUMNS * sizeof(Datum));
-	memcpy(slot->tts_isnull, old->tts_isnull, MESSAGE_COLUMNS * sizeof(bool));
+	memcpy(slot->tts_values, old->tts_values, slot->tts_tupleDescriptor->natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, old->tts_isnull, slot->tts_tupleDescriptor->natts * sizeof(bool));
 	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(inserter->request->lane);
 	slot->tts_values[MESSAGE_DUE_AT - 1] = TimestampTzGetDatum(inserter->request->due_at);
 	slot->tts_isnull[MESSAGE_DUE_AT - 1] = false;
