@@ -192,6 +192,11 @@ drop_build(const Jsonb *args, const Jsonb *item, TimestampTz as_of)
 		AtEOXact_GUC(true, nest_level);
 		return false;
 	}
+	/* A rule has put several statements in place of this one, and the last of them returns nothing. */
+	if (SPI_tuptable == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" has a rule that returns no row for a build that is updated", table_name(args))));
 	runner_id = column(1, &no_runner);
 	pipeline_id = column(2, &no_pipeline);
 	project_id = column(3, &no_project);

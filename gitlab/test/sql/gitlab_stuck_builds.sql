@@ -474,6 +474,16 @@ RESET track_functions;
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY status ORDER BY status;
 DROP TRIGGER drop_another ON gitlab.p_ci_builds;
 
+-- a rule whose last statement returns nothing
+UPDATE gitlab.p_ci_builds SET status = 'canceling', updated_at = '2025-12-01' WHERE id = 40;
+SELECT id, partition_id, lock_version FROM gitlab.p_ci_builds WHERE id = 40 \gset
+CREATE TABLE gitlab.ruled (n int);
+INSERT INTO gitlab.ruled VALUES (1);
+CREATE RULE ruled AS ON UPDATE TO gitlab.p_ci_builds DO INSTEAD (UPDATE gitlab.ruled SET n = n + 1 RETURNING OLD.*; UPDATE gitlab.ruled SET n = n + 1);
+SELECT pg_temp.drop_item(:'args', jsonb_build_object('id', :id, 'partition_id', :partition_id, 'lock_version', :lock_version));
+SELECT n FROM gitlab.ruled;
+DROP RULE ruled ON gitlab.p_ci_builds;
+
 -- without the table the run fails, and no build is to blame
 DROP TABLE gitlab.p_ci_builds CASCADE;
 CALL pg_temp.run('builds_drop_canceling');
