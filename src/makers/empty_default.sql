@@ -111,7 +111,7 @@ DECLARE
 	start pg_catalog.text;
 	stop pg_catalog.text;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT pg_catalog.max(b.upper::%1$s) FILTER (WHERE b.upper::%1$s <= $2::%1$s), pg_catalog.min(b.lower::%1$s) FILTER (WHERE b.lower::%1$s > $2::%1$s) FROM sweep._bounds($1) AS b', type)
+	EXECUTE pg_catalog.format('SELECT pg_catalog.max(b.upper::%1$s) FILTER (WHERE b.upper::%1$s <= $2::%1$s), pg_catalog.min(b.lower::%1$s) FILTER (WHERE b.lower::%1$s > $2::%1$s) FROM sweep._bounds($1, NULL) AS b', type)
 		INTO start, stop USING parent, value;
 	made.place := sweep._grid_place(type, args, value);
 	SELECT g.bound, g.suffix INTO made.lower, made.suffix FROM sweep._grid_bound(type, args, made.place) AS g;
@@ -264,8 +264,7 @@ DECLARE
 	part pg_catalog.record;
 	made pg_catalog.jsonb := '[]';
 BEGIN
-	EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', sweep._table_name(parent));
-	EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', sweep._table_name(rest));
+	PERFORM sweep._lock_default(parent, rest, 'ACCESS EXCLUSIVE');
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s LIMIT %s) AS c', names.changes, size + 1) INTO many;
 	IF many > size THEN
 		RAISE EXCEPTION 'more than % rows were changed while % was being locked', size, rest USING ERRCODE = 'lock_not_available';
@@ -279,7 +278,7 @@ BEGIN
 	PERFORM pg_catalog.set_config('search_path', path, true);
 	EXECUTE without_key;
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-	SELECT pg_catalog.format('FROM ONLY %s', sweep._table_name(b.part)) INTO back FROM sweep._bounds(names.copy::pg_catalog.regclass) AS b WHERE b.is_default;
+	SELECT pg_catalog.format('FROM ONLY %s', sweep._table_name(b.part)) INTO back FROM sweep._bounds(names.copy::pg_catalog.regclass, NULL) AS b WHERE b.is_default;
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT %s LIMIT %s) AS c', back, size + 1) INTO many;
 	IF many > size THEN
 		RETURN NULL;
@@ -289,7 +288,7 @@ BEGIN
 	triggers := sweep._firing_triggers(rest);
 	PERFORM sweep._switch_triggers(triggers, false);
 	EXECUTE pg_catalog.format('TRUNCATE ONLY %s', sweep._table_name(rest));
-	FOR part IN SELECT b.part, sweep._table_name(b.part) AS name, pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS bound FROM sweep._bounds(names.copy::pg_catalog.regclass) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE NOT b.is_default ORDER BY b.part::pg_catalog.text LOOP
+	FOR part IN SELECT b.part, sweep._table_name(b.part) AS name, pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS bound FROM sweep._bounds(names.copy::pg_catalog.regclass, NULL) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE NOT b.is_default ORDER BY b.part::pg_catalog.text LOOP
 		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', names.copy, part.name);
 		EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s %s', sweep._table_name(parent), part.name, part.bound);
 		EXECUTE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT sweep_range', part.name);

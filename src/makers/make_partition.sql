@@ -98,6 +98,19 @@ END
 $$;
 COMMENT ON FUNCTION sweep._default_part(regclass) IS 'the default partition of a table; raises unless its rows can be moved; NULL: there is none';
 
+CREATE FUNCTION sweep._lock_default(parent regclass, rest regclass, mode text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM sweep._lock_table(parent, false, mode), sweep._lock_table(rest, true, 'ACCESS EXCLUSIVE');
+	-- It may have been detached before it was locked: its rows stay there.
+	IF sweep._default_part(parent) IS DISTINCT FROM rest THEN
+		RAISE EXCEPTION '% has another default partition since', parent USING ERRCODE = 'lock_not_available';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._lock_default(regclass, regclass, text) IS 'locks a table in that mode, and its default partition with all that this has; raises lock_not_available when that is another one';
+
 -- A row that is moved is neither deleted nor inserted: triggers of users see nothing of it.
 CREATE FUNCTION sweep._switch_triggers(triggers jsonb, is_on boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -187,7 +200,7 @@ DECLARE
 	name constant pg_catalog.text := sweep._partition_name(parent, grid.suffix);
 	made pg_catalog.regclass;
 BEGIN
-	EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', parent_name);
+	PERFORM sweep._lock_default(parent, rest, 'ACCESS EXCLUSIVE');
 	EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', parent_name, rest_name);
 	EXECUTE pg_catalog.format('ALTER TABLE %s RENAME TO %s', rest_name, pg_catalog.quote_ident((pg_catalog.parse_ident(name))[2]));
 	BEGIN
@@ -253,7 +266,7 @@ BEGIN
 	END IF;
 	first := sweep._grid_place(type, args, extent.lowest);
 	last := sweep._grid_place(type, args, extent.highest);
-	EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM sweep._bounds($1) AS b'
+	EXECUTE pg_catalog.format('SELECT EXISTS (SELECT FROM sweep._bounds($1, NULL) AS b'
 		' WHERE NOT b.is_default AND pg_catalog.%1$s(b.lower::%2$s, b.upper::%2$s) && pg_catalog.%1$s($2::%2$s, $3::%2$s))', sweep._range_type(type), type)
 		INTO is_split USING parent, (sweep._grid_bound(type, args, first)).bound, (sweep._grid_bound(type, args, last + 1)).bound;
 	RETURN CASE WHEN NOT is_split THEN sweep._exchange_default(parent, rest, type, args, first, last) END;
@@ -269,7 +282,7 @@ AS $$
 DECLARE
 	newest pg_catalog.record;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT b.part, c.relkind FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE NOT b.is_default ORDER BY b.lower::%s DESC NULLS LAST LIMIT 1', type) INTO newest USING parent;
+	EXECUTE pg_catalog.format('SELECT b.part, c.relkind FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_class c ON c.oid = b.part WHERE NOT b.is_default ORDER BY b.lower::%s DESC NULLS LAST LIMIT 1', type) INTO newest USING parent;
 	IF newest.relkind = 'p' THEN
 		RAISE EXCEPTION 'partition % of % is partitioned itself', newest.part, parent USING ERRCODE = 'wrong_object_type',
 			DETAIL = 'The next partitions would be ordinary tables.', HINT = 'Make the partitions of this table yourself, or create a job for those of its partition.';
@@ -322,8 +335,7 @@ BEGIN
 		PERFORM sweep._equip_like(parent, name::pg_catalog.regclass, '{owner,privilege,comment,replica identity}');
 	END LOOP;
 	IF rest IS NOT NULL THEN
-		EXECUTE pg_catalog.format('LOCK TABLE ONLY %s IN %s MODE', sweep._table_name(parent), CASE WHEN rows > 0 THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
-		EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', sweep._table_name(rest));
+		PERFORM sweep._lock_default(parent, rest, CASE WHEN rows > 0 THEN 'ACCESS EXCLUSIVE' ELSE 'SHARE ROW EXCLUSIVE' END);
 	END IF;
 	locked_at := pg_catalog.clock_timestamp();
 	FOR n IN 1 .. pg_catalog.cardinality(made) LOOP

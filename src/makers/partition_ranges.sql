@@ -188,7 +188,7 @@ BEGIN
 	IF type <> 'bigint' THEN
 		RETURN CASE type WHEN 'timestamp with time zone' THEN as_of::pg_catalog.text ELSE pg_catalog.timezone(args ->> 'timezone', as_of)::pg_catalog.text END;
 	END IF;
-	FOR part IN SELECT b.part, sweep._table_name(b.part) AS name, b.is_default FROM sweep._bounds(relation) AS b ORDER BY b.is_default DESC, b.upper::bigint DESC NULLS FIRST LOOP
+	FOR part IN SELECT b.part, sweep._table_name(b.part) AS name, b.is_default FROM sweep._bounds(relation, NULL) AS b ORDER BY b.is_default DESC, b.upper::bigint DESC NULLS FIRST LOOP
 		PERFORM sweep._check_visible(part.part);
 		EXECUTE pg_catalog.format('SELECT pg_catalog.max(sweep_part.%I) FROM %s AS sweep_part', key, part.name) INTO found;
 		newest := greatest(newest, found);
@@ -206,7 +206,7 @@ AS $$
 DECLARE
 	ranges constant pg_catalog.text := sweep._range_type(type);
 BEGIN
-	RETURN QUERY EXECUTE pg_catalog.format('WITH have AS MATERIALIZED (SELECT b.part, pg_catalog.%1$s(b.lower::%3$s, b.upper::%3$s) AS range FROM sweep._bounds($1) AS b WHERE NOT b.is_default),'
+	RETURN QUERY EXECUTE pg_catalog.format('WITH have AS MATERIALIZED (SELECT b.part, pg_catalog.%1$s(b.lower::%3$s, b.upper::%3$s) AS range FROM sweep._bounds($1, NULL) AS b WHERE NOT b.is_default),'
 		' missing AS (SELECT g.n, l.bound AS lower, u.bound AS upper, l.suffix, r.range FROM (SELECT pg_catalog.generate_series($2, $3) AS n ORDER BY 1) AS g'
 		' CROSS JOIN LATERAL sweep._grid_bound($4, $5, g.n) AS l CROSS JOIN LATERAL sweep._grid_bound($4, $5, g.n + 1) AS u CROSS JOIN LATERAL pg_catalog.%1$s(l.bound::%3$s, u.bound::%3$s) AS r (range)'
 		' WHERE l.bound IS NOT NULL AND u.bound IS NOT NULL AND NOT r.range <@ coalesce((SELECT pg_catalog.range_agg(h.range) FROM have h), ''{}''::pg_catalog.%2$s) LIMIT $6)'
@@ -266,7 +266,7 @@ DECLARE
 	newest pg_catalog.text;
 	oldest pg_catalog.text;
 BEGIN
-	EXECUTE pg_catalog.format('SELECT pg_catalog.max(b.upper::%1$s)::pg_catalog.text FROM sweep._bounds($1) AS b WHERE b.upper::%1$s <= $2::%1$s', type) INTO newest USING relation, present;
+	EXECUTE pg_catalog.format('SELECT pg_catalog.max(b.upper::%1$s)::pg_catalog.text FROM sweep._bounds($1, NULL) AS b WHERE b.upper::%1$s <= $2::%1$s', type) INTO newest USING relation, present;
 	IF rest IS NULL OR newest IS NULL THEN
 		RETURN NULL;
 	END IF;

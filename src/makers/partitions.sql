@@ -104,16 +104,16 @@ COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises un
 
 -- ------------------------------------------------------------------ bounds
 -- The text of a bound has no quotes inside, and in these settings it means the same in any session.
-CREATE FUNCTION sweep._bounds(relation regclass) RETURNS TABLE (part regclass, is_default boolean, lower text, upper text)
+CREATE FUNCTION sweep._bounds(relation regclass, one regclass) RETURNS TABLE (part regclass, is_default boolean, lower text, upper text)
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
 AS $$
 BEGIN
 	RETURN QUERY SELECT c.oid::pg_catalog.regclass, b.bound = 'DEFAULT', nullif(pg_catalog.substring(b.bound, 'FROM [(]''?([^'',)]*)'), 'MINVALUE'), nullif(pg_catalog.substring(b.bound, '[)] TO [(]''?([^'',)]*)'), 'MAXVALUE')
 		FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid CROSS JOIN LATERAL pg_catalog.pg_get_expr(c.relpartbound, c.oid) AS b (bound)
-		WHERE i.inhparent = relation AND NOT i.inhdetachpending;
+		WHERE i.inhparent = relation AND NOT i.inhdetachpending AND (one IS NULL OR i.inhrelid = one);
 END
 $$;
-COMMENT ON FUNCTION sweep._bounds(regclass) IS 'the partitions of a table that is partitioned by ranges, with their bounds in its first column; NULL: there is no bound';
+COMMENT ON FUNCTION sweep._bounds(regclass, regclass) IS 'the partitions of a table that is partitioned by ranges, or one of them, with their bounds in its first column; NULL: there is no bound';
 
 -- ------------------------------------------------------------------ a lock that is tried again
 -- A statement that waits for its lock keeps others waiting behind it. It therefore waits for a fraction of a second, and sessions that
@@ -148,6 +148,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._note_try(jsonb, text, text[]) IS 'the cursor after a lock was not to be had; raises when that was the last try';
+
+-- Until it has the lock, a statement waits for whatever has the name by then.
+CREATE FUNCTION sweep._lock_table(relation regclass, parts boolean, mode text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name constant pg_catalog.text := sweep._table_name(relation);
+BEGIN
+	IF name IS NOT NULL THEN
+		EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', CASE WHEN parts THEN '' ELSE 'ONLY ' END || name, mode);
+	END IF;
+	IF pg_catalog.to_regclass(name) IS DISTINCT FROM relation THEN
+		RAISE EXCEPTION 'table % was renamed or dropped while it was being locked', relation USING ERRCODE = 'lock_not_available';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._lock_table(regclass, boolean, text) IS 'locks a table, with its partitions or without; raises lock_not_available when its name is not its own any more';
 
 -- ------------------------------------------------------------------ the end of a partition
 -- Rows that policies hide from the role count, too.
@@ -207,7 +224,7 @@ DECLARE
 BEGIN
 	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
 	EXECUTE pg_catalog.format($find$
-		SELECT b.part, b.upper FROM sweep._bounds($1) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1
+		SELECT b.part, b.upper FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1
 		WHERE (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
 		INTO found, found_upper USING parent, age_limit, cursor ->> 'referred_to';
 	IF found IS NULL THEN
@@ -219,6 +236,11 @@ BEGIN
 	BEGIN
 		IF sweep._is_referred_to(parent, found) THEN
 			RAISE foreign_key_violation;
+		END IF;
+		PERFORM sweep._lock_table(parent, false, 'ACCESS EXCLUSIVE'), sweep._lock_table(found, true, 'ACCESS EXCLUSIVE');
+		-- It may have been detached, and attached with newer rows, before it was locked.
+		IF NOT EXISTS (SELECT FROM sweep._bounds(parent, found) AS b WHERE b.upper = found_upper) THEN
+			RAISE lock_not_available;
 		END IF;
 		detail := pg_catalog.jsonb_build_object(CASE WHEN is_kept THEN 'detached' ELSE 'dropped' END, pg_catalog.jsonb_build_array(found));
 		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', sweep._table_name(parent), sweep._table_name(found));

@@ -43,7 +43,10 @@ BEGIN
 	FOR line IN SELECT s.lock FROM pg_catalog.unnest(items) AS s WHERE s.lock IS NOT NULL GROUP BY s.kind, s.lock ORDER BY s.kind DESC, s.lock LOOP
 		EXECUTE line;
 	END LOOP;
-	EXECUTE pg_catalog.format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', texts ->> 'source');
+	PERFORM sweep._lock_table(source, true, 'ACCESS EXCLUSIVE');
+	IF pg_catalog.to_regclass(texts ->> 'source') IS DISTINCT FROM source THEN
+		RAISE EXCEPTION '% is another table since', texts ->> 'source' USING ERRCODE = 'lock_not_available';
+	END IF;
 	EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s LIMIT 1001) AS c', texts ->> 'changes') INTO left_keys;
 	IF left_keys > 1000 THEN
 		RAISE EXCEPTION 'more than 1000 rows of % were changed while it was being locked', source USING ERRCODE = 'lock_not_available';
