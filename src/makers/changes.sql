@@ -9,12 +9,13 @@
 -- A key is taken and its row read in one transaction, the row in the same or a later snapshot. A later change of the row has a key of its
 -- own. A key says that the row is not known any more, never what has become of it: the order of keys does not matter.
 --
+-- A column has another number when it was dropped and added again, and keys another order with another collation.
 CREATE FUNCTION sweep._copy_shape(args jsonb, source regclass, target regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s', a.attrelid = source, a.attname,
-				pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
+	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s', a.attrelid = source, a.attnum, a.attname,
+				pg_catalog.format_type(a.atttypid, a.atttypmod), a.attcollation::pg_catalog.regcollation), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid IN (source, target) AND a.attnum > 0 AND NOT a.attisdropped);
 END
 $$;
@@ -196,7 +197,8 @@ BEGIN
 	-- With this lock no foreign key comes behind the check.
 	EXECUTE pg_catalog.format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', texts ->> 'target');
 	PERFORM sweep._check_acting((SELECT r.oid FROM pg_catalog.pg_roles r WHERE r.rolname = current_user), (texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass);
-	IF next_cursor ? 'captured' AND next_cursor ->> 'captured' <> texts ->> 'shape' THEN
+	-- As they are now: these texts were made when the run began.
+	IF next_cursor ->> 'captured' <> sweep._copy_shape(args, (texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass) THEN
 		RAISE EXCEPTION 'the columns of % or %, or the args of the job, have changed since the copy began', texts ->> 'source', texts ->> 'target' USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Rows that were copied before do not have what has changed.', HINT = 'Drop the job, and create it anew with an empty target.';
 	END IF;

@@ -140,6 +140,8 @@ BEGIN
 	RETURN QUERY SELECT 'statistics', s.stxname::pg_catalog.text, NULL, NULL::pg_catalog.text[], NULL FROM pg_catalog.pg_statistic_ext s
 		WHERE s.stxrelid = source AND NOT EXISTS (SELECT FROM pg_catalog.pg_statistic_ext n WHERE n.stxrelid = target AND pg_catalog.pg_get_statisticsobjdef_columns(n.oid) = pg_catalog.pg_get_statisticsobjdef_columns(s.oid));
 	RETURN QUERY SELECT 'subscription', 'of the table', NULL, NULL::pg_catalog.text[], NULL FROM pg_catalog.pg_subscription_rel s WHERE s.srrelid = source;
+	RETURN QUERY SELECT 'inheritance', CASE i.inhrelid WHEN source THEN 'from ' || i.inhparent::pg_catalog.regclass ELSE 'of ' || i.inhrelid::pg_catalog.regclass END, NULL, NULL::pg_catalog.text[], NULL
+		FROM pg_catalog.pg_inherits i WHERE source IN (i.inhrelid, i.inhparent);
 	RETURN QUERY SELECT 'extension', e.extname::pg_catalog.text, NULL, NULL::pg_catalog.text[], NULL FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid
 		WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = source AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.deptype = 'e';
 	-- All other kinds, such as a function with a body of SQL, or a column of the row's type.

@@ -1,0 +1,71 @@
+-- room: makers
+-- A copy with changes whose source is altered meanwhile: what was copied before does not have it, and no copy without it takes the name of the source.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+CREATE SCHEMA altered;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 7700000, false);
+
+-- ---------------------------------------------------------------- another collation: the keys have another order
+CREATE TABLE altered.t (k text COLLATE "C" PRIMARY KEY, v int);
+INSERT INTO altered.t SELECT chr(65 + n % 26) || n, n FROM generate_series(1, 100) AS n;
+INSERT INTO altered.t SELECT chr(97 + n % 26) || n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.n (k text PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, batch_size => 30, max_batches => 3, paused => true, name => 'altered collation');
+CALL sweep.run('altered collation');
+SELECT count(*) BETWEEN 1 AND 199 AS some FROM altered.n;
+ALTER TABLE altered.t ALTER k TYPE text COLLATE "en-x-icu";
+CALL sweep.run('altered collation');
+CALL sweep.run('altered collation', '{"switch": {}}');
+SELECT to_regclass('altered.t_old');
+SELECT sweep.drop_job('altered collation');
+DROP TABLE altered.t, altered.n;
+
+-- ---------------------------------------------------------------- a column that is another one of the same name and type
+CREATE TABLE altered.t (k int PRIMARY KEY, v int);
+INSERT INTO altered.t SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.n (LIKE altered.t INCLUDING ALL);
+SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, paused => true, name => 'altered column');
+CALL sweep.run('altered column');
+BEGIN;
+ALTER TABLE altered.t DROP v;
+ALTER TABLE altered.t ADD v int DEFAULT 0;
+COMMIT;
+CALL sweep.run('altered column', '{"switch": {}}');
+SELECT to_regclass('altered.t_old');
+SELECT sweep.drop_job('altered column');
+DROP TABLE altered.t, altered.n;
+
+-- ---------------------------------------------------------------- another type, between two batches of a run
+CREATE TABLE altered.t (k int PRIMARY KEY, v int);
+INSERT INTO altered.t SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.n (LIKE altered.t INCLUDING ALL);
+SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, batch_size => 10, pause => '1 s', name => 'altered type');
+DO $$ BEGIN WHILE (SELECT count(*) FROM altered.n) < 20 LOOP COMMIT; END LOOP; END $$;
+ALTER TABLE altered.t ALTER v TYPE bigint USING v * 2;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'altered type' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'altered type';
+SELECT count(*) < 100 AS some FROM altered.n;
+SELECT sweep.drop_job('altered type');
+DROP TABLE altered.t, altered.n;
+
+-- ---------------------------------------------------------------- a table that became a partition, or the parent of another one
+CREATE TABLE altered.t (k int PRIMARY KEY, v int);
+INSERT INTO altered.t SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.n (LIKE altered.t INCLUDING ALL);
+SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, paused => true, name => 'altered tree');
+CALL sweep.run('altered tree');
+CREATE TABLE altered.p (k int, v int) PARTITION BY RANGE (k);
+ALTER TABLE altered.p ATTACH PARTITION altered.t FOR VALUES FROM (0) TO (1000);
+SELECT sweep.switch_copy('altered tree', carry => true);
+ALTER TABLE altered.p DETACH PARTITION altered.t;
+CREATE TABLE altered.c () INHERITS (altered.t);
+INSERT INTO altered.c VALUES (1000, 1);
+SELECT sweep.switch_copy('altered tree', carry => true);
+CALL sweep.run('altered tree', '{"switch": {"leave": ["inheritance"]}}');
+SELECT (SELECT count(*) FROM altered.t), (SELECT count(*) FROM altered.t_old);
+SELECT sweep.drop_job('altered tree');
+
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') LOOP COMMIT; END LOOP; END $$;
+DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
+DROP SCHEMA altered CASCADE;
