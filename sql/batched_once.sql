@@ -121,6 +121,16 @@ CALL sweep.wait(:run_id, '1 min');
 SELECT count(*) FROM tagged WHERE tags = '{-1}';
 RESET search_path;
 
+-- ---------------------------------------------------------------- another collation between two batches: the keys have another order
+CREATE TABLE once.word (k text COLLATE "C" PRIMARY KEY, v int NOT NULL DEFAULT 0);
+INSERT INTO once.word SELECT chr(CASE WHEN n % 2 = 0 THEN 65 ELSE 97 END + n % 26) || n FROM generate_series(1, 100) AS n;
+SELECT sweep.batched('UPDATE once.word SET v = v + 1', name => 'once word', batch_size => 10, pause => '1 s') AS run_id \gset
+DO $$ BEGIN WHILE (SELECT sum(v) FROM once.word) < 20 LOOP COMMIT; END LOOP; END $$;
+ALTER TABLE once.word ALTER k TYPE text COLLATE "en-x-icu";
+DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'once word' ORDER BY run_id LIMIT 1) LOOP COMMIT; END LOOP; END $$;
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
+SELECT max(v), sum(v) < 100 AS some FROM once.word;
+
 CREATE TEMPORARY TABLE made AS SELECT name FROM sweep.job WHERE args ->> 'target' LIKE 'once.%';
 SELECT count(sweep.drop_job(name)) > 0 AS dropped FROM made;
 DELETE FROM sweep.run_live WHERE job = 'once' OR job IN (TABLE made);

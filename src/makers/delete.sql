@@ -95,6 +95,24 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
+-- With another collation the keys have another order: those behind the cursor are others, and so are those up to the bound. Looked at in each batch, for
+-- the statements of a run are made once.
+CREATE FUNCTION sweep._begins_range(relation text, key text[], cursor jsonb, OUT begins boolean, OUT ordering text) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	ordering := (SELECT pg_catalog.string_agg(a.attcollation::pg_catalog.regcollation::pg_catalog.text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key) AND a.attcollation <> 0);
+	begins := cursor -> 'most' IS NULL;
+	IF NOT begins AND cursor ->> 'ordering' IS DISTINCT FROM ordering THEN
+		RAISE EXCEPTION 'the keys of % have another order since the job began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = pg_catalog.format('The collation of (%s) was %s, and is %s: it cannot be known which rows are done.', pg_catalog.array_to_string(key, ', '), coalesce(cursor ->> 'ordering', 'none'), coalesce(ordering, 'none')),
+			HINT = 'Drop the job, and execute the statement for the rows that are left.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._begins_range(text, text[], jsonb) IS 'whether a cursor has no bound yet, and the collations of the key, which is in the cursor beside the bound; raises when they are others by now';
+
 -- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one. The
 -- first column may be null in an index that is no primary key, in rows that do not meet the condition.
 CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
@@ -114,10 +132,11 @@ BEGIN
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
-	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'','
-		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL',
+	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(''ordering'', b.ordering))'
+		' OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'', (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb FROM sweep._begins_range(%L, %L, $2) AS b WHERE b.begins',
 		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL),
-		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true));
+		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true),
+		sweep._table_name(relation), ARRAY(SELECT DISTINCT c FROM pg_catalog.unnest(bound.columns || key) AS c ORDER BY c));
 END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
