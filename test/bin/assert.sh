@@ -8,7 +8,7 @@
 #	assert_caches VERSION keeps|forgets  what the caches of that server do with an entry that is not referenced any more
 
 : "${debian_root:?the directory of the servers}"
-assert_packages='gcc libc6-dev make bison flex perl bzip2 libipc-run-perl valgrind libhiredis-dev libssl-dev redis-server'
+assert_packages='gcc libc6-dev libicu-dev pkg-config make bison flex perl bzip2 libipc-run-perl valgrind libhiredis-dev libssl-dev redis-server'
 
 # The orig archive is enough: Debian's patches concern where its packages put things.
 assert_build()
@@ -26,9 +26,9 @@ assert_build()
 		apt-get source -q --download-only --tar-only 'postgresql-$1'
 		tar -xf postgresql-*.orig.tar.*
 		cd postgresql-$1*/
-		no_icu=\$(./configure --help | sed -n 's/^ *\(--without-icu\) .*/\1/p')
+		icu=\$(./configure --help | sed -n 's/^ *\(--with-icu\) .*/\1/p')
 		./configure --quiet --prefix=/opt/postgresql --enable-cassert --enable-debug --enable-tap-tests \
-			--without-readline --without-zlib \$no_icu CFLAGS='-O1 -fno-omit-frame-pointer' CPPFLAGS=-DUSE_VALGRIND
+			--without-readline --without-zlib \$icu CFLAGS='-O1 -fno-omit-frame-pointer' CPPFLAGS=-DUSE_VALGRIND
 		make -s -j \"\$(nproc)\" world-bin
 		make -s install-world-bin
 		cp /opt/postgresql/bin/postgres /opt/postgresql/bin/postgres.keeps
