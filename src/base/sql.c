@@ -184,7 +184,7 @@ sweep_sql_is_valid(SweepPlan *plan)
 List *
 sweep_sql_queries(SweepPlan *plan)
 {
-	return linitial_node(CachedPlanSource, SPI_plan_get_plan_sources(plan))->query_list;
+	return ((const CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->query_list;
 }
 
 uint64

@@ -95,8 +95,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
--- With another collation the keys have another order: those behind the cursor are others, and so are those up to the bound. Looked at in each batch, for
--- the statements of a run are made once.
+-- With another collation the keys have another order: those behind the cursor are others, and so are those up to the bound. Looked at in each batch,
+-- for the statements of a run are made once.
 CREATE FUNCTION sweep._begins_range(relation text, key text[], cursor jsonb, OUT begins boolean, OUT ordering text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -120,6 +120,7 @@ CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition te
 AS $$
 DECLARE
 	bound pg_catalog.record;
+	ordered pg_catalog.text[];
 	most constant pg_catalog.text := 'pg_catalog.jsonb_build_object(''after'', $2 OPERATOR(pg_catalog.->) ''most'')';
 BEGIN
 	IF key = '{ctid}' THEN
@@ -132,11 +133,14 @@ BEGIN
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
-	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(''ordering'', b.ordering))'
-		' OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''most'', (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb FROM sweep._begins_range(%L, %L, $2) AS b WHERE b.begins',
+	-- Most keys have no collation, and need no look in each batch.
+	ordered := ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (bound.columns || key) AND a.attcollation <> 0 ORDER BY a.attname);
+	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) %spg_catalog.jsonb_build_object(''most'','
+		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb %s',
+		CASE WHEN ordered <> '{}' THEN 'pg_catalog.jsonb_build_object(''ordering'', b.ordering) OPERATOR(pg_catalog.||) ' END,
 		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL),
 		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true),
-		sweep._table_name(relation), ARRAY(SELECT DISTINCT c FROM pg_catalog.unnest(bound.columns || key) AS c ORDER BY c));
+		CASE WHEN ordered = '{}' THEN 'WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL' ELSE pg_catalog.format('FROM sweep._begins_range(%L, %L, $2) AS b WHERE b.begins', sweep._table_name(relation), ordered) END);
 END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
