@@ -53,10 +53,7 @@ SELECT * FROM swapped_later.seen;
 SELECT run_id FROM sweep.delete('swapped.t', 'id > 2', name => 'swapped tables', batch_size => 2, pause => '1 s') \gset
 DO $$ BEGIN WHILE (SELECT count(*) FROM swapped.t) > 8 LOOP COMMIT; END LOOP; END $$;
 DO $$ BEGIN PERFORM swapped_later.swap(1, 1); END $$;
-\set VERBOSITY sqlstate
 CALL sweep.wait(:run_id);
-\set VERBOSITY terse
-SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT * FROM swapped.seen;
 ALTER SCHEMA swapped RENAME TO swapped_later;
 ALTER SCHEMA swapped_before RENAME TO swapped;
@@ -99,10 +96,25 @@ CALL sweep.wait(:run_id);
 SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT sweep.drop_job('swapped views');
 
+-- ---------------------------------------------------------------- a key whose cast is a function of another role than the owner of its table
+CREATE TYPE swapped_later.number AS (v int);
+CREATE FUNCTION swapped_later.to_int(swapped_later.number) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN $1.v; END $$;
+CREATE CAST (swapped_later.number AS int) WITH FUNCTION swapped_later.to_int(swapped_later.number) AS IMPLICIT;
+CREATE TABLE swapped_later.r (id int PRIMARY KEY);
+\c - :superuser
+SET client_min_messages = warning;
+CREATE ROLE regress_sweep_owner;
+CREATE TABLE swapped_later.odd (n swapped_later.number REFERENCES swapped_later.r);
+ALTER TABLE swapped_later.odd OWNER TO regress_sweep_owner;
+GRANT USAGE ON SCHEMA swapped_later TO regress_sweep_owner;
+SELECT oid AS key FROM pg_constraint WHERE conrelid = 'swapped_later.odd'::regclass AND contype = 'f' \gset
+\c - regress_sweep_mallory
+SELECT sweep._reference_exists(:key, 1);
+
 \c - :superuser
 SET client_min_messages = warning;
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'swapped%') LOOP COMMIT; END LOOP; END $$;
 DELETE FROM sweep.run_history WHERE job LIKE 'swapped%';
 DROP SCHEMA swapped, swapped_later CASCADE;
-DROP OWNED BY regress_sweep_mallory;
-DROP ROLE regress_sweep_mallory;
+DROP OWNED BY regress_sweep_mallory, regress_sweep_owner;
+DROP ROLE regress_sweep_mallory, regress_sweep_owner;
