@@ -2,8 +2,8 @@
  * planted.h
  *		Errors that a checker of memory has to report.
  *
- * check-memory includes this file into a copy of src/base/worker.c, calls the function by SQL and looks for the reports. The values
- * are volatile, so that no compiler finds the errors, or leaves them out.
+ * check-memory includes this file into a copy of the source of sweep._has_workers(), has that function call this one, and looks for the
+ * reports. The values are volatile, so that no compiler finds the errors, or leaves them out.
  */
 static pg_noinline void
 planted_errors(void)
