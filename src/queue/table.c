@@ -173,7 +173,8 @@ sweep_queue_open(void)
 
 	if (messages == NULL)
 		sweep_extension_require(false);
-	check_columns(RelationGetDescr(messages));
+	else
+		check_columns(RelationGetDescr(messages));
 	return messages;
 }
 

@@ -32,9 +32,10 @@ sub new_cluster
 {
 	my ($name, %option) = @_;
 	my $node = bless PostgreSQL::Test::Cluster->new($name), 'SweepTest::Node';
+	my $template = $ENV{SWEEP_TEMPLATES} && !$cluster && !$option{init};
 
 	$cluster //= $node;
-	$node->init(%{ $option{init} || {} });
+	$template ? init_from_template($node, $option{bare} ? 'bare' : 'prepared') : $node->init(%{ $option{init} || {} });
 	$node->append_conf('postgresql.conf',
 		join("\n",
 			"shared_preload_libraries = '" . ($option{preload} // 'pg_sweep') . "'",
@@ -46,7 +47,7 @@ sub new_cluster
 	{
 		local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
 		$option{clock} ? start_with_clock($node) : $node->start;
-		prepare_database($node, 'postgres') unless $option{bare};
+		prepare_database($node, 'postgres') unless $option{bare} || $template;
 		$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
 	}
 	if ($ENV{SWEEP_PREPARES_UNWATCHED})
@@ -55,6 +56,41 @@ sub new_cluster
 		$node->start;
 	}
 	return $node;
+}
+
+# Copies a data directory that the tests of a check have in common: initdb and CREATE EXTENSION take longer than most tests do
+# besides. The first test that needs it makes it. Only one cluster of a test is such a copy, because all have one system identifier.
+sub init_from_template
+{
+	my ($node, $kind) = @_;
+	my $template = "$ENV{SWEEP_TEMPLATES}/$kind";
+
+	open(my $lock, '>>', "$template.lock") or die "$template.lock: $!";
+	flock($lock, Fcntl::LOCK_EX) or die "$template.lock: $!";
+	make_template($kind, $template) unless -d $template;
+	close($lock);
+	mkdir($_) for $node->backup_dir, $node->archive_dir;
+	PostgreSQL::Test::Utils::system_or_bail('cp', '-a', $template, $node->data_dir);
+	$node->append_conf('postgresql.conf', join("\n", 'port = ' . $node->port, "unix_socket_directories = '" . $node->host . "'"));
+}
+
+# The lines of configuration that matter come with the cluster that is made of it.
+sub make_template
+{
+	my ($kind, $template) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($kind);
+
+	local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
+	$node->init;
+	if ($kind eq 'prepared')
+	{
+		$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_sweep'");
+		$node->start;
+		prepare_database($node, 'postgres');
+		$node->stop;
+	}
+	PostgreSQL::Test::Utils::system_or_bail('cp', '-a', $node->data_dir, "$template.new");
+	rename("$template.new", $template) or die "$template: $!";
 }
 
 # Starts a server of which set_clock sets the wall clock. A server that is stopped and started again is started by this
