@@ -220,7 +220,7 @@ SELECT format('SELECT ''-- '' || %L', text), format('SELECT %s || '' '' || batch
 TRUNCATE statement;
 INSERT INTO statement (text) VALUES
 ($$DELETE FROM item$$),
-($$delete from item where created_at < now() - '1 year'::interval and id <> 7;$$),
+($$delete from item where created_at < now() - '1 month'::interval and id <> 7;$$),
 ($$DELETE FROM item AS i WHERE i.state = 'new' OR i.note IS NULL$$),
 ($$DELETE FROM item USING owner o WHERE o.id = item.parent AND o.factor > 1$$),
 ($$DELETE FROM item i USING owner_view v JOIN ban b ON b.item_id = v.owner_id, batched_other.item WHERE item.id = i.id AND v.owner_id = i.parent$$),
