@@ -368,7 +368,6 @@ CREATE FUNCTION sweep._cancel_one(caller oid, run_id bigint) RETURNS boolean
 AS $$
 DECLARE
 	target sweep.run_live;
-	was_waiting boolean;
 BEGIN
 	LOOP
 		SELECT * INTO target FROM sweep.run_live r WHERE r.run_id = _cancel_one.run_id;
@@ -388,12 +387,11 @@ BEGIN
 		END IF;
 		UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 			WHERE r.run_id = _cancel_one.run_id AND r.status = 'waiting' AND r.run_as = target.run_as;
-		was_waiting := FOUND;
-		-- While the UPDATE waited for a lock, the run may have been given to another role, with its job: the right is checked again.
-		EXIT WHEN was_waiting OR NOT EXISTS (SELECT FROM sweep.run_live r WHERE r.run_id = _cancel_one.run_id AND r.status = 'waiting');
+		-- Before the UPDATE had its lock, the run may have begun, or may have been given to another role, with its job: it is looked at again.
+		EXIT WHEN FOUND;
 	END LOOP;
 	PERFORM sweep._wake();
-	RETURN was_waiting;
+	RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sweep._cancel_one(oid, bigint) IS 'stops a run, as sweep.cancel says';

@@ -21,9 +21,10 @@ BEGIN
 			(SELECT pg_catalog.min(w.run_id) FROM (SELECT r.run_id FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running'
 				AND j.overlap = 'skip' AND j.buckets IS NULL AND sweep._run_is_alive(r.run_id) OFFSET 0) AS w));
 		IF j.overlap = 'cancel_previous' THEN
-			-- A run that another session has locked is being cancelled by that session.
+			-- A run that another session has locked is being cancelled by that session, or begins just now.
 			UPDATE sweep.run_live AS r SET status = 'cancelled', stop_reason = 'cancelled', finished_at = pg_catalog.clock_timestamp(), pid = coalesce(r.pid, pg_catalog.pg_backend_pid())
 				WHERE r.run_id = in_the_way AND sweep._lock_waiting_run(r.run_id);
+			PERFORM sweep._signal_cancel(in_the_way);
 			PERFORM sweep._signal_cancel(r.run_id) FROM sweep.run_live r WHERE r.job = j.name AND r.run_as = j.run_as AND r.pid IS NOT NULL AND r.status = 'running' AND j.buckets IS NULL;
 		ELSIF in_the_way IS NOT NULL THEN
 			INSERT INTO sweep.run_live (job, run_as, trigger, due_at, finished_at, pid, status, stop_reason, detail)

@@ -118,6 +118,54 @@ handled_as_counted($run, 'drop_job');
 one_is_free('drop_job');
 open_gate($gate);
 
+# ---------------------------------------------------------------- a run that begins while it is cancelled
+# The cancel has seen it wait, and is kept from its row until it has begun.
+$node->append_conf('postgresql.conf', 'pg_sweep.max_running_jobs = 1');
+$node->reload;
+$node->safe_psql('postgres', q{
+	SELECT sweep.create_job('before', step => 't.note', args => '{"gate": 42}'), sweep.create_job('begins', step => 't.note', args => '{"gate": 43}');
+	CREATE FUNCTION t.hold_up() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN IF current_setting('application_name') = 'held up' THEN PERFORM pg_advisory_xact_lock(44); END IF; RETURN NULL; END$$;
+	CREATE TRIGGER hold_up BEFORE UPDATE ON sweep.run_live FOR EACH STATEMENT EXECUTE FUNCTION t.hold_up()});
+my ($before, $gate_of_run, $gate_of_cancel) = map { hold_gate($node, $_) } 42 .. 44;
+$node->safe_psql('postgres', q{SELECT sweep.start('before')});
+at_gate($node, 42, 'as it begins: another run is in progress');
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('begins')});
+my $canceller = session($node);
+$canceller->query_safe(q{SET application_name = 'held up'});
+SweepTest::begin_query($canceller, "SELECT 'cancelled: ' || sweep.cancel($run)");
+at_gate($node, 44, 'as it begins: it is being cancelled');
+open_gate($before);
+at_gate($node, 43, 'as it begins: it has begun');
+open_gate($gate_of_cancel);
+like(SweepTest::end_query($canceller), qr/cancelled: true/, 'as it begins: it is cancelled');
+is(ended_run($node, $run), 'cancelled cancelled 0 0', 'as it begins: and ends');
+open_gate($gate_of_run);
+$canceller->quit;
+$node->safe_psql('postgres', q{DROP FUNCTION t.hold_up() CASCADE; SELECT sweep.drop_job(name) FROM sweep.jobs WHERE name IN ('before', 'begins')});
+$node->append_conf('postgresql.conf', 'pg_sweep.max_running_jobs = 8');
+$node->reload;
+
+# The same by cancel_previous: the run has changed its row and not committed that when the next one becomes due.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.pick(b sweep.batch) RETURNS SETOF jsonb LANGUAGE sql AS $$SELECT '1'::jsonb WHERE b.cursor IS NULL$$;
+	SELECT sweep.create_job('previous', step => 't.note', pick => 't.pick', overlap => 'cancel_previous', args => '{"gate": 45}')});
+my $becomes_due = q{SELECT sweep._insert_scheduled(j, clock_timestamp(), 'schedule', false), sweep._wake() FROM sweep.job_definition j WHERE name = 'previous'};
+my $gate_of_both = hold_gate($node, 45);
+my $locker = session($node);
+$locker->query_safe('BEGIN; LOCK TABLE sweep.quarantined_item');
+$node->safe_psql('postgres', $becomes_due);
+soon($node, q{SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE l.relation = 'sweep.quarantined_item'::regclass AND NOT l.granted AND a.backend_type = 'pg_sweep runner'}, 1,
+	'cancel_previous: a run begins');
+$run = $node->safe_psql('postgres', q{SELECT run_id FROM sweep.runs WHERE job = 'previous'});
+$node->safe_psql('postgres', $becomes_due);
+$locker->query_safe('COMMIT');
+like(ended_run($node, $run), qr/^cancelled cancelled 0/, 'cancel_previous: it is cancelled for the next one');
+at_gate($node, 45, 'cancel_previous: that runs');
+open_gate($gate_of_both);
+$locker->quit;
+$node->safe_psql('postgres', q{SELECT sweep.drop_job('previous')});
+
 # rolled back, it has changed nothing but cancelled, at most, the run
 $node->safe_psql('postgres', q{BEGIN; SELECT sweep.drop_job('work'); ROLLBACK});
 is($node->safe_psql('postgres', q{SELECT state FROM sweep.jobs WHERE name = 'work'}), 'idle', 'drop_job rolled back: the job is still there');
