@@ -45,7 +45,7 @@ static SweepStatement count_buckets_sql = {
 	.text = "SELECT j.buckets FROM sweep.job_definition j WHERE j.name = $1 AND j.bucket_store = $2 AND j.bucket_key = $3",
 	.types = {TEXTOID, TEXTOID, TEXTOID}};
 
-/* Time for which a cancelled run tries to return its bucket. */
+/* Time for which a run that was stopped tries to return its bucket. */
 #define RELEASE_TIMEOUT_US INT64CONST(500000)
 
 typedef struct PlanWork
@@ -72,6 +72,7 @@ static void children_work(void *arg);
 static void look_work(void *arg);
 static void queue_work(void *arg);
 static void note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts);
+static bool is_stopped(const SweepRun *run);
 static bool give_back(SweepRun *run, SweepFence *fence);
 static void follow_work(void *arg);
 
@@ -405,6 +406,17 @@ sweep_bucket_run_close(SweepRun *run)
 						error->message)));
 }
 
+/*
+ * Whether the run ends because it was to stop. A request that was raised within a statement of a batch is no longer pending, and
+ * in a session it left no note in the slot, nor did the timeout of the CALL.
+ */
+static bool
+is_stopped(const SweepRun *run)
+{
+	return pg_atomic_read_u32(&run->slot->stop_request) != 0 || run->reason == SWEEP_STOP_CANCELLED ||
+		(sweep_sql_in_call() && sweep_timers_statement_fired(run));
+}
+
 /* False when it is free only after the recovery time. */
 static bool
 give_back(SweepRun *run, SweepFence *fence)
@@ -412,7 +424,7 @@ give_back(SweepRun *run, SweepFence *fence)
 	SweepBucketError problem = {0};
 	SweepBucketResult result;
 
-	if (pg_atomic_read_u32(&run->slot->stop_request) != 0)
+	if (is_stopped(run))
 		fence->request.give_up_at_us = sweep_monotonic_us() + RELEASE_TIMEOUT_US;
 	result = fence->store->release(&fence->request, &fence->claim, &problem);
 	fence->held = false;

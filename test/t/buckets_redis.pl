@@ -391,7 +391,9 @@ sub test_hanging
 	sql("SELECT pg_cancel_backend($pid)");
 	like(end_query($session), qr/cancel/, 'it can be cancelled');
 	cmp_ok(Time::HiRes::time() - $start, '<', 25, 'long before Redis is given up');
+	test_stopped_in_batch($session, $pid);
 	$session->quit;
+	$redis->suspend;
 	$run = start('j');
 	soon($node, "SELECT count(*) FROM sweep.running WHERE run_id = $run", '1', 'a run begins');
 	$start = Time::HiRes::time();
@@ -400,6 +402,33 @@ sub test_hanging
 	$redis->resume;
 	at_rest();
 	configure("pg_sweep.redis_url = '" . $redis->url . "'");
+}
+
+# A session that is stopped in the middle of a batch does not wait for long until its bucket is given back.
+sub test_stopped_in_batch
+{
+	my ($session, $pid) = @_;
+
+	$redis->resume;
+	for my $how ('cancelled', 'statement timeout')
+	{
+		my $gate = hold_gate($node, 46);
+
+		$redis->cli('FLUSHALL');
+		sql('INSERT INTO t.artifact SELECT generate_series(0, 49) ON CONFLICT DO NOTHING');
+		$session->query_safe("SET statement_timeout = '8 s'") if $how eq 'statement timeout';
+		begin_query($session, q{CALL sweep.run('j', '{"gate": 46}')});
+		soon($node, "SELECT count(*) FROM pg_locks WHERE pid = $pid AND locktype = 'advisory' AND NOT granted AND classid = 46", '1', "$how: a session is in a batch");
+		$redis->suspend;
+		my $start = Time::HiRes::time();
+		sql("SELECT pg_cancel_backend($pid)") if $how eq 'cancelled';
+		like(end_query($session), $how eq 'cancelled' ? qr/could not be given back: the run was stopped.* was cancelled after 0 batches/s : qr/statement timeout/,
+			"$how: its run ends");
+		cmp_ok(Time::HiRes::time() - $start, '<', 25, 'long before Redis is given up');
+		$redis->resume;
+		open_gate($gate);
+		at_rest();
+	}
 }
 
 # A claim that Redis reads only when its sender has given up takes no bucket. In between stands one that passes
