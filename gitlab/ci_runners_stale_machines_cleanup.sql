@@ -8,8 +8,9 @@
 -- Order      first those that never made contact, by (id, runner_type), then by
 --            (contacted_at, id, runner_type): the longest silent first.
 -- Effect     DELETE; the triggers of the table fire (loose foreign keys).
---            detail {"status", "total_deleted", "batch_counts"}.
--- Done when  a batch deletes nothing; its 0 is part of batch_counts.
+--            detail {"status", "total_deleted", "batch_counts"}, and "locked" when some
+--            were locked by others.
+-- Done when  there was nothing to delete; the 0 of that batch is part of batch_counts.
 -- Args       schema: where the table ci_runner_machines is; stale_after.
 --
 -- The key of the table is (id, runner_type), and no index has both behind contacted_at. Where
@@ -27,6 +28,11 @@
 -- planner from the index on created_at: most machines are old, and that index
 -- leads through all of them.
 --
+-- GitLab's own worker deletes the same machines, in another order and at the same minute. If each waited for the other, with
+-- machines in hand, that would be a deadlock. Therefore a batch waits 0.2 s for a lock, and the engine then does it again with half
+-- the size. A machine that is locked when it stands alone is left to the next run. (To lock the rows first, with SKIP LOCKED,
+-- would take the right to UPDATE.)
+--
 -- See environments_auto_stop.sql for the way the table is addressed.
 --
 CREATE FUNCTION sweep_gitlab.ci_runners_stale_machines_cleanup(b sweep.batch) RETURNS sweep.progress
@@ -41,8 +47,11 @@ DECLARE
 	highest_id constant bigint := 9223372036854775807;
 	last_at pg_catalog.timestamptz := coalesce(b.cursor ->> 'contacted_at', '-infinity');
 	last_id bigint := coalesce((b.cursor ->> 'id')::bigint, lowest_id);
+	longest constant pg_catalog.text := '200ms';
+	waits constant pg_catalog.text := pg_catalog.current_setting('lock_timeout');
 	edge pg_catalog.record;
 	deleted bigint := 0;
+	locked int;
 	n bigint;
 BEGIN
 	IF b.cursor IS NULL THEN
@@ -50,63 +59,84 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.format('pg_catalog, %I, pg_temp', b.args ->> 'schema'), true);
 
-	IF NOT never_done THEN
-		SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
-			FROM (SELECT id
-				FROM ci_runner_machines
-				WHERE contacted_at IS NULL AND id > last_id AND (created_at <= stale) IS TRUE
-				ORDER BY contacted_at, id
-				OFFSET b.size - 1 FETCH FIRST 1 ROW WITH TIES) AS m;
-		IF edge.tied > 1 THEN
-			DELETE FROM ci_runner_machines
-				WHERE contacted_at IS NULL AND id = edge.id AND (created_at <= stale) IS TRUE
-					AND runner_type <= (SELECT m.runner_type
-						FROM ci_runner_machines m
-						WHERE m.contacted_at IS NULL AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
-						ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
-			GET DIAGNOSTICS deleted = ROW_COUNT;
-			edge.id := edge.id - 1;
+	-- A lock of the table itself is waited for.
+	LOCK TABLE ci_runner_machines IN ROW EXCLUSIVE MODE;
+	BEGIN
+		IF waits = '0' OR waits::interval > longest::interval THEN
+			PERFORM pg_catalog.set_config('lock_timeout', longest, true);
 		END IF;
-		DELETE FROM ci_runner_machines
-			WHERE contacted_at IS NULL AND id > last_id AND id <= edge.id AND (created_at <= stale) IS TRUE;
-		GET DIAGNOSTICS n = ROW_COUNT;
-		deleted := deleted + n;
-		never_done := edge.tied = 0;
-		last_id := CASE WHEN never_done THEN lowest_id ELSE edge.id END;
-	END IF;
 
-	IF never_done AND deleted < b.size THEN
-		SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.contacted_at), stale) AS contacted_at, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
-			FROM (SELECT contacted_at, id
-				FROM ci_runner_machines
-				WHERE (contacted_at, id) > (last_at, last_id) AND contacted_at <= stale AND (created_at <= stale) IS TRUE
-				ORDER BY contacted_at, id
-				OFFSET b.size - 1 - deleted FETCH FIRST 1 ROW WITH TIES) AS m;
-		IF edge.tied > 1 THEN
+		IF NOT never_done THEN
+			SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
+				FROM (SELECT id
+					FROM ci_runner_machines
+					WHERE contacted_at IS NULL AND id > last_id AND (created_at <= stale) IS TRUE
+					ORDER BY contacted_at, id
+					OFFSET b.size - 1 FETCH FIRST 1 ROW WITH TIES) AS m;
+			IF edge.tied > 1 THEN
+				DELETE FROM ci_runner_machines
+					WHERE contacted_at IS NULL AND id = edge.id AND (created_at <= stale) IS TRUE
+						AND runner_type <= (SELECT m.runner_type
+							FROM ci_runner_machines m
+							WHERE m.contacted_at IS NULL AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
+							ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
+				GET DIAGNOSTICS deleted = ROW_COUNT;
+				edge.id := edge.id - 1;
+			END IF;
 			DELETE FROM ci_runner_machines
-				WHERE contacted_at = edge.contacted_at AND id = edge.id AND (created_at <= stale) IS TRUE
-					AND runner_type <= (SELECT m.runner_type
-						FROM ci_runner_machines m
-						WHERE m.contacted_at = edge.contacted_at AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
-						ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
+				WHERE contacted_at IS NULL AND id > last_id AND id <= edge.id AND (created_at <= stale) IS TRUE;
 			GET DIAGNOSTICS n = ROW_COUNT;
 			deleted := deleted + n;
-			edge.id := edge.id - 1;
+			never_done := edge.tied = 0;
+			last_id := CASE WHEN never_done THEN lowest_id ELSE edge.id END;
 		END IF;
-		DELETE FROM ci_runner_machines
-			WHERE (contacted_at, id) > (last_at, last_id) AND (contacted_at, id) <= (edge.contacted_at, edge.id)
-				AND contacted_at <= stale AND (created_at <= stale) IS TRUE;
-		GET DIAGNOSTICS n = ROW_COUNT;
-		deleted := deleted + n;
-		last_at := edge.contacted_at;
-		last_id := edge.id;
-	END IF;
 
-	RETURN ROW(deleted,
+		IF never_done AND deleted < b.size THEN
+			SELECT pg_catalog.count(*) AS tied, coalesce(pg_catalog.max(m.contacted_at), stale) AS contacted_at, coalesce(pg_catalog.max(m.id), highest_id) AS id INTO edge
+				FROM (SELECT contacted_at, id
+					FROM ci_runner_machines
+					WHERE (contacted_at, id) > (last_at, last_id) AND contacted_at <= stale AND (created_at <= stale) IS TRUE
+					ORDER BY contacted_at, id
+					OFFSET b.size - 1 - deleted FETCH FIRST 1 ROW WITH TIES) AS m;
+			IF edge.tied > 1 THEN
+				DELETE FROM ci_runner_machines
+					WHERE contacted_at = edge.contacted_at AND id = edge.id AND (created_at <= stale) IS TRUE
+						AND runner_type <= (SELECT m.runner_type
+							FROM ci_runner_machines m
+							WHERE m.contacted_at = edge.contacted_at AND m.id = edge.id AND (m.created_at <= stale) IS TRUE
+							ORDER BY m.runner_type DESC OFFSET edge.tied - 1 LIMIT 1);
+				GET DIAGNOSTICS n = ROW_COUNT;
+				deleted := deleted + n;
+				edge.id := edge.id - 1;
+			END IF;
+			DELETE FROM ci_runner_machines
+				WHERE (contacted_at, id) > (last_at, last_id) AND (contacted_at, id) <= (edge.contacted_at, edge.id)
+					AND contacted_at <= stale AND (created_at <= stale) IS TRUE;
+			GET DIAGNOSTICS n = ROW_COUNT;
+			deleted := deleted + n;
+			last_at := edge.contacted_at;
+			last_id := edge.id;
+		END IF;
+		PERFORM pg_catalog.set_config('lock_timeout', waits, true);
+	EXCEPTION WHEN lock_not_available THEN
+		IF b.size > 1 THEN
+			RAISE;
+		END IF;
+		-- The variables have what they had when the machine was found.
+		locked := 1;
+		IF never_done THEN
+			last_at := edge.contacted_at;
+		END IF;
+		last_id := edge.id;
+	END;
+
+	-- A full batch of machines that have made contact meanwhile, or are gone, is not the end.
+	RETURN ROW(CASE WHEN edge.tied > 0 THEN greatest(deleted, 1) ELSE deleted END,
 		CASE WHEN never_done THEN pg_catalog.jsonb_build_object('contacted_at', last_at, 'id', last_id)
 			ELSE pg_catalog.jsonb_build_object('id', last_id) END,
-		pg_catalog.jsonb_build_object('status', 'success', 'total_deleted', deleted,
-			'batch_counts', pg_catalog.jsonb_build_array(deleted)));
+		CASE WHEN locked IS NULL THEN pg_catalog.jsonb_build_object('status', 'success', 'total_deleted', deleted,
+				'batch_counts', pg_catalog.jsonb_build_array(deleted))
+			ELSE pg_catalog.jsonb_build_object('status', 'success', 'total_deleted', 0, 'batch_counts', '[]'::pg_catalog.jsonb, 'locked', locked) END);
 END
 $$;
 COMMENT ON FUNCTION sweep_gitlab.ci_runners_stale_machines_cleanup(sweep.batch) IS 'step of the job ci_runners_stale_machines_cleanup: deletes runner machines that are silent for too long';
