@@ -26,7 +26,7 @@
 #include "makers/owner_plan.h"
 
 static SweepStatement cascades_sql = {
-	.text = "SELECT foreign_key, parent, child, root, places, types, keeps, deletes, attributes, counts, finds, removes FROM sweep._cascades($1, $2)",
+	.text = "SELECT foreign_key, parent, child, root, places, types, keeps, deletes, attributes, counts, finds, removes, holds FROM sweep._cascades($1, $2)",
 	.types = {OIDOID, OIDOID}};
 
 /* Rows that go, counted table by table. */
@@ -347,9 +347,10 @@ plan_work(void *arg)
 	const Visit *visit = arg;
 	SweepCascadeKey *key = visit->key;
 	bool		removes = visit->which == CASCADE_REMOVES;
+	bool		by_place = removes || visit->which == CASCADE_HOLDS;
 	Oid		   *types;
 
-	for (int i = 0; i < (int) lengthof(off) - (removes ? 0 : 3); i++)
+	for (int i = 0; i < (int) lengthof(off) - (by_place ? 0 : 3); i++)
 		(void) set_config_option(off[i], "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	/* With the search_path with which it is executed, else it would be planned anew each time. */
 	if (removes)
@@ -357,10 +358,10 @@ plan_work(void *arg)
 	sweep_sql_connect();
 	types = palloc(sizeof(Oid) * (key->count + 2));
 	memcpy(types, key->types, sizeof(Oid) * key->count);
-	types[key->count] = removes ? TIDARRAYOID : INT8OID;
+	types[key->count] = by_place ? TIDARRAYOID : INT8OID;
 	types[key->count + 1] = OIDOID;
-	sweep_owner_plan(&key->plans[visit->which], key->texts[visit->which], key->count + (removes ? 2 : 1), types, key->child,
-					 removes ? RowExclusiveLock : visit->which == CASCADE_COUNTS && key->columns > 0 ? RowShareLock : AccessShareLock, visit->is_first);
+	sweep_owner_plan(&key->plans[visit->which], key->texts[visit->which], key->count + (by_place ? 2 : 1), types, key->child,
+					 removes ? RowExclusiveLock : by_place || (visit->which == CASCADE_COUNTS && key->columns > 0) ? RowShareLock : AccessShareLock, visit->is_first);
 	sweep_sql_make_plan(key->plans[visit->which]);
 	sweep_sql_end_call();
 }

@@ -19,6 +19,7 @@ typedef enum SweepCascadeStatement
 	CASCADE_COUNTS,
 	CASCADE_FINDS,
 	CASCADE_REMOVES,
+	CASCADE_HOLDS,
 	CASCADE_STATEMENT_COUNT
 } SweepCascadeStatement;
 
@@ -109,6 +110,9 @@ extern void sweep_cascade_add_place(SweepCascadeRows *rows, Oid table, ItemPoint
 
 /* A copy of one of the rows, in the current memory context. */
 extern SweepCascadeRows *sweep_cascade_copy_row(const SweepCascadeRows *rows, int index);
+
+/* Whether two rows are the same: of one partition, at one place, with the same key. A place may be that of another row since. */
+extern bool sweep_cascade_is_row(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other);
 
 /* The places of some rows as tid[], and their tables as oid[]; in the current memory context. */
 extern Datum sweep_cascade_places(const SweepCascadeRows *rows, int first, int count);

@@ -15,7 +15,7 @@ $$;
 COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table that foreign keys refer to; none when no rows go, or change, with its rows, unless it is asked for what keeps them as well';
 
 -- A row of a table from which nothing else goes is counted; of any other the key is read, by "places", or by "counts" with the row locked, so that none is added below it.
-CREATE FUNCTION sweep._cascade_statements(fk oid, child regclass, action "char", is_asked boolean, parent_columns text[], joined text, OUT counts text, OUT places text, OUT removes text) RETURNS record
+CREATE FUNCTION sweep._cascade_statements(fk oid, child regclass, action "char", is_asked boolean, parent_columns text[], joined text, OUT counts text, OUT places text, OUT removes text, OUT holds text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -38,10 +38,11 @@ BEGIN
 			FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid
 				AND a.attnum = ANY (CASE WHEN pg_catalog.cardinality(c.confdelsetcols) > 0 THEN c.confdelsetcols ELSE c.conkey END)
 			WHERE c.oid = fk) END;
+	holds := CASE WHEN below <> '{}' THEN pg_catalog.format('SELECT %s FROM %s CROSS JOIN %s WHERE %s FOR UPDATE OF sweep_child', read, source, key, there) END;
 END
 $$;
 COMMENT ON FUNCTION sweep._cascade_statements(oid, regclass, "char", boolean, text[], text) IS
-	'for the rows that refer by a foreign key to any of the keys in the first parameters: one counts them, or reads and locks them, one finds their places, as many as the next parameter says; one deletes or changes those at these places in this table';
+	'for the rows that refer by a foreign key to any of the keys in the first parameters: one counts them, or reads and locks them, one finds their places, as many as the next parameter says; one deletes or changes those at these places in this table, and one locks and reads those from which others go';
 
 CREATE FUNCTION sweep._circular_tables(relation regclass) RETURNS oid[]
 	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -59,7 +60,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION sweep._circular_tables(regclass) IS 'of the tables whose rows go with those of a table, those that are in a circle of such tables, or behind one';
 
-CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (foreign_key oid, parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, attributes oid[], counts text, finds text, removes text)
+CREATE FUNCTION sweep._cascades(role oid, relation regclass) RETURNS TABLE (foreign_key oid, parent oid, child oid, root oid, places oid[], types oid[], keeps boolean, deletes boolean, attributes oid[], counts text, finds text, removes text, holds text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -91,7 +92,7 @@ BEGIN
 			deletes := fk.action = 'c';
 			attributes := (SELECT pg_catalog.array_agg(a.attnum::pg_catalog.int4::pg_catalog.oid ORDER BY a.attnum) FROM pg_catalog.pg_attribute a WHERE fk.action = 'c' AND a.attrelid = fk.child
 				AND a.attname::pg_catalog.text = ANY (sweep._referred_columns(fk.child, fk.child::pg_catalog.oid = ANY (circular))));
-			SELECT m.counts, m.places, m.removes INTO counts, finds, removes FROM sweep._cascade_statements(fk.fk, fk.child, fk.action, fk.child::pg_catalog.oid = ANY (circular), names, fk.joined) AS m;
+			SELECT m.counts, m.places, m.removes, m.holds INTO counts, finds, removes, holds FROM sweep._cascade_statements(fk.fk, fk.child, fk.action, fk.child::pg_catalog.oid = ANY (circular), names, fk.joined) AS m;
 			RETURN NEXT;
 			IF fk.action = 'c' AND fk.child::pg_catalog.oid <> ALL (tables) THEN
 				tables := tables || fk.child::pg_catalog.oid;

@@ -160,6 +160,27 @@ sweep_cascade_copy_row(const SweepCascadeRows *rows, int index)
 	return copy;
 }
 
+bool
+sweep_cascade_is_row(const SweepCascadeRows *rows, int index, const SweepCascadeRows *others, int other)
+{
+	bool		is_same = rows->tables[index] == others->tables[other] && ItemPointerEquals(&rows->places[index], &others->places[other]) && rows->columns == others->columns;
+
+	for (int column = 0; is_same && column < rows->columns; column++)
+	{
+		int			own = index * rows->columns + column;
+		int			its = other * rows->columns + column;
+		int16		length;
+		bool		by_value;
+
+		is_same = rows->types[column] == others->types[column] && rows->nulls[own] == others->nulls[its];
+		if (!is_same || rows->nulls[own])
+			continue;
+		get_typlenbyval(rows->types[column], &length, &by_value);
+		is_same = datum_image_eq(rows->values[own], others->values[its], by_value, length);
+	}
+	return is_same;
+}
+
 Datum
 sweep_cascade_places(const SweepCascadeRows *rows, int first, int count)
 {

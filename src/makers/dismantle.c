@@ -7,7 +7,8 @@
  * row are never searched for slice by slice: each search would walk over the index entries of all that has gone already.
  *
  * A place may be that of another row when its turn comes, so the statement asks the foreign key again. A child that has moved is found in
- * another round.
+ * another round. A child that is dismantled itself is locked before anything below it goes, and again in each batch: when it is another row by
+ * then, or refers to another one, the row of the target is begun anew.
  */
 #include "postgres.h"
 
@@ -60,6 +61,10 @@ typedef struct Budget
 	bool		is_kept;		/* other rows refer to something below the row since */
 } Budget;
 
+static void begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row);
+static bool holds_all(const SweepDismantling *dismantling);
+static bool holds(SweepCascade *cascade, const Frame *frame, const SweepCascadeRows *rows, int index);
+static void read_held(void *rows, uint64 count);
 static void push(SweepDismantling *dismantling, const SweepCascadeRows *rows, int index);
 static bool note_circle(const SweepDismantling *dismantling, HTAB **circles, MemoryContext context);
 static bool is_row(const Frame *frame, Oid table, ItemPointer place);
@@ -77,7 +82,7 @@ static void note_removed(void *budget, uint64 count);
 bool
 sweep_dismantle_is_of(const SweepDismantling *dismantling, const SweepCascadeRows *row)
 {
-	return row->count == 1 && row->tables[0] == dismantling->row->tables[0] && ItemPointerEquals(&row->places[0], &dismantling->row->places[0]);
+	return row->count == 1 && sweep_cascade_is_row(row, 0, dismantling->row, 0);
 }
 
 void
@@ -91,21 +96,16 @@ sweep_dismantle_free(SweepDismantling **dismantling)
 SweepDismantled
 sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row, int32 size, int64 *left)
 {
-	SweepDismantling *dismantling = *kept;
+	SweepDismantling *dismantling;
 	Budget		budget = {.size = size, .left = size};
 	SweepDismantled result;
 	bool		is_bare = false;
 
-	if (dismantling == NULL)
-	{
-		MemoryContext own = AllocSetContextCreate(context, "pg_sweep dismantling", ALLOCSET_DEFAULT_SIZES);
-
-		dismantling = *kept = MemoryContextAllocZero(own, sizeof(SweepDismantling));
-		dismantling->context = own;
-		dismantling->cascade = cascade;
-		push(dismantling, row, 0);
-		dismantling->row = dismantling->top->row;
-	}
+	if (*kept != NULL && !holds_all(*kept))
+		sweep_dismantle_free(kept);
+	if (*kept == NULL)
+		begin(kept, context, cascade, row);
+	dismantling = *kept;
 	while (dismantling->top != NULL && budget.left > 0)
 	{
 		Frame	   *frame = dismantling->top;
@@ -130,7 +130,10 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 				sweep_dismantle_free(kept);
 				return DISMANTLE_CIRCLE;
 			}
-			push(dismantling, frame->children, frame->next);
+			if (holds(cascade, frame, frame->children, frame->next))
+				push(dismantling, frame->children, frame->next);
+			else
+				read_children(cascade, frame, &cascade->keys[frame->key], true);
 		}
 	}
 	*left = budget.left;
@@ -139,6 +142,63 @@ sweep_dismantle(SweepDismantling **kept, HTAB **circles, MemoryContext context, 
 	result = dismantling->top != NULL ? DISMANTLE_KEPT : is_bare ? DISMANTLE_BARE : DISMANTLE_ENDED;
 	sweep_dismantle_free(kept);
 	return result;
+}
+
+static void
+begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row)
+{
+	MemoryContext own = AllocSetContextCreate(context, "pg_sweep dismantling", ALLOCSET_DEFAULT_SIZES);
+	SweepDismantling *dismantling = *kept = MemoryContextAllocZero(own, sizeof(SweepDismantling));
+
+	dismantling->context = own;
+	dismantling->cascade = cascade;
+	push(dismantling, row, 0);
+	dismantling->row = dismantling->top->row;
+}
+
+/* Locks the rows that are dismantled below that of the target, from the top down; false when one of them does not go with it any more. */
+static bool
+holds_all(const SweepDismantling *dismantling)
+{
+	List	   *frames = NIL;
+	ListCell   *cell;
+	bool		holds_all = true;
+
+	for (Frame *frame = dismantling->top; frame->above != NULL; frame = frame->above)
+		frames = lcons(frame, frames);
+	foreach(cell, frames)
+	{
+		const Frame *frame = lfirst(cell);
+
+		holds_all = holds_all && holds(dismantling->cascade, frame->above, frame->row, 0);
+	}
+	list_free(frames);
+	return holds_all;
+}
+
+/* Locks a child of the row of a frame; false when there is another row at its place, or when it refers to another one. */
+static bool
+holds(SweepCascade *cascade, const Frame *frame, const SweepCascadeRows *rows, int index)
+{
+	SweepCascadeKey *key = &cascade->keys[frame->key];
+	SweepCascadeRows *held = sweep_cascade_new_rows(key->child, key->columns);
+	int			found;
+	Datum	   *values = sweep_cascade_key_values(key, frame->row, 0, 1, &found);
+
+	values[key->count] = sweep_cascade_places(rows, index, 1);
+	values[key->count + 1] = ObjectIdGetDatum(rows->tables[index]);
+	sweep_cascade_visit(cascade, key, CASCADE_HOLDS, values, read_held, held);
+	return held->count == 1 && sweep_cascade_is_row(held, 0, rows, index);
+}
+
+static void
+read_held(void *rows, uint64 count)
+{
+	for (uint64 row = 0; row < count; row++)
+	{
+		sweep_sql_row(row);
+		sweep_cascade_add_row(rows, GetMemoryChunkContext(rows));
+	}
 }
 
 /*

@@ -113,6 +113,33 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.runs WHERE job = 'he
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.gone WHERE at >= '2026-02-19Z'}), '0', 'nothing has gone that was not old');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.child AS c WHERE NOT EXISTS (SELECT FROM t.parent AS p WHERE p.id = c.parent_id)'), '0', 'and no child is left behind');
 
+# ---------------------------------------------------------------- a table that is written anew while a row is taken apart
+# One parent with 300 children, and others that are as old; the first batches have taken some of the children.
+sub begin_large
+{
+	my ($run) = @_;
+
+	fill(q{'2026-01-01Z'::timestamptz + interval '1 minute' * n});
+	$node->safe_psql('postgres', q{INSERT INTO t.child SELECT 100 + n, 1 FROM generate_series(1, 300) AS n});
+	create(20, '{}');
+	$node->safe_psql('postgres', q{SELECT sweep.alter_job('held', '{"pause": "3 s"}')});
+	begin_query($run, "CALL sweep.run('held', $now)");
+	soon($node, 'SELECT count(*) < 305 FROM t.child WHERE parent_id = 1', 't', 'a parent is being taken apart');
+}
+
+# The place of the parent is that of the next one then.
+begin_large($holders[0]);
+$node->safe_psql('postgres', q{UPDATE t.parent SET at = '2026-02-28Z' WHERE id = 1});
+my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t.child WHERE parent_id = 1');
+$node->safe_psql('postgres', 'VACUUM FULL t.parent');
+soon($node, q{SELECT count(*) FROM t.parent WHERE id = 2}, 0, 'the run goes on with the next parent');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.child WHERE parent_id = 1'), $before, 'which is not taken for the one that was at its place');
+like($node->safe_psql('postgres', q{SELECT sweep.cancel(run_id) FROM sweep.running WHERE job = 'held'}), qr/^t/, 'the run is cancelled');
+soon($node, q{SELECT count(*) FROM sweep.running WHERE job = 'held'}, 0, 'and ends');
+forget_session($holders[0]);
+# The next one would go on behind its cursor.
+$node->safe_psql('postgres', q{SELECT sweep.drop_job('held')});
+
 # ---------------------------------------------------------------- processes that are killed
 fill(q{'2026-01-01Z'::timestamptz + interval '1 minute' * n});
 $node->safe_psql('postgres', q{
