@@ -22,6 +22,7 @@
  *		PG_MODULE_MAGIC_EXT			is new, commands/explain_state.h and explain_format.h as well
  *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
  *		disabled_nodes				of a plan is new; before, the cost of what is disabled was raised
+ *		conenforced					of a constraint is new
  *	19	pushJsonbValue				takes a JsonbInState and returns nothing
  *		ExecInsertIndexTuples		takes flags, and the rest in another order
  *		index_beginscan, table_beginscan	take flags
@@ -42,6 +43,13 @@
 
 #if PG_VERSION_NUM < 150000
 #error "pg_sweep needs PostgreSQL 15 or later"
+#endif
+
+/* Whether a constraint is enforced, by its form of pg_constraint. 18: it may not be. */
+#if PG_VERSION_NUM >= 180000
+#define sweep_constraint_enforced(form) ((form)->conenforced)
+#else
+#define sweep_constraint_enforced(form) ((void) (form), true)
 #endif
 
 /* 17: a process is known by a number of its own type. */

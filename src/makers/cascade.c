@@ -11,6 +11,7 @@
 
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -18,7 +19,9 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
+#include "base/compat.h"
 #include "base/door.h"
 #include "base/role.h"
 #include "base/sql.h"
@@ -63,6 +66,7 @@ static bool ask_index(Walk *walk, const SweepCascadeKey *key, const SweepCascade
 static void take_children(Walk *walk, SweepCascadeRows *children);
 static void visit_work(void *visit);
 static void plan_work(void *visit);
+static void check_foreign_key(const SweepCascadeKey *key);
 
 SweepCascade *
 sweep_cascade_make(MemoryContext context, Oid relation)
@@ -364,4 +368,22 @@ plan_work(void *arg)
 					 removes ? RowExclusiveLock : by_place || (visit->which == CASCADE_COUNTS && key->columns > 0) ? RowShareLock : AccessShareLock, visit->is_first);
 	sweep_sql_make_plan(key->plans[visit->which]);
 	sweep_sql_end_call();
+	if (removes && visit->is_first)
+		check_foreign_key(key);
+}
+
+/* Behind the lock on the child, which no session drops or alters it beside: another action would have kept the rows. */
+static void
+check_foreign_key(const SweepCascadeKey *key)
+{
+	HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(key->foreign_key));
+	bool		is_there = HeapTupleIsValid(tuple) && sweep_constraint_enforced((Form_pg_constraint) GETSTRUCT(tuple));
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (!is_there)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a foreign key of \"%s\" that refers to \"%s\" has been dropped since the run began", get_rel_name(key->child), get_rel_name(key->parent)),
+				 errhint("Start the job again: it reads the foreign keys anew.")));
 }

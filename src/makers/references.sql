@@ -18,6 +18,8 @@ BEGIN
 			JOIN pg_catalog.pg_operator o ON o.oid = c.conpfeqop[k.n] JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
 			CROSS JOIN LATERAL (SELECT CASE WHEN parent_alias IS NULL THEN '$' || k.n ELSE pg_catalog.format('%I.%I', parent_alias, r.attname) END) AS p (key)
 		WHERE c.contype = 'f' AND c.confrelid = relation
+			-- Since version 18 it may be NOT ENFORCED: no row goes with another one by it, nor is kept.
+			AND pg_catalog.to_jsonb(c) -> 'conenforced' IS DISTINCT FROM 'false'
 			-- Partitions of a table that refers to it have a row of their own.
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.confrelid = c.confrelid)
 		GROUP BY c.oid, c.conname, c.conrelid, c.confdeltype ORDER BY c.conname, c.conrelid;

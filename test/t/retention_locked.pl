@@ -113,7 +113,7 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM sweep.runs WHERE job = 'he
 is($node->safe_psql('postgres', q{SELECT count(*) FROM t.gone WHERE at >= '2026-02-19Z'}), '0', 'nothing has gone that was not old');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.child AS c WHERE NOT EXISTS (SELECT FROM t.parent AS p WHERE p.id = c.parent_id)'), '0', 'and no child is left behind');
 
-# ---------------------------------------------------------------- a table that is written anew while a row is taken apart
+# ---------------------------------------------------------------- tables that are altered, or written anew, while a row is taken apart
 # One parent with 300 children, and others that are as old; the first batches have taken some of the children.
 sub begin_large
 {
@@ -127,10 +127,22 @@ sub begin_large
 	soon($node, 'SELECT count(*) < 305 FROM t.child WHERE parent_id = 1', 't', 'a parent is being taken apart');
 }
 
+begin_large($holders[0]);
+$node->safe_psql('postgres', 'ALTER TABLE t.child DROP CONSTRAINT child_parent_id_fkey, ADD FOREIGN KEY (parent_id) REFERENCES t.parent ON DELETE SET NULL');
+my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t.child');
+soon($node, q{SELECT status FROM sweep.runs WHERE job = 'held' ORDER BY run_id DESC LIMIT 1}, 'failed', 'a foreign key that is dropped ends the run');
+like(last_run(), qr/a foreign key of "child" that refers to "parent" has been dropped since the run began/, 'and is named');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t.child'), $before, 'no row goes by it any more');
+forget_session($holders[0]);
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('held', '{"pause": null}')});
+$node->safe_psql('postgres', "CALL sweep.run('held', $now)");
+is($node->safe_psql('postgres', 'SELECT count(*), count(parent_id), (SELECT count(*) FROM t.parent) FROM t.child'), "$before|0|0", 'the next run goes by what there is');
+
 # The place of the parent is that of the next one then.
+$holders[0] = session($node);
 begin_large($holders[0]);
 $node->safe_psql('postgres', q{UPDATE t.parent SET at = '2026-02-28Z' WHERE id = 1});
-my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM t.child WHERE parent_id = 1');
+$before = $node->safe_psql('postgres', 'SELECT count(*) FROM t.child WHERE parent_id = 1');
 $node->safe_psql('postgres', 'VACUUM FULL t.parent');
 soon($node, q{SELECT count(*) FROM t.parent WHERE id = 2}, 0, 'the run goes on with the next parent');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM t.child WHERE parent_id = 1'), $before, 'which is not taken for the one that was at its place');
