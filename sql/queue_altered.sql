@@ -42,6 +42,57 @@ ALTER TABLE sweep.queue_message ALTER attempts DROP DEFAULT, ALTER attempts TYPE
 SELECT sweep.cancel_message('altered', key => 'waiting');
 ROLLBACK;
 
+-- the same of the types of messages and batches: what is added is NULL, and another type is refused
+BEGIN;
+ALTER TYPE sweep.message ADD ATTRIBUTE note text, ADD ATTRIBUTE number int;
+SELECT payload, note, number FROM sweep.claim('altered');
+ROLLBACK;
+BEGIN;
+ALTER TYPE sweep.message ADD ATTRIBUTE note text, ADD ATTRIBUTE number int;
+ALTER TYPE sweep.message DROP ATTRIBUTE note;
+SELECT payload, number FROM sweep.claim('altered');
+ROLLBACK;
+\set VERBOSITY default
+BEGIN;
+ALTER TYPE sweep.message ALTER ATTRIBUTE payload TYPE json;
+SELECT payload FROM sweep.claim('altered');
+ROLLBACK;
+\set VERBOSITY terse
+CREATE FUNCTION public.altered_step(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$ SELECT CASE WHEN b.cursor IS NULL THEN 1 ELSE 0 END::bigint, '1'::jsonb, '{"seen": 1}'::jsonb $$;
+SELECT sweep.create_job('altered', step => 'public.altered_step', schedule => NULL);
+CREATE TABLE public.altered (id int PRIMARY KEY, at timestamptz);
+CREATE INDEX ON public.altered (at);
+INSERT INTO public.altered SELECT n, '2026-01-01Z' FROM generate_series(1, 3) AS n;
+SELECT sweep.create_retention('public.altered', 'at', '1 day', name => 'altered_rows');
+BEGIN;
+ALTER TYPE sweep.batch ADD ATTRIBUTE note text;
+SELECT rows FROM sweep.preview('altered');
+ALTER TYPE sweep.progress ADD ATTRIBUTE note text, ADD ATTRIBUTE number int;
+ALTER TYPE sweep.progress DROP ATTRIBUTE note;
+SELECT rows FROM sweep.preview('altered_rows');
+ROLLBACK;
+BEGIN;
+ALTER TYPE sweep.batch DROP ATTRIBUTE items;
+SELECT sweep.retention_step(ROW(1, NULL, '{}', now(), NULL, NULL, 1));
+ROLLBACK;
+BEGIN;
+ALTER TYPE sweep.batch DROP ATTRIBUTE items;
+SELECT rows FROM sweep.preview('altered');
+ROLLBACK;
+BEGIN;
+ALTER TYPE sweep.progress ALTER ATTRIBUTE rows TYPE text;
+SELECT rows FROM sweep.preview('altered');
+ROLLBACK;
+BEGIN;
+ALTER TYPE sweep.progress ALTER ATTRIBUTE rows TYPE text;
+SELECT rows FROM sweep.preview('altered_rows');
+ROLLBACK;
+SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'altered%';
+DELETE FROM sweep.run_live WHERE job LIKE 'altered%';
+DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
+DROP FUNCTION public.altered_step;
+DROP TABLE public.altered;
+
 -- a lane that no priority has
 INSERT INTO sweep.queue_message (queue_id, lane, due_at, payload) SELECT queue_id, -30000, now(), '1' FROM sweep.queue WHERE name = 'altered';
 INSERT INTO sweep.queue_message (queue_id, lane, due_at, payload) SELECT queue_id, 50, now(), '1' FROM sweep.queue WHERE name = 'altered';

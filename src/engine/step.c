@@ -44,6 +44,7 @@
 #include "base/compat.h"
 #include "base/extension.h"
 #include "base/role.h"
+#include "base/row_type.h"
 #include "base/sql.h"
 #include "engine/step.h"
 
@@ -69,6 +70,9 @@ enum
 	PROGRESS_DETAIL,
 	PROGRESS_COLUMNS
 };
+
+static const Oid batch_types[BATCH_COLUMNS] = {INT4OID, JSONBOID, JSONBOID, TIMESTAMPTZOID, INT4OID, INT4OID, JSONBARRAYOID, INT8OID};
+static const Oid progress_types[PROGRESS_COLUMNS] = {INT8OID, JSONBOID, JSONBOID};
 
 /* A function that returns one sweep.progress. */
 typedef struct Function
@@ -274,6 +278,7 @@ create_step(MemoryContext context)
 	SweepStep  *step = palloc0(sizeof(SweepStep));
 
 	step->batch_desc = lookup_rowtype_tupdesc_copy(sweep_extension()->batch_type, -1);
+	sweep_row_check(step->batch_desc, batch_types, BATCH_COLUMNS);
 	BlessTupleDesc(step->batch_desc);
 	MemoryContextSwitchTo(old);
 	return step;
@@ -300,7 +305,7 @@ batch_datum(SweepStep *step, const SweepBatch *batch)
 		[BATCH_ITEMS] = batch->items == NULL,
 	};
 
-	return HeapTupleGetDatum(heap_form_tuple(step->batch_desc, values, nulls));
+	return HeapTupleGetDatum(sweep_row_form(step->batch_desc, values, nulls, BATCH_COLUMNS));
 }
 
 Datum
@@ -380,6 +385,7 @@ find(Function *function)
 	uint64		changes = function_changes;
 	Oid			schema;
 	Oid			found;
+	TupleDesc	progress;
 
 	if (function->found_at == changes)
 		return;
@@ -391,6 +397,9 @@ find(Function *function)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("function %s does not return sweep.progress", function->name)));
 	check_owner(found, function->name);
+	progress = lookup_rowtype_tupdesc(get_func_rettype(found), -1);
+	sweep_row_check(progress, progress_types, PROGRESS_COLUMNS);
+	ReleaseTupleDesc(progress);
 	MemoryContextReset(function->info_context);
 	fmgr_info_cxt(found, &function->info, function->info_context);
 	function->found_at = changes;

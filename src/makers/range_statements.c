@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "base/row_type.h"
 #include "base/txn.h"
 #include "makers/range_cursor.h"
 #include "makers/range_statements.h"
@@ -54,6 +55,7 @@ sweep_range_keep(FmgrInfo *function, Jsonb *args)
 		kept->function = function->fn_oid;
 		kept->run_context = function->fn_mcxt;
 		kept->progress = lookup_rowtype_tupdesc_copy(get_func_rettype(function->fn_oid), -1);
+		sweep_row_check(kept->progress, (const Oid[]) {INT8OID, JSONBOID, JSONBOID}, 3);
 		BlessTupleDesc(kept->progress);
 		kept->context = AllocSetContextCreate(function->fn_mcxt, "pg_sweep range", ALLOCSET_SMALL_SIZES);
 		kept->callback.func = free_plans;

@@ -20,6 +20,7 @@
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_type_d.h"
 #include "executor/executor.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
@@ -28,8 +29,10 @@
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/typcache.h"
 
 #include "base/detail.h"
+#include "base/row_type.h"
 #include "makers/proof.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
@@ -47,6 +50,7 @@ enum
 	BATCH_BUCKET,
 	BATCH_RUN_ID = 8
 };
+static const Oid batch_types[] = {INT4OID, JSONBOID, JSONBOID, TIMESTAMPTZOID, INT4OID, INT4OID, JSONBARRAYOID, INT8OID};
 
 static SweepStatement range_of_sql = {
 	.text = "SELECT range, cursor FROM sweep._range_of($1, $2, $3)",
@@ -62,6 +66,7 @@ typedef struct Rest
 	TimestampTz open_since;		/* of the oldest transaction that the proof does not see; 0 = none */
 } Rest;
 
+static void check_batch(HeapTupleHeader header);
 static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
 static int	enter_path(const SweepRangeBatch *batch);
 static void find_range(SweepRangeBatch *batch);
@@ -88,6 +93,8 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	HeapTuple	progress;
 	int			nest_level;
 
+	if (fcinfo->flinfo->fn_extra == NULL)
+		check_batch(PG_GETARG_HEAPTUPLEHEADER(0));
 	read_batch(&batch, PG_GETARG_HEAPTUPLEHEADER(0));
 	nest_level = enter_path(&batch);
 	batch.kept = sweep_range_keep(fcinfo->flinfo, batch.args);
@@ -113,11 +120,20 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	nulls[1] = batch.cursor == NULL;
 	nulls[2] = batch.detail == NULL;
 	(void) MemoryContextSwitchTo(context);
-	progress = heap_form_tuple(batch.kept->progress, values, nulls);
+	progress = sweep_row_form(batch.kept->progress, values, nulls, lengthof(values));
 	sweep_sql_end_call();
 	if (nest_level > 0)
 		AtEOXact_GUC(true, nest_level);
 	return HeapTupleGetDatum(progress);
+}
+
+static void
+check_batch(HeapTupleHeader header)
+{
+	TupleDesc	columns = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
+
+	sweep_row_check(columns, batch_types, lengthof(batch_types));
+	ReleaseTupleDesc(columns);
 }
 
 static void

@@ -31,13 +31,13 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 #include "utils/uuid.h"
 
 #include "base/clock.h"
 #include "base/compat_table.h"
 #include "base/extension.h"
 #include "base/quota.h"
+#include "base/row_type.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
 #include "queue/in_flight.h"
@@ -87,6 +87,9 @@ typedef struct Claim
 	TupleTableSlot *free_row;	/* the new version of a row whose key is given free; NULL until the first one */
 } Claim;
 
+/* The columns of sweep.message. */
+static const Oid row_types[] = {INT8OID, TEXTOID, JSONBOID, TEXTOID, INT4OID, JSONBOID, TIMESTAMPTZOID, UUIDOID};
+
 PG_FUNCTION_INFO_V1(sweep_queue_claim);
 
 static void
@@ -116,6 +119,7 @@ open_claim(Claim *claim, FunctionCallInfo fcinfo)
 				 errhint("The visibility is the time this claim has for its messages and must be greater than zero.")));
 	InitMaterializedSRF(fcinfo, 0);
 	claim->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	sweep_row_check(claim->result->setDesc, row_types, lengthof(row_types));
 	sweep_prepared_settle();
 }
 
@@ -242,8 +246,8 @@ take(Claim *claim)
 static void
 put_row(const Claim *claim, TupleTableSlot *row, int attempts)
 {
-	Datum		values[8];
-	bool		nulls[8] = {0};
+	Datum		values[lengthof(row_types)];
+	bool		nulls[lengthof(row_types)] = {0};
 
 	slot_getallattrs(row);
 	values[0] = row->tts_values[MESSAGE_ID - 1];
@@ -256,7 +260,7 @@ put_row(const Claim *claim, TupleTableSlot *row, int attempts)
 	nulls[5] = row->tts_isnull[MESSAGE_HEADERS - 1];
 	values[6] = row->tts_values[MESSAGE_SENT_AT - 1];
 	values[7] = UUIDPGetDatum(&claim->id);
-	tuplestore_putvalues(claim->result->setResult, claim->result->setDesc, values, nulls);
+	sweep_row_put(claim->result, values, nulls, lengthof(values));
 }
 
 /* Whether the claim still has the message, which a purge may have removed. With the lock. */
