@@ -66,6 +66,27 @@ CALL sweep.run('altered tree', '{"switch": {"leave": ["inheritance"]}}');
 SELECT (SELECT count(*) FROM altered.t), (SELECT count(*) FROM altered.t_old);
 SELECT sweep.drop_job('altered tree');
 
+-- ---------------------------------------------------------------- another collation of the source of a copy without changes, between two runs and between two batches
+CREATE TABLE altered.word (k text COLLATE "C" PRIMARY KEY, v int);
+INSERT INTO altered.word SELECT chr(CASE WHEN n % 2 = 0 THEN 65 ELSE 97 END + n % 26) || n, n FROM generate_series(1, 200) AS n;
+CREATE TABLE altered.words (k text PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.word', 'altered.words', batch_size => 30, max_batches => 3, paused => true, name => 'altered plain');
+CALL sweep.run('altered plain');
+ALTER TABLE altered.word ALTER k TYPE text COLLATE "en-x-icu";
+CALL sweep.run('altered plain');
+ALTER TABLE altered.word ALTER k TYPE text COLLATE "C";
+CALL sweep.run('altered plain');
+SELECT count(*) > 90 AS more FROM altered.words;
+SELECT sweep.drop_job('altered plain');
+TRUNCATE altered.words;
+SELECT sweep.create_copy('altered.word', 'altered.words', batch_size => 10, pause => '1 s', cursor => 'run', name => 'altered batch');
+DO $$ BEGIN WHILE (SELECT count(*) FROM altered.words) < 20 LOOP COMMIT; END LOOP; END $$;
+ALTER TABLE altered.word ALTER k TYPE text COLLATE "en-x-icu";
+DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'altered batch' ORDER BY run_id LIMIT 1) LOOP COMMIT; END LOOP; END $$;
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'altered batch' ORDER BY run_id LIMIT 1;
+SELECT sweep.drop_job('altered batch');
+DROP TABLE altered.word, altered.words;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') LOOP COMMIT; END LOOP; END $$;
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

@@ -95,20 +95,13 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
--- With another collation the keys have another order: those behind the cursor are others, and so are those up to the bound. Looked at in each batch,
--- for the statements of a run are made once.
 CREATE FUNCTION sweep._begins_range(relation text, key text[], cursor jsonb, OUT begins boolean, OUT ordering text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	ordering := (SELECT pg_catalog.string_agg(a.attcollation::pg_catalog.regcollation::pg_catalog.text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
-		WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key) AND a.attcollation <> 0);
 	begins := cursor -> 'most' IS NULL;
-	IF NOT begins AND cursor ->> 'ordering' IS DISTINCT FROM ordering THEN
-		RAISE EXCEPTION 'the keys of % have another order since the job began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = pg_catalog.format('The collation of (%s) was %s, and is %s: it cannot be known which rows are done.', pg_catalog.array_to_string(key, ', '), coalesce(cursor ->> 'ordering', 'none'), coalesce(ordering, 'none')),
-			HINT = 'Drop the job, and execute the statement for the rows that are left.';
-	END IF;
+	ordering := sweep._check_ordering(relation, key, CASE WHEN NOT begins THEN cursor || pg_catalog.jsonb_build_object('ordering', cursor -> 'ordering') END,
+		'Drop the job, and execute the statement for the rows that are left.');
 END
 $$;
 COMMENT ON FUNCTION sweep._begins_range(text, text[], jsonb) IS 'whether a cursor has no bound yet, and the collations of the key, which is in the cursor beside the bound; raises when they are others by now';

@@ -373,6 +373,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
 
+-- With another collation the keys have another order: those behind the cursor are others, and so are those up to a bound. Looked at in each batch,
+-- for the statements of a run are made once.
+CREATE FUNCTION sweep._check_ordering(relation text, key text[], cursor jsonb, advice text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ordering constant pg_catalog.text := (SELECT pg_catalog.string_agg(a.attcollation::pg_catalog.regcollation::pg_catalog.text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key) AND a.attcollation <> 0);
+BEGIN
+	IF cursor ? 'ordering' AND cursor ->> 'ordering' IS DISTINCT FROM ordering THEN
+		RAISE EXCEPTION 'the keys of % have another order since the job began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = pg_catalog.format('The collation of (%s) was %s, and is %s: it cannot be known which rows are done.', pg_catalog.array_to_string(key, ', '), coalesce(cursor ->> 'ordering', 'none'), coalesce(ordering, 'none')),
+			HINT = advice;
+	END IF;
+	RETURN ordering;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_ordering(text, text[], jsonb, text) IS 'the collations of a key; raises when a cursor has others, for which the advice is the hint';
+
 CREATE FUNCTION sweep._range(relation regclass, columns text[], first boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
