@@ -59,7 +59,7 @@ BEGIN
 	END;
 	state := state - '{tries,tried_at}'::pg_catalog.text[];
 	IF detail IS NULL THEN
-		RETURN ROW(1, (state - 'ranges') || '{"emptying": {}}', NULL)::sweep.progress;
+		RETURN ROW(1, (state - 'ranges') || (SELECT pg_catalog.jsonb_build_object('emptying', pg_catalog.jsonb_build_object('copy', n.copy, 'changes', n.changes)) FROM sweep._emptying_names(rest) AS n), NULL)::sweep.progress;
 	END IF;
 	count := coalesce(pg_catalog.jsonb_array_length(detail -> 'made'), 0);
 	took := detail ->> 'took';

@@ -11,35 +11,47 @@
 --
 -- The cursor is kept from run to run. Where it is lost, what was made before is dropped, and everything begins again.
 --
+CREATE FUNCTION sweep._is_emptying(copy text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.obj_description(pg_catalog.to_regclass(copy), 'pg_class') IS NOT DISTINCT FROM 'rows of a default partition, for a job of sweep.create_partitions' AND pg_catalog.to_regclass(copy) IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION sweep._is_emptying(text) IS 'whether there is a table to which a default partition is emptied, with the comment by which a user''s is told from ours';
+
 CREATE FUNCTION sweep._emptying_names(rest regclass, OUT copy text, OUT changes text, OUT is_there boolean) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	SELECT pg_catalog.format('%I.%I', n.nspname, sweep._fitting_name(c.relname, '_sweep_copy')) INTO copy FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = rest;
 	changes := sweep._changes_name(rest);
-	is_there := pg_catalog.obj_description(pg_catalog.to_regclass(copy), 'pg_class') IS NOT DISTINCT FROM 'rows of a default partition, for a job of sweep.create_partitions' AND pg_catalog.to_regclass(copy) IS NOT NULL;
+	is_there := sweep._is_emptying(copy);
 END
 $$;
-COMMENT ON FUNCTION sweep._emptying_names(regclass) IS 'the tables by which a default partition is emptied, and whether the first one is there, with the comment by which a user''s is told from ours';
+COMMENT ON FUNCTION sweep._emptying_names(regclass) IS 'the tables by which a default partition is emptied, and whether the first one is there';
 
-CREATE FUNCTION sweep._drop_emptying(rest regclass) RETURNS void
+-- The trigger is where it was made, also when the table is no default partition any more, or has another name.
+CREATE FUNCTION sweep._drop_emptying(copy text, changes text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
-	names constant pg_catalog.record := sweep._emptying_names(rest);
+	line pg_catalog.text;
 BEGIN
-	IF names.is_there THEN
-		IF pg_catalog.to_regclass(names.changes) IS NOT NULL THEN
-			EXECUTE pg_catalog.format('DROP TRIGGER IF EXISTS sweep_changes ON %s', sweep._table_name(rest));
-			EXECUTE pg_catalog.format('DROP TRIGGER IF EXISTS sweep_changes_truncate ON %s', sweep._table_name(rest));
-			EXECUTE pg_catalog.format('DROP FUNCTION IF EXISTS %s()', names.changes);
-			EXECUTE pg_catalog.format('DROP TABLE %s', names.changes);
-		END IF;
-		EXECUTE pg_catalog.format('DROP TABLE %s', names.copy);
+	IF NOT sweep._is_emptying(copy) THEN
+		RETURN;
 	END IF;
+	IF pg_catalog.to_regclass(changes) IS NOT NULL THEN
+		FOR line IN SELECT pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname, sweep._table_name(t.tgrelid::pg_catalog.regclass)) FROM pg_catalog.pg_trigger t WHERE t.tgfoid = pg_catalog.to_regprocedure(changes || '()') LOOP
+			EXECUTE line;
+		END LOOP;
+		EXECUTE pg_catalog.format('DROP FUNCTION IF EXISTS %s()', changes);
+		EXECUTE pg_catalog.format('DROP TABLE %s', changes);
+	END IF;
+	EXECUTE pg_catalog.format('DROP TABLE %s', copy);
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_emptying(regclass) IS 'drops all that was made to empty a default partition, if anything was';
+COMMENT ON FUNCTION sweep._drop_emptying(text, text) IS 'drops all that was made to empty a default partition, if anything was';
 
 -- ------------------------------------------------------------------ whether it can be done
 -- A row is known by the key: a change copies all rows of its key anew. Without a unique index many may share a day.
@@ -332,6 +344,7 @@ CREATE FUNCTION sweep._empty_next(parent regclass, size int, state jsonb, path t
 AS $$
 DECLARE
 	rest constant pg_catalog.regclass := sweep._default_part(parent);
+	names pg_catalog.record;
 	at pg_catalog.jsonb := state -> 'emptying';
 	again constant pg_catalog.jsonb := state - '{tries,tried_at,emptying}'::pg_catalog.text[];
 	detail pg_catalog.jsonb := '{}';
@@ -343,19 +356,22 @@ DECLARE
 	left_open pg_catalog.jsonb;
 	deadline constant pg_catalog.timestamptz := pg_catalog.clock_timestamp() + interval '1 second';
 BEGIN
-	IF rest IS NULL OR NOT (sweep._emptying_names(rest)).is_there THEN
-		RETURN ROW(1, again, '{"restarted": 1}')::sweep.progress;
-	END IF;
-	texts := sweep._emptying_texts(parent, rest);
+	SELECT n.copy, n.changes, n.is_there INTO names FROM sweep._emptying_names(coalesce(rest, parent)) AS n;
 	PERFORM sweep._await_turn(state);
 	BEGIN
+		-- It was detached, or renamed.
+		IF rest IS NULL OR NOT names.is_there OR names.copy <> at ->> 'copy' THEN
+			PERFORM sweep._drop_emptying(at ->> 'copy', at ->> 'changes');
+			RETURN ROW(1, again, '{"restarted": 1}')::sweep.progress;
+		END IF;
+		texts := sweep._emptying_texts(parent, rest);
 		IF NOT at ? 'shape' THEN
 			IF NOT sweep._capture_changes(texts) THEN
 				RAISE lock_not_available;
 			END IF;
-			at := pg_catalog.jsonb_build_object('shape', texts -> 'shape');
+			at := at || pg_catalog.jsonb_build_object('shape', texts -> 'shape');
 		ELSIF at ->> 'shape' <> texts ->> 'shape' OR pg_catalog.to_regclass(texts ->> 'changes') IS NULL THEN
-			PERFORM sweep._drop_emptying(rest);
+			PERFORM sweep._drop_emptying(names.copy, names.changes);
 			RETURN ROW(1, again, '{"restarted": 1}')::sweep.progress;
 		ELSE
 			applied := sweep._apply_changes(texts, size, path);
@@ -379,7 +395,7 @@ BEGIN
 				IF left_open IS NULL THEN
 					made := sweep._exchange_emptied(parent, rest, texts, size, path);
 					IF made IS NULL THEN
-						PERFORM sweep._drop_emptying(rest);
+						PERFORM sweep._drop_emptying(names.copy, names.changes);
 						RETURN ROW(1, again, '{"restarted": 1}')::sweep.progress;
 					END IF;
 					RETURN ROW(1, again, detail || pg_catalog.jsonb_build_object('emptied', pg_catalog.jsonb_build_array(rest), 'made', made))::sweep.progress;

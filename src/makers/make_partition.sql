@@ -312,7 +312,7 @@ DECLARE
 	locked_at pg_catalog.timestamptz;
 BEGIN
 	-- Tables that were made to empty it have names that are needed now, if the cursor that knew of them was lost.
-	PERFORM sweep._drop_emptying(rest) WHERE rest IS NOT NULL;
+	PERFORM sweep._drop_emptying(n.copy, n.changes) FROM sweep._emptying_names(rest) AS n WHERE rest IS NOT NULL;
 	FOREACH missing IN ARRAY ranges LOOP
 		name := sweep._partition_name(parent, missing.suffix);
 		EXIT WHEN made <> '{}' AND (missing.overlapping IS NOT NULL OR pg_catalog.to_regclass(name) IS NOT NULL);

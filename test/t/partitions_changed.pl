@@ -38,22 +38,49 @@ my $tries = change_before_lock('old', sub { $node->safe_psql('postgres', q{SELEC
 cmp_ok($tries, '>=', 1, 'a partition that was attached with newer rows is looked at again');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM old'), 1, 'and is not dropped');
 
-# Two years, with a partition between them: the default partition is emptied by a copy.
-$node->safe_psql('postgres', q{
-	CREATE TABLE rest (id int, at date NOT NULL, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);
-	CREATE TABLE rest_default PARTITION OF rest DEFAULT;
-	CREATE TABLE rest_1 PARTITION OF rest FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
-	INSERT INTO rest SELECT n, date '2000-05-17' + (n % 2) * 800 FROM generate_series(1, 100) AS n;
-	INSERT INTO rest SELECT n, now() FROM generate_series(1, 100) AS n;
-	SELECT sweep.create_partitions('rest', '1 year', ahead => 1, batch_size => 50, schedule => NULL);
-});
+# Two years, with a partition between them: the default partition is emptied by a copy, which waits for an older transaction.
+sub begin_emptying
+{
+	my ($table, $old) = @_;
+
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE $table (id int, at date NOT NULL, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);
+		CREATE TABLE ${table}_default PARTITION OF $table DEFAULT;
+		CREATE TABLE ${table}_1 PARTITION OF $table FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+		INSERT INTO $table SELECT n, date '2000-05-17' + (n % 2) * 800 FROM generate_series(1, 100) AS n;
+		INSERT INTO $table SELECT n, now() FROM generate_series(1, 100) AS n;
+		SELECT sweep.create_partitions('$table', '1 year', ahead => 1, batch_size => 50, schedule => NULL);
+	});
+	$old->query_safe('BEGIN; SELECT 1');
+	my $run = $node->safe_psql('postgres', "SELECT sweep.start('partitions_$table')");
+	soon($node, "SELECT detail ? 'waits_for' FROM sweep.runs WHERE run_id = $run", 't', 'a copy of the default partition waits for an older transaction');
+	return $run;
+}
+
+# What was made for the copy of a default partition.
+sub left_of
+{
+	my ($table) = @_;
+
+	return $node->safe_psql('postgres', qq{SELECT (SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'sweep%'), (SELECT count(*) FROM pg_class WHERE relname LIKE '$table%sweep%'), (SELECT count(*) FROM pg_proc WHERE proname LIKE '$table%sweep%')});
+}
+
 my $old = session($node);
-$old->query_safe('BEGIN; SELECT 1');
-my $run = $node->safe_psql('postgres', q{SELECT sweep.start('partitions_rest')});
-soon($node, "SELECT detail ? 'waits_for' FROM sweep.runs WHERE run_id = $run", 't', 'a copy of the default partition waits for an older transaction');
+my $run = begin_emptying('rest', $old);
 $tries = change_before_lock('rest', sub { $old->query_safe('COMMIT'); return $run; }, 'ALTER TABLE rest DETACH PARTITION rest_default');
-$old->quit;
 cmp_ok($tries, '>=', 1, 'a table without its default partition is looked at again');
+like(ended_run($node, $run), qr/^succeeded/, 'the run makes what is missing');
 is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM rest), (SELECT count(*) FROM rest_default)'), '0|200', 'the detached one has its rows');
+is(left_of('rest'), '0|0|0', 'and nothing is left of the copy');
+
+$run = begin_emptying('other', $old);
+$node->safe_psql('postgres', 'ALTER TABLE other_default RENAME TO other_rest');
+$old->query_safe('COMMIT');
+$old->quit;
+ended_run($node, $run);
+# The batch that met the new name may have failed.
+$node->safe_psql('postgres', q{CALL sweep.run('partitions_other')});
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM other), (SELECT count(*) FROM other_rest)'), '200|0', 'a default partition that gets another name is emptied');
+is(left_of('other'), '0|0|0', 'and nothing is left of the first copy');
 
 done_testing();
