@@ -117,6 +117,24 @@ INSERT INTO moved.s (up) VALUES (2) RETURNING id, pg_typeof(id);
 SELECT privilege, grantee FROM sweep._privileges('moved.s');
 SELECT sweep.drop_job('copy_s');
 
+-- foreign keys that are dropped between the switch and their validation: the others are validated
+CREATE TABLE moved.p (id int PRIMARY KEY);
+CREATE TABLE moved.p_new (LIKE moved.p INCLUDING ALL);
+CREATE TABLE moved.p_1 (p int REFERENCES moved.p);
+CREATE TABLE moved.p_2 (p int REFERENCES moved.p);
+CREATE TABLE moved.p_3 (p int REFERENCES moved.p);
+SELECT sweep.create_copy('moved.p', 'moved.p_new', with_changes => true, paused => true);
+CALL sweep.run('copy_p');
+SELECT sweep.alter_job('copy_p', '{"max_batches": 2}');
+CALL sweep.run('copy_p', '{"switch": {"carry": true}}');
+ALTER TABLE moved.p_1 DROP CONSTRAINT p_1_p_fkey;
+DROP TABLE moved.p_2;
+SELECT sweep.alter_job('copy_p', '{"max_batches": null}');
+CALL sweep.run('copy_p');
+SELECT * FROM moved.last_run;
+SELECT conrelid::regclass, conname, confrelid::regclass, convalidated FROM pg_constraint WHERE contype = 'f' AND confrelid = 'moved.p'::regclass;
+SELECT sweep.drop_job('copy_p');
+
 DELETE FROM sweep.run_live WHERE job LIKE 'copy%';
 DELETE FROM sweep.run_history WHERE job LIKE 'copy%';
 DROP PUBLICATION copy_published;

@@ -114,10 +114,15 @@ BEGIN
 	next_cursor := cursor;
 	rows := 0;
 	IF pg_catalog.jsonb_array_length(cursor -> 'validate') > 0 THEN
-		EXECUTE cursor #>> '{validate,0}';
+		BEGIN
+			EXECUTE cursor #>> '{validate,0}';
+			detail := '{"validated": 1}';
+		-- It has been dropped since.
+		EXCEPTION WHEN undefined_object OR undefined_table OR invalid_schema_name THEN
+			detail := '{"gone": 1}';
+		END;
 		next_cursor := cursor || pg_catalog.jsonb_build_object('validate', (cursor -> 'validate') - 0);
 		rows := 1;
-		detail := '{"validated": 1}';
 	END IF;
 END
 $$;
