@@ -266,7 +266,8 @@ sweep_sql_value(int column, Oid type)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("column %d of the result of a statement is of type %s instead of %s", column,
 						OidIsValid(sweep_sql_type(column)) ? format_type_be(sweep_sql_type(column)) : "none", format_type_be(type)),
-				 errdetail("A table that it reads was replaced or altered.")));
+				 errdetail("A table that it reads was replaced or altered."),
+				 errhint("Do it again when the table is as it was.")));
 	return sweep_sql_datum(column);
 }
 
@@ -278,7 +279,8 @@ sweep_sql_place(int column)
 	if (place == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("a statement has returned no place of a row")));
+				 errmsg("a statement has returned no place of a row"),
+				 errhint("A table that it reads was replaced by a view, or a rule was added to it. Do it again when the table is as it was.")));
 	return place;
 }
 

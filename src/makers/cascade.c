@@ -124,7 +124,8 @@ read_key(SweepCascadeKey *key, MemoryContext context)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("rows of \"%s\" that go with those of \"%s\" cannot be counted", get_rel_name(key->child), get_rel_name(key->parent)),
-					 errdetail("There are no arrays of type %s, of which a column of their foreign key is.", format_type_be(key->elements[i]))));
+					 errdetail("There are no arrays of type %s, of which a column of their foreign key is.", format_type_be(key->elements[i])),
+					 errhint("Have the job delete at once: sweep.create_retention(..., cascade => 'at_once').")));
 	}
 }
 

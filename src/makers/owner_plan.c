@@ -63,7 +63,8 @@ lock_table(Oid table, LOCKMODE lock, bool parts)
 	if (sweep_role_owning(RelationRelationId, table) != GetUserId())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the table with OID %u has been dropped, or given to another role", table)));
+				 errmsg("the table with OID %u has been dropped, or given to another role", table),
+				 errhint("Do it again.")));
 }
 
 /* The plan is freed before an error, or it would be kept to the end of the session. */
@@ -91,7 +92,8 @@ check(SweepPlan *plan, Oid table)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("function %s would be executed as role \"%s\"", format_procedure(search.function), GetUserNameFromId(GetUserId(), false)),
-				 errdetail("It compares keys of table \"%s\", whose owner that is, and belongs to a role that could not become it.", get_rel_name(table))));
+				 errdetail("It compares keys of table \"%s\", whose owner that is, and belongs to a role that could not become it.", get_rel_name(table)),
+				 errhint("Give the function to that role, or to a superuser.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" has another name than before, or a rule in its place", get_rel_name(table)),

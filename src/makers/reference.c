@@ -119,7 +119,8 @@ find_references(FunctionCallInfo fcinfo, Oid foreign_key)
 		if (references->tree[0].count != PG_NARGS() - 1 || get_fn_expr_argtype(fcinfo->flinfo, i + 1) != references->tree[0].types[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_DATATYPE_MISMATCH),
-					 errmsg("these are not values of the columns that foreign key %u refers to", foreign_key)));
+					 errmsg("these are not values of the columns that foreign key %u refers to", foreign_key),
+					 errhint("Start the job again: it reads the foreign keys anew.")));
 	}
 	references->count = (int) count;
 	references->foreign_key = foreign_key;
