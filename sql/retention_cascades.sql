@@ -182,6 +182,9 @@ SET track_counts = off;
 INSERT INTO parent VALUES (1, '2026-01-01Z');
 SELECT rows FROM sweep.preview('retention_ties', :now);
 RESET track_counts;
+SET session_replication_role = replica;
+SELECT rows FROM sweep.preview('retention_ties', :now);
+RESET session_replication_role;
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'retention%' AND args ->> 'target' LIKE 'retention\_cascades.%';
 DELETE FROM sweep.run_live WHERE job LIKE 'retention%';

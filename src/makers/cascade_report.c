@@ -9,6 +9,7 @@
 
 #include "access/xact.h"
 #include "catalog/partition.h"
+#include "commands/trigger.h"
 #include "pgstat.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
@@ -38,6 +39,12 @@ sweep_cascade_begin_batch(SweepCascade *cascade)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows that go with others cannot be counted: track_counts is off"),
 				 errhint("Switch it on, or have the job delete at once: sweep.create_retention(..., cascade => 'at_once').")));
+	if (cascade->count > 0 && SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rows that go with others would be left behind: session_replication_role is replica"),
+				 errdetail("PostgreSQL follows no foreign keys then."),
+				 errhint("Set it to origin in the settings of the job, or for its role.")));
 	cascade->batch++;
 	cascade->before = (SweepCascadeChanges) {0};
 	collect_changes(&cascade->before);
