@@ -274,7 +274,7 @@ DECLARE
 BEGIN
 	IF key = '{ctid}' AND repeats THEN
 		parts_of := coalesce(known_parts, sweep._place_parts(relation, role, 'UPDATE', pg_catalog.concat_ws(' ', due, parts.set)));
-		place := sweep._next_place(parts_of, part);
+		place := sweep._next_place(relation, parts_of, part);
 		made := sweep._place_statements(relation, place.part, due);
 		made.counter := 'updated';
 		made.pick := sweep._update_of(parts, place.part, NULL, sweep._at_places(relation, place.part));

@@ -169,7 +169,7 @@ DECLARE
 	condition constant pg_catalog.record := sweep._deletion_condition(args, role);
 	parts constant pg_catalog.text[] := CASE WHEN known_parts IS NOT NULL THEN known_parts WHEN by_place THEN sweep._place_parts(relation, role, 'DELETE', condition.text)
 		WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, 'DELETE', condition.text) END;
-	place constant pg_catalog.record := sweep._next_place(parts, part);
+	place constant pg_catalog.record := sweep._next_place(relation, parts, part);
 	bound constant pg_catalog.record := sweep._run_bound(relation, key);
 	due constant pg_catalog.text := pg_catalog.format(E'(%s\n) AND %s', condition.text, bound.condition);
 	free constant pg_catalog.text := sweep._not_referenced(relation);

@@ -62,16 +62,17 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_partitioned(regclass) IS 'whether a table has partitions, or could have';
 
-CREATE FUNCTION sweep._next_place(parts text[], after text, OUT part regclass, OUT next_part text) RETURNS record
+CREATE FUNCTION sweep._next_place(relation regclass, parts text[], after text, OUT part regclass, OUT next_part text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	SELECT pg_catalog.to_regclass(u.name), (SELECT pg_catalog.jsonb_build_object('part', parts[u.n + 1]) WHERE u.n < pg_catalog.cardinality(parts)) INTO part, next_part
 		FROM pg_catalog.unnest(parts) WITH ORDINALITY AS u (name, n)
-		WHERE (after IS NULL OR u.name COLLATE "C" >= after COLLATE "C") AND pg_catalog.to_regclass(u.name) IS NOT NULL ORDER BY u.n LIMIT 1;
+		WHERE (after IS NULL OR u.name COLLATE "C" >= after COLLATE "C") AND EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(pg_catalog.to_regclass(u.name)) AS a WHERE a.relid = relation)
+		ORDER BY u.n LIMIT 1;
 END
 $$;
-COMMENT ON FUNCTION sweep._next_place(text[], text) IS 'the partition of that name, or the next one when it was dropped, and the cursor that the one behind it begins with';
+COMMENT ON FUNCTION sweep._next_place(regclass, text[], text) IS 'the partition of that name, or the next one when it was dropped or detached, and the cursor that the one behind it begins with';
 
 CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

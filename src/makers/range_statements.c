@@ -9,15 +9,20 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/regproc.h"
 #include "utils/typcache.h"
 
+#include "base/compat.h"
 #include "base/row_type.h"
 #include "base/txn.h"
 #include "makers/range_cursor.h"
@@ -28,6 +33,9 @@ static SweepStatement range_statements_sql = {
 		"counter, rest_counter, checked, restarts, custom, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
+
+/* How often statements are made for a partition that is none of the table any more when it is locked. */
+#define MAX_MAKINGS 10
 
 /* The parameters of the statement that makes the others. */
 typedef struct Request
@@ -40,6 +48,8 @@ bool		sweep_range_preparing = false;
 
 static void forget(SweepRangeKept *kept);
 static void free_plans(void *kept);
+static bool is_in_target(const SweepRangeKept *kept);
+static Oid	find_table(const char *name);
 static void make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of);
 static void make_work(void *arg);
 
@@ -110,9 +120,45 @@ sweep_range_find_statements(SweepRangeKept *kept, bool after, bool again, const 
 	/* There may be thousands of partitions: the statements of one are kept. */
 	if (kept->made && (kept->again != again || !sweep_range_has_part(kept->statements, part)))
 		forget(kept);
-	if (!kept->made)
+	for (int i = 0; !kept->made || !is_in_target(kept); i++)
+	{
+		if (i == MAX_MAKINGS)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("partitions of %s are attached and detached all the time", sweep_range_text(kept->args, "target")),
+					 errhint("Start the job again.")));
+		forget(kept);
 		make(kept, again, part, as_of);
+	}
 	return &kept->statements[after];
+}
+
+/*
+ * Whether the partition is still one of the table, also by its name; it stays one until the transaction ends. The rows of one that was
+ * detached are not those of the table any more.
+ */
+static bool
+is_in_target(const SweepRangeKept *kept)
+{
+	const char *part = kept->statements[0].part;
+	Oid			relation = part != NULL ? find_table(part) : InvalidOid;
+	List	   *ancestors;
+
+	if (part == NULL)
+		return true;
+	if (!OidIsValid(relation))
+		return false;
+	LockRelationOid(relation, RowExclusiveLock);
+	if (find_table(part) != relation || !get_rel_relispartition(relation))
+		return false;
+	ancestors = get_partition_ancestors(relation);
+	return list_member_oid(ancestors, find_table(sweep_range_text(kept->args, "target")));
+}
+
+static Oid
+find_table(const char *name)
+{
+	return name == NULL ? InvalidOid : RangeVarGetRelid(makeRangeVarFromNameList(sweep_qualified_name_list(name)), NoLock, true);
 }
 
 bool

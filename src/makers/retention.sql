@@ -162,7 +162,7 @@ BEGIN
 		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
 		parts := sweep._parts(relation, age, role, type, moment, 'DELETE', args ->> 'condition');
 	END IF;
-	place := sweep._next_place(parts, part);
+	place := sweep._next_place(relation, parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	-- A run of one range does not see all rows before some of them are gone.
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;

@@ -83,4 +83,21 @@ $node->safe_psql('postgres', q{CALL sweep.run('partitions_other')});
 is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM other), (SELECT count(*) FROM other_rest)'), '200|0', 'a default partition that gets another name is emptied');
 is(left_of('other'), '0|0|0', 'and nothing is left of the first copy');
 
+# The same names in a retention, which goes through partitions one by one: one of them is being emptied, the other one comes next.
+$node->safe_psql('postgres', q{
+	CREATE TABLE event (id int, at timestamptz NOT NULL) PARTITION BY RANGE (at);
+	CREATE INDEX ON event (at);
+	CREATE TABLE event_1 PARTITION OF event FOR VALUES FROM ('2025-01-01') TO ('2025-02-01');
+	CREATE TABLE event_2 PARTITION OF event FOR VALUES FROM ('2025-02-01') TO ('2025-03-01');
+	CREATE TABLE event_3 PARTITION OF event FOR VALUES FROM ('2025-03-01') TO ('2025-04-01');
+	INSERT INTO event SELECT n, '2025-01-02'::timestamptz + interval '1 month' * (n / 300) + interval '1 minute' * n FROM generate_series(0, 899) AS n;
+	SELECT sweep.create_retention('event', 'at', '30 days', batch_size => 100, pause => '3 s', name => 'event', schedule => NULL);
+});
+$run = $node->safe_psql('postgres', q{SELECT sweep.start('event')});
+soon($node, 'SELECT count(*) < 900 FROM event', 't', 'a retention has begun');
+$node->safe_psql('postgres', 'ALTER TABLE event DETACH PARTITION event_1; ALTER TABLE event DETACH PARTITION event_2');
+my $detached = $node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM event_1), (SELECT count(*) FROM event_2)');
+like(ended_run($node, $run), qr/^succeeded/, 'it goes on when partitions are detached');
+is($node->safe_psql('postgres', 'SELECT (SELECT count(*) FROM event_1), (SELECT count(*) FROM event_2), (SELECT count(*) FROM event)'), "$detached|0", 'and deletes no rows of these');
+
 done_testing();
