@@ -1,7 +1,7 @@
 /*
  * extension.c
  *		The extension itself: whether this database has it, where its objects are, whether this library fits them, and what its
- *		functions require.
+ *		functions require; rows of its types, which a superuser may have altered.
  *
  * Called by txn.c in each transaction of the engine, which locks it, by functions that a session calls, which only look
  * for it, and where one of the objects is needed. The result is kept until a type of the database changes.
@@ -30,6 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 
 #include "base/extension.h"
 
@@ -51,6 +52,7 @@ static bool find_type(const char *name, Oid *oid);
 static void forget(Datum arg, int cache, uint32 hash);
 static char *read_version(void);
 static bool is_before(const char *version, const char *other);
+static void pad(TupleDesc columns, const Datum *values, const bool *nulls, int count, Datum **padded, bool **padded_nulls);
 
 PG_FUNCTION_INFO_V1(sweep_extension_require_library);
 
@@ -275,4 +277,47 @@ sweep_extension_require_library(PG_FUNCTION_ARGS)
 				 errmsg("extension pg_sweep %s needs its library, and that of version %s is loaded", version, SWEEP_VERSION),
 				 errhint("Restart the server after the files of the extension were installed.")));
 	PG_RETURN_VOID();
+}
+
+void
+sweep_row_check(TupleDesc columns, const Oid *types, int count)
+{
+	for (int i = 0; i < count; i++)
+	{
+		if (i < columns->natts && TupleDescAttr(columns, i)->atttypid == types[i])
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("type %s was altered", format_type_be(columns->tdtypeid)),
+				 errdetail("Its attribute %d is not of type %s.", i + 1, format_type_be(types[i])),
+				 errhint("Attributes can be added to it, but those of the extension must stay as they are.")));
+	}
+}
+
+HeapTuple
+sweep_row_form(TupleDesc columns, const Datum *values, const bool *nulls, int count)
+{
+	Datum	   *padded;
+	bool	   *padded_nulls;
+
+	pad(columns, values, nulls, count, &padded, &padded_nulls);
+	return heap_form_tuple(columns, padded, padded_nulls);
+}
+
+void
+sweep_row_put(ReturnSetInfo *result, Datum *values, bool *nulls, int count)
+{
+	if (result->setDesc->natts > count)
+		pad(result->setDesc, values, nulls, count, &values, &nulls);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void
+pad(TupleDesc columns, const Datum *values, const bool *nulls, int count, Datum **padded, bool **padded_nulls)
+{
+	*padded = palloc0(sizeof(Datum) * columns->natts);
+	*padded_nulls = palloc(sizeof(bool) * columns->natts);
+	memcpy(*padded, values, sizeof(Datum) * count);
+	memset(*padded_nulls, true, sizeof(bool) * columns->natts);
+	memcpy(*padded_nulls, nulls, sizeof(bool) * count);
 }

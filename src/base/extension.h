@@ -5,7 +5,10 @@
 #ifndef SWEEP_EXTENSION_H
 #define SWEEP_EXTENSION_H
 
+#include "access/htup.h"
+#include "access/tupdesc.h"
 #include "fmgr.h"
+#include "nodes/execnodes.h"
 
 /*
  * Finds the extension and locks it, shared, until the transaction ends. False when this database has none
@@ -51,5 +54,17 @@ extern const SweepExtension *sweep_extension(void);
  * locked for the first time; the lock checks the result.
  */
 extern void sweep_extension_assume(const SweepExtension *found);
+
+/*
+ * Raises unless a row begins with columns of these types: a value of another one would be taken for a pointer. Columns that were added behind
+ * them, or dropped there again, do no harm.
+ */
+extern void sweep_row_check(TupleDesc columns, const Oid *types, int count);
+
+/* A row of that many values; what was added behind them is NULL. */
+extern HeapTuple sweep_row_form(TupleDesc columns, const Datum *values, const bool *nulls, int count);
+
+/* The same, added to the result of a function. */
+extern void sweep_row_put(ReturnSetInfo *result, Datum *values, bool *nulls, int count);
 
 #endif							/* SWEEP_EXTENSION_H */

@@ -44,7 +44,6 @@
 #include "base/compat.h"
 #include "base/extension.h"
 #include "base/role.h"
-#include "base/row_type.h"
 #include "base/sql.h"
 #include "engine/step.h"
 

@@ -23,7 +23,7 @@
 #include "utils/typcache.h"
 
 #include "base/compat.h"
-#include "base/row_type.h"
+#include "base/extension.h"
 #include "base/txn.h"
 #include "makers/range_cursor.h"
 #include "makers/range_statements.h"

@@ -32,7 +32,7 @@
 #include "utils/typcache.h"
 
 #include "base/detail.h"
-#include "base/row_type.h"
+#include "base/extension.h"
 #include "makers/proof.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"

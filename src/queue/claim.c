@@ -37,7 +37,6 @@
 #include "base/compat_table.h"
 #include "base/extension.h"
 #include "base/quota.h"
-#include "base/row_type.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
 #include "queue/in_flight.h"
