@@ -42,6 +42,13 @@ sweep_row_is_locked(const TupleTableSlot *row)
 		(((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_INVALID) == 0;
 }
 
+/* Whether others share the row that this transaction has just updated: their locks, FOR KEY SHARE, are those of its new version, too. */
+static inline bool
+sweep_row_was_shared(const TupleTableSlot *row)
+{
+	return (((const BufferHeapTupleTableSlot *) row)->base.tuple->t_data->t_infomask & HEAP_XMAX_IS_MULTI) != 0;
+}
+
 /* Locks the row at *place, which is then in the slot. False when another transaction has written or locked the row; waits for none. */
 extern bool sweep_row_lock(Relation table, ItemPointer place, Snapshot snapshot, LockTupleMode mode, TupleTableSlot *row);
 

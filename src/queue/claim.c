@@ -2,21 +2,20 @@
  * claim.c
  *		sweep.claim: takes messages under a lease.
  *
- * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search has found; then,
- * without the lock, it reads the rows with a snapshot of its own. A message whose row is gone by then (acknowledged
- * after its lease had run out, purged) is forgotten, and another one taken. The claim writes nothing, unless the key of
- * a message must be given free: then it updates the row.
+ * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search has found; then, without the lock,
+ * it reads the rows with a snapshot of its own. A message whose row is gone by then (acknowledged after its lease had run out, purged)
+ * is forgotten, and another one taken. The claim writes nothing, unless the key of a message must be given free: then it updates the row.
  *
- * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved to the
- * dead-letter table by the first claim that meets it.
+ * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved to the dead-letter table by
+ * the first claim that meets it.
  *
- * In a queue in which a key is taken only while its message waits, the key is free when the index of waiting keys has no
- * entry of the row: the row gets a new version that says it is claimed. The update is done without SQL, at the place where
- * the claim has read the row: a statement that was planned while the table was small would read all of the queue for each
- * claim once the table is large.
+ * In a queue in which a key is taken only while its message waits, the key is free when the index of waiting keys has no entry of the
+ * row: the row gets a new version that says it is claimed. The update is done without SQL, at the place where the claim has read the
+ * row: a statement that was planned while the table was small would read all of the queue for each claim once the table is large.
  *
- * A claim never waits for another transaction. When it has to write a row that another transaction has written or locked
- * (one whose lease ran out, and which is still open), it leaves the message alone for a while.
+ * A claim never waits for another transaction. When it has to write a row that another transaction has written or locked (one whose lease
+ * ran out, and which is still open), it leaves the message alone for a while. It does the same when a sender that is about to commit has
+ * locked the row, for which it has left out a message (key.c); the key is given free at once, so that no more senders lock the row.
  */
 #include "postgres.h"
 
@@ -48,8 +47,9 @@
 /* Messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 100
 
-/* Time for which a message is left alone whose row another transaction has written or locked, in us. */
+/* Time for which a message is left alone whose row another transaction has written or locked, or a sender has, in us. */
 #define PUT_OFF_US USECS_PER_SEC
+#define PUT_OFF_FOR_SENDER_US (100 * 1000)
 
 /* Time after which it is logged again that there are too few slots, in us. */
 #define LOG_SHORTAGE_US (60 * USECS_PER_SEC)
@@ -61,7 +61,7 @@ typedef struct Taken
 	int			attempts;		/* this delivery included */
 	SweepMessageRef message;
 	bool		moved;			/* the row has another place, since its key was given free */
-	bool		busy;			/* another transaction has written or locked the row */
+	int64		put_off_us;		/* another transaction has written or locked the row */
 } Taken;
 
 typedef struct Claim
@@ -284,10 +284,7 @@ drop_taken(const Claim *claim, const Taken *taken, TimestampTz due_at)
 	sweep_queue_unlock();
 }
 
-/*
- * Moves a message that has used up its attempts to the dead-letter table. Its row is locked first, because the statement that deletes
- * it would wait for a transaction that has written or locked it; false when there is such a transaction.
- */
+/* Moves a message that has used up its attempts to the dead-letter table. The statement that deletes its row must wait for none: if the row is locked, false. */
 static bool
 move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 {
@@ -315,10 +312,10 @@ move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 }
 
 /*
- * Gives the key of a message free, so that another one with this key can be sent from the commit on. False when another transaction has
- * written or locked the row.
+ * Gives the key of a message free, so that another one with this key can be sent from the commit on. Returns the time to put the
+ * message off, in us: another transaction has written or locked the row, or senders share it, also after the update.
  */
-static bool
+static int64
 free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 {
 	TU_UpdateIndexes update_indexes;
@@ -333,7 +330,7 @@ free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 		claim->free_row = MakeSingleTupleTableSlot(RelationGetDescr(claim->messages), &TTSOpsVirtual);
 	}
 	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, row))
-		return false;
+		return PUT_OFF_US;
 	slot_getallattrs(row);
 	ExecClearTuple(claim->free_row);
 	memcpy(claim->free_row->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
@@ -342,16 +339,16 @@ free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 	ExecStoreVirtualTuple(claim->free_row);
 	if (sweep_table_tuple_update(claim->messages, place, claim->free_row, GetCurrentCommandId(true), snapshot, locked, &failure,
 								 &lock_mode, &update_indexes) != TM_Ok)
-		return false;
+		return PUT_OFF_FOR_SENDER_US;
 	*place = claim->free_row->tts_tid;
 	sweep_indexes_update(&claim->indexes, claim->free_row, update_indexes);
 	taken->moved = true;
-	return true;
+	return sweep_row_was_shared(row) ? PUT_OFF_FOR_SENDER_US : 0;
 }
 
 /*
- * Notes the new places of rows, and moves messages that are busy to a lease of one second whose id no client knows. When that runs
- * out, the transaction that has written their rows may have ended. If they were returned to the queue instead, this claim would take
+ * Notes the new places of rows, and moves messages that are put off to a short lease whose id no client knows. When that runs
+ * out, the transaction that has written or locked their rows may have ended. If they were returned to the queue instead, this claim would take
  * them again at once.
  */
 static void
@@ -359,6 +356,7 @@ settle_taken(const Claim *claim)
 {
 	uint8		random[UUID_LEN];
 	int			lease = -1;
+	int64		put_off_us = PUT_OFF_US;
 	bool		refused = false;
 
 	sweep_lease_draw(random);
@@ -371,34 +369,44 @@ settle_taken(const Claim *claim)
 			continue;
 		if (taken->moved)
 			sweep_in_flight(taken->number)->message.tid = taken->message.tid;
-		if (taken->busy && lease < 0)
+		if (taken->put_off_us > 0 && lease < 0)
 			lease = sweep_lease_new(sweep_queue_slot(sweep_queue_lease(claim->lease)->slot), random, GetUserId());
-		if (taken->busy && lease >= 0)
+		if (taken->put_off_us > 0 && lease >= 0)
+		{
 			sweep_in_flight_postpone(taken->number, lease);
-		refused = taken->busy && lease < 0;
+			put_off_us = Min(put_off_us, taken->put_off_us);
+		}
+		refused = taken->put_off_us > 0 && lease < 0;
 	}
 	if (lease >= 0)
-		sweep_lease_set_expiry(lease, sweep_monotonic_us() + PUT_OFF_US);
+		sweep_lease_set_expiry(lease, sweep_monotonic_us() + put_off_us);
 	sweep_queue_unlock();
 	if (refused)
 		sweep_holder_refuse(HELD_MESSAGES, REFUSED_ALL, NULL);
 }
 
-/* Returns the row of a message to the caller. False when another transaction has written or locked the row. */
-static bool
+/* Returns the row of a message to the caller, or the time to put the message off. */
+static int64
 deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 {
 	bool		is_null;
+	int64		put_off_us = 0;
 
 	if (taken->attempts > claim->queue.max_attempts)
-		return move_to_dead(claim, taken, snapshot);
+		return move_to_dead(claim, taken, snapshot) ? 0 : PUT_OFF_US;
 	(void) slot_getattr(row, MESSAGE_KEY, &is_null);
-	if (!is_null && claim->queue.key_policy != KEY_WHILE_QUEUED_OR_RUNNING &&
-		!DatumGetBool(slot_getattr(row, MESSAGE_CLAIMED, &is_null)) && !free_key(claim, taken, row, snapshot))
-		return false;
-	put_row(claim, row, taken->attempts);
-	claim->count++;
-	return true;
+	if (is_null || claim->queue.key_policy == KEY_WHILE_QUEUED_OR_RUNNING)
+		put_off_us = 0;
+	else if (!DatumGetBool(slot_getattr(row, MESSAGE_CLAIMED, &is_null)))
+		put_off_us = free_key(claim, taken, row, snapshot);
+	else if (sweep_row_is_locked(row) && !sweep_row_lock(claim->messages, &taken->message.tid, snapshot, LockTupleExclusive, row))
+		put_off_us = PUT_OFF_FOR_SENDER_US;
+	if (put_off_us == 0)
+	{
+		put_row(claim, row, taken->attempts);
+		claim->count++;
+	}
+	return put_off_us;
 }
 
 /* Reads the rows of the messages that were taken, and delivers them. */
@@ -422,8 +430,8 @@ deliver(Claim *claim)
 			/* The search had an older snapshot, and the message was put off since then. */
 			drop_taken(claim, taken, DatumGetTimestampTz(slot_getattr(row, MESSAGE_DUE_AT, &is_null)));
 		else
-			taken->busy = !deliver_row(claim, taken, row, snapshot);
-		unsettled |= taken->busy || taken->moved;
+			taken->put_off_us = deliver_row(claim, taken, row, snapshot);
+		unsettled |= taken->put_off_us > 0 || taken->moved;
 	}
 	ExecDropSingleTupleTableSlot(row);
 	UnregisterSnapshot(snapshot);

@@ -20,6 +20,11 @@
  * message has the key, or may have it, the failed one waits again without. A message that was released, or whose lease
  * ran out, is not written for that; senders find it in shared memory.
  *
+ * A message that is left out for one that waits is looked at again before the commit (left_out.c): that one may have been claimed, by a
+ * consumer that does not see what the sender's transaction has changed. If it still waits, the transaction locks its row FOR KEY SHARE.
+ * A claim may then give its key free, but delivers the message when the lock is gone (claim.c). The look after the lock tells
+ * that no claim was faster.
+ *
  * An INSERT with ON CONFLICT takes twice the time: it inserts rows one by one, each with a lock and a record of the WAL.
  */
 #include "postgres.h"
@@ -71,10 +76,12 @@ typedef struct KeyedInsert
 	SnapshotData dirty;
 	TupleTableSlot *slot;
 	Snapshot	begun;			/* in a transaction that must not miss what others commit meanwhile */
-	/* The transaction whose end decides on an undecided key, and its row. */
+	/* The row that has the key, if it is not free; and the transaction whose end decides on an undecided key. */
+	ItemPointerData tid;
+	int64		message_id;
+	bool		is_own;			/* of this transaction */
 	TransactionId xid;
 	uint32		token;
-	ItemPointerData tid;
 } KeyedInsert;
 
 PG_FUNCTION_INFO_V1(sweep_key_is_given_back);
@@ -124,9 +131,8 @@ close_insert(KeyedInsert *insert)
 	sweep_inserter_close(&insert->inserter);
 }
 
-/* Compares byte by byte, as the index does; NULL comes last. */
-static int
-compare_keys(const text *a, const text *b)
+int
+sweep_key_compare(const text *a, const text *b)
 {
 	int			a_length;
 	int			b_length;
@@ -145,7 +151,7 @@ compare_messages(const void *left, const void *right)
 {
 	const SweepKeyedMessage *a = left;
 	const SweepKeyedMessage *b = right;
-	int			result = compare_keys(a->key, b->key);
+	int			result = sweep_key_compare(a->key, b->key);
 
 	return result != 0 ? result : a->number - b->number;
 }
@@ -158,7 +164,7 @@ sort_messages(SweepKeyedMessage *messages, int count)
 
 	qsort(messages, count, sizeof(SweepKeyedMessage), compare_messages);
 	for (int i = 1; i < count; i++)
-		if (messages[i].key == NULL || compare_keys(messages[i].key, messages[kept - 1].key) != 0)
+		if (messages[i].key == NULL || sweep_key_compare(messages[i].key, messages[kept - 1].key) != 0)
 			messages[kept++] = messages[i];
 	return kept;
 }
@@ -208,20 +214,20 @@ judge(KeyedInsert *insert)
 {
 	bool		inserting = TransactionIdIsValid(insert->dirty.xmin);
 	bool		is_null;
-	TransactionId xmin;
 
+	insert->tid = insert->slot->tts_tid;
 	if (inserting || TransactionIdIsValid(insert->dirty.xmax))
 	{
 		insert->xid = inserting ? insert->dirty.xmin : insert->dirty.xmax;
 		insert->token = inserting ? insert->dirty.speculativeToken : 0;
-		insert->tid = insert->slot->tts_tid;
 		return KEY_UNDECIDED;
 	}
+	insert->message_id = DatumGetInt64(slot_getattr(insert->slot, MESSAGE_ID, &is_null));
+	insert->is_own = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null)));
 	if (insert->begun == InvalidSnapshot)
 		return KEY_TAKEN;
 	/* A statement of SQL would fail as well, instead of skipping a row that its snapshot does not see. */
-	xmin = DatumGetTransactionId(slot_getsysattr(insert->slot, MinTransactionIdAttributeNumber, &is_null));
-	if (!TransactionIdIsCurrentTransactionId(xmin) &&
+	if (!insert->is_own &&
 		!table_tuple_satisfies_snapshot(insert->request->messages, insert->slot, insert->begun))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -272,11 +278,20 @@ look_up_given_back(KeyedInsert *insert, text *key)
 		found = slot != NULL && sweep_in_flight_find_returned(slot, key_hash, nth, &message);
 		sweep_queue_unlock();
 		if (found && sweep_queue_fetch(request->messages, blocks, &queue, &insert->dirty, &message, insert->slot) &&
-			compare_keys(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
+			sweep_key_compare(DatumGetTextPP(slot_getattr(insert->slot, MESSAGE_KEY, &is_null)), key) == 0)
 			state = judge(insert);
 	}
 	ExecClearTuple(insert->slot);
 	return state;
+}
+
+/* The state of a key for a new message. */
+static KeyState
+look_up_all(KeyedInsert *insert, text *key, bool given_back)
+{
+	KeyState	state = look_up(insert, key, NULL);
+
+	return state == KEY_FREE && given_back ? look_up_given_back(insert, key) : state;
 }
 
 /* Chooses the rows of a turn. False when it ended at a key that is undecided. */
@@ -291,17 +306,17 @@ choose_rows(KeyedInsert *insert)
 	inserter->filled = 0;
 	while (insert->position < insert->count && inserter->filled < inserter->room)
 	{
-		const SweepKeyedMessage *message = &insert->messages[insert->position];
+		SweepKeyedMessage *message = &insert->messages[insert->position];
 
-		state = message->key == NULL ? KEY_FREE : look_up(insert, message->key, NULL);
-		if (state == KEY_FREE && message->key != NULL && given_back)
-			state = look_up_given_back(insert, message->key);
+		state = message->key == NULL ? KEY_FREE : look_up_all(insert, message->key, given_back);
 		if (state == KEY_UNDECIDED)
 			break;
+		if (state == KEY_TAKEN && !insert->is_own)
+			message->left_out_for = insert->message_id;
 		if (state == KEY_FREE)
 		{
 			insert->rows[inserter->filled] = insert->position;
-			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number);
+			sweep_inserter_add_row(inserter, message->message_id, message->key, message->number, false);
 		}
 		insert->position++;
 	}
@@ -361,35 +376,94 @@ sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, i
 	return insert.inserted;
 }
 
+/* Writes the row that was added, with its key. False when another transaction was faster with it: the row is withdrawn. */
+static bool
+write_with_key(KeyedInsert *insert, text *key)
+{
+	SweepInserter *inserter = &insert->inserter;
+	bool		has_key;
+
+	sweep_inserter_write_rows(inserter);
+	has_key = sweep_inserter_write_entries(inserter, 0, RelationGetRelid(insert->index)) ||
+		look_up(insert, key, &inserter->slots[0]->tts_tid) == KEY_FREE;
+	if (!has_key)
+	{
+		sweep_inserter_withdraw(inserter, 0);
+		inserter->filled = 0;
+	}
+	return has_key;
+}
+
+static void
+write_without_key(KeyedInsert *insert)
+{
+	sweep_inserter_write_rows(&insert->inserter);
+	(void) sweep_inserter_write_entries(&insert->inserter, 0, InvalidOid);
+}
+
 void
 sweep_key_put_back(const SweepSendRequest *request, TupleTableSlot *old, int attempts, Jsonb *error)
 {
 	KeyedInsert insert = {0};
 	bool		is_null;
 	text	   *key = DatumGetTextPP(slot_getattr(old, MESSAGE_KEY, &is_null));
+	bool		has_key;
+
+	open_insert(&insert, request, NULL, 1);
+	begin_turn(&insert);
+	has_key = look_up(&insert, key, NULL) == KEY_FREE;
+	if (has_key)
+	{
+		sweep_inserter_add_again(&insert.inserter, old, false, attempts, error);
+		has_key = write_with_key(&insert, key);
+	}
+	if (!has_key)
+	{
+		sweep_inserter_add_again(&insert.inserter, old, true, attempts, error);
+		write_without_key(&insert);
+	}
+	end_turn(&insert);
+	close_insert(&insert);
+}
+
+/* Locks the row that has the key, as often as it is another one. KEY_TAKEN: it waits, and the claims see the lock. */
+static KeyState
+lock_waiting(KeyedInsert *insert, text *key)
+{
+	KeyState	state;
+	int64		locked = 0;
+
+	while ((state = look_up_all(insert, key, are_given_back(insert->request))) == KEY_TAKEN && !insert->is_own && insert->message_id != locked)
+	{
+		locked = insert->message_id;
+		if (!sweep_row_lock(insert->request->messages, &insert->tid, GetActiveSnapshot(), LockTupleKeyShare, insert->slot))
+			return KEY_UNDECIDED;
+	}
+	return state;
+}
+
+bool
+sweep_key_insert_at_end(const SweepSendRequest *request, const SweepKeyedMessage *message)
+{
+	KeyedInsert insert = {0};
 	KeyState	state;
 
 	open_insert(&insert, request, NULL, 1);
 	begin_turn(&insert);
-	state = look_up(&insert, key, NULL);
+	state = lock_waiting(&insert, message->key);
 	if (state == KEY_FREE)
 	{
-		sweep_inserter_add_again(&insert.inserter, old, false, attempts, error);
-		sweep_inserter_write_rows(&insert.inserter);
-		if (!sweep_inserter_write_entries(&insert.inserter, 0, RelationGetRelid(insert.index)))
-			state = look_up(&insert, key, &insert.inserter.slots[0]->tts_tid);
-		if (state != KEY_FREE)
-			sweep_inserter_withdraw(&insert.inserter, 0);
+		sweep_inserter_add_row(&insert.inserter, message->message_id, message->key, message->number, false);
+		state = write_with_key(&insert, message->key) ? KEY_FREE : KEY_UNDECIDED;
 	}
-	if (state != KEY_FREE)
+	if (state == KEY_UNDECIDED)
 	{
-		insert.inserter.filled = 0;
-		sweep_inserter_add_again(&insert.inserter, old, true, attempts, error);
-		sweep_inserter_write_rows(&insert.inserter);
-		(void) sweep_inserter_write_entries(&insert.inserter, 0, InvalidOid);
+		sweep_inserter_add_row(&insert.inserter, message->message_id, message->key, message->number, true);
+		write_without_key(&insert);
 	}
 	end_turn(&insert);
 	close_insert(&insert);
+	return state != KEY_TAKEN;
 }
 
 /* SQL: sweep._key_is_given_back(queue_id, key), for dead messages that are redriven */

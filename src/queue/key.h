@@ -13,16 +13,27 @@ typedef struct SweepKeyedMessage
 	text	   *key;			/* or NULL */
 	int			number;			/* of its payload, among those of the request */
 	int64		message_id;
+	int64		left_out_for;	/* the message of another transaction that has the key; 0 = inserted, or the key is of this transaction */
 } SweepKeyedMessage;
 
 /* The hash of a key; never 0. */
 extern uint32 sweep_key_hash(const text *key);
 
+/* Compares byte by byte, as the index does; NULL comes last. */
+extern int	sweep_key_compare(const text *a, const text *b);
+
 /*
  * Inserts the messages whose keys are not waiting, and returns how many. Waits for transactions that decide on a key.
- * Sorts the array.
+ * Sorts the array, and notes in it which are left out.
  */
 extern int	sweep_key_insert(const SweepSendRequest *request, SweepKeyedMessage *messages, int count);
+
+/*
+ * For a message that was left out, when its transaction is about to commit. If one with its key waits, that one is not delivered before
+ * the transaction has ended; if none does, the message is inserted, without its key if an open transaction may have it. Waits for
+ * no transaction. False when nothing was inserted.
+ */
+extern bool sweep_key_insert_at_end(const SweepSendRequest *request, const SweepKeyedMessage *message);
 
 /*
  * Inserts a message that waits once more, with the key that its first claim gave free; without it if another message has

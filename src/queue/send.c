@@ -3,7 +3,8 @@
  *		sweep.send and sweep.send_many.
  *
  * A message is a row that is inserted in the sender's transaction, without SQL (table.c); consumers are woken when that
- * has committed (transaction.c). A message with a key is inserted unless one with this key waits already (key.c).
+ * has committed (transaction.c). A message with a key is inserted unless one with this key waits already (key.c); then it is
+ * looked at again before the commit (left_out.c).
  */
 #include "postgres.h"
 
@@ -23,6 +24,7 @@
 #include "base/sql.h"
 #include "base/txn.h"
 #include "queue/key.h"
+#include "queue/left_out.h"
 #include "queue/slot.h"
 #include "queue/table.h"
 #include "queue/transaction.h"
@@ -37,6 +39,7 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *nam
 {
 	int64		delay_us = PG_ARGISNULL(3) ? 0 : sweep_interval_us(PG_GETARG_INTERVAL_P(3));
 	int32		priority = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT32(4);
+	const SweepQueue *queue;
 
 	sweep_require_usable(name);
 	PreventCommandIfReadOnly(name);
@@ -53,7 +56,9 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *nam
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a delay must not be negative")));
 	request->messages = sweep_queue_open();
-	request->queue_id = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND)->queue_id;
+	queue = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND);
+	request->queue_id = queue->queue_id;
+	request->key_policy = queue->key_policy;
 	request->lane = (int16) (delay_us > 0 ? priority + SWEEP_LANE_DELAYED : priority);
 	request->due_at = delay_us > 0 ? GetCurrentTimestamp() + delay_us : 0;
 	request->sequence = sweep_queue_sequence();
@@ -78,7 +83,7 @@ send_without_keys(const SweepSendRequest *request)
 
 			if (first_id == 0)
 				first_id = message_id;
-			sweep_inserter_add_row(&inserter, message_id, NULL, done + inserter.filled);
+			sweep_inserter_add_row(&inserter, message_id, NULL, done + inserter.filled, false);
 			sweep_change_add_sent(request->change, request->lane, message_id, request->due_at);
 		}
 		sweep_inserter_write_rows(&inserter);
@@ -117,6 +122,8 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 
 		message.message_id = message_id = nextval_internal(request.sequence, false);
 		sent = sweep_key_insert(&request, &message, 1) > 0;
+		if (!sent)
+			sweep_left_out_note(&request, &message);
 	}
 	table_close(request.messages, NoLock);
 	if (!sent)
@@ -128,7 +135,8 @@ sweep_queue_send(PG_FUNCTION_ARGS)
 static int64
 send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *nulls)
 {
-	SweepKeyedMessage *messages = palloc(request->count * sizeof(SweepKeyedMessage));
+	SweepKeyedMessage *messages = palloc0(request->count * sizeof(SweepKeyedMessage));
+	int			sent;
 
 	for (int i = 0; i < request->count; i++)
 	{
@@ -136,7 +144,10 @@ send_with_keys(const SweepSendRequest *request, const Datum *keys, const bool *n
 		messages[i].number = i;
 		messages[i].message_id = nextval_internal(request->sequence, false);
 	}
-	return sweep_key_insert(request, messages, request->count);
+	sent = sweep_key_insert(request, messages, request->count);
+	for (int i = 0; i < request->count && sent < request->count; i++)
+		sweep_left_out_note(request, &messages[i]);
+	return sent;
 }
 
 /* SQL: sweep.send_many(queue text, payloads jsonb[], keys text[], delay interval, priority int) */

@@ -407,7 +407,7 @@ sweep_inserter_close(SweepInserter *inserter)
 }
 
 void
-sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number)
+sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number, bool claimed)
 {
 	const SweepSendRequest *request = inserter->request;
 	TupleTableSlot *slot = inserter->slots[inserter->filled++];
@@ -424,7 +424,7 @@ sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int
 	slot->tts_values[MESSAGE_QUEUE_ID - 1] = Int32GetDatum(request->queue_id);
 	slot->tts_values[MESSAGE_LANE - 1] = Int16GetDatum(request->lane);
 	slot->tts_values[MESSAGE_ATTEMPTS - 1] = Int16GetDatum(0);
-	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(false);
+	slot->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(claimed);
 	slot->tts_values[MESSAGE_KEY - 1] = PointerGetDatum(key);
 	slot->tts_isnull[MESSAGE_KEY - 1] = key == NULL;
 	slot->tts_values[MESSAGE_HEADERS - 1] = request->headers;

@@ -90,6 +90,7 @@ typedef struct SweepSendRequest
 	Relation	messages;
 	Oid			sequence;		/* of the ids */
 	int32		queue_id;
+	SweepKeyPolicy key_policy;
 	int16		lane;
 	TimestampTz due_at;			/* when the lane is one of delayed messages */
 	Datum		headers;
@@ -113,8 +114,8 @@ typedef struct SweepInserter
 extern void sweep_inserter_open(SweepInserter *inserter, const SweepSendRequest *request);
 extern void sweep_inserter_close(SweepInserter *inserter);
 
-/* Adds the row of a payload, if the caller has seen that there is room; key may be NULL. */
-extern void sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number);
+/* Adds the row of a payload, if the caller has seen that there is room; key may be NULL. "claimed": it does not keep others with its key away. */
+extern void sweep_inserter_add_row(SweepInserter *inserter, int64 message_id, text *key, int number, bool claimed);
 
 /*
  * Adds the row of a message that waits again, in the lane and at the due time of the request. "old", the row that it had,
