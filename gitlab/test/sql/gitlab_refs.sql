@@ -6,7 +6,7 @@ CREATE TABLE gitlab_partitions_dynamic.p_batched_git_ref_updates_deletions_2
 	PARTITION OF gitlab.p_batched_git_ref_updates_deletions FOR VALUES IN (2);
 CREATE SCHEMA plain;
 CREATE TABLE plain.batched_git_ref_updates_deletions (LIKE gitlab.p_batched_git_ref_updates_deletions INCLUDING ALL);
-SELECT sweep.create_queue('batched_git_ref_updates_project_cleanup');
+SELECT sweep.create_queue('batched_git_ref_updates_project_cleanup', key_policy => 'while_queued_or_running');
 
 CREATE PROCEDURE pg_temp.deletion(project_ids bigint[], status int DEFAULT 1, partition_id bigint DEFAULT 1)
 	LANGUAGE sql AS $$

@@ -678,8 +678,8 @@ take_result(Client *client, const PGresult *result)
 				take_rows(client, result, now_us());
 			else if (client->state == STATE_SENDING && opt.keys > 0 && PQntuples(result) == 1)
 			{
-				if (PQgetisnull(result, 0, 0))
-					client->fates[client->answers] = FATE_NEVER;
+				if (PQgetisnull(result, 0, 0) && client->fates[client->answers] == FATE_SENT)
+					client->fates[client->answers] = FATE_LEFT_OUT;
 				client->answers++;
 			}
 			else if (client->state == STATE_ACKING && PQntuples(result) == 1)

@@ -14,6 +14,7 @@ typedef enum Fate
 {
 	FATE_UNKNOWN,				/* not sent, or the connection broke before the answer */
 	FATE_SENT,					/* its commit was confirmed */
+	FATE_LEFT_OUT,				/* another message with its key waited; it may have been queued at the commit */
 	FATE_NEVER					/* it was rolled back */
 } Fate;
 
