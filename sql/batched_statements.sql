@@ -54,7 +54,11 @@ CREATE PROCEDURE fill_items() LANGUAGE plpgsql AS $$
 DECLARE
 	columns text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute WHERE attrelid = 'batched.item_origin'::regclass AND attnum > 0);
 BEGIN
-	TRUNCATE batched.item, batched.part, batched."Größe; DROP", batched.own, batched.touched;
+	DELETE FROM batched.item;
+	DELETE FROM batched.part;
+	DELETE FROM batched."Größe; DROP";
+	DELETE FROM batched.own;
+	DELETE FROM batched.touched;
 	INSERT INTO batched.own SELECT n, n FROM generate_series(1, 40) AS n;
 	EXECUTE format('INSERT INTO batched.item (%s) SELECT %1$s FROM batched.item_origin', columns);
 	INSERT INTO batched.part SELECT n, chr((97 + n % 5)::int), n, 'n' || n % 3 FROM generate_series(1, 60) AS n;
@@ -76,7 +80,7 @@ BEGIN
 	CALL batched.fill();
 	EXECUTE statement;
 	GET DIAGNOSTICS rows = ROW_COUNT;
-	TRUNCATE batched.plain;
+	DELETE FROM batched.plain;
 	INSERT INTO batched.plain SELECT * FROM batched.present();
 	CALL batched.fill();
 	RETURN rows;
