@@ -171,6 +171,18 @@ SELECT :'payload' AS payload;
 SELECT sweep.fail(:'lease', 'x');
 SELECT sweep.send('keyed', '5', 'k') IS NOT NULL AS sent;
 SELECT m.payload, m.attempts, m.claimed FROM sweep.queue_message m WHERE m.key = 'k' ORDER BY m.message_id;
+-- of several that wait for one, the oldest comes next
+SELECT sweep.purge_queue('keyed');
+SELECT sweep.send('keyed', '0', 'k') IS NOT NULL AS sent;
+SELECT lease FROM sweep.claim('keyed') \gset
+INSERT INTO sweep.queue_message (queue_id, key, claimed, payload) SELECT queue_id, 'k', true, to_jsonb(n) FROM sweep.queue, generate_series(1, 3) AS n WHERE name = 'keyed';
+SELECT count(*) FROM sweep.claim('keyed', 10);
+SELECT sweep.ack(:'lease');
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload, sweep.ack(:'lease');
+SELECT payload, lease FROM sweep.claim('keyed', 10) \gset
+SELECT :'payload' AS payload, sweep.ack(:'lease');
+SELECT payload FROM sweep.claim('keyed', 10);
 SELECT sweep.drop_queue('keyed');
 
 -- granted: to send, to consume; taken back; by the owner only

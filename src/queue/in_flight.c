@@ -56,27 +56,33 @@ key_chain_head(int slot, uint32 key_hash, KeyChain chain)
 	return &sweep_queue_memory.key_chains[hash % (uint32) sweep_max_in_flight];
 }
 
+/* The previous entry of the first one of a chain is the last one, as a number below 0, so that of messages with a key the oldest is the first. */
+#define KEY_CHAIN_LAST(number) (-2 - (number))
+
 static void
 change_chain(int number, KeyChain from, KeyChain to)
 {
 	SweepInFlight *entry = sweep_in_flight(number);
+	int		   *head = key_chain_head(entry->slot, entry->message.key_hash, from);
 
 	if (from != CHAIN_NONE)
 	{
-		*(entry->key_previous >= 0 ? &sweep_in_flight(entry->key_previous)->key_next :
-		  key_chain_head(entry->slot, entry->message.key_hash, from)) = entry->key_next;
+		*(entry->key_previous >= 0 ? &sweep_in_flight(entry->key_previous)->key_next : head) = entry->key_next;
 		if (entry->key_next >= 0)
 			sweep_in_flight(entry->key_next)->key_previous = entry->key_previous;
+		else if (*head >= 0)
+			sweep_in_flight(*head)->key_previous = KEY_CHAIN_LAST(entry->key_previous);
 	}
+	head = key_chain_head(entry->slot, entry->message.key_hash, to);
 	if (to != CHAIN_NONE)
 	{
-		int		   *head = key_chain_head(entry->slot, entry->message.key_hash, to);
+		int			last = *head >= 0 ? KEY_CHAIN_LAST(sweep_in_flight(*head)->key_previous) : -1;
 
-		entry->key_previous = -1;
-		entry->key_next = *head;
-		if (*head >= 0)
-			sweep_in_flight(*head)->key_previous = number;
-		*head = number;
+		*(last >= 0 ? &sweep_in_flight(last)->key_next : head) = number;
+		sweep_in_flight(*head)->key_previous = KEY_CHAIN_LAST(number);
+		if (last >= 0)
+			entry->key_previous = last;
+		entry->key_next = -1;
 	}
 }
 
