@@ -57,7 +57,25 @@ typedef struct State
 	double		acked;
 } State;
 
+/* The tables of which the rows are counted. */
+typedef struct Tables
+{
+	Relation	messages;
+	Relation	dead;
+} Tables;
+
 PG_FUNCTION_INFO_V1(sweep_queue_states);
+
+/* Before a snapshot is taken: to one that waits for the lock, a table that is rewritten meanwhile looks empty. */
+static Tables
+open_tables(Oid relation)
+{
+	Tables		tables;
+
+	tables.messages = relation_open(relation, AccessShareLock);
+	tables.dead = relation_open(get_relname_relid("queue_dead", RelationGetNamespace(tables.messages)), AccessShareLock);
+	return tables;
+}
 
 /* The counted state of a queue. A new one is that of a queue without a slot: no search has reached any message. */
 static State *
@@ -76,9 +94,8 @@ count_of(HTAB *counts, int32 queue_id)
 }
 
 static void
-count_rows(Oid relation_oid, Snapshot snapshot, HTAB *counts, bool dead)
+count_rows(Relation relation, Snapshot snapshot, HTAB *counts, bool dead)
 {
-	Relation	relation = relation_open(relation_oid, AccessShareLock);
 	TableScanDesc scan = sweep_table_beginscan(relation, snapshot);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	State	   *last = NULL;
@@ -98,28 +115,29 @@ count_rows(Oid relation_oid, Snapshot snapshot, HTAB *counts, bool dead)
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
-	relation_close(relation, AccessShareLock);
 }
 
-/* Counts the rows of both tables, and unregisters the snapshot. */
+/* Counts the rows of both tables; closes these, and unregisters the snapshot. */
 static HTAB *
-count_all(Oid relation, Snapshot snapshot)
+count_all(const Tables *tables, Snapshot snapshot)
 {
 	HASHCTL		control = {.keysize = sizeof(int32), .entrysize = sizeof(State), .hcxt = CurrentMemoryContext};
 	HTAB	   *counts = hash_create("pg_sweep counted queues", 256, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 
-	count_rows(relation, snapshot, counts, false);
-	count_rows(get_relname_relid("queue_dead", get_rel_namespace(relation)), snapshot, counts, true);
+	count_rows(tables->messages, snapshot, counts, false);
+	count_rows(tables->dead, snapshot, counts, true);
 	UnregisterSnapshot(snapshot);
+	relation_close(tables->messages, AccessShareLock);
+	relation_close(tables->dead, AccessShareLock);
 	return counts;
 }
 
 /*
  * Publishes a snapshot, which must see nothing of the transaction itself: the commits visible in it are counted by this
- * process, all others when they are applied (slot.c). NULL if the counters are valid.
+ * process, all others when they are applied (slot.c). NULL if the counters are valid; else the tables are open.
  */
 static Snapshot
-begin_count(Oid relation)
+begin_count(Oid relation, Tables *tables)
 {
 	TransactionId own = GetTopTransactionIdIfAny();
 	Snapshot	snapshot = NULL;
@@ -127,10 +145,14 @@ begin_count(Oid relation)
 
 	sweep_queue_lock(LW_EXCLUSIVE);
 	entry = sweep_queue_find_database(relation, true);
-	if (!entry->counted && !entry->knows_prepared)
+	if (!entry->counted)
 	{
+		bool		knows_prepared = entry->knows_prepared;
+
 		sweep_queue_unlock();
-		sweep_prepared_note_all(relation);
+		*tables = open_tables(relation);
+		if (!knows_prepared)
+			sweep_prepared_note_all(relation);
 		sweep_queue_lock(LW_EXCLUSIVE);
 		entry = sweep_queue_find_database(relation, true);
 	}
@@ -207,15 +229,16 @@ static HTAB *
 count_queues(Oid relation)
 {
 	HTAB	   *counts = NULL;
+	Tables		tables;
 	Snapshot	snapshot;
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, 0, 0, SWEEP_LOCK_SEARCH);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-	snapshot = begin_count(relation);
+	snapshot = begin_count(relation, &tables);
 	if (snapshot != NULL)
 	{
-		counts = count_all(relation, snapshot);
+		counts = count_all(&tables, snapshot);
 		if (end_count(relation, counts))
 			counts = NULL;
 	}
@@ -395,7 +418,11 @@ sweep_queue_states(PG_FUNCTION_ARGS)
 		put_states(result, relation, counts);
 	}
 	else
-		counts = count_all(relation, RegisterSnapshot(GetLatestSnapshot()));
+	{
+		Tables		tables = open_tables(relation);
+
+		counts = count_all(&tables, RegisterSnapshot(GetLatestSnapshot()));
+	}
 	if (counts == NULL)
 		return (Datum) 0;
 	hash_seq_init(&scan, counts);
