@@ -42,6 +42,33 @@ ALTER TABLE sweep.queue_message ALTER attempts DROP DEFAULT, ALTER attempts TYPE
 SELECT sweep.cancel_message('altered', key => 'waiting');
 ROLLBACK;
 
+-- an index that is gone, or is just being made concurrently, tells of no key and of no message that is due
+\set VERBOSITY default
+BEGIN;
+DROP INDEX sweep.queue_message_waiting_key;
+SELECT sweep.send('altered', '1', 'another');
+ROLLBACK;
+\set VERBOSITY terse
+BEGIN;
+UPDATE pg_catalog.pg_index SET indisvalid = false WHERE indexrelid = 'sweep.queue_message_waiting_key'::regclass;
+SELECT sweep.send('altered', '1') > 0 AS sent_without_key;
+SAVEPOINT s;
+SELECT sweep.send('altered', '1', 'another');
+ROLLBACK TO s;
+SELECT sweep.fail(:'lease', 'no');
+ROLLBACK TO s;
+SELECT sweep.cancel_message('altered', key => 'waiting');
+ROLLBACK;
+SELECT sweep.send('altered', '"due"', 'due', delay => '1 us', priority => 7) > 0 AS sent;
+BEGIN;
+UPDATE pg_catalog.pg_index SET indisvalid = false WHERE indexrelid = 'sweep.queue_message_due'::regclass;
+SELECT payload FROM sweep.claim('altered');
+ROLLBACK;
+BEGIN;
+SELECT payload FROM sweep.claim('altered', 10) ORDER BY payload::text;
+ROLLBACK;
+SELECT sweep.cancel_message('altered', key => 'due');
+
 -- the same of the types of messages and batches: what is added is NULL, and another type is refused
 BEGIN;
 ALTER TYPE sweep.message ADD ATTRIBUTE note text, ADD ATTRIBUTE number int;

@@ -23,7 +23,6 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -110,7 +109,7 @@ static bool
 find_waiting_key(Cancellation *cancellation, text *key)
 {
 	Relation	messages = cancellation->ending.messages;
-	Relation	index = index_open(get_relname_relid("queue_message_waiting_key", RelationGetNamespace(messages)), AccessShareLock);
+	Relation	index = sweep_queue_open_index(messages, "queue_message_waiting_key", AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;

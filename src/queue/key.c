@@ -42,7 +42,6 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -95,13 +94,11 @@ sweep_key_hash(const text *key)
 static void
 open_insert(KeyedInsert *insert, const SweepSendRequest *request, SweepKeyedMessage *messages, int count)
 {
-	Oid			index = get_relname_relid("queue_message_waiting_key", RelationGetNamespace(request->messages));
-
 	insert->request = request;
 	insert->messages = messages;
 	insert->count = count;
 	sweep_inserter_open(&insert->inserter, request);
-	insert->index = index_open(index, RowExclusiveLock);
+	insert->index = sweep_queue_open_index(request->messages, "queue_message_waiting_key", RowExclusiveLock);
 	insert->slot = table_slot_create(request->messages, NULL);
 	InitDirtySnapshot(insert->dirty);
 }

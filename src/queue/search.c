@@ -28,7 +28,6 @@
 #include "storage/condition_variable.h"
 #include "storage/procarray.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -240,8 +239,7 @@ add_found(Search *search, HeapTuple tuple)
 static void
 search_due(Search *search)
 {
-	Oid			index_oid = get_relname_relid("queue_message_due", RelationGetNamespace(search->messages));
-	Relation	index = index_open(index_oid, AccessShareLock);
+	Relation	index = sweep_queue_open_index(search->messages, "queue_message_due", AccessShareLock);
 	ScanKeyData keys[2];
 	SysScanDesc scan;
 	HeapTuple	tuple;

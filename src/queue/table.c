@@ -178,6 +178,28 @@ sweep_queue_open(void)
 	return messages;
 }
 
+/* Again while the name goes to another index, as at the end of REINDEX CONCURRENTLY: the old one is not valid any more. */
+Relation
+sweep_queue_open_index(Relation messages, const char *name, LOCKMODE mode)
+{
+	Oid			last = InvalidOid;
+	Oid			oid;
+
+	while (OidIsValid(oid = get_relname_relid(name, RelationGetNamespace(messages))) && oid != last)
+	{
+		Relation	index = index_open(oid, mode);
+
+		if (index->rd_index->indisvalid && index->rd_index->indrelid == RelationGetRelid(messages))
+			return index;
+		index_close(index, mode);
+		last = oid;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg(OidIsValid(oid) ? "index sweep.%s is not valid" : "index sweep.%s is missing", name),
+			 errhint("Create it anew, as the script of the extension does.")));
+}
+
 static bool
 may(const SweepQueue *queue, SweepQueueRight right)
 {

@@ -63,6 +63,9 @@ typedef enum SweepQueueRight
 /* Opens sweep.queue_message for writing; the lock stays until the transaction ends. */
 extern Relation sweep_queue_open(void);
 
+/* Opens an index of that table, which is open; an error unless it has entries of all rows. */
+extern Relation sweep_queue_open_index(Relation messages, const char *name, LOCKMODE mode);
+
 /* OIDs of sweep.queue_message and of the sequence of its ids. */
 extern Oid	sweep_queue_relation(void);
 extern Oid	sweep_queue_sequence(void);
