@@ -7,8 +7,9 @@
  * looks at them again when it is about to commit, or to be prepared: one whose key does not wait any more is inserted then,
  * and one that waits is delivered when the transaction has ended (key.c).
  *
- * A transaction that has written nothing has changed nothing, and does not look. Nor does one look at the keys of a queue that it
- * has purged or dropped. With key_policy while_queued_or_running a message that is being handled stands for the others as well.
+ * A transaction that has written nothing has changed nothing, and does not look. Messages that were left out before the transaction
+ * purged or dropped their queue are gone with the others. With key_policy while_queued_or_running a message that is being handled
+ * stands for the others as well.
  *
  * The first of several messages that were left out for the same one is kept.
  */
@@ -41,6 +42,7 @@ typedef struct LeftOut
 	LeftOutId	id;
 	struct LeftOut *next;		/* of the same or an outer level */
 	int			level;			/* of subtransactions */
+	bool		was_emptied;	/* the transaction had purged the queue before */
 	int64		message_id;		/* it was drawn for the message; the order of sending */
 	SweepSendRequest request;	/* of this message alone; without the relation and the change */
 	Datum		payload;
@@ -72,7 +74,7 @@ insert_one(const LeftOut *entry)
 	Datum		payload = entry->payload;
 
 	request.change = sweep_transaction_change(entry->id.relation, entry->id.queue_id);
-	if (request.change->reset || request.change->dropped)
+	if (request.change->dropped || (!entry->was_emptied && sweep_transaction_has_emptied(entry->id.relation, entry->id.queue_id)))
 		return;
 	request.messages = sweep_queue_open();
 	request.payloads = &payload;
@@ -171,6 +173,7 @@ sweep_left_out_note(const SweepSendRequest *request, const SweepKeyedMessage *me
 	if (found)
 		return;
 	entry->level = GetCurrentTransactionNestLevel();
+	entry->was_emptied = sweep_transaction_has_emptied(id.relation, id.queue_id);
 	entry->message_id = message->message_id;
 	entry->next = last_left_out;
 	last_left_out = entry;

@@ -443,6 +443,16 @@ sweep_transaction_change(Oid relation, int32 queue_id)
 	return &entry->change;
 }
 
+bool
+sweep_transaction_has_emptied(Oid relation, int32 queue_id)
+{
+	for (const LevelChange *entry = changes; entry != NULL; entry = entry->next)
+		if (entry->change.relation == relation &&
+			(entry->change.queue_id == queue_id ? entry->change.reset : entry->change.queue_id == 0 && entry->change.emptied))
+			return true;
+	return false;
+}
+
 void
 sweep_transaction_reserve(int count)
 {

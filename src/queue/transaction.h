@@ -12,6 +12,9 @@
 /* The changes to a queue at the present level of subtransactions, to be added to. queue_id 0: all queues. */
 extern SweepQueueChange *sweep_transaction_change(Oid relation, int32 queue_id);
 
+/* Whether the transaction has purged the queue, or truncated the table. */
+extern bool sweep_transaction_has_emptied(Oid relation, int32 queue_id);
+
 /* Reserves room for so many of the notes below, which then cannot fail. */
 extern void sweep_transaction_reserve(int count);
 
