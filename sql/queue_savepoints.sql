@@ -103,4 +103,37 @@ COMMIT;
 SELECT payload FROM sweep.claim('b');
 DROP TRIGGER note_in_savepoint ON sweep.queue_message;
 DROP FUNCTION note_in_savepoint();
+-- messages that are left out keep no memory when their savepoint, or their transaction, has ended
+SELECT sweep.purge_queue('a'), sweep.purge_queue('b'), sweep.send('a', '1', 'k') IS NOT NULL AS sent;
+CREATE TABLE left_out (n int);
+CREATE FUNCTION used_memory() RETURNS numeric LANGUAGE sql AS $$ SELECT sum(used_bytes) FROM pg_backend_memory_contexts WHERE name <> 'CacheMemoryContext' $$;
+DO $$
+DECLARE
+	used numeric := used_memory();
+BEGIN
+	FOR i IN 1 .. 300 LOOP
+		BEGIN
+			PERFORM sweep.send('a', to_jsonb(repeat('x', 10000)), 'k', headers => jsonb_build_object('h', repeat('x', 10000)));
+			RAISE division_by_zero;
+		EXCEPTION
+			WHEN division_by_zero THEN
+		END;
+	END LOOP;
+	RAISE NOTICE 'savepoints keep memory: %', used_memory() - used > 1000000;
+	COMMIT;
+	used := used_memory();
+	FOR i IN 1 .. 300 LOOP
+		PERFORM sweep.send('a', '1', 'k');
+		COMMIT;
+		INSERT INTO left_out VALUES (i);
+		PERFORM sweep.send('a', '2', 'k');
+		DELETE FROM sweep.queue_message;
+		COMMIT;
+	END LOOP;
+	RAISE NOTICE 'commits keep memory: %', used_memory() - used > 500000;
+END
+$$;
+SELECT payload FROM sweep.claim('a', 10);
+DROP FUNCTION used_memory();
+DROP TABLE left_out;
 SELECT sweep.drop_queue('a'), sweep.drop_queue('b');

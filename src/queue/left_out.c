@@ -17,7 +17,6 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "commands/sequence.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/hsearch.h"
@@ -70,7 +69,7 @@ static void
 insert_one(const LeftOut *entry)
 {
 	SweepSendRequest request = entry->request;
-	SweepKeyedMessage message = {.key = entry->key};
+	SweepKeyedMessage message = {.message_id = entry->message_id,.key = entry->key};
 	Datum		payload = entry->payload;
 
 	request.change = sweep_transaction_change(entry->id.relation, entry->id.queue_id);
@@ -78,7 +77,6 @@ insert_one(const LeftOut *entry)
 		return;
 	request.messages = sweep_queue_open();
 	request.payloads = &payload;
-	message.message_id = nextval_internal(request.sequence, false);
 	if (sweep_key_insert_at_end(&request, &message))
 		sweep_change_add_sent(request.change, request.lane, message.message_id, request.due_at);
 	table_close(request.messages, NoLock);
@@ -89,6 +87,8 @@ look_again(void)
 {
 	int			count = 0;
 	LeftOut   **entries = MemoryContextAllocHuge(left_out_context, (hash_get_num_entries(left_out) + 1) * sizeof(LeftOut *));
+	MemoryContext context = AllocSetContextCreate(left_out_context, "pg_sweep message left out", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
 
 	for (LeftOut *entry = last_left_out; entry != NULL; entry = entry->next)
 		entries[count++] = entry;
@@ -100,8 +100,11 @@ look_again(void)
 		/* The transaction may have dropped the extension. */
 		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entries[i]->id.relation)))
 			insert_one(entries[i]);
+		/* There may be many, and a procedure that commits goes on in the context of the caller. */
+		MemoryContextReset(context);
 	}
 	PopActiveSnapshot();
+	MemoryContextSwitchTo(old);
 }
 
 static void
@@ -134,6 +137,10 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId id, SubTransactionI
 		LeftOut    *entry = last_left_out;
 
 		last_left_out = entry->next;
+		pfree(DatumGetPointer(entry->payload));
+		if (entry->request.has_headers)
+			pfree(DatumGetPointer(entry->request.headers));
+		pfree(entry->key);
 		(void) hash_search(left_out, &entry->id, HASH_REMOVE, NULL);
 	}
 }

@@ -293,6 +293,8 @@ undo(int level)
 
 	while (changes != NULL && changes->level >= level)
 	{
+		LevelChange *undone = changes;
+
 		if ((changes->change.reset || changes->change.reset_if_undone) && sweep_queue_memory_exists())
 		{
 			sweep_queue_lock(LW_EXCLUSIVE);
@@ -300,6 +302,7 @@ undo(int level)
 			sweep_queue_unlock();
 		}
 		changes = changes->next;
+		pfree(undone);
 	}
 	if (pending_count == 0 || pending[pending_count - 1].level < level)
 		return;
