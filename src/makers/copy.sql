@@ -42,6 +42,7 @@ COMMENT ON FUNCTION sweep._writers(regclass) IS 'the transactions in progress th
 -- A transaction in progress may still commit rows with smaller keys than visible ones, and a cursor after those would skip them for
 -- ever. The transaction took its lock on the table before it drew its keys. A key is therefore "settled", and rows are copied up to it,
 -- when all transactions that held such a lock have ended; "newest" is the key that is settled next. Most end soon: a run waits a second.
+-- A prepared transaction has another number, -1/..., since the server was started: it may be any of those that held one.
 CREATE FUNCTION sweep._settle(source text, cursor jsonb, run_id bigint, newest jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -51,6 +52,10 @@ DECLARE
 	deadline constant pg_catalog.timestamptz := pg_catalog.clock_timestamp() + interval '1 second';
 	pids pg_catalog.jsonb;
 BEGIN
+	IF state ? 'newest' THEN
+		state := state || pg_catalog.jsonb_build_object('writers', (SELECT coalesce(pg_catalog.jsonb_agg(w), '[]') FROM
+			(SELECT pg_catalog.jsonb_array_elements_text(state -> 'writers') UNION SELECT r FROM pg_catalog.jsonb_object_keys(writers) AS r WHERE r LIKE '-1/%') AS u (w)));
+	END IF;
 	IF state ? 'newest' AND NOT EXISTS (SELECT FROM pg_catalog.jsonb_array_elements_text(state -> 'writers') AS w WHERE writers ? w) THEN
 		state := (state || pg_catalog.jsonb_build_object('settled', state -> 'newest')) - 'newest';
 	END IF;
