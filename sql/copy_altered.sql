@@ -87,6 +87,21 @@ SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 
 SELECT sweep.drop_job('altered batch');
 DROP TABLE altered.word, altered.words;
 
+-- ---------------------------------------------------------------- a key that was a number and becomes a text, as it is in the target
+CREATE TABLE altered.number (k int PRIMARY KEY);
+INSERT INTO altered.number SELECT n FROM generate_series(1, 120) AS n;
+CREATE TABLE altered.numbers (k text PRIMARY KEY);
+SELECT sweep.create_copy('altered.number', 'altered.numbers', batch_size => 30, max_batches => 2, paused => true, name => 'altered number');
+CALL sweep.run('altered number');
+ALTER TABLE altered.number ALTER k TYPE bigint;
+CALL sweep.run('altered number');
+ALTER TABLE altered.number ALTER k TYPE text;
+INSERT INTO altered.number VALUES (1000);
+CALL sweep.run('altered number');
+SELECT count(*) FROM altered.numbers;
+SELECT sweep.drop_job('altered number');
+DROP TABLE altered.number, altered.numbers;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') LOOP COMMIT; END LOOP; END $$;
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

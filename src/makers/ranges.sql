@@ -382,7 +382,10 @@ DECLARE
 	ordering constant pg_catalog.text := (SELECT pg_catalog.string_agg(a.attcollation::pg_catalog.regcollation::pg_catalog.text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
 		WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key) AND a.attcollation <> 0);
 BEGIN
-	IF cursor ? 'ordering' AND cursor ->> 'ordering' IS DISTINCT FROM ordering THEN
+	-- A number was no text when it was written there.
+	IF cursor ? 'ordering' AND cursor ->> 'ordering' IS DISTINCT FROM ordering OR NOT cursor ? 'ordering' AND EXISTS (SELECT FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = u.name AND a.attcollation <> 0
+			WHERE pg_catalog.jsonb_typeof(cursor -> 'after' -> (u.n - 1)::int) = 'number') THEN
 		RAISE EXCEPTION 'the keys of % have another order since the job began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = pg_catalog.format('The collation of (%s) was %s, and is %s: it cannot be known which rows are done.', pg_catalog.array_to_string(key, ', '), coalesce(cursor ->> 'ordering', 'none'), coalesce(ordering, 'none')),
 			HINT = advice;
