@@ -1,5 +1,5 @@
 -- room: makers
--- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, and of a few rows that are large.
+-- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, of a few rows that are large, and without the default partition that was being emptied.
 \set SHOW_CONTEXT never
 -- the error of a run is shown by odd.last, without its number
 \set VERBOSITY sqlstate
@@ -84,6 +84,18 @@ SELECT sweep.create_partitions('odd.large', '1 year', ahead => 1, paused => true
 SELECT sweep.start('partitions_large') AS run_id \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT status, detail ? 'moved' AS moved, detail ? 'exchanged' AS exchanged, error FROM odd.last('partitions_large');
+
+-- ---------------------------------------------------------------- a default partition that was being emptied is detached, and the job dropped
+CREATE TABLE odd.sides (at timestamptz NOT NULL, id int, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);
+CREATE TABLE odd.sides_rest PARTITION OF odd.sides DEFAULT;
+CREATE TABLE odd.sides_2001 PARTITION OF odd.sides FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+INSERT INTO odd.sides SELECT timestamptz '2000-06-01' + interval '2 years' * (n % 2), n FROM generate_series(1, 20) AS n;
+SELECT sweep.create_partitions('odd.sides', '1 year', ahead => 1, batch_size => 2, max_batches => 4, paused => true);
+CALL sweep.run('partitions_sides');
+SELECT relname FROM pg_class WHERE relnamespace = 'odd'::regnamespace AND relkind IN ('r', 'p') AND relname ~ '_sweep_' ORDER BY relname COLLATE "C";
+ALTER TABLE odd.sides DETACH PARTITION odd.sides_rest;
+SELECT sweep.drop_job('partitions_sides');
+SELECT relname FROM pg_class WHERE relnamespace = 'odd'::regnamespace AND relname ~ '_sweep_' UNION ALL SELECT tgname FROM pg_trigger WHERE tgrelid = 'odd.sides_rest'::regclass;
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
 DELETE FROM sweep.run_live WHERE job LIKE 'partitions%';

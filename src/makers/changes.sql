@@ -387,9 +387,8 @@ DECLARE
 	maker pg_catalog.regprocedure;
 	line pg_catalog.text;
 	-- A job that makes partitions may be emptying a default partition.
-	rest pg_catalog.regclass;
+	emptying pg_catalog.jsonb;
 	copy pg_catalog.regclass;
-	names pg_catalog.record;
 	name pg_catalog.text := OLD.args ->> 'changes';
 BEGIN
 	BEGIN
@@ -397,28 +396,29 @@ BEGIN
 			changes := pg_catalog.to_regclass(OLD.args ->> 'changes');
 			maker := pg_catalog.to_regprocedure((OLD.args ->> 'changes') || '()');
 		ELSE
-			SELECT p.partdefid INTO rest FROM pg_catalog.pg_partitioned_table p WHERE p.partrelid = pg_catalog.to_regclass(OLD.args ->> 'target') AND p.partdefid <> 0;
-			IF rest IS NULL THEN
-				RETURN NULL;
+			-- The default partition may have been detached since, or renamed.
+			emptying := coalesce(sweep._kept_cursor(OLD.name) -> 'emptying', (SELECT pg_catalog.jsonb_build_object('copy', n.copy, 'changes', n.changes)
+				FROM pg_catalog.pg_partitioned_table p CROSS JOIN LATERAL sweep._emptying_names(p.partdefid::pg_catalog.regclass) AS n WHERE p.partrelid = pg_catalog.to_regclass(OLD.args ->> 'target') AND p.partdefid <> 0));
+			IF emptying IS NULL OR NOT sweep._is_emptying(emptying ->> 'copy') THEN
+				RETURN OLD;
 			END IF;
-			names := sweep._emptying_names(rest);
-			name := names.changes;
-			copy := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.copy) END;
-			changes := CASE WHEN names.is_there THEN pg_catalog.to_regclass(names.changes) END;
-			maker := CASE WHEN names.is_there THEN pg_catalog.to_regprocedure(names.changes || '()') END;
+			name := emptying ->> 'changes';
+			copy := pg_catalog.to_regclass(emptying ->> 'copy');
+			changes := pg_catalog.to_regclass(name);
+			maker := pg_catalog.to_regprocedure(name || '()');
 		END IF;
 	EXCEPTION WHEN syntax_error OR invalid_name OR invalid_parameter_value OR undefined_object THEN
-		RETURN NULL;
+		RETURN OLD;
 	END;
 	IF changes IS NULL AND maker IS NULL AND copy IS NULL THEN
-		RETURN NULL;
+		RETURN OLD;
 	END IF;
 	IF role IS NULL OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid IN (changes, copy) AND (c.relkind NOT IN ('r', 'p') OR NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')))
 			OR EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = maker AND NOT pg_catalog.pg_has_role(role, p.proowner, 'USAGE'))
 			OR EXISTS (SELECT FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid WHERE t.tgfoid = maker AND NOT pg_catalog.pg_has_role(role, c.relowner, 'USAGE')) THEN
 		RAISE WARNING 'the trigger of job "%" is not dropped', OLD.name USING DETAIL = pg_catalog.format('Role "%s" could not drop %s and its function.', OLD.run_as, name),
 			HINT = 'Changed rows are still written down there until its owner drops both.';
-		RETURN NULL;
+		RETURN OLD;
 	END IF;
 	FOR attempt IN 1 .. 100 LOOP
 		BEGIN
@@ -426,7 +426,7 @@ BEGIN
 					UNION ALL SELECT pg_catalog.format('DROP FUNCTION %s', maker) WHERE maker IS NOT NULL UNION ALL SELECT pg_catalog.format('DROP TABLE %s', t) FROM pg_catalog.unnest(ARRAY[changes, copy]) AS t WHERE t IS NOT NULL LOOP
 				EXECUTE line;
 			END LOOP;
-			RETURN NULL;
+			RETURN OLD;
 		EXCEPTION WHEN lock_not_available THEN
 			IF attempt = 100 THEN
 				RAISE EXCEPTION 'the trigger of job "%" could not be dropped', OLD.name USING ERRCODE = 'object_in_use',
@@ -440,7 +440,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._drop_changes() IS 'drops what writes down the changes for a copy whose job is dropped';
 
-CREATE TRIGGER drop_changes AFTER DELETE ON sweep.job_definition FOR EACH ROW WHEN (OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes' OR OLD.step = 'sweep.partitions_step')
+CREATE TRIGGER drop_changes BEFORE DELETE ON sweep.job_definition FOR EACH ROW WHEN (OLD.step = 'sweep.copy_step' AND OLD.args ? 'changes' OR OLD.step = 'sweep.partitions_step')
 	EXECUTE FUNCTION sweep._drop_changes();
 
 -- The rows that were copied, and the keys that were written down, fit these args alone.
