@@ -394,9 +394,9 @@ INSERT INTO parted.kept VALUES ('2020-02-02'), ('2020-03-03'), ('2021-02-02');
 SELECT sweep.create_retention('parted.kept', 'at', '1 year', partitions => 'drop', paused => true);
 CREATE TABLE parted.kept_ref (at timestamptz REFERENCES parted.kept);
 INSERT INTO parted.kept_ref VALUES ('2020-02-02');
-SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, NULL) AS d;
-SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, '{"referred_to": "2021-01-01"}') AS d;
-SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, '{"referred_to": "2021-01-01"}') AS d;
+SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, true, NULL) AS d;
+SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, true, '{"referred_to": "2021-01-01"}') AS d;
+SELECT d.* FROM sweep._drop_partition('parted.kept', 'timestamp with time zone', '2023-01-01', false, true, '{"referred_to": "2021-01-01"}') AS d;
 
 -- ---------------------------------------------------------------- what is refused
 \pset format unaligned

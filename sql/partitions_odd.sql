@@ -1,5 +1,5 @@
 -- room: makers
--- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, of a few rows that are large, and without the default partition that was being emptied.
+-- Partitions of zones in which midnight comes twice, of tables whose rows policies hide, of a few rows that are large, on another server, and without the default partition that was being emptied.
 \set SHOW_CONTEXT never
 -- the error of a run is shown by odd.last, without its number
 \set VERBOSITY sqlstate
@@ -97,8 +97,31 @@ ALTER TABLE odd.sides DETACH PARTITION odd.sides_rest;
 SELECT sweep.drop_job('partitions_sides');
 SELECT relname FROM pg_class WHERE relnamespace = 'odd'::regnamespace AND relname ~ '_sweep_' UNION ALL SELECT tgname FROM pg_trigger WHERE tgrelid = 'odd.sides_rest'::regclass;
 
+-- ---------------------------------------------------------------- foreign tables that are too old; these cannot be read
+CREATE FOREIGN DATA WRAPPER regress_sweep_odd;
+CREATE SERVER regress_sweep_odd FOREIGN DATA WRAPPER regress_sweep_odd;
+CREATE TABLE odd.afar (at timestamptz NOT NULL) PARTITION BY RANGE (at);
+CREATE FOREIGN TABLE odd.afar_1 PARTITION OF odd.afar FOR VALUES FROM ('2001-01-01') TO ('2002-01-01') SERVER regress_sweep_odd;
+CREATE TABLE odd.afar_2 PARTITION OF odd.afar FOR VALUES FROM ('2002-01-01') TO ('2003-01-01');
+CREATE FOREIGN TABLE odd.afar_3 PARTITION OF odd.afar FOR VALUES FROM ('2003-01-01') TO ('2004-01-01') SERVER regress_sweep_odd;
+CREATE INDEX ON odd.afar (at);
+-- a retention has to delete the rows that are there
+SELECT sweep.create_retention('odd.afar', 'at', '1 year', partitions => 'drop', name => 'partitions_kept', paused => true);
+CALL sweep.run('partitions_kept');
+SELECT * FROM odd.last('partitions_kept');
+SELECT sweep.create_partitions('odd.afar', '1 year', ahead => 1, keep => '1 year', paused => true);
+SELECT sweep.alter_job('partitions_afar', jsonb_build_object('args', args || '{"partitions": "detach"}')) FROM sweep.job WHERE name = 'partitions_afar';
+CALL sweep.run('partitions_afar');
+SELECT status, detail - 'made' AS detail, jsonb_array_length(detail -> 'made') AS made, error FROM odd.last('partitions_afar');
+ALTER TABLE odd.afar ATTACH PARTITION odd.afar_1 FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+SELECT sweep.alter_job('partitions_afar', jsonb_build_object('args', args || '{"partitions": "drop"}')) FROM sweep.job WHERE name = 'partitions_afar';
+CALL sweep.run('partitions_afar');
+SELECT * FROM odd.last('partitions_afar');
+SELECT relname, relkind FROM pg_class WHERE relnamespace = 'odd'::regnamespace AND relname ~ '^afar_.$' ORDER BY relname COLLATE "C";
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
 DELETE FROM sweep.run_live WHERE job LIKE 'partitions%';
 DELETE FROM sweep.run_history WHERE job LIKE 'partitions%';
 DROP SCHEMA odd CASCADE;
+DROP FOREIGN DATA WRAPPER regress_sweep_odd CASCADE;
 DROP ROLE regress_sweep_odd;

@@ -99,7 +99,7 @@ GRANT EXECUTE ON FUNCTION sweep.create_job, sweep.alter_job(text, jsonb), sweep.
 GRANT EXECUTE ON FUNCTION sweep.create_retention, sweep.create_backfill, sweep.create_copy, sweep.create_partitions, sweep.switch_copy, sweep.delete, sweep.batched TO sweep_admin, sweep_user;
 -- Steps, and what their statements call as the role of the job.
 GRANT EXECUTE ON FUNCTION sweep.retention_step(sweep.batch), sweep.delete_step(sweep.batch), sweep.backfill_step(sweep.batch), sweep.copy_step(sweep.batch), sweep.partitions_step(sweep.batch), sweep.update_step(sweep.batch), sweep.range_count(sweep.batch),
-	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, boolean, jsonb), sweep._drop_too_old(text, text, text, text, timestamptz, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
+	sweep._reference_exists(oid, VARIADIC "any"), sweep._drop_partition(text, text, text, boolean, boolean, jsonb), sweep._drop_too_old(text, text, text, text, timestamptz, jsonb), sweep._writers(regclass), sweep._settle(text, jsonb, bigint, jsonb),
 	sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text), sweep._begin_changes(jsonb, jsonb, jsonb), sweep._check_acting(oid, regclass, regclass), sweep._owns(oid, oid),
 	sweep._next_blocks(regclass, text, jsonb, int), sweep._capture_changes(jsonb), sweep._apply_changes(jsonb, bigint, text), sweep._holders(text[]), sweep._copy_shape(jsonb, regclass, regclass), sweep._table_name(regclass),
 	sweep._switch_batch(jsonb, jsonb, jsonb, bigint, text, interval), sweep._switch(jsonb, jsonb, text), sweep._end_switch(jsonb), sweep._check_switch(jsonb, regclass, regclass, oid, boolean), sweep._old_name(jsonb, regclass),

@@ -156,8 +156,12 @@ CREATE FUNCTION sweep._lock_table(relation regclass, parts boolean, mode text) R
 AS $$
 DECLARE
 	name constant pg_catalog.text := sweep._table_name(relation);
+	known constant pg_catalog.pg_class := (SELECT c FROM pg_catalog.pg_class c WHERE c.oid = relation);
 BEGIN
-	IF name IS NOT NULL THEN
+	IF known.relkind = 'f' THEN
+		-- LOCK TABLE refuses it. This changes nothing, and needs an exclusive lock.
+		EXECUTE pg_catalog.format('ALTER FOREIGN TABLE %s OWNER TO %I', name, pg_catalog.pg_get_userbyid(known.relowner));
+	ELSIF name IS NOT NULL THEN
 		EXECUTE pg_catalog.format('LOCK TABLE %s IN %s MODE', CASE WHEN parts THEN '' ELSE 'ONLY ' END || name, mode);
 	END IF;
 	IF pg_catalog.to_regclass(name) IS DISTINCT FROM relation THEN
@@ -214,20 +218,22 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_referred_to(regclass, regclass) IS 'whether rows refer by a foreign key to those of a partition; raises when that cannot be seen quickly, or not by the role of the job';
 
--- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition.
-CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, is_kept boolean, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
+-- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition. The rows of a foreign partition stay on their
+-- server when it is dropped: a retention deletes them there.
+CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, is_kept boolean, foreign_too boolean, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
 DECLARE
 	parent constant pg_catalog.regclass := relation::pg_catalog.regclass;
 	found pg_catalog.regclass;
 	found_upper pg_catalog.text;
+	is_foreign boolean;
 BEGIN
 	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
 	EXECUTE pg_catalog.format($find$
-		SELECT b.part, b.upper FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1
-		WHERE (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
-		INTO found, found_upper USING parent, age_limit, cursor ->> 'referred_to';
+		SELECT b.part, b.upper, c.relkind = 'f' FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1 JOIN pg_catalog.pg_class c ON c.oid = b.part
+		WHERE ($4 OR c.relkind <> 'f') AND (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
+		INTO found, found_upper, is_foreign USING parent, age_limit, cursor ->> 'referred_to', foreign_too;
 	IF found IS NULL THEN
 		next_cursor := cursor;
 		RETURN;
@@ -246,7 +252,7 @@ BEGIN
 		detail := pg_catalog.jsonb_build_object(CASE WHEN is_kept THEN 'detached' ELSE 'dropped' END, pg_catalog.jsonb_build_array(found));
 		EXECUTE pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', sweep._table_name(parent), sweep._table_name(found));
 		IF NOT is_kept THEN
-			EXECUTE pg_catalog.format('DROP TABLE %s', sweep._table_name(found));
+			EXECUTE pg_catalog.format('DROP %s %s', CASE WHEN is_foreign THEN 'FOREIGN TABLE' ELSE 'TABLE' END, sweep._table_name(found));
 		END IF;
 		next_cursor := nullif(cursor - '{tries,tried_at}'::pg_catalog.text[], '{}');
 	EXCEPTION
@@ -259,7 +265,7 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, jsonb) IS 'drops, or detaches and keeps, a partition in which every row is too old; rows is NULL when there is none';
+COMMENT ON FUNCTION sweep._drop_partition(text, text, text, boolean, boolean, jsonb) IS 'drops, or detaches and keeps, a partition in which every row is too old; rows is NULL when there is none';
 
 -- A statement that reads the table has ended before a partition is taken out of it.
 CREATE FUNCTION sweep._drop_too_old(relation text, type text, age_limit text, late text, as_of timestamptz, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
@@ -272,7 +278,7 @@ BEGIN
 		EXECUTE 'SELECT ' || late INTO counted USING NULL::int, NULL::pg_catalog.jsonb, as_of;
 		cursor := coalesce(cursor, '{}') || pg_catalog.jsonb_build_object('late', counted);
 	END IF;
-	SELECT d.rows, d.next_cursor, d.detail INTO rows, next_cursor, detail FROM sweep._drop_partition(relation, type, age_limit, false, cursor) AS d;
+	SELECT d.rows, d.next_cursor, d.detail INTO rows, next_cursor, detail FROM sweep._drop_partition(relation, type, age_limit, false, false, cursor) AS d;
 	IF counted > 0 THEN
 		detail := coalesce(detail, '{}') || pg_catalog.jsonb_build_object('late_rows', counted);
 	END IF;
