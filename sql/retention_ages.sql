@@ -87,6 +87,20 @@ CALL sweep.run('ages');
 \set VERBOSITY default
 SELECT error FROM sweep.runs WHERE job = 'ages' AND status = 'failed';
 
+-- ---------------------------------------------------------------- another type, between two batches: a date is kept until its day is over
+CREATE TABLE ages.day (id int PRIMARY KEY, at timestamptz NOT NULL);
+CREATE INDEX ON ages.day (at);
+INSERT INTO ages.day SELECT n, now() - interval '1 day' * CASE WHEN n > 20 THEN 2 ELSE 10 + n END - interval '1 second' FROM generate_series(1, 30) AS n;
+SELECT sweep.create_retention('ages.day', 'at', '2 days', name => 'ages day', batch_size => 5, pause => '1 s', paused => true);
+SELECT sweep.start('ages day') AS run_id \gset
+DO $$ BEGIN WHILE (SELECT count(*) FROM ages.day) > 25 LOOP COMMIT; END LOOP; END $$;
+ALTER TABLE ages.day ALTER at TYPE date USING (at AT TIME ZONE 'UTC')::date;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'ages day' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
+CALL sweep.run('ages day');
+SELECT stop, rows FROM ages.last;
+SELECT count(*), count(*) FILTER (WHERE id > 20) AS too_young FROM ages.day;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'ages%';
 DELETE FROM sweep.run_live WHERE job LIKE 'ages%';
 DELETE FROM sweep.run_history WHERE job LIKE 'ages%';

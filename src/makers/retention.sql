@@ -132,6 +132,20 @@ END
 $$;
 COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of the rows that a retention is to delete, the age of a row and its type, and the age from which on they go';
 
+-- A column that is altered during a run would be compared by the zone of the session, and a date before its day is over. The statement that
+-- looks at it locks the table for the batch, and is analysed again when the table was altered.
+CREATE FUNCTION sweep._check_age_type(relation text, age text, type regtype, known regtype) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF type <> known THEN
+		RAISE EXCEPTION 'the type of "%" of % has changed since the run began', age, relation USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Start the job again.';
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, regtype) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
+
 CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -149,6 +163,7 @@ DECLARE
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
 	moment pg_catalog.text;
 	late pg_catalog.text;
+	seen pg_catalog.text;
 	parts pg_catalog.text[] := known_parts;
 	place pg_catalog.record;
 	first boolean;
@@ -165,9 +180,11 @@ BEGIN
 	place := sweep._next_place(relation, parts, part);
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	-- A run of one range does not see all rows before some of them are gone.
+	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age), '') || CASE WHEN again THEN free ELSE '' END;
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
-		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, due || CASE WHEN again THEN free ELSE '' END, due, free, cascading, first);
+		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, seen, due, free, cascading, first);
 		made.custom := sweep._has_select(args ->> 'condition');
 		made.next_part := place.next_part;
 		made.parts := parts;
