@@ -102,6 +102,23 @@ SELECT count(*) FROM altered.numbers;
 SELECT sweep.drop_job('altered number');
 DROP TABLE altered.number, altered.numbers;
 
+-- ---------------------------------------------------------------- a copy with changes: keys that cannot be compared, and a table that a crash would empty
+CREATE TABLE altered.ledger (k int PRIMARY KEY, v int);
+INSERT INTO altered.ledger SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.ledgers (k text PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.ledger', 'altered.ledgers', with_changes => true, paused => true, name => 'altered logged');
+ALTER TABLE altered.ledgers ALTER k TYPE numeric USING k::numeric;
+SELECT sweep.create_copy('altered.ledger', 'altered.ledgers', with_changes => true, paused => true, name => 'altered logged');
+CALL sweep.run('altered logged');
+ALTER TABLE altered.ledgers SET UNLOGGED;
+CALL sweep.run('altered logged', '{"switch": {}}');
+ALTER TABLE altered.ledgers SET LOGGED;
+UPDATE altered.ledger SET v = 0 WHERE k > 90;
+CALL sweep.run('altered logged');
+SELECT count(*), sum(v) FROM altered.ledgers;
+SELECT sweep.drop_job('altered logged');
+DROP TABLE altered.ledger, altered.ledgers;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') LOOP COMMIT; END LOOP; END $$;
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

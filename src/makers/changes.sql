@@ -202,6 +202,10 @@ BEGIN
 		RAISE EXCEPTION 'the columns of % or %, or the args of the job, have changed since the copy began', texts ->> 'source', texts ->> 'target' USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Rows that were copied before do not have what has changed.', HINT = 'Drop the job, and create it anew with an empty target.';
 	END IF;
+	IF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid IN ((texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass) AND c.relpersistence <> 'p') THEN
+		RAISE EXCEPTION '% or % is unlogged since the copy began', texts ->> 'source', texts ->> 'target' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'A crash would empty it.',
+			HINT = 'ALTER TABLE ... SET LOGGED; if the server has not crashed since.';
+	END IF;
 	IF next_cursor ? 'settled' THEN
 		RETURN;
 	END IF;
@@ -354,6 +358,15 @@ BEGIN
 		RAISE EXCEPTION '% has no unique index that begins with (%)', target, pg_catalog.array_to_string(key, ', ') USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'Its columns must be NOT NULL and columns of the source.', HINT = pg_catalog.format('ALTER TABLE %s ADD PRIMARY KEY (%s);', target, pg_catalog.array_to_string(key, ', '));
 	END IF;
+	BEGIN
+		EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('SELECT NULL::%1$s OPERATOR(pg_catalog.=) NULL::%2$s FROM (SELECT NULL::%2$s EXCEPT SELECT NULL::%1$s) AS e', pg_catalog.format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL),
+				pg_catalog.format_type(coalesce(nullif(s.typbasetype, 0), s.oid), NULL)), ' UNION ALL ')
+			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type s ON s.oid = a.atttypid JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname JOIN pg_catalog.pg_type t ON t.oid = n.atttypid
+			WHERE a.attrelid = source AND a.attname = ANY (key));
+	EXCEPTION WHEN undefined_function OR datatype_mismatch THEN
+		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'datatype_mismatch', DETAIL = SQLERRM || '.',
+			HINT = pg_catalog.format('Rows that change are found by their keys: (%s) must be of types that compare, as int and bigint do.', pg_catalog.array_to_string(key, ', '));
+	END;
 	IF job.cursor <> 'always' OR job.args ->> 'on_conflict' <> 'error' THEN
 		RAISE EXCEPTION '% does not go with with_changes', CASE WHEN job.cursor <> 'always' THEN 'cursor' ELSE 'on_conflict' END USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
 	END IF;
