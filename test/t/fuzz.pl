@@ -218,6 +218,7 @@ sub plain
 	return literal(choose('(0,1)', '(0,0)', '(4294967295,65535)')) if $type eq 'tid';
 	return choose("'pg_catalog.now()'", "'sweep.jobs_of_nobody'", "'sweep.send(text, jsonb, text, interval, int, jsonb)'", '0', '4294967295') if $type eq 'regprocedure';
 	return chance(0.9) ? literal(choose(@roles)) : choose('0', '4294967295', "'nobody_at_all'") if $type eq 'regrole';
+	return choose("'text'", "'sweep.batch'", '0', '4294967295', "'nowhere.at_all'") if $type eq 'regtype';
 	return choose("'pg_catalog.pg_class'", "'sweep.run_live'", '0', '4294967295', "'nowhere.at_all'") if $type eq 'regclass';
 	return $name eq 'run_id' && chance(0.5) ? ':run' : $name eq 'message_ids' && chance(0.5) ? ':message' : literal(choose(@{ $number{$type} })) if $number{$type};
 	return;

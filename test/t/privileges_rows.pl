@@ -46,6 +46,7 @@ my %plausible = (
 	'oid' => [ $victim, q{'sweep.run_live'::regclass::oid} ],
 	'regrole' => [ q{'victim'}, 'NULL', q{'attacker'} ],
 	'regprocedure' => [ q{'victim.step(sweep.batch)'}, 'NULL', q{'pg_catalog.now()'} ],
+	'regtype' => [ q{'text'}, 'NULL', q{'sweep.run_live'} ],
 	'regclass' => [ q{'sweep.run_live'}, 'NULL', q{'pg_catalog.pg_class'} ],
 	'"any"' => [ '1', 'NULL::text' ],
 	'anyarray' => [ q{'{1}'::int[]}, 'NULL::text[]' ],
