@@ -168,28 +168,26 @@ void
 sweep_left_out_note(const SweepSendRequest *request, const SweepKeyedMessage *message)
 {
 	LeftOutId	id = {.left_out_for = message->left_out_for,.relation = RelationGetRelid(request->messages),.queue_id = request->queue_id};
+	LeftOut		copy = {.id = id,.level = GetCurrentTransactionNestLevel(),.message_id = message->message_id,.request = *request};
 	LeftOut    *entry;
 	MemoryContext old;
-	bool		found;
 
 	if (message->left_out_for == 0 || request->key_policy == KEY_WHILE_QUEUED_OR_RUNNING)
 		return;
 	if (left_out == NULL)
 		begin();
-	entry = hash_search(left_out, &id, HASH_ENTER, &found);
-	if (found)
+	if (hash_search(left_out, &id, HASH_FIND, NULL) != NULL)
 		return;
-	entry->level = GetCurrentTransactionNestLevel();
-	entry->was_emptied = sweep_transaction_has_emptied(id.relation, id.queue_id);
-	entry->message_id = message->message_id;
-	entry->next = last_left_out;
-	last_left_out = entry;
-	entry->request = *request;
-	entry->request.count = 1;
+	/* No pointers to values of other tables: these may be gone at the commit. A value may fail to be read, so the entry is made behind that. */
 	old = MemoryContextSwitchTo(left_out_context);
-	/* No pointers to values of other tables: these may be gone at the commit. */
-	entry->payload = PointerGetDatum(PG_DETOAST_DATUM_COPY(request->payloads[message->number]));
-	entry->request.headers = request->has_headers ? PointerGetDatum(PG_DETOAST_DATUM_COPY(request->headers)) : (Datum) 0;
-	entry->key = DatumGetTextPCopy(PointerGetDatum(message->key));
+	copy.payload = PointerGetDatum(PG_DETOAST_DATUM_COPY(request->payloads[message->number]));
+	copy.request.headers = request->has_headers ? PointerGetDatum(PG_DETOAST_DATUM_COPY(request->headers)) : (Datum) 0;
+	copy.key = DatumGetTextPCopy(PointerGetDatum(message->key));
 	MemoryContextSwitchTo(old);
+	copy.request.count = 1;
+	copy.was_emptied = sweep_transaction_has_emptied(id.relation, id.queue_id);
+	copy.next = last_left_out;
+	entry = hash_search(left_out, &id, HASH_ENTER, NULL);
+	*entry = copy;
+	last_left_out = entry;
 }
