@@ -104,6 +104,7 @@ is(outcome('partitions'), 'succeeded done 0', 'an old partition is detached conc
 is(as_app(q{SELECT string_agg(inhrelid::regclass::text, ' ') FROM pg_inherits WHERE inhparent = 'measure'::regclass}), 'measure_2099', 'the other one stays');
 
 # ---------------------------------------------------------------- hourly roll-up by watermark
+not_before_the_hour($node);
 as_app(q{
 	CREATE TABLE hourly (hour timestamptz PRIMARY KEY, total bigint NOT NULL);
 	CREATE FUNCTION roll_up_hour(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
@@ -118,7 +119,6 @@ as_app(q{
 	END $$;
 	SELECT sweep.create_job('hourly', '0 * * * *', step => 'roll_up_hour', cursor => 'always');
 });
-not_before_the_hour($node);
 my $hours = as_app(q{SELECT count(DISTINCT date_trunc('hour', at)) FROM t WHERE at < date_trunc('hour', now())});
 is(outcome('hourly'), "succeeded drained $hours", 'a roll-up by watermark');
 like(outcome('hourly'), qr/^succeeded drained [01]$/, 'the next one goes on from there');
