@@ -204,7 +204,7 @@ BEGIN
 	END IF;
 	IF EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid IN ((texts ->> 'source')::pg_catalog.regclass, (texts ->> 'target')::pg_catalog.regclass) AND c.relpersistence <> 'p') THEN
 		RAISE EXCEPTION '% or % is unlogged since the copy began', texts ->> 'source', texts ->> 'target' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'A crash would empty it.',
-			HINT = 'ALTER TABLE ... SET LOGGED; if the server has not crashed since.';
+			HINT = 'If the server has not crashed since: ALTER TABLE ... SET LOGGED;';
 	END IF;
 	IF next_cursor ? 'settled' THEN
 		RETURN;

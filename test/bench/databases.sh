@@ -157,7 +157,8 @@ many()
 	do
 		echo "CREATE DATABASE d$n TEMPLATE pattern STRATEGY wal_log;"
 	done | sql
-	pause_until $(($(date +%s) + 20))
+	# each is looked into once, at most a minute after it was created
+	pause_until $(($(date +%s) + 75))
 	load_of 0
 	in_each 41 50 "SELECT sweep.resume_all(), sweep.resume('short')" >/dev/null
 	pause_until $(($(date +%s) + 15))
@@ -185,9 +186,13 @@ cold()
 	done
 	sql -d d1 -c "SELECT 1000 * extract(epoch FROM started_at - due_at) FROM sweep.runs WHERE job = 'look'" >"$cluster/starts"
 	printf 'cold\tsweep.start without a scheduler\t%s\t(must be 25 ms)\n' "$(middle <"$cluster/starts")"
-	# d2 has a scheduler, because a run of it is due within a minute of each moment; d3 has none: its job is due every two minutes.
+	# d2 has a scheduler, because a run of it is due within a minute of each moment; d3 to d12 have none: their jobs are due every two
+	# minutes, one after the other and between the moments of d2.
 	in_each 2 2 "SELECT sweep.resume('short')" >/dev/null
-	in_each 3 12 "SELECT sweep.alter_job('look', '{\"schedule\": \"*/2 * * * *\"}'), sweep.resume('look')" >/dev/null
+	for n in $(seq 3 12)
+	do
+		in_each "$n" "$n" "SELECT sweep.alter_job('look', '{\"schedule\": \"$(((n - 3) % 6 * 10 + 5)) $(((n - 3) / 6))-59/2 * * * *\"}'), sweep.resume('look')" >/dev/null
+	done
 	pause_until $(($(date +%s) + seconds * 2))
 	in_each 2 12 "SELECT 1000 * extract(epoch FROM started_at - due_at) FROM sweep.runs WHERE job = 'short' AND trigger = 'schedule' AND started_at IS NOT NULL OFFSET 1" >"$cluster/warm"
 	in_each 3 12 "SELECT 1000 * extract(epoch FROM started_at - due_at) FROM sweep.runs WHERE job = 'look' AND trigger = 'schedule' AND started_at IS NOT NULL" >"$cluster/ahead"
