@@ -160,6 +160,27 @@ SELECT sweep.alter_job('run_failures', '{"step": "run_failures.step", "timeout":
 TRUNCATE run_failures.done;
 CALL sweep.run('run_failures');
 
+-- a conflict with other transactions that passes: each batch fails so many times, that of one row at most three times
+CREATE SEQUENCE run_failures.tries;
+CREATE FUNCTION run_failures.in_conflict(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+DECLARE
+	done int := coalesce((b.cursor ->> 'done')::int, 0);
+BEGIN
+	IF done < 2 AND nextval('run_failures.tries') % ((b.args ->> 'times')::int + 1) <> 0 THEN
+		RAISE EXCEPTION USING ERRCODE = b.args ->> 'code', MESSAGE = 'not at this try';
+	END IF;
+	RETURN ROW((done < 2)::int, jsonb_build_object('done', done + 1), jsonb_build_object('sizes', jsonb_build_array(b.size)))::sweep.progress;
+END
+$$;
+SELECT sweep.create_job('run_failures in_conflict', step => 'run_failures.in_conflict', batch_size => 1);
+CALL sweep.run('run_failures in_conflict', '{"times": 3, "code": "40001"}');
+CALL sweep.run('run_failures in_conflict', '{"times": 3, "code": "40P01"}');
+CALL sweep.run('run_failures in_conflict', '{"times": 4, "code": "40P01"}');
+ALTER SEQUENCE run_failures.tries RESTART;
+SELECT sweep.alter_job('run_failures in_conflict', '{"batch_size": 100}');
+CALL sweep.run('run_failures in_conflict', '{"times": 2, "code": "40P01"}');
+SELECT status, batches, rows, detail, sqlstate FROM sweep.runs WHERE job = 'run_failures in_conflict' ORDER BY run_id;
+
 -- a step that is gone, or another's by now
 SELECT sweep.create_job('run_failures gone', step => 'run_failures.spin');
 DROP FUNCTION run_failures.spin(sweep.batch);

@@ -38,6 +38,9 @@
 #define TOUCHED "touched"
 #define MAX_TOUCHED 1e15
 
+/* Further tries of a batch of one row that other transactions are in conflict with. */
+#define CONFLICT_TRIES 3
+
 static SweepStatement follow_end_sql = {.text = "SELECT sweep._follow_end($1)", .types = {INT8OID}};
 
 static void begin(void *owner);
@@ -49,6 +52,8 @@ static void set_synchronous_commit(SweepRun *run, const char *value, GucAction a
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
 static int64 touched(const SweepProgress *progress);
+static bool is_conflict(const ErrorData *error);
+static const char *hint_for_one_row(bool timed_out, bool conflict);
 static void check_size(const SweepRun *run);
 static Jsonb *copy_jsonb(Jsonb *source);
 
@@ -383,6 +388,7 @@ sweep_batch_accept(SweepRun *run)
 	MemoryContext caller_context = MemoryContextSwitchTo(run->context);
 
 	run->state = run->next;
+	run->conflicts = 0;
 	run->state.cursor = copy_jsonb(run->next.cursor);
 	if (run->next.detail != old.detail)
 		run->state.detail = copy_jsonb(run->next.detail);
@@ -402,8 +408,9 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 {
 	int32		size = sweep_loop_next_size(&run->state.loop);
 	bool		timed_out = sweep_batch_is_timed_out(run, error);
+	bool		conflict = is_conflict(error);
 
-	if (!timed_out && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+	if (!timed_out && !conflict && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 		return false;
 	/* The decision of the rolled back transaction is void. */
 	run->reason = SWEEP_STOP_NONE;
@@ -413,16 +420,31 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 		run->reason = SWEEP_STOP_STOP_AFTER;
 		return true;
 	}
-	if (sweep_loop_halve(&run->state.loop))
+	if (sweep_loop_halve(&run->state.loop) || (conflict && run->conflicts++ < CONFLICT_TRIES))
 	{
 		sweep_report_halved(run, size, error);
 		return true;
 	}
 	if (error->hint == NULL)
-		error->hint = MemoryContextStrdup(run->batch_context, timed_out ?
-										  "Not even a batch of one row is done in time: raise statement_timeout, or see with sweep.preview what takes so long." :
-										  "Not even a batch of one row gets its locks: raise lock_timeout, or have the batch pick its rows with FOR UPDATE SKIP LOCKED.");
+		error->hint = MemoryContextStrdup(run->batch_context, hint_for_one_row(timed_out, conflict));
 	return false;
+}
+
+/* A serialization failure or a deadlock: the same may succeed when it is done again. */
+static bool
+is_conflict(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE || error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+static const char *
+hint_for_one_row(bool timed_out, bool conflict)
+{
+	if (timed_out)
+		return "Not even a batch of one row is done in time: raise statement_timeout, or see with sweep.preview what takes so long.";
+	if (conflict)
+		return "Not even a batch of one row is spared by other transactions: have all of them take rows in the same order, or set max_attempts.";
+	return "Not even a batch of one row gets its locks: raise lock_timeout, or have the batch pick its rows with FOR UPDATE SKIP LOCKED.";
 }
 
 bool

@@ -59,9 +59,9 @@ extern void sweep_batch_follow_end(SweepRun *run);
 extern void sweep_batch_accept(SweepRun *run);
 
 /*
- * The transaction was rolled back by a timeout of a statement or a lock: true when its batch is to be done again
- * with half the size, or the run has reached its stop_after instead. False when it failed for another reason, or
- * with one row; then the error has a hint.
+ * The transaction was rolled back by a timeout of a statement or a lock, or by a conflict with others, a deadlock for one: true
+ * when its batch is to be done again with half the size, or the run has reached its stop_after instead. False when it failed for
+ * another reason, or with one row, if by a conflict, several times; then the error has a hint.
  */
 extern bool sweep_batch_halve(SweepRun *run, ErrorData *error);
 

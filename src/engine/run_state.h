@@ -112,6 +112,7 @@ typedef struct SweepRun
 	SweepRunTimes times;
 	bool		as_user;		/* its role was sweep_user when it began, and it runs while it is */
 	uint64		role_checked_at;	/* sweep_role_changes() then; 0 = not yet */
+	int			conflicts;		/* tries of a batch of one row that failed by other transactions, in a row */
 	bool		is_share;		/* it was begun as a share of a divided job */
 	bool		ends_apart;		/* its outcome is recorded in a transaction of its own, which sees what others have committed */
 	bool		no_progress;	/* pick has returned an item twice, or batches report rows without an end */
