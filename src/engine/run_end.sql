@@ -90,6 +90,7 @@ CREATE FUNCTION sweep._is_too_late(name text, schedule text, timezone text, next
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	-- Not in DECLARE, whose errors are raised.
 	RETURN next_due > sweep._next_run(schedule, timezone, at, name);
 EXCEPTION WHEN OTHERS THEN
 	RETURN true;

@@ -1,5 +1,5 @@
--- Every kind of object that somebody can have when an upgrade comes, with every setting, which test/t/upgrade.pl looks at. It is executed in an
--- old version as well as in the current one: what an old version does not have yet belongs after its upgrade, into test/t/upgrade.pl.
+-- Every kind of object that somebody can have when an upgrade comes, with every setting at a value that is not its default, which
+-- test/t/upgrade.pl looks at. It is executed in the current version; rows-VERSION.sql are those of old ones.
 CREATE SCHEMA u;
 CREATE TABLE u.row (id int PRIMARY KEY);
 INSERT INTO u.row SELECT generate_series(1, 25);
