@@ -4,14 +4,10 @@
  *
  * Under the lock of the shared memory a claim takes what was returned to the queue, then what a search has found; then, without the lock,
  * it reads the rows with a snapshot of its own. A message whose row is gone by then (acknowledged after its lease had run out, purged)
- * is forgotten, and another one taken. The claim writes nothing, unless the key of a message must be given free: then it updates the row.
+ * is forgotten, and another one taken. The claim writes nothing, unless the key of a message must be given free (free_key.c).
  *
  * A message that was delivered as often as its queue allows, and whose lease ran out once more, is moved to the dead-letter table by
  * the first claim that meets it.
- *
- * In a queue in which a key is taken only while its message waits, the key is free when the index of waiting keys has no entry of the
- * row: the row gets a new version that says it is claimed. The update is done without SQL, at the place where the claim has read the
- * row: a statement that was planned while the table was small would read all of the queue for each claim once the table is large.
  *
  * A claim never waits for another transaction. When it has to write a row that another transaction has written or locked (one whose lease
  * ran out, and which is still open), it leaves the message alone for a while. It does the same when a sender that is about to commit has
@@ -38,6 +34,7 @@
 #include "base/quota.h"
 #include "queue/ack.h"
 #include "queue/fail.h"
+#include "queue/free_key.h"
 #include "queue/in_flight.h"
 #include "queue/search.h"
 #include "queue/slot_pool.h"
@@ -46,10 +43,6 @@
 
 /* Messages taken under the lock at a time. */
 #define TAKE_AT_ONCE 100
-
-/* Time for which a message is left alone whose row another transaction has written or locked, or a sender has, in us. */
-#define PUT_OFF_US USECS_PER_SEC
-#define PUT_OFF_FOR_SENDER_US (100 * 1000)
 
 /* Time after which it is logged again that there are too few slots, in us. */
 #define LOG_SHORTAGE_US (60 * USECS_PER_SEC)
@@ -82,8 +75,7 @@ typedef struct Claim
 	ReturnSetInfo *result;
 	int			taken_count;
 	Taken		taken[TAKE_AT_ONCE];
-	SweepIndexes indexes;
-	TupleTableSlot *free_row;	/* the new version of a row whose key is given free; NULL until the first one */
+	SweepKeyFreeing freeing;
 } Claim;
 
 /* The columns of sweep.message. */
@@ -312,41 +304,6 @@ move_to_dead(const Claim *claim, const Taken *taken, Snapshot snapshot)
 }
 
 /*
- * Gives the key of a message free, so that another one with this key can be sent from the commit on. Returns the time to put the
- * message off, in us: another transaction has written or locked the row, or senders share it, also after the update.
- */
-static int64
-free_key(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
-{
-	TU_UpdateIndexes update_indexes;
-	TM_FailureData failure;
-	LockTupleMode lock_mode;
-	ItemPointer place = &taken->message.tid;
-	bool		locked = sweep_row_is_locked(row);
-
-	if (claim->free_row == NULL)
-	{
-		sweep_indexes_open(&claim->indexes, claim->messages);
-		claim->free_row = MakeSingleTupleTableSlot(RelationGetDescr(claim->messages), &TTSOpsVirtual);
-	}
-	if (locked && !sweep_row_lock(claim->messages, place, snapshot, LockTupleNoKeyExclusive, row))
-		return PUT_OFF_US;
-	slot_getallattrs(row);
-	ExecClearTuple(claim->free_row);
-	memcpy(claim->free_row->tts_values, row->tts_values, row->tts_tupleDescriptor->natts * sizeof(Datum));
-	memcpy(claim->free_row->tts_isnull, row->tts_isnull, row->tts_tupleDescriptor->natts * sizeof(bool));
-	claim->free_row->tts_values[MESSAGE_CLAIMED - 1] = BoolGetDatum(true);
-	ExecStoreVirtualTuple(claim->free_row);
-	if (sweep_table_tuple_update(claim->messages, place, claim->free_row, GetCurrentCommandId(true), snapshot, locked, &failure,
-								 &lock_mode, &update_indexes) != TM_Ok)
-		return PUT_OFF_FOR_SENDER_US;
-	*place = claim->free_row->tts_tid;
-	sweep_indexes_update(&claim->indexes, claim->free_row, update_indexes);
-	taken->moved = true;
-	return sweep_row_was_shared(row) ? PUT_OFF_FOR_SENDER_US : 0;
-}
-
-/*
  * Notes the new places of rows, and moves messages that are put off to a short lease whose id no client knows. When that runs
  * out, the transaction that has written or locked their rows may have ended. If they were returned to the queue instead, this claim would take
  * them again at once.
@@ -356,7 +313,7 @@ settle_taken(const Claim *claim)
 {
 	uint8		random[UUID_LEN];
 	int			lease = -1;
-	int64		put_off_us = PUT_OFF_US;
+	int64		put_off_us = SWEEP_PUT_OFF_US;
 	bool		refused = false;
 
 	sweep_lease_draw(random);
@@ -393,14 +350,14 @@ deliver_row(Claim *claim, Taken *taken, TupleTableSlot *row, Snapshot snapshot)
 	int64		put_off_us = 0;
 
 	if (taken->attempts > claim->queue.max_attempts)
-		return move_to_dead(claim, taken, snapshot) ? 0 : PUT_OFF_US;
+		return move_to_dead(claim, taken, snapshot) ? 0 : SWEEP_PUT_OFF_US;
 	(void) slot_getattr(row, MESSAGE_KEY, &is_null);
 	if (is_null || claim->queue.key_policy == KEY_WHILE_QUEUED_OR_RUNNING)
 		put_off_us = 0;
 	else if (!DatumGetBool(slot_getattr(row, MESSAGE_CLAIMED, &is_null)))
-		put_off_us = free_key(claim, taken, row, snapshot);
+		put_off_us = sweep_key_free(&claim->freeing, claim->messages, &taken->message.tid, row, snapshot, &taken->moved);
 	else if (sweep_row_is_locked(row) && !sweep_row_lock(claim->messages, &taken->message.tid, snapshot, LockTupleExclusive, row))
-		put_off_us = PUT_OFF_FOR_SENDER_US;
+		put_off_us = SWEEP_PUT_OFF_FOR_SENDER_US;
 	if (put_off_us == 0)
 	{
 		put_row(claim, row, taken->attempts);
@@ -435,13 +392,8 @@ deliver(Claim *claim)
 	}
 	ExecDropSingleTupleTableSlot(row);
 	UnregisterSnapshot(snapshot);
-	if (claim->free_row != NULL)
-	{
-		ExecDropSingleTupleTableSlot(claim->free_row);
-		claim->free_row = NULL;
-		sweep_indexes_close(&claim->indexes);
-		CommandCounterIncrement();
-	}
+	if (claim->freeing.row != NULL)
+		sweep_key_free_close(&claim->freeing);
 	if (unsettled)
 		settle_taken(claim);
 }
