@@ -380,7 +380,7 @@ CALL fill_items();
 SELECT make_job('UPDATE item SET n = n + 1 WHERE state IS NOT NULL');
 SELECT sweep.alter_job('batched test', '{"max_batches": 4}');
 CALL sweep.run('batched test');
-SELECT status, stop_reason, detail, cursor FROM sweep.runs WHERE job = 'batched test' ORDER BY run_id DESC LIMIT 1;
+SELECT status, stop_reason, detail, cursor - 'ordering' FROM sweep.runs WHERE job = 'batched test' ORDER BY run_id DESC LIMIT 1;
 INSERT INTO item (id, state, n) VALUES (-1, 'late', 1000), (50000, 'late', 1000);
 SELECT sweep.alter_job('batched test', '{"max_batches": null}');
 CALL sweep.run('batched test');

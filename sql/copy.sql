@@ -14,7 +14,7 @@ CREATE TABLE copy.archive (copied boolean DEFAULT true, "Odd name" numeric, id b
 INSERT INTO copy.event (body, "Odd name") SELECT 'event ' || n, n FROM generate_series(1, 2500) AS n;
 SELECT sweep.create_copy('copy.event', 'copy.archive', paused => true);
 SELECT schedule, timezone, step, args, cursor FROM sweep.job WHERE name = 'copy_event';
-SELECT rows, cursor FROM sweep.preview('copy_event');
+SELECT rows, cursor - 'ordering' AS cursor FROM sweep.preview('copy_event');
 CALL sweep.run('copy_event');
 SELECT * FROM copy.last_run;
 SELECT count(*), count(DISTINCT id), sum(length), sum("Odd name"), bool_and(copied) FROM copy.archive;

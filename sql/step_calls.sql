@@ -37,7 +37,7 @@ BEGIN;
 INSERT INTO sweep.run_live (run_id, job, run_as, trigger, due_at, started_at, pid, status, bucket) OVERRIDING SYSTEM VALUE VALUES (1600000, 'step calls', 'regress_sweep_victim', 'manual', now(), now(), 1, 'running', 0);
 INSERT INTO sweep.bucket (job, bucket, since, state, run_id, pid, range, cursor) VALUES ('step calls', 0, now(), 'occupied', 1600000, 1, '{"by": ["id"], "upto": ["a secret key"]}', '{"most": ["a secret key"]}');
 SET LOCAL ROLE regress_sweep_mallory;
-SELECT sweep.delete_step(ROW(1, NULL, '{"target": "step_mal.t", "condition": "true", "key": ["id"], "serves": false}', now(), 0, 1, NULL, 1600000)::sweep.batch);
+SELECT p.rows, p.cursor - 'ordering' AS cursor FROM sweep.delete_step(ROW(1, NULL, '{"target": "step_mal.t", "condition": "true", "key": ["id"], "serves": false}', now(), 0, 1, NULL, 1600000)::sweep.batch) AS p;
 ROLLBACK;
 
 -- ---------------------------------------------------------------- statistics of a table that the role of the job may not read

@@ -295,6 +295,7 @@ BEGIN
 		made := sweep._edge_statements(relation, NULL, key, nulls, CASE WHEN again OR coalesce(args ->> 'serves' = 'true', false) THEN due ELSE bound.condition END || in_range, first);
 		made.counter := 'updated';
 		made.prologue := bound.prologue;
+		made.ordering := bound.ordering;
 		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition || in_range));
 		IF made.before IS NOT NULL THEN
 			made.pick := sweep._update_of(parts, NULL, pg_catalog.format('SELECT %1$I.tableoid AS part, %1$I.ctid AS place FROM %2$s WHERE %3$s AND %4$s LIMIT $1',

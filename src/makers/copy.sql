@@ -84,27 +84,24 @@ $$;
 COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS
 	'the cursor with the last key to be copied: no transaction in progress can insert a smaller one; the detail names those that are waited for; rows is NULL unless that was the batch';
 
--- A cursor of an older version has no collations yet.
-CREATE FUNCTION sweep._copy_ordering(source regclass, key text[]) RETURNS text
+-- A cursor of an older version has no order yet.
+CREATE FUNCTION sweep._with_ordering(source regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('(SELECT CASE WHEN %L::pg_catalog.bool OR $2 OPERATOR(pg_catalog.?) ''ordering'' THEN sweep._check_ordering(%L, %L, $2, %L) END AS ordering OFFSET 0) AS o',
-		EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = source AND a.attname = ANY (key) AND a.attcollation <> 0), sweep._table_name(source), key,
-		'Drop the job, and create it anew with an empty target.');
+	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L)) OPERATOR(pg_catalog.||) coalesce($2, ''{}'')', sweep._table_name(source), key);
 END
 $$;
-COMMENT ON FUNCTION sweep._copy_ordering(regclass, text[]) IS 'what stands behind FROM, one row: the collations of a key; it raises when those of the cursor are others';
+COMMENT ON FUNCTION sweep._with_ordering(regclass, text[]) IS 'an expression: the cursor, with the order of the key';
 
 CREATE FUNCTION sweep._copy_prologue(source regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''ordering'', o.ordering), NULL::pg_catalog.jsonb FROM %s'
-		' WHERE ($2 OPERATOR(pg_catalog.->>) ''ordering'') IS DISTINCT FROM o.ordering', sweep._copy_ordering(source, key));
+	RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, %s, NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''ordering'') IS NULL', sweep._with_ordering(source, key));
 END
 $$;
-COMMENT ON FUNCTION sweep._copy_prologue(regclass, text[]) IS 'a prologue that puts the collations of the key into the cursor, or raises when they are others by now';
+COMMENT ON FUNCTION sweep._copy_prologue(regclass, text[]) IS 'a prologue that puts the order of the key into the cursor';
 
 CREATE FUNCTION sweep._copy_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -147,13 +144,14 @@ BEGIN
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
 		made.prologue := sweep._copy_prologue(source, key.columns);
 		IF is_settled THEN
-			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM %s CROSS JOIN LATERAL sweep._settle(%L, coalesce($2, ''{}'') OPERATOR(pg_catalog.||)'
-				' CASE WHEN o.ordering IS NULL THEN ''{}'' ELSE pg_catalog.jsonb_build_object(''ordering'', o.ordering) END, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
-				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5) OR coalesce(o.ordering, '''') OPERATOR(pg_catalog.<>) coalesce($2 OPERATOR(pg_catalog.->>) ''ordering'', '''')', sweep._copy_ordering(source, key.columns), sweep._table_name(source), sweep._key_json(source, key.columns, NULL),
+			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, %s, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
+				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._with_ordering(source, key.columns), sweep._key_json(source, key.columns, NULL),
 				sweep._key_list(source, key.columns),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;
+		made.ordering := pg_catalog.format('SELECT sweep._check_ordering(%L, %L, $2, %L)', sweep._table_name(source), key.columns, 'Drop the job, and create it anew with an empty target.');
 		IF args ? 'changes' THEN
+			made.ordering := NULL;
 			made.work := sweep._change_work(args, source, target, key.columns, columns, first);
 			made.checked := true;
 			made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, %L, $2, $1, $5, pg_catalog.current_setting(''search_path'')) AS c', args,

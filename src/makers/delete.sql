@@ -95,20 +95,9 @@ END
 $$;
 COMMENT ON FUNCTION sweep._scan_cost(regclass) IS 'the cost of reading a table block by block, in the units of the planner';
 
-CREATE FUNCTION sweep._begins_range(relation text, key text[], cursor jsonb, OUT begins boolean, OUT ordering text) RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	begins := cursor -> 'most' IS NULL;
-	ordering := sweep._check_ordering(relation, key, CASE WHEN NOT begins THEN cursor || pg_catalog.jsonb_build_object('ordering', cursor -> 'ordering') END,
-		'Drop the job, and execute the statement for the rows that are left.');
-END
-$$;
-COMMENT ON FUNCTION sweep._begins_range(text, text[], jsonb) IS 'whether a cursor has no bound yet, and the collations of the key, which is in the cursor beside the bound; raises when they are others by now';
-
 -- The greatest key when the run began bounds what the condition means. Beside another index it must not be taken for a range of one. The
 -- first column may be null in an index that is no primary key, in rows that do not meet the condition.
-CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text) RETURNS record
+CREATE FUNCTION sweep._run_bound(relation regclass, key text[], OUT condition text, OUT prologue text, OUT ordering text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -126,17 +115,15 @@ BEGIN
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
-	-- Most keys have no collation, and need no look in each batch.
-	ordered := ARRAY(SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (bound.columns || key) AND a.attcollation <> 0 ORDER BY a.attname);
-	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) %spg_catalog.jsonb_build_object(''most'','
-		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb %s',
-		CASE WHEN ordered <> '{}' THEN 'pg_catalog.jsonb_build_object(''ordering'', b.ordering) OPERATOR(pg_catalog.||) ' END,
+	ordered := ARRAY(SELECT DISTINCT c FROM pg_catalog.unnest(bound.columns || key) AS u (c) ORDER BY c);
+	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L), ''most'','
+		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL', sweep._table_name(relation), ordered,
 		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL),
-		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true),
-		CASE WHEN ordered = '{}' THEN 'WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL' ELSE pg_catalog.format('FROM sweep._begins_range(%L, %L, $2) AS b WHERE b.begins', sweep._table_name(relation), ordered) END);
+		CASE WHEN NOT bound.indisprimary THEN pg_catalog.format(' WHERE %s IS NOT NULL', (sweep._key_expression(relation, bound.columns[1])).expression) END, sweep._key_order(relation, bound.columns, bound.nulls, true));
+	ordering := pg_catalog.format('SELECT sweep._check_ordering(%L, %L, $2, %L)', sweep._table_name(relation), ordered, 'Drop the job, and execute the statement for the rows that are left.');
 END
 $$;
-COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, and the statement that puts that key into the cursor';
+COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, the statement that puts that key into the cursor, and the one that looks whether keys have another order by now';
 
 -- The owner of the job may have altered it since it was checked.
 CREATE FUNCTION sweep._deletion_condition(args jsonb, role oid, OUT text text, OUT joins boolean) RETURNS record
@@ -197,6 +184,7 @@ BEGIN
 		made.next_part := place.next_part;
 		made.parts := parts;
 		made.prologue := bound.prologue;
+		made.ordering := bound.ordering;
 		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN sweep._rest_statement(relation, pg_catalog.format(E'(%s\n)%s', condition.text, free), bound.condition,
 			CASE WHEN free <> '' THEN sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END) END;
 		RETURN NEXT made;

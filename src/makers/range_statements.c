@@ -29,7 +29,7 @@
 #include "makers/range_statements.h"
 
 static SweepStatement range_statements_sql = {
-	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, key, part, next_part, "
+	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, key, part, next_part, "
 		"counter, rest_counter, checked, restarts, custom, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
@@ -159,6 +159,18 @@ static Oid
 find_table(const char *name)
 {
 	return name == NULL ? InvalidOid : RangeVarGetRelid(makeRangeVarFromNameList(sweep_qualified_name_list(name)), NoLock, true);
+}
+
+/* Columns of a partition are altered with those of the table, and it is locked. */
+bool
+sweep_range_is_altered(const SweepRangeKept *kept, const SweepRangeStatements *statements)
+{
+	const char *source = sweep_range_text(kept->args, "source");
+	Oid			relation = statements->part == NULL ? find_table(source != NULL ? source : sweep_range_text(kept->args, "target")) : InvalidOid;
+
+	if (OidIsValid(relation))
+		LockRelationOid(relation, AccessShareLock);
+	return statements->plans[RANGE_EDGE] == NULL || !sweep_sql_is_valid(statements->plans[RANGE_EDGE]);
 }
 
 bool

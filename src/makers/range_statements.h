@@ -25,6 +25,7 @@ typedef enum SweepRangeStatement
 	RANGE_ROOTS,				/* (tableoid, ctid, key): rows that work would do */
 	RANGE_SAME_ROOTS,			/* the same for pick */
 	RANGE_EPILOGUE,				/* (bool, left, referenced, proof): whether rows are left, how many, how many others keep, and what is proved */
+	RANGE_ORDERING,				/* raises when the key of the cursor has another order by now */
 	RANGE_STATEMENT_COUNT
 } SweepRangeStatement;
 
@@ -77,6 +78,12 @@ extern SweepRangeKept *sweep_range_keep(FmgrInfo *function, Jsonb *args);
  * when it has none. The statements are for another partition when part was dropped. Raises when the job cannot work any more.
  */
 extern SweepRangeStatements *sweep_range_find_statements(SweepRangeKept *kept, bool after, bool again, const char *part, TimestampTz as_of);
+
+/*
+ * Whether the table may have been altered since a batch was found by these statements, and before any was. It is locked: it is not
+ * altered until the transaction ends.
+ */
+extern bool sweep_range_is_altered(const SweepRangeKept *kept, const SweepRangeStatements *statements);
 
 /* Whether the statements are for that partition, or both have none. */
 extern bool sweep_range_has_part(const SweepRangeStatements *statements, const char *part);

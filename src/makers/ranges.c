@@ -71,6 +71,7 @@ static void read_batch(SweepRangeBatch *batch, HeapTupleHeader header);
 static int	enter_path(const SweepRangeBatch *batch);
 static void find_range(SweepRangeBatch *batch);
 static void choose_statements(SweepRangeBatch *batch);
+static void check_ordering(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
 static bool is_more_of_key(SweepRangeBatch *batch);
@@ -103,6 +104,7 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 	if (batch.bucket >= 0)
 		find_range(&batch);
 	choose_statements(&batch);
+	check_ordering(&batch);
 	batch.limit = batch.kept->cascade != NULL && batch.kept->fitting > 0 ? Min(batch.size, batch.kept->fitting) : batch.size;
 	if (!do_prologue(&batch))
 	{
@@ -216,6 +218,14 @@ choose_statements(SweepRangeBatch *batch)
 				 errhint("Drop the job and create it anew: it cannot be known what was copied.")));
 	batch->cursor = sweep_range_without(sweep_range_without(batch->cursor, "after"), "part");
 	batch->statements = sweep_range_find_statements(batch->kept, false, again, batch->statements->part, batch->as_of);
+}
+
+/* With other columns, types or collations the key has another order. Only a table that was altered is looked at. */
+static void
+check_ordering(SweepRangeBatch *batch)
+{
+	if (batch->statements->texts[RANGE_ORDERING] != NULL && sweep_range_is_altered(batch->kept, batch->statements) && batch->cursor != NULL)
+		(void) sweep_range_execute(batch, RANGE_ORDERING);
 }
 
 /* True when the prologue has done the batch itself. */

@@ -17,6 +17,7 @@ CREATE TYPE sweep._statements AS (
 	roots        text,
 	same_roots   text,
 	epilogue     text,
+	ordering     text,
 	key          text,
 	part         text,
 	next_part    text,
@@ -38,6 +39,7 @@ COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $
 COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, with which others go; pick then does those at the places that it gets, and there is no work; NULL: none go';
 COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4; where none go, whether there are such rows';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'when there is nothing behind the cursor, returns whether anything is left, how many rows that is, how many others keep (NULL: not counted), and a proof of what is gone; NULL: that is not asked';
+COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the key of the cursor has another order by now; NULL: that does not matter';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
 COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
@@ -373,27 +375,43 @@ END
 $$;
 COMMENT ON FUNCTION sweep._key_order(regclass, text[], text[], boolean) IS 'what stands behind ORDER BY, from the smallest key or, down, from the largest';
 
--- With another collation the keys have another order: those behind the cursor are others, and so are those up to a bound. Looked at in each batch,
--- for the statements of a run are made once.
-CREATE FUNCTION sweep._check_ordering(relation text, key text[], cursor jsonb, advice text) RETURNS text
+-- With another collation or type the keys have another order: those behind the cursor are others, and so are those up to a bound. Numbers of ids
+-- keep it when they become longer, and so do texts.
+CREATE FUNCTION sweep._key_ordering(relation text, key text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s.%s: %s%s', a.attrelid, a.attnum,
+			CASE WHEN a.atttypid IN ('pg_catalog.int2'::pg_catalog.regtype, 'pg_catalog.int4'::pg_catalog.regtype) THEN 'bigint' WHEN a.atttypid = 'pg_catalog.varchar'::pg_catalog.regtype THEN 'text' ELSE pg_catalog.format_type(a.atttypid, NULL) END,
+			CASE WHEN a.attcollation <> 0 THEN ' COLLATE ' || a.attcollation::pg_catalog.regcollation ELSE '' END), ', ' ORDER BY pg_catalog.array_position(key, a.attname::pg_catalog.text))
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key));
+END
+$$;
+COMMENT ON FUNCTION sweep._key_ordering(text, text[]) IS 'what decides the order of a key: its columns, with their types and collations';
+
+-- The table may be another one of that name, also after a restore: its columns have other numbers then.
+CREATE FUNCTION sweep._check_ordering(relation text, key text[], cursor jsonb, advice text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ordering constant pg_catalog.text := (SELECT pg_catalog.string_agg(a.attcollation::pg_catalog.regcollation::pg_catalog.text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
-		WHERE a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = ANY (key) AND a.attcollation <> 0);
+	columns constant pg_catalog.text := E'[0-9]+\\.[0-9]+: ';
+	known constant pg_catalog.text := cursor ->> 'ordering';
+	ordering constant pg_catalog.text := sweep._key_ordering(relation, key);
+	order_before constant pg_catalog.text := pg_catalog.regexp_replace(known, columns, '', 'g');
+	order_now constant pg_catalog.text := pg_catalog.regexp_replace(ordering, columns, '', 'g');
 BEGIN
-	-- A number was no text when it was written there.
-	IF cursor ? 'ordering' AND cursor ->> 'ordering' IS DISTINCT FROM ordering OR NOT cursor ? 'ordering' AND EXISTS (SELECT FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)
-			JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = u.name AND a.attcollation <> 0
-			WHERE pg_catalog.jsonb_typeof(cursor -> 'after' -> (u.n - 1)::int) = 'number') THEN
+	-- A number was no text when it was written there by an older version.
+	IF order_before <> order_now OR order_before = order_now AND known <> ordering AND pg_catalog.split_part(known, '.', 1) = pg_catalog.split_part(ordering, '.', 1)
+			OR known IS NULL AND EXISTS (SELECT FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(relation) AND a.attname = u.name AND a.attcollation <> 0
+				WHERE pg_catalog.jsonb_typeof(cursor -> 'after' -> (u.n - 1)::int) = 'number') THEN
 		RAISE EXCEPTION 'the keys of % have another order since the job began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = pg_catalog.format('The collation of (%s) was %s, and is %s: it cannot be known which rows are done.', pg_catalog.array_to_string(key, ', '), coalesce(cursor ->> 'ordering', 'none'), coalesce(ordering, 'none')),
+			DETAIL = CASE WHEN order_before = order_now THEN pg_catalog.format('(%s) is of other columns than before', sweep._column_list(key)) ELSE pg_catalog.format('(%s) was %s, and is %s', sweep._column_list(key), coalesce(order_before, 'a number'), order_now) END
+				|| ': it cannot be known which rows are done.',
 			HINT = advice;
 	END IF;
-	RETURN ordering;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_ordering(text, text[], jsonb, text) IS 'the collations of a key; raises when a cursor has others, for which the advice is the hint';
+COMMENT ON FUNCTION sweep._check_ordering(text, text[], jsonb, text) IS 'raises when the key that a cursor is of has another order by now; the advice is the hint';
 
 CREATE FUNCTION sweep._range(relation regclass, columns text[], first boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

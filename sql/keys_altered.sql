@@ -1,0 +1,98 @@
+-- room: makers
+-- The columns by which a job goes are others, or of another type, before it has ended: the keys in its cursor are none of theirs.
+\set SHOW_CONTEXT never
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS pg_sweep;
+CREATE SCHEMA keys;
+SELECT setval(pg_get_serial_sequence('sweep.run_live', 'run_id'), 7900000, false);
+CREATE PROCEDURE keys.fill(type text) LANGUAGE plpgsql AS $$
+BEGIN
+	DROP TABLE IF EXISTS keys.t, keys.n;
+	EXECUTE format('CREATE TABLE keys.t (gone int, k %1$s PRIMARY KEY, other %1$s NOT NULL UNIQUE, v int NOT NULL DEFAULT 0)', type);
+	ALTER TABLE keys.t DROP gone;
+	EXECUTE format('INSERT INTO keys.t SELECT (%1$s)::text::%2$s, (%3$s)::text::%2$s FROM generate_series(1, 100) AS n',
+		CASE WHEN type LIKE 'timestamp%' THEN 'timestamp ''2026-01-01'' + n * interval ''1 hour''' ELSE 'n' END, type,
+		CASE WHEN type LIKE 'timestamp%' THEN 'timestamp ''2026-01-01'' - n * interval ''1 hour''' ELSE '101 - n' END);
+	CREATE TABLE keys.n (LIKE keys.t);
+END $$;
+
+-- ---------------------------------------------------------------- in a run: two columns exchange their names
+CALL keys.fill('int');
+SELECT sweep.batched('UPDATE keys.t SET v = v + 1', name => 'keys', batch_size => 10, pause => '1 s', max_attempts => 1) AS run_id \gset
+DO $$ BEGIN WHILE (SELECT sum(v) FROM keys.t) < 20 LOOP COMMIT; END LOOP; END $$;
+BEGIN;
+ALTER TABLE keys.t RENAME k TO third;
+ALTER TABLE keys.t RENAME other TO k;
+ALTER TABLE keys.t RENAME third TO other;
+COMMIT;
+CALL sweep.wait(:run_id, '1 min');
+SELECT max(v), sum(v) < 100 AS some FROM keys.t;
+SELECT sweep.drop_job('keys');
+
+CALL keys.fill('int');
+SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, pause => '1 s');
+DO $$ BEGIN WHILE (SELECT count(*) FROM keys.n) < 20 LOOP COMMIT; END LOOP; END $$;
+BEGIN;
+ALTER TABLE keys.t RENAME k TO third;
+ALTER TABLE keys.t RENAME other TO k;
+ALTER TABLE keys.t RENAME third TO other;
+COMMIT;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'keys' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT count(*) < 100 AS some FROM keys.n;
+SELECT sweep.drop_job('keys');
+
+-- ---------------------------------------------------------------- between two runs: another type
+CALL keys.fill('text');
+SELECT run_id FROM sweep.delete('keys.t', 'v = 0', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) \gset
+CALL sweep.wait(:run_id, '1 min');
+ALTER TABLE keys.t ALTER k TYPE int USING k::int;
+CALL sweep.run('keys');
+SELECT count(*) FROM keys.t;
+SELECT sweep.drop_job('keys');
+
+CALL keys.fill('timestamp');
+SELECT sweep.batched('UPDATE keys.t SET v = v + 1', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+ALTER TABLE keys.t ALTER k TYPE timestamptz USING k AT TIME ZONE 'Asia/Tokyo';
+CALL sweep.run('keys');
+SELECT max(v), sum(v) FROM keys.t;
+SELECT sweep.drop_job('keys');
+
+CALL keys.fill('text');
+SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, max_batches => 3, paused => true);
+CALL sweep.run('keys');
+ALTER TABLE keys.t ALTER k TYPE int USING k::int;
+ALTER TABLE keys.n ALTER k TYPE int USING k::int;
+CALL sweep.run('keys');
+SELECT count(*) FROM keys.n;
+SELECT sweep.drop_job('keys');
+
+-- ---------------------------------------------------------------- the same order: longer numbers and texts, another table of that name
+CALL keys.fill('int');
+SELECT sweep.batched('UPDATE keys.t SET v = v + 1', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+ALTER TABLE keys.t ALTER k TYPE bigint;
+CALL sweep.run('keys');
+ALTER TABLE keys.t RENAME TO old;
+CREATE TABLE keys.t (LIKE keys.old INCLUDING ALL);
+INSERT INTO keys.t SELECT * FROM keys.old;
+CALL sweep.run('keys');
+SELECT sweep.alter_job('keys', '{"max_batches": null}');
+CALL sweep.run('keys');
+SELECT min(v), max(v), count(*) FROM keys.t;
+SELECT sweep.drop_job('keys');
+DROP TABLE keys.old;
+
+CALL keys.fill('varchar(9)');
+SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, max_batches => 3, paused => true);
+CALL sweep.run('keys');
+ALTER TABLE keys.t ALTER k TYPE text;
+SELECT sweep.alter_job('keys', '{"max_batches": null}');
+CALL sweep.run('keys');
+SELECT count(DISTINCT k) FROM keys.n;
+SELECT sweep.drop_job('keys');
+
+DELETE FROM sweep.run_live WHERE job = 'keys';
+DELETE FROM sweep.run_history WHERE job = 'keys';
+DROP SCHEMA keys CASCADE;
