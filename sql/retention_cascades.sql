@@ -186,6 +186,29 @@ SET session_replication_role = replica;
 SELECT rows FROM sweep.preview('retention_ties', :now);
 RESET session_replication_role;
 
+-- rows that refer to the row again when their key is set: because a trigger sees to that, or because it is their default
+TRUNCATE parent CASCADE;
+CREATE TABLE lasting (id int PRIMARY KEY, parent_id int REFERENCES parent ON DELETE SET NULL);
+CREATE INDEX ON lasting (parent_id);
+CREATE FUNCTION undo() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.parent_id = 1 THEN NEW.parent_id := 1; END IF; RETURN NEW; END $$;
+CREATE TRIGGER undo BEFORE UPDATE ON lasting FOR EACH ROW EXECUTE FUNCTION undo();
+INSERT INTO parent VALUES (1, '2026-01-01Z'), (2, '2026-01-02Z');
+INSERT INTO lasting SELECT n, 1 + n % 2 FROM generate_series(1, 300) AS n;
+SELECT sweep.create_retention('retention_cascades.parent', 'at', '2 days', name => 'retention_lasting', batch_size => 50, max_batches => 30);
+CALL sweep.run('retention_lasting', :now);
+SELECT * FROM last_run;
+SELECT (SELECT array_agg(id) FROM parent) AS kept, count(parent_id) FROM lasting;
+DROP TRIGGER undo ON lasting;
+ALTER TABLE lasting ALTER parent_id SET DEFAULT 1, DROP CONSTRAINT lasting_parent_id_fkey, ADD FOREIGN KEY (parent_id) REFERENCES parent ON DELETE SET DEFAULT;
+\set VERBOSITY sqlstate
+CALL sweep.run('retention_lasting', :now);
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'retention_lasting' ORDER BY run_id DESC LIMIT 1;
+-- the same where the row fits into a batch
+DELETE FROM lasting WHERE id > 10;
+CALL sweep.run('retention_lasting', :now);
+\set VERBOSITY default
+DROP TABLE lasting;
+
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'retention%' AND args ->> 'target' LIKE 'retention\_cascades.%';
 DELETE FROM sweep.run_live WHERE job LIKE 'retention%';
 DELETE FROM sweep.run_history WHERE job LIKE 'retention%';

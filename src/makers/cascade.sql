@@ -14,6 +14,7 @@ END
 $$;
 COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table that foreign keys refer to; none when no rows go, or change, with its rows, unless it is asked for what keeps them as well';
 
+-- Whether a row that was changed refers to the same row again is returned: a trigger may have seen to that, or, NULL, its default.
 -- A row of a table from which nothing else goes is counted; of any other the key is read, by "places", or by "counts" with the row locked, so that none is added below it.
 CREATE FUNCTION sweep._cascade_statements(fk oid, child regclass, action "char", is_asked boolean, parent_columns text[], joined text, OUT counts text, OUT places text, OUT removes text, OUT holds text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -33,8 +34,8 @@ BEGIN
 		ELSE pg_catalog.format('SELECT %s FROM %s JOIN %s ON %s LIMIT $%s FOR UPDATE OF sweep_child', read, key, source, joined, next) END;
 	places := pg_catalog.format('SELECT %s FROM %s JOIN %s ON %s LIMIT $%s', read, key, source, joined, next);
 	removes := CASE action WHEN 'c' THEN pg_catalog.format('DELETE FROM %s USING %s WHERE %s', source, key, there)
-		ELSE (SELECT pg_catalog.format('UPDATE %s SET %s FROM %s WHERE %s', source,
-				pg_catalog.string_agg(pg_catalog.format('%I = %s', a.attname, CASE action WHEN 'n' THEN 'NULL' ELSE 'DEFAULT' END), ', ' ORDER BY a.attnum), key, there)
+		ELSE (SELECT pg_catalog.format('UPDATE %s SET %s FROM %s WHERE %s RETURNING %s', source,
+				pg_catalog.string_agg(pg_catalog.format('%I = %s', a.attname, CASE action WHEN 'n' THEN 'NULL' ELSE 'DEFAULT' END), ', ' ORDER BY a.attnum), key, there, pg_catalog.format(CASE action WHEN 'n' THEN '(%s) IS TRUE' ELSE 'CASE WHEN %s THEN NULL ELSE false END' END, joined))
 			FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid
 				AND a.attnum = ANY (CASE WHEN pg_catalog.cardinality(c.confdelsetcols) > 0 THEN c.confdelsetcols ELSE c.conkey END)
 			WHERE c.oid = fk) END;

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "makers/dismantle.h"
@@ -59,6 +60,7 @@ typedef struct Budget
 	int64		left;
 	uint64		removed;		/* by the last statement */
 	bool		is_kept;		/* other rows refer to something below the row since */
+	const SweepCascadeKey *key;	/* of the last statement */
 } Budget;
 
 static void begin(SweepDismantling **kept, MemoryContext context, SweepCascade *cascade, const SweepCascadeRows *row);
@@ -425,6 +427,7 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	values[key->count] = sweep_cascade_places(frame->children, frame->next, count);
 	values[key->count + 1] = ObjectIdGetDatum(frame->children->tables[frame->next]);
 	budget->removed = 0;
+	budget->key = key;
 	sweep_cascade_visit(dismantling->cascade, key, CASCADE_REMOVES, values, note_removed, budget);
 	frame->has_removed |= budget->removed > 0;
 	frame->list_has_removed |= budget->removed > 0;
@@ -435,8 +438,26 @@ remove_children(SweepDismantling *dismantling, int count, int64 touched, Budget 
 	frame->is_stuck = false;
 }
 
+/*
+ * A row that a trigger has refer to the same row again is kept. Where it does so by default the run fails: PostgreSQL raises an error behind
+ * a deletion in one statement, too.
+ */
 static void
 note_removed(void *arg, uint64 count)
 {
-	((Budget *) arg)->removed = count;
+	Budget	   *budget = arg;
+	const SweepCascadeKey *key = budget->key;
+
+	budget->removed = count;
+	for (uint64 row = 0; row < count && !key->deletes; row++)
+	{
+		sweep_sql_row(row);
+		if (sweep_sql_is_null(1))
+			ereport(ERROR,
+					(errcode(ERRCODE_FOREIGN_KEY_VIOLATION),
+					 errmsg("a row of \"%s\" cannot be deleted: rows of \"%s\" refer to it by default", get_rel_name(key->parent), get_rel_name(key->child)),
+					 errhint("Leave it out by the condition of the job, or give the column another default.")));
+		if (sweep_sql_bool(1))
+			budget->removed--;
+	}
 }
