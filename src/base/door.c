@@ -31,6 +31,7 @@
 #include "parser/parse_expr.h"
 #include "parser/parser.h"
 #include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -164,6 +165,9 @@ sweep_door_enter_engine(SweepDoor *door, Oid owner)
 	/* Its functions set the search_path themselves. */
 	if (!formats_are_safe())
 		pin_formats();
+	/* Triggers on its tables wake the scheduler, and drop what a job leaves behind. */
+	if (SessionReplicationRole != SESSION_REPLICATION_ROLE_ORIGIN)
+		(void) set_config_option("session_replication_role", "origin", PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
 void
@@ -225,13 +229,13 @@ sweep_door_leave_statement(const SweepDoor *door)
 
 /*
  * A session, a role or a database may set these: how literals are read and what x = NULL means, and how
- * intervals and moments become text and come of it.
+ * intervals, moments and names become text and come of it. Names of functions, tables and types are kept and compared as text.
  */
 static bool
 formats_are_safe(void)
 {
 	return sweep_strings_conform() && !Transform_null_equals && Array_nulls &&
-		DateStyle == USE_ISO_DATES && IntervalStyle == INTSTYLE_POSTGRES;
+		DateStyle == USE_ISO_DATES && IntervalStyle == INTSTYLE_POSTGRES && !quote_all_identifiers;
 }
 
 static void
@@ -247,6 +251,8 @@ pin_formats(void)
 		pin("datestyle", "ISO");
 	if (IntervalStyle != INTSTYLE_POSTGRES)
 		pin("intervalstyle", "postgres");
+	if (quote_all_identifiers)
+		pin("quote_all_identifiers", "off");
 }
 
 static void

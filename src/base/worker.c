@@ -26,6 +26,7 @@
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/portal.h"
@@ -66,6 +67,7 @@ static const struct
 	{"array_nulls", "on"},
 	{"DateStyle", "ISO, MDY"},
 	{"IntervalStyle", "postgres"},
+	{"quote_all_identifiers", "off"},
 	{"plpgsql.variable_conflict", "error"},
 	{"plpgsql.extra_warnings", "none"},
 	{"plpgsql.extra_errors", "none"},
@@ -270,6 +272,8 @@ set_session(void)
 {
 	sweep_worker_set("jit", "off");
 	sweep_worker_set("max_parallel_workers_per_gather", "0");
+	/* Steps of ours compare names as text. */
+	sweep_worker_set("quote_all_identifiers", "off");
 	/* An error ends a batch, or the handling of a message; if it ended the process, no process could record which one it was. */
 	sweep_worker_set("exit_on_error", "off");
 	/* A serializable transaction that is read-only would wait, without an end, until no other one writes. */
@@ -285,6 +289,8 @@ sweep_worker_set_local(void)
 		(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	if (max_parallel_workers_per_gather != 0)
 		(void) set_config_option("max_parallel_workers_per_gather", "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
+	if (quote_all_identifiers)
+		(void) set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	if (ExitOnAnyError)
 		(void) set_config_option("exit_on_error", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 }

@@ -39,6 +39,7 @@ BEGIN
 				('default_transaction_isolation', 'The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are.'),
 				('default_transaction_read_only', 'The transactions of a run are begun by pg_sweep; ALTER ROLE ... SET says how those of a role are.'),
 				('exit_on_error', 'An error ends a batch; with the process, nobody could record it.'),
+				('quote_all_identifiers', 'Steps of pg_sweep compare names as text.'),
 				('role', 'A run is the role that run_as names.'),
 				('session_authorization', 'A run is the role that run_as names.'),
 				('transaction_deferrable', 'The transactions of a run are begun by pg_sweep.'),

@@ -238,7 +238,8 @@ DECLARE
 	remove pg_catalog.text;
 	insert pg_catalog.text;
 BEGIN
-	EXECUTE (sweep._edge_statements(rest, NULL, key, nulls, pg_catalog.format('%I.%I IS NOT NULL', alias, key[1]), NOT state ? 'after')).edge INTO edge USING size, state;
+	-- Where keys are not unique there is a second column.
+	EXECUTE pg_catalog.format('SELECT k.edge FROM (%s) AS k (edge)', (sweep._edge_statements(rest, NULL, key, nulls, pg_catalog.format('%I.%I IS NOT NULL', alias, key[1]), NOT state ? 'after')).edge) INTO edge USING size, state;
 	range := pg_catalog.concat_ws(' AND ', pg_catalog.format('%I.%I IS NOT NULL', alias, key[1]), CASE WHEN state ? 'after' THEN sweep._key_compare(rest, key, '>', '$1') END, CASE WHEN edge IS NOT NULL THEN sweep._key_compare(rest, key, '<=', '$2') END);
 	-- Rows of keys that were changed may be there already.
 	remove := pg_catalog.format('DELETE FROM %s AS %I WHERE %s', texts ->> 'target', alias, range);
