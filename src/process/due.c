@@ -8,6 +8,10 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_database.h"
+#include "miscadmin.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
@@ -56,6 +60,19 @@ static void lost_work(void *arg);
 static void due_work(void *arg);
 static bool mend_clock(bool (*transact) (SweepWork work));
 static void mend_work(void *arg);
+
+bool
+sweep_due_can_connect(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	bool		can = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datallowconn;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	if (!can)
+		sweep_shared_wake_launcher(true);
+	return can;
+}
 
 bool
 sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due)

@@ -22,6 +22,12 @@ typedef struct SweepDue
  */
 extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due);
 
+/*
+ * Whether the process of a run could connect to the database. Not since ALTER DATABASE with ALLOW_CONNECTIONS false: runs would fail, and
+ * wait instead. Then the launcher is asked to read its list, and has the scheduler and the consumers leave.
+ */
+extern bool sweep_due_can_connect(void);
+
 /* The waiting runs that may start at a moment, with their definitions. */
 extern SweepStatement sweep_startable_runs_sql;
 

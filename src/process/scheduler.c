@@ -222,6 +222,8 @@ startable_work(void *arg)
 	uint64		count;
 
 	scheduler.startable = NIL;
+	if (!sweep_due_can_connect())
+		return;
 	sweep_turns_begin();
 	count = sweep_sql_execute(&sweep_startable_runs_sql, &now, NULL);
 	for (uint64 i = 0; i < count; i++)

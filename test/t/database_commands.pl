@@ -157,6 +157,21 @@ $node->append_conf('postgresql.conf', "pg_sweep.databases = ''");
 $node->reload;
 ok(pid_of($node, 'scheduler', 'a2'), 'pg_sweep.databases: empty means all again');
 works('a2', 'pg_sweep.databases: its jobs run');
+
+# ---------------------------------------------------------------- closed to connections
+idle('a2');
+my $inside = $node->background_psql('a2', on_error_stop => 0);
+$inside->query('SELECT 1');
+$node->safe_psql('postgres', 'ALTER DATABASE a2 ALLOW_CONNECTIONS false');
+$run = $inside->query(q{SELECT sweep.start('long')});
+soon($node, q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'a2' AND backend_type <> 'client backend'}, 0, 'ALLOW_CONNECTIONS false: the scheduler leaves');
+is($inside->query("SELECT status FROM sweep.runs WHERE run_id = $run"), 'waiting', 'ALLOW_CONNECTIONS false: a run waits');
+$node->safe_psql('postgres', 'ALTER DATABASE a2 ALLOW_CONNECTIONS true');
+# asks for a scheduler
+$inside->query(q{SELECT sweep.pause('tick')});
+$inside->quit;
+is(ended_run($node, $run, 'a2'), 'succeeded drained 1 0', 'ALLOW_CONNECTIONS true: it is executed');
+
 idle('a2');
 succeeds('DROP DATABASE a2', 'DROP');
 cmp_ok(median(@seconds), '<', 5, 'all these commands succeed within 5 s, unless the disk is slow');
