@@ -310,11 +310,13 @@ uninstall-redis:
 .PHONY: install-redis uninstall-redis
 endif
 
+# Names in the text of functions, and in the search_path that is kept with them, are as they are written.
+SCRIPT_SETTING = SET LOCAL quote_all_identifiers = off;
 $(INSTALL_SCRIPT_FILE): $(INSTALL_PARTS)
 $(GITLAB_SCRIPT_FILE): $(GITLAB_PARTS)
 $(INSTALL_SCRIPTS): Makefile pg_sweep.control
 	@echo 'cat the parts of the install script >$@'
-	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit'; \
+	@{ printf '%s\n' '\echo Use "CREATE EXTENSION $(firstword $(subst --, ,$@))" to load this file. \quit' '$(SCRIPT_SETTING)'; \
 	   cat $(filter %.sql,$^); } >$@.new && mv $@.new $@
 
 # Types that functions of users have as arguments; the script of an update leaves them as they are.
@@ -327,7 +329,7 @@ comma = ,
 empty =
 space = $(empty) $(empty)
 define write_upgrade
-{ printf '%s\n' '\echo Use "ALTER EXTENSION $(1) UPDATE" to load this file. \quit'; cat upgrade/before.sql; \
+{ printf '%s\n' '\echo Use "ALTER EXTENSION $(1) UPDATE" to load this file. \quit' '$(SCRIPT_SETTING)'; cat upgrade/before.sql; \
   sed -E -e '/^CREATE SCHEMA /d' -e '/^CREATE TYPE sweep\.($(subst $(space),|,$(KEPT_TYPES))) AS \(/,/^\);/d' $(4); cat $(3) upgrade/after.sql; } | \
   sed -e 's/@extension@/$(1)/g' -e 's/@schema@/$(2)/g' -e 's/@version@/$(SWEEP_VERSION)/g' -e 's/@kept_types@/$(subst $(space),$(comma),$(KEPT_TYPES))/g' >$@.new && mv $@.new $@
 endef

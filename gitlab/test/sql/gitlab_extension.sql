@@ -87,7 +87,11 @@ SELECT (SELECT count(*) FROM sweep_gitlab.feature_flag WHERE enabled) AS switche
 CALL sweep.run('ci_stuck_jobs', '{"as_of": "2026-01-01T00:00:00Z", "final_status": "canceled"}');
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY 1 ORDER BY 1;
 DROP EXTENSION pg_sweep_gitlab;
+-- where a session quotes all names, too
+SET quote_all_identifiers = on;
 CREATE EXTENSION pg_sweep_gitlab;
+RESET quote_all_identifiers;
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'sweep_gitlab'::regnamespace AND proconfig::text LIKE '%"pg_catalog%';
 CALL sweep.run('ci_stuck_jobs', '{"as_of": "2026-01-03T00:00:00Z", "final_status": "canceled"}');
 SELECT status, count(*) FROM gitlab.p_ci_builds GROUP BY 1 ORDER BY 1;
 
