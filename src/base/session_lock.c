@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/session_lock.h"
 #include "base/sql.h"
+#include "base/txn.h"
 
 static SweepStatement lock_roles_sql = {
 	.text = "SELECT $2 AS role UNION SELECT sweep._role_oid(j.run_as) FROM sweep.job_definition j WHERE j.lock_key = $1 "
@@ -33,6 +34,7 @@ typedef struct TakenLock
 {
 	char	   *key;
 	int			count;
+	int			taken;			/* the first of them */
 	SweepLock	locks[FLEXIBLE_ARRAY_MEMBER];	/* one of each role */
 } TakenLock;
 
@@ -40,7 +42,8 @@ typedef struct TakenLock
 static List *taken_locks = NIL;
 
 static TakenLock *find_roles(text *key);
-static bool take_all(const TakenLock *lock);
+static void take_all(void *arg);
+static void forget_last(void *arg);
 static void release_taken(const TakenLock *lock);
 static ListCell *find_taken(const char *key);
 
@@ -88,10 +91,10 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	taken_locks = lappend(taken_locks, lock);
 	MemoryContextSwitchTo(old);
-	if (take_all(lock))
+	sweep_txn_undo_on_error(take_all, forget_last, lock);
+	if (lock->taken == lock->count)
 		PG_RETURN_BOOL(true);
-	taken_locks = list_delete_last(taken_locks);
-	pfree(lock);
+	forget_last(lock);
 	PG_RETURN_BOOL(false);
 }
 
@@ -108,6 +111,7 @@ find_roles(text *key)
 	count = sweep_sql_execute(&lock_roles_sql, values, NULL);
 	lock = MemoryContextAlloc(TopMemoryContext, offsetof(TakenLock, locks) + sizeof(SweepLock) * count + strlen(name) + 1);
 	lock->count = (int) count;
+	lock->taken = 0;
 	for (uint64 i = 0; i < count; i++)
 	{
 		sweep_sql_row(i);
@@ -118,19 +122,25 @@ find_roles(text *key)
 	return lock;
 }
 
-/* All or nothing. */
-static bool
-take_all(const TakenLock *lock)
+/* Ends at the first one that another process has. Raises where the table of locks is full. */
+static void
+take_all(void *arg)
 {
-	for (int i = 0; i < lock->count; i++)
-	{
-		if (sweep_lock_acquire(&lock->locks[i]))
-			continue;
-		while (--i >= 0)
-			sweep_lock_give_back(&lock->locks[i]);
-		return false;
-	}
-	return true;
+	TakenLock *lock = arg;
+
+	while (lock->taken < lock->count && sweep_lock_acquire(&lock->locks[lock->taken]))
+		lock->taken++;
+}
+
+/* All or nothing. */
+static void
+forget_last(void *arg)
+{
+	TakenLock *lock = arg;
+
+	release_taken(lock);
+	taken_locks = list_delete_last(taken_locks);
+	pfree(lock);
 }
 
 /* SQL: sweep.release_lock(key text) RETURNS boolean */
@@ -162,7 +172,7 @@ sweep_lock_release(PG_FUNCTION_ARGS)
 static void
 release_taken(const TakenLock *lock)
 {
-	for (int i = 0; i < lock->count; i++)
+	for (int i = 0; i < lock->taken; i++)
 		sweep_lock_give_back(&lock->locks[i]);
 }
 

@@ -182,6 +182,21 @@ sweep_txn_savepoint(SweepWork work, void *arg, bool keeps)
 	return error;
 }
 
+void
+sweep_txn_undo_on_error(SweepWork work, SweepWork undo, void *arg)
+{
+	PG_TRY();
+	{
+		work(arg);
+	}
+	PG_CATCH();
+	{
+		undo(arg);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /* PG_CATCH and PG_END_TRY restore error_context_stack, so an error that is raised again has the lines of the caller. */
 void
 sweep_txn_hide_context(SweepWork work, void *arg)

@@ -62,6 +62,9 @@ extern bool sweep_txn_catch(SweepWork work, void *arg, MemoryContext error_conte
  */
 extern ErrorData *sweep_txn_savepoint(SweepWork work, void *arg, bool keeps);
 
+/* Does the work, and undoes it, without an error, where it raises. */
+extern void sweep_txn_undo_on_error(SweepWork work, SweepWork undo, void *arg);
+
 /*
  * Does work of the engine for a call of a user. Its error is raised without the lines of CONTEXT that tell of the
  * engine, but with those of the caller and of code of the user that the work has executed.

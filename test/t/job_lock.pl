@@ -300,5 +300,21 @@ for my $user ('owner', 'member', undef)
 	$holder->quit;
 }
 
+# ---------------------------------------------------------------- a table of locks that is full
+$node->safe_psql('postgres', q{DO $$ BEGIN FOR n IN 1 .. 40 LOOP
+	EXECUTE format('CREATE ROLE many_%s LOGIN IN ROLE sweep_user', n);
+	PERFORM sweep.create_job('many ' || n, sql => 'SELECT 1', lock_key => 'many', run_as => ('many_' || n)::regrole);
+END LOOP; END $$});
+$holder = session($node);
+$holder->query_safe(q{DO $$ BEGIN PERFORM pg_advisory_lock(n) FROM generate_series(1, 1000000) AS n; EXCEPTION WHEN out_of_memory THEN NULL; END $$});
+$holder->query_safe('SELECT pg_advisory_unlock(n) FROM generate_series(1, 20) AS n');
+my $of_jobs = 'SELECT count(*) FROM pg_locks WHERE objsubid = 21335 AND pid = pg_backend_pid()';
+is($holder->query_safe(q{DO $$ BEGIN PERFORM sweep.try_lock('many'); RAISE EXCEPTION 'all of them fit'; EXCEPTION WHEN out_of_memory THEN NULL; END $$; } . $of_jobs),
+	'0', 'a key for which there is no room is not taken for some of its roles');
+$holder->query_safe('SELECT pg_advisory_unlock_all()');
+is($holder->query_safe("SELECT sweep.try_lock('many'); $of_jobs"), "t\n41", 'and for all of them when there is');
+is($holder->query_safe("SELECT sweep.release_lock('many'); $of_jobs"), "t\n0", 'it is given back at once');
+$holder->quit;
+
 $node->stop;
 done_testing();
