@@ -31,6 +31,19 @@ SELECT name, step, buckets_function FROM sweep.job_definition WHERE name LIKE 's
 SELECT n, count(*) FROM session_settings.item GROUP BY n;
 TABLE session_settings.item EXCEPT TABLE session_settings.copied;
 
+-- no plan that is forbidden, or that costs as much as that of a very large table, takes the key from a table
+CREATE TABLE session_settings.large (id int PRIMARY KEY, n int);
+INSERT INTO session_settings.large SELECT n, 0 FROM generate_series(1, 100) AS n;
+ANALYZE session_settings.large;
+SET enable_indexscan = off;
+SET enable_indexonlyscan = off;
+SELECT k.columns FROM sweep._run_key(current_user, 'session_settings.large', 'true', '{}', '{n}', true) AS k;
+RESET enable_indexscan;
+RESET enable_indexonlyscan;
+SET random_page_cost = 5e9;
+SELECT k.columns FROM sweep._run_key(current_user, 'session_settings.large', 'true', '{}', '{n}', true) AS k;
+RESET random_page_cost;
+
 -- what a job leaves behind goes with it
 SET session_replication_role = replica;
 SELECT sweep.drop_job('session_settings copy');

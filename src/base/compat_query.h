@@ -77,15 +77,4 @@ sweep_query_ms(QueryDesc *query)
 #define sweep_plan_query(query, source) pg_plan_query((query), (source), 0, NULL)
 #endif
 
-/* Whether it does what a setting forbids, for want of another way. 18: counted; before, its cost is raised beyond that of any other plan. */
-static inline bool
-sweep_plan_is_disabled(const Plan *plan)
-{
-#if PG_VERSION_NUM >= 180000
-	return plan->disabled_nodes > 0;
-#else
-	return plan->total_cost >= 1.0e10;
-#endif
-}
-
 #endif							/* SWEEP_COMPAT_QUERY_H */

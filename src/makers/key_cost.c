@@ -33,6 +33,8 @@ typedef struct KeyCost
 } KeyCost;
 
 static void plan_work(void *arg);
+static const List *parts_of(const Plan *plan);
+static bool sorts(const Plan *plan);
 static bool filters(const Plan *plan);
 static bool has_keys(const Query *query);
 static bool is_never_null(const Query *query, const Var *column);
@@ -61,11 +63,12 @@ sweep_key_cost(PG_FUNCTION_ARGS)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* A plan that has to sort does not go by the index. The door undoes the settings. */
+/* A plan that has to sort does not go by the index. The session may have forbidden others. The door undoes the settings. */
 static void
 plan_work(void *arg)
 {
 	static const char *const off[] = {"enable_seqscan", "enable_bitmapscan", "enable_sort", "enable_incremental_sort", "max_parallel_workers_per_gather"};
+	static const char *const on[] = {"enable_indexscan", "enable_indexonlyscan"};
 	KeyCost    *cost = arg;
 	RawStmt    *raw;
 	Query	   *query;
@@ -78,17 +81,41 @@ plan_work(void *arg)
 		return;
 	for (int i = 0; i < (int) lengthof(off); i++)
 		(void) set_config_option(off[i], "0", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	for (int i = 0; i < (int) lengthof(on); i++)
+		(void) set_config_option(on[i], "1", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 	plan = sweep_plan_query(query, cost->source);
-	cost->is_known = !sweep_plan_is_disabled(plan->planTree);
+	cost->is_known = !sorts(plan->planTree);
 	cost->cost = plan->planTree->total_cost;
 	cost->filters = filters(plan->planTree);
+}
+
+static const List *
+parts_of(const Plan *plan)
+{
+	return IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : IsA(plan, Append) ? ((const Append *) plan)->appendplans : NIL;
+}
+
+/* The cost does not tell it: that of a large table is beyond any bound. */
+static bool
+sorts(const Plan *plan)
+{
+	const ListCell *cell;
+
+	if (IsA(plan, Sort) || IsA(plan, IncrementalSort))
+		return true;
+	foreach(cell, parts_of(plan))
+	{
+		if (sorts(lfirst(cell)))
+			return true;
+	}
+	return plan->lefttree != NULL && sorts(plan->lefttree);
 }
 
 /* Whether a plan that reads indexes, of partitions or of one table, looks at rows beside those that it returns. */
 static bool
 filters(const Plan *plan)
 {
-	const List *parts = IsA(plan, MergeAppend) ? ((const MergeAppend *) plan)->mergeplans : IsA(plan, Append) ? ((const Append *) plan)->appendplans : NIL;
+	const List *parts = parts_of(plan);
 	const ListCell *cell;
 
 	if (parts == NIL)
