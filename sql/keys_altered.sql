@@ -42,6 +42,15 @@ SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2)
 SELECT count(*) < 100 AS some FROM keys.n;
 SELECT sweep.drop_job('keys');
 
+-- the name of a column alone
+CALL keys.fill('int');
+SELECT sweep.batched('UPDATE keys.t SET v = v + 1', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+ALTER TABLE keys.t RENAME other TO a;
+CALL sweep.run('keys');
+SELECT max(v), sum(v) FROM keys.t;
+SELECT sweep.drop_job('keys');
+
 -- ---------------------------------------------------------------- between two runs: another type
 CALL keys.fill('text');
 SELECT run_id FROM sweep.delete('keys.t', 'v = 0', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) \gset

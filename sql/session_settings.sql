@@ -16,7 +16,7 @@ GRANT USAGE ON SCHEMA session_settings TO regress_sweep_settings;
 GRANT ALL ON session_settings.item TO regress_sweep_settings;
 
 SET quote_all_identifiers = on;
-SELECT sweep.create_copy('session_settings.item', 'session_settings.copied', with_changes => true, name => 'session_settings copy');
+SELECT sweep.create_copy('session_settings.item', 'session_settings.copied', with_changes => true, name => 'session_settings copy', paused => true);
 SELECT sweep.create_partitions('session_settings.part', '1 day', name => 'session_settings partitions', paused => true);
 SELECT sweep.batched('UPDATE session_settings.item SET n = n + 1', name => 'session_settings batched', parallel => 2, batch_size => 10, run_as => 'regress_sweep_settings') AS run_id \gset
 CALL sweep.wait(:run_id, '1 min');

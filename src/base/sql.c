@@ -194,6 +194,12 @@ sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls)
 }
 
 uint64
+sweep_sql_execute_latest(SweepPlan *plan, Datum *values, const char *nulls)
+{
+	return check_result(SPI_execute_snapshot(plan, values, nulls, GetLatestSnapshot(), InvalidSnapshot, true, false, 0));
+}
+
+uint64
 sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type)
 {
 	uint64		rows = check_result(SPI_execute_plan(plan, &value, NULL, true, 2));

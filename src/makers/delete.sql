@@ -115,7 +115,8 @@ BEGIN
 	IF bound.columns <> key THEN
 		condition := pg_catalog.format('(%s) IS TRUE', condition);
 	END IF;
-	ordered := ARRAY(SELECT DISTINCT c FROM pg_catalog.unnest(bound.columns || key) AS u (c) ORDER BY c);
+	-- Not by name: a column may get another one.
+	ordered := ARRAY(SELECT u.c FROM pg_catalog.unnest(bound.columns || key) WITH ORDINALITY AS u (c, n) GROUP BY u.c ORDER BY pg_catalog.min(u.n));
 	prologue := pg_catalog.format('SELECT NULL::pg_catalog.int8, coalesce($2, ''{}'') OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L), ''most'','
 		' (SELECT %s FROM (SELECT %s FROM %s%s ORDER BY %s LIMIT 1) AS k)), NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''most'') IS NULL', sweep._table_name(relation), ordered,
 		sweep._key_values(relation, bound.columns), sweep._key_list(relation, bound.columns), sweep._source(relation, NULL),

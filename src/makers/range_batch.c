@@ -141,6 +141,8 @@ sweep_range_execute(SweepRangeBatch *batch, SweepRangeStatement which)
 	const char	no_places = batch->places == (Datum) 0 ? 'n' : ' ';
 	const char	nulls[] = {' ', batch->cursor == NULL ? 'n' : ' ', ' ', batch->upto == NULL ? 'n' : ' ', ' ', no_places, no_places};
 
+	if (which == RANGE_ORDERING)
+		return sweep_sql_execute_latest(sweep_range_plan(batch->statements, which), values, nulls);
 	return sweep_sql_execute_plan(sweep_range_plan(batch->statements, which), values, nulls);
 }
 
