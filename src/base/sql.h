@@ -80,7 +80,7 @@ extern List *sweep_sql_queries(SweepPlan *plan);
 /* Executes it as the current user; returns the number of rows returned or affected. */
 extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char *nulls);
 
-/* The same of a statement that only reads, with the latest snapshot instead of that of the transaction. */
+/* Executes a statement that only reads, with the latest snapshot instead of that of the transaction. */
 extern uint64 sweep_sql_execute_latest(SweepPlan *plan, Datum *values, const char *nulls);
 
 /* Executes a SELECT, which changes nothing, up to its second row; type is that of its first column. */
