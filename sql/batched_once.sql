@@ -125,9 +125,9 @@ RESET search_path;
 CREATE TABLE once.word (k text COLLATE "C" PRIMARY KEY, v int NOT NULL DEFAULT 0);
 INSERT INTO once.word SELECT chr(CASE WHEN n % 2 = 0 THEN 65 ELSE 97 END + n % 26) || n FROM generate_series(1, 100) AS n;
 SELECT sweep.batched('UPDATE once.word SET v = v + 1', name => 'once word', batch_size => 10, pause => '1 s') AS run_id \gset
-DO $$ BEGIN WHILE (SELECT sum(v) FROM once.word) < 20 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT sum(v) FROM once.word) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 ALTER TABLE once.word ALTER k TYPE text COLLATE "en-x-icu";
-DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'once word' ORDER BY run_id LIMIT 1) LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'once word' ORDER BY run_id LIMIT 1) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 SELECT max(v), sum(v) < 100 AS some FROM once.word;
 

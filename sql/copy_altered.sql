@@ -41,9 +41,9 @@ CREATE TABLE altered.t (k int PRIMARY KEY, v int);
 INSERT INTO altered.t SELECT n, n FROM generate_series(1, 100) AS n;
 CREATE TABLE altered.n (LIKE altered.t INCLUDING ALL);
 SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, batch_size => 10, pause => '1 s', name => 'altered type');
-DO $$ BEGIN WHILE (SELECT count(*) FROM altered.n) < 20 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM altered.n) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 ALTER TABLE altered.t ALTER v TYPE bigint USING v * 2;
-DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'altered type' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'altered type' AND finished_at IS NULL) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'altered type';
 SELECT count(*) < 100 AS some FROM altered.n;
 SELECT sweep.drop_job('altered type');
@@ -80,9 +80,9 @@ SELECT count(*) > 90 AS more FROM altered.words;
 SELECT sweep.drop_job('altered plain');
 TRUNCATE altered.words;
 SELECT sweep.create_copy('altered.word', 'altered.words', batch_size => 10, pause => '1 s', cursor => 'run', name => 'altered batch');
-DO $$ BEGIN WHILE (SELECT count(*) FROM altered.words) < 20 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM altered.words) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 ALTER TABLE altered.word ALTER k TYPE text COLLATE "en-x-icu";
-DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'altered batch' ORDER BY run_id LIMIT 1) LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT finished_at IS NULL FROM sweep.runs WHERE job = 'altered batch' ORDER BY run_id LIMIT 1) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'altered batch' ORDER BY run_id LIMIT 1;
 SELECT sweep.drop_job('altered batch');
 DROP TABLE altered.word, altered.words;
@@ -119,6 +119,6 @@ SELECT count(*), sum(v) FROM altered.ledgers;
 SELECT sweep.drop_job('altered logged');
 DROP TABLE altered.ledger, altered.ledgers;
 
-DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

@@ -15,29 +15,26 @@ BEGIN
 		CASE WHEN type LIKE 'timestamp%' THEN 'timestamp ''2026-01-01'' - n * interval ''1 hour''' ELSE '101 - n' END);
 	CREATE TABLE keys.n (LIKE keys.t);
 END $$;
+CREATE PROCEDURE keys.exchange() LANGUAGE sql AS $$
+	ALTER TABLE keys.t RENAME k TO third;
+	ALTER TABLE keys.t RENAME other TO k;
+	ALTER TABLE keys.t RENAME third TO other;
+$$;
 
 -- ---------------------------------------------------------------- in a run: two columns exchange their names
 CALL keys.fill('int');
 SELECT sweep.batched('UPDATE keys.t SET v = v + 1', name => 'keys', batch_size => 10, pause => '1 s', max_attempts => 1) AS run_id \gset
-DO $$ BEGIN WHILE (SELECT sum(v) FROM keys.t) < 20 LOOP COMMIT; END LOOP; END $$;
-BEGIN;
-ALTER TABLE keys.t RENAME k TO third;
-ALTER TABLE keys.t RENAME other TO k;
-ALTER TABLE keys.t RENAME third TO other;
-COMMIT;
+DO $$ BEGIN WHILE (SELECT sum(v) FROM keys.t) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
+CALL keys.exchange();
 CALL sweep.wait(:run_id, '1 min');
 SELECT max(v), sum(v) < 100 AS some FROM keys.t;
 SELECT sweep.drop_job('keys');
 
 CALL keys.fill('int');
 SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, pause => '1 s');
-DO $$ BEGIN WHILE (SELECT count(*) FROM keys.n) < 20 LOOP COMMIT; END LOOP; END $$;
-BEGIN;
-ALTER TABLE keys.t RENAME k TO third;
-ALTER TABLE keys.t RENAME other TO k;
-ALTER TABLE keys.t RENAME third TO other;
-COMMIT;
-DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'keys' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM keys.n) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
+CALL keys.exchange();
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'keys' AND finished_at IS NULL) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
 SELECT count(*) < 100 AS some FROM keys.n;
 SELECT sweep.drop_job('keys');

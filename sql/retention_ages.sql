@@ -93,9 +93,9 @@ CREATE INDEX ON ages.day (at);
 INSERT INTO ages.day SELECT n, now() - interval '1 day' * CASE WHEN n > 20 THEN 2 ELSE 10 + n END - interval '1 second' FROM generate_series(1, 30) AS n;
 SELECT sweep.create_retention('ages.day', 'at', '2 days', name => 'ages day', batch_size => 5, pause => '1 s', paused => true);
 SELECT sweep.start('ages day') AS run_id \gset
-DO $$ BEGIN WHILE (SELECT count(*) FROM ages.day) > 25 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM ages.day) > 25 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 ALTER TABLE ages.day ALTER at TYPE date USING (at AT TIME ZONE 'UTC')::date;
-DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'ages day' AND finished_at IS NULL) LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'ages day' AND finished_at IS NULL) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE run_id = :run_id;
 CALL sweep.run('ages day');
 SELECT stop, rows FROM ages.last;

@@ -31,6 +31,20 @@ SELECT name, step, buckets_function FROM sweep.job_definition WHERE name LIKE 's
 SELECT n, count(*) FROM session_settings.item GROUP BY n;
 TABLE session_settings.item EXCEPT TABLE session_settings.copied;
 
+-- what a batch leaves behind is not found by the next
+CREATE TABLE session_settings.seen (cursor jsonb, quotes text, digits text);
+CREATE FUNCTION session_settings.leave(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO session_settings.seen VALUES (b.cursor, current_setting('quote_all_identifiers'), current_setting('extra_float_digits'));
+	PERFORM set_config('quote_all_identifiers', 'on', false), set_config('extra_float_digits', '-15', false);
+	RETURN ROW(CASE WHEN b.cursor = '2' THEN 0 ELSE 1 END, to_jsonb(coalesce(b.cursor::int, 0) + 1), NULL)::sweep.progress;
+END
+$$;
+SELECT sweep.create_job('session_settings left', step => 'session_settings.leave', batch_size => 1);
+SELECT sweep.start('session_settings left') AS run_id \gset
+CALL sweep.wait(:run_id, '1 min');
+TABLE session_settings.seen;
+
 -- no plan that is forbidden, or that costs as much as that of a very large table, takes the key from a table
 CREATE TABLE session_settings.large (id int PRIMARY KEY, n int);
 INSERT INTO session_settings.large SELECT n, 0 FROM generate_series(1, 100) AS n;

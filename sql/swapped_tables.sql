@@ -51,7 +51,7 @@ SELECT * FROM swapped_later.seen;
 
 -- ---------------------------------------------------------------- and between two batches
 SELECT run_id FROM sweep.delete('swapped.t', 'id > 2', name => 'swapped tables', batch_size => 2, pause => '1 s') \gset
-DO $$ BEGIN WHILE (SELECT count(*) FROM swapped.t) > 8 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM swapped.t) > 8 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DO $$ BEGIN PERFORM swapped_later.swap(1, 1); END $$;
 CALL sweep.wait(:run_id);
 SELECT * FROM swapped.seen;
@@ -66,7 +66,7 @@ CREATE INDEX ON swapped_later.c (k);
 INSERT INTO swapped_later.p SELECT n, n FROM generate_series(1, 9) AS n;
 INSERT INTO swapped_later.c SELECT n FROM generate_series(1, 9) AS n;
 SELECT run_id FROM sweep.delete('swapped_later.p', 'true', name => 'swapped types', batch_size => 2, pause => '1 s') \gset
-DO $$ BEGIN WHILE (SELECT count(*) FROM swapped_later.p) > 8 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM swapped_later.p) > 8 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 BEGIN;
 ALTER TABLE swapped_later.c DROP CONSTRAINT c_k_fkey;
 ALTER TABLE swapped_later.p ALTER k TYPE bigint USING k::bigint;
@@ -85,7 +85,7 @@ CREATE TABLE swapped_later.d (id int REFERENCES swapped_later.q ON DELETE CASCAD
 CREATE INDEX ON swapped_later.d (id);
 INSERT INTO swapped_later.q SELECT generate_series(1, 9);
 SELECT run_id FROM sweep.delete('swapped_later.q', 'true', name => 'swapped views', batch_size => 1, pause => '1 s') \gset
-DO $$ BEGIN WHILE (SELECT count(*) FROM swapped_later.q) > 8 LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE (SELECT count(*) FROM swapped_later.q) > 8 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 BEGIN;
 ALTER TABLE swapped_later.q RENAME TO q_before;
 CREATE VIEW swapped_later.q AS SELECT id, NULL::tid AS ctid, 1::oid AS tableoid FROM swapped_later.q_before;
@@ -113,7 +113,7 @@ SELECT sweep._reference_exists(:key, 1);
 
 \c - :superuser
 SET client_min_messages = warning;
-DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'swapped%') LOOP COMMIT; END LOOP; END $$;
+DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'swapped%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'swapped%';
 DROP SCHEMA swapped, swapped_later CASCADE;
 DROP OWNED BY regress_sweep_mallory, regress_sweep_owner;

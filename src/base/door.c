@@ -32,6 +32,7 @@
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -50,6 +51,7 @@
 static const char *const meaning_names[] = {
 	"role", "search_path", "session_replication_role", "row_security", "standard_conforming_strings", "backslash_quote",
 	"transform_null_equals", "array_nulls", "DateStyle", "IntervalStyle", "TimeZone",
+	"quote_all_identifiers", "extra_float_digits",
 };
 
 #define MEANING_PATH 1			/* of these, the one that is compared as text */
@@ -67,6 +69,8 @@ typedef struct Marks
 	int			date_style;
 	int			date_order;
 	int			interval_style;
+	int			quotes;
+	int			float_digits;
 	pg_tz	   *zone;
 } Marks;
 
@@ -359,6 +363,8 @@ read_marks(Marks *marks)
 	marks->date_style = DateStyle;
 	marks->date_order = DateOrder;
 	marks->interval_style = IntervalStyle;
+	marks->quotes = quote_all_identifiers;
+	marks->float_digits = extra_float_digits;
 	marks->zone = session_timezone;
 }
 

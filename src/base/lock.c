@@ -111,7 +111,8 @@ sweep_lock_acquire(const SweepLock *lock)
 	/* The second lock is rarely held, and looking at it is cheaper than taking it. */
 	if (LockWaiterCount(&bridge.tag) == 0)
 		return true;
-	if (!take(&bridge, true, false))
+	/* An error would leave the first one held: a table of locks that is full counts as one that another has. */
+	if (!sweep_lock_try_quietly(&bridge.tag, bridge.mode))
 	{
 		release(held_count - 1);
 		return false;
