@@ -141,6 +141,29 @@ CALL sweep.wait(:run_id, '1 min');
 SELECT status, detail FROM keys.last;
 SELECT * FROM keys.most;
 
+-- ---------------------------------------------------------------- moments, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
+CREATE DOMAIN keys.moment AS timestamptz;
+CREATE TABLE keys.at (at keys.moment PRIMARY KEY);
+CREATE TABLE keys.during (during tstzrange PRIMARY KEY);
+INSERT INTO keys.at SELECT '2026-11-27 12:00Z'::timestamptz + n * interval '1 hour' FROM generate_series(1, 20) AS n;
+INSERT INTO keys.during SELECT tstzrange(at, at + interval '1 day') FROM keys.at;
+CREATE TABLE keys.at_copy (LIKE keys.at);
+CREATE TABLE keys.during_copy (LIKE keys.during);
+SELECT sweep.create_copy('keys.' || t, 'keys.' || t || '_copy', name => 'keys ' || t, batch_size => 3, settings => '{"DateStyle": "SQL, DMY", "TimeZone": "Asia/Shanghai"}', paused => true) FROM unnest('{at,during}'::text[]) AS t;
+CALL sweep.run('keys at');
+SELECT * FROM keys.last;
+CALL sweep.run('keys during');
+SELECT * FROM keys.last;
+-- an interval has the signs of its fields in any style
+CREATE TABLE keys.lasts (lasts interval PRIMARY KEY, done bool);
+INSERT INTO keys.lasts SELECT n * interval '1 mon -1 day' - interval '2 hours' FROM generate_series(-10, 10) AS n;
+SELECT sweep.create_backfill('keys.lasts', 'done = true', 'done IS NULL', name => 'keys lasts', batch_size => 3, max_batches => 2, settings => '{"IntervalStyle": "sql_standard"}', paused => true);
+CALL sweep.run('keys lasts');
+SELECT * FROM keys.last;
+SELECT sweep.alter_job('keys lasts', '{"settings": {}, "max_batches": null}');
+CALL sweep.run('keys lasts');
+SELECT * FROM keys.last;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'keys%';
 DELETE FROM sweep.run_live WHERE job LIKE 'keys%';
 DELETE FROM sweep.run_history WHERE job LIKE 'keys%';

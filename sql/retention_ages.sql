@@ -101,6 +101,19 @@ CALL sweep.run('ages day');
 SELECT stop, rows FROM ages.last;
 SELECT count(*), count(*) FILTER (WHERE id > 20) AS too_young FROM ages.day;
 
+-- ---------------------------------------------------------------- partitions, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
+CREATE TABLE ages.visit (at timestamptz NOT NULL) PARTITION BY RANGE (at);
+DO $$ BEGIN EXECUTE format('CREATE TABLE ages.visit_1 PARTITION OF ages.visit FOR VALUES FROM (%L) TO (%L)', now() - interval '10 days', now() - interval '22 hours'); END $$;
+CREATE INDEX ON ages.visit (at);
+INSERT INTO ages.visit VALUES (now() - interval '23 hours'), (now() - interval '25 hours');
+SELECT sweep.create_retention('ages.visit', 'at', '1 day', name => 'ages visit', partitions => 'drop', settings => '{"DateStyle": "SQL, DMY", "TimeZone": "Asia/Shanghai"}');
+CALL sweep.run('ages visit');
+SELECT status, detail FROM ages.last;
+SELECT sweep.create_partitions('ages.visit', '1 hour', keep => '1 day', name => 'ages visit 2', settings => '{"DateStyle": "SQL, DMY", "TimeZone": "Asia/Shanghai"}');
+CALL sweep.run('ages visit 2');
+SELECT status, detail ? 'made' AS made, detail -> 'dropped' AS dropped FROM ages.last;
+SELECT count(*) FROM ages.visit;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'ages%';
 DELETE FROM sweep.run_live WHERE job LIKE 'ages%';
 DELETE FROM sweep.run_history WHERE job LIKE 'ages%';

@@ -84,7 +84,8 @@ BEGIN
 	IF b.args ->> 'partitions' = 'detach' THEN
 		PERFORM sweep._check_detachable(relation);
 	END IF;
-	EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', sweep._age_limit(type, b.args)) INTO age_limit USING NULL::int, NULL::pg_catalog.jsonb, b.as_of;
+	-- As sweep._retention_statements writes it.
+	EXECUTE pg_catalog.format('SELECT pg_catalog.to_jsonb(%s) OPERATOR(pg_catalog.#>>) ''{}''', sweep._age_limit(type, b.args)) INTO age_limit USING NULL::int, NULL::pg_catalog.jsonb, b.as_of;
 	dropped := sweep._drop_partition(sweep._table_name(relation), type, age_limit, b.args ->> 'partitions' = 'detach', true, state);
 	RETURN ROW(dropped.rows, dropped.next_cursor, dropped.detail)::sweep.progress;
 END

@@ -25,7 +25,7 @@ COMMENT ON FUNCTION sweep._column_names(regclass) IS 'the columns of a table, in
 -- rights on each partition. Partitions that are empty, or that cannot have old rows, are left out. In a condition the name of the
 -- table may be a whole row, which is another one in a partition with its columns in another order.
 CREATE FUNCTION sweep._parts(relation regclass, age_column text, role oid, type text, age_limit text, privilege text, written text) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY'
 AS $$
 DECLARE
 	parts pg_catalog.text[];

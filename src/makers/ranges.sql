@@ -286,9 +286,9 @@ $$;
 COMMENT ON FUNCTION sweep._is_unique(regclass, text[]) IS 'whether no two rows without nulls have the same values in these columns';
 
 -- A key in a cursor is text that makes the same value again: JSON of an array, a row or a jsonb does not, nor does a floating-point number with the
--- digits that a role wants to see.
+-- digits that a role wants to see, nor a range of moments in its DateStyle, where a zone may have a name that is read as another one.
 CREATE FUNCTION sweep._key_value(value anyelement) RETURNS jsonb
-	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1 SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres'
 AS $$
 BEGIN
 	RETURN pg_catalog.to_jsonb(pg_catalog.format('%s', value));
@@ -304,7 +304,8 @@ BEGIN
 	SELECT k.expression, pg_catalog.format_type(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
-			CASE WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C') OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype)
+			CASE WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R')
+				OR t.oid IN ('pg_catalog.jsonb'::pg_catalog.regtype, 'pg_catalog.float4'::pg_catalog.regtype, 'pg_catalog.float8'::pg_catalog.regtype, 'pg_catalog.interval'::pg_catalog.regtype)
 				THEN 'sweep._key_value(%s)' ELSE '%s' END INTO expression, type, value_format
 		FROM (SELECT pg_catalog.format('%I.%I', sweep._relation_name(relation), name) AS expression, a.atttypid, a.atttypmod, a.attcollation
 				FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attnum > 0 AND NOT a.attisdropped

@@ -161,6 +161,8 @@ DECLARE
 	due constant pg_catalog.text := rows.due || sweep._in_range(relation, args -> 'range', again);
 	free constant pg_catalog.text := sweep._not_referenced(relation);
 	cascading constant pg_catalog.bool := sweep._referred_columns(relation, false) <> '{}' AND args ->> 'cascade' = 'batched';
+	-- In the DateStyle of a role a zone may have a name that is read as another one, as CST is that of Chicago. JSON has a number.
+	limit_text constant pg_catalog.text := pg_catalog.format('(pg_catalog.to_jsonb(%s) OPERATOR(pg_catalog.#>>) ''{}'')', age_limit);
 	moment pg_catalog.text;
 	late pg_catalog.text;
 	seen pg_catalog.text;
@@ -174,7 +176,7 @@ BEGIN
 			HINT = 'Write cascade => ''batched'' to have them deleted batch by batch.';
 	END IF;
 	IF parts IS NULL AND sweep._is_partitioned(relation) THEN
-		EXECUTE pg_catalog.format('SELECT (%s)::pg_catalog.text', age_limit) INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
+		EXECUTE 'SELECT ' || limit_text INTO moment USING NULL::int, NULL::pg_catalog.jsonb, as_of;
 		parts := sweep._parts(relation, age, role, type, moment, 'DELETE', args ->> 'condition');
 	END IF;
 	place := sweep._next_place(relation, parts, part);
@@ -192,8 +194,8 @@ BEGIN
 		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN pg_catalog.format('SELECT %s, NULL::pg_catalog.int8, NULL::pg_catalog.int8, %s',
 			CASE free WHEN '' THEN 'false' ELSE pg_catalog.format('EXISTS (SELECT FROM %s WHERE %s%s)', sweep._source(relation, NULL), rows.due, free) END,
 			sweep._proof_expression(relation, type, args, age, rows.due, free)) END;
-		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, (%s)::pg_catalog.text, %L, $3, $2) AS d'
-				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, age_limit, late)
+		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, %s, %L, $3, $2) AS d'
+				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, limit_text, late)
 			ELSE sweep._late_prologue(late) END;
 		RETURN NEXT made;
 	END LOOP;
