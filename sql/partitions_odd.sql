@@ -104,11 +104,14 @@ CREATE TABLE odd.afar (at timestamptz NOT NULL) PARTITION BY RANGE (at);
 CREATE FOREIGN TABLE odd.afar_1 PARTITION OF odd.afar FOR VALUES FROM ('2001-01-01') TO ('2002-01-01') SERVER regress_sweep_odd;
 CREATE TABLE odd.afar_2 PARTITION OF odd.afar FOR VALUES FROM ('2002-01-01') TO ('2003-01-01');
 CREATE FOREIGN TABLE odd.afar_3 PARTITION OF odd.afar FOR VALUES FROM ('2003-01-01') TO ('2004-01-01') SERVER regress_sweep_odd;
+CREATE TABLE odd.afar_0 PARTITION OF odd.afar FOR VALUES FROM ('2000-01-01') TO ('2001-01-01') PARTITION BY LIST (at);
+CREATE FOREIGN TABLE odd.afar_0_0 PARTITION OF odd.afar_0 DEFAULT SERVER regress_sweep_odd;
 CREATE INDEX ON odd.afar (at);
 -- a retention has to delete the rows that are there
 SELECT sweep.create_retention('odd.afar', 'at', '1 year', partitions => 'drop', name => 'partitions_kept', paused => true);
 CALL sweep.run('partitions_kept');
 SELECT * FROM odd.last('partitions_kept');
+DROP TABLE odd.afar_0;
 SELECT sweep.create_partitions('odd.afar', '1 year', ahead => 1, keep => '1 year', paused => true);
 SELECT sweep.alter_job('partitions_afar', jsonb_build_object('args', args || '{"partitions": "detach"}')) FROM sweep.job WHERE name = 'partitions_afar';
 CALL sweep.run('partitions_afar');

@@ -218,8 +218,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._is_referred_to(regclass, regclass) IS 'whether rows refer by a foreign key to those of a partition; raises when that cannot be seen quickly, or not by the role of the job';
 
--- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition. The rows of a foreign partition stay on their
--- server when it is dropped: a retention deletes them there.
+-- DETACH CONCURRENTLY cannot be in a transaction, nor can it be done beside a default partition. The rows of a foreign partition, or of one below a
+-- partition, stay on their server when it is dropped: a retention deletes them there.
 CREATE FUNCTION sweep._drop_partition(relation text, type text, age_limit text, is_kept boolean, foreign_too boolean, cursor jsonb, OUT rows bigint, OUT next_cursor jsonb, OUT detail jsonb)
 	RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -232,7 +232,9 @@ BEGIN
 	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
 	EXECUTE pg_catalog.format($find$
 		SELECT b.part, b.upper, c.relkind = 'f' FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1 JOIN pg_catalog.pg_class c ON c.oid = b.part
-		WHERE ($4 OR c.relkind <> 'f') AND (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
+		WHERE ($4 OR NOT EXISTS (WITH RECURSIVE below AS (SELECT b.part::pg_catalog.oid AS id UNION ALL SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.id)
+				SELECT FROM below JOIN pg_catalog.pg_class f ON f.oid = below.id WHERE f.relkind = 'f'))
+			AND (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
 		INTO found, found_upper, is_foreign USING parent, age_limit, cursor ->> 'referred_to', foreign_too;
 	IF found IS NULL THEN
 		next_cursor := cursor;
