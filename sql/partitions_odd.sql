@@ -122,6 +122,25 @@ CALL sweep.run('partitions_afar');
 SELECT * FROM odd.last('partitions_afar');
 SELECT relname, relkind FROM pg_class WHERE relnamespace = 'odd'::regnamespace AND relname ~ '^afar_.$' ORDER BY relname COLLATE "C";
 
+-- ---------------------------------------------------------------- args and names that mean something else since the job was made
+CREATE TABLE odd.kept (at timestamptz NOT NULL, read_at timestamptz) PARTITION BY RANGE (at);
+CREATE TABLE odd.kept_1 PARTITION OF odd.kept FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+CREATE INDEX ON odd.kept (at);
+CREATE INDEX ON odd.kept (read_at);
+INSERT INTO odd.kept VALUES ('2001-02-01', now());
+SELECT sweep.create_retention('odd.kept', 'at', '1 year', condition => 'read_at IS NULL', name => 'partitions_condition', paused => true);
+SELECT sweep.alter_job('partitions_condition', jsonb_build_object('args', args || '{"partitions": "drop"}')) FROM sweep.job WHERE name = 'partitions_condition';
+CALL sweep.run('partitions_condition');
+SELECT count(*) FROM odd.kept;
+SELECT sweep.create_retention('odd.kept', 'at', '1 year', partitions => 'drop', name => 'partitions_exchanged', paused => true);
+ALTER TABLE odd.kept RENAME at TO written_at;
+ALTER TABLE odd.kept RENAME read_at TO at;
+SELECT sweep.create_retention('odd.kept', 'at', '1 year', name => 'partitions_keep', paused => true);
+CALL sweep.run('partitions_exchanged');
+CALL sweep.run('partitions_keep', '{"keep": "-1 year"}');
+CALL sweep.run('partitions_keep', '{"cascade": "batch"}');
+SELECT count(*) FROM odd.kept;
+
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
 DELETE FROM sweep.run_live WHERE job LIKE 'partitions%';
 DELETE FROM sweep.run_history WHERE job LIKE 'partitions%';

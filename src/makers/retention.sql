@@ -146,6 +146,20 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, regtype) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
 
+CREATE FUNCTION sweep._check_keep(keep interval, cascade text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF keep < interval '0' OR keep > interval '1000 years' THEN
+		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
+	END IF;
+	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
+		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_keep(interval, text) IS 'raises unless these args of a retention mean something';
+
 CREATE FUNCTION sweep._retention_statements(args jsonb, again boolean, role oid, as_of timestamptz, part text, known_parts text[]) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -170,6 +184,11 @@ DECLARE
 	place pg_catalog.record;
 	first boolean;
 BEGIN
+	-- The args may have been altered, and columns have got other names.
+	PERFORM sweep._check_keep((args ->> 'keep')::interval, args ->> 'cascade');
+	IF args ->> 'partitions' <> 'empty' THEN
+		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args);
+	END IF;
 	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
 		RAISE EXCEPTION 'rows of other tables go, or change, with those of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = (SELECT pg_catalog.format('Foreign key "%s" of %s has an ON DELETE action.', r.name, r.child) FROM sweep._referencing(relation, '', '') AS r WHERE r.action IN ('c', 'n', 'd') LIMIT 1),
@@ -255,12 +274,7 @@ BEGIN
 				WHEN 'cascade' THEN 'Write "batched", "at_once" or "refuse".'
 				ELSE 'Name the column that says since when a row is there.' END;
 	END IF;
-	IF keep < interval '0' OR keep > interval '1000 years' THEN
-		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
-	END IF;
-	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
-		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
-	END IF;
+	PERFORM sweep._check_keep(keep, cascade);
 	IF parallel > 1 AND partitions = 'drop' THEN
 		RAISE EXCEPTION 'partitions cannot be dropped with parallel => %', parallel USING ERRCODE = 'invalid_parameter_value',
 			HINT = 'Leave parallel out: to drop a partition takes no longer when it has more rows. Or leave partitions out: their rows are then deleted.';
