@@ -101,6 +101,33 @@ CALL sweep.run('ages day');
 SELECT stop, rows FROM ages.last;
 SELECT count(*), count(*) FILTER (WHERE id > 20) AS too_young FROM ages.day;
 
+-- ---------------------------------------------------------------- hours pass, also where the clock of the zone goes from two to three, or has an hour twice
+CREATE TABLE ages.clock (id int PRIMARY KEY, at timestamptz NOT NULL);
+CREATE INDEX ON ages.clock (at);
+CREATE TABLE ages.shown (id int PRIMARY KEY, at timestamp NOT NULL);
+CREATE INDEX ON ages.shown (at);
+CREATE TABLE ages.both AS SELECT n AS id, '2026-03-28 23:00Z'::timestamptz + n * interval '10 min' AS at FROM generate_series(1, 13) AS n
+	UNION ALL SELECT 100 + n, '2026-10-24 23:00Z'::timestamptz + n * interval '10 min' FROM generate_series(1, 15) AS n;
+SELECT sweep.create_retention('ages.' || t, 'at', '1 hour', name => 'ages ' || t, schedule => NULL, timezone => 'Europe/Berlin') FROM unnest('{clock,shown}'::text[]) AS t;
+CREATE FUNCTION ages.left_at(as_of timestamptz, OUT clock interval, OUT shown interval) LANGUAGE plpgsql AS $$
+BEGIN
+	TRUNCATE ages.clock, ages.shown;
+	INSERT INTO ages.clock SELECT id, at FROM ages.both WHERE at <= as_of;
+	INSERT INTO ages.shown SELECT id, at AT TIME ZONE 'Europe/Berlin' FROM ages.both WHERE at <= as_of;
+	PERFORM ages.run('ages clock', as_of), ages.run('ages shown', as_of);
+	SELECT max(as_of - b.at) FILTER (WHERE c.id IS NOT NULL), max(as_of - b.at) FILTER (WHERE s.id IS NOT NULL) INTO clock, shown
+		FROM ages.both AS b LEFT JOIN ages.clock AS c ON c.id = b.id LEFT JOIN ages.shown AS s ON s.id = b.id;
+END
+$$;
+-- the age of the oldest row that is kept, and with nothing kept how much is left for later
+SELECT m AT TIME ZONE 'UTC' AS as_of, a.* FROM unnest('{2026-03-29 00:50Z,2026-03-29 01:10Z,2026-10-25 00:30Z,2026-10-25 01:10Z,2026-10-25 01:30Z}'::timestamptz[]) AS m CROSS JOIN LATERAL ages.left_at(m) AS a;
+TRUNCATE ages.clock;
+INSERT INTO ages.clock SELECT id, at FROM ages.both;
+SELECT sweep.alter_job('ages clock', jsonb_build_object('args', args || '{"keep": "0"}')) FROM sweep.job WHERE name = 'ages clock';
+SELECT deleted FROM ages.run('ages clock', '2026-10-25 00:30Z');
+SELECT min(at - '2026-10-25 00:30Z'::timestamptz) AS least FROM ages.clock;
+
+-- ---------------------------------------------------------------- partitions, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
 -- ---------------------------------------------------------------- partitions, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
 CREATE TABLE ages.visit (at timestamptz NOT NULL) PARTITION BY RANGE (at);
 DO $$ BEGIN EXECUTE format('CREATE TABLE ages.visit_1 PARTITION OF ages.visit FOR VALUES FROM (%L) TO (%L)', now() - interval '10 days', now() - interval '22 hours'); END $$;

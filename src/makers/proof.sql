@@ -107,10 +107,13 @@ AS $$
 DECLARE
 	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
 	reader constant pg_catalog.oid := sweep._role_oid(role);
+	days interval;
 	name pg_catalog.text[];
 BEGIN
 	keep := (args ->> 'keep')::interval;
-	age_limit := pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - keep);
+	days := pg_catalog.date_trunc('day', keep);
+	-- As sweep._age_limit has it.
+	age_limit := CASE WHEN days = interval '0' THEN pg_catalog.now() ELSE pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - days) END - (keep - days);
 	name := pg_catalog.parse_ident(args ->> 'target');
 	-- Here, because a recursive query in a view keeps it out of statements over distributed tables of Citus.
 	tables := ARRAY(WITH RECURSIVE part AS (

@@ -26,15 +26,25 @@ END
 $$;
 COMMENT ON FUNCTION sweep._age_type(regclass, text) IS 'timestamptz, timestamp or date, as the catalogue calls it; raises for any other type';
 
--- Days and months are those of the time zone, and so are values without one.
+-- Days and months are those of the time zone, and so are values without one. Hours are time that passes: where the clock of the zone jumps, a row
+-- without a zone is too old by both, for it may be of an hour that comes twice.
 CREATE FUNCTION sweep._age_limit(type text, args jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	zone constant pg_catalog.text := coalesce(args ->> 'timezone', 'UTC');
+	keep constant interval := (args ->> 'keep')::interval;
+	days constant interval := pg_catalog.date_trunc('day', keep);
+	clock constant pg_catalog.text := pg_catalog.format('pg_catalog.timezone(%L, $3) OPERATOR(pg_catalog.-) %%L::pg_catalog.interval', zone);
+	-- The clock alone does not tell which of two equal hours it is.
+	moment pg_catalog.text := CASE WHEN days = interval '0' THEN '$3' ELSE pg_catalog.format('pg_catalog.timezone(%L, %s)', zone, pg_catalog.format(clock, days)) END;
+	shown pg_catalog.text := '(' || pg_catalog.format(clock, keep) || ')';
 BEGIN
-	RETURN (SELECT CASE type WHEN 'timestamp with time zone' THEN pg_catalog.format('pg_catalog.timezone(%L, %s)', z.zone, z.moment)
-			WHEN 'date' THEN pg_catalog.format('(%s)::pg_catalog.date', z.moment) ELSE '(' || z.moment || ')' END
-		FROM (SELECT p.zone, pg_catalog.format('pg_catalog.timezone(%L, $3) OPERATOR(pg_catalog.-) %L::pg_catalog.interval', p.zone, (args ->> 'keep')::interval) AS moment
-			FROM (SELECT coalesce(args ->> 'timezone', 'UTC') AS zone) AS p) AS z);
+	IF days <> keep THEN
+		moment := pg_catalog.format('(%s OPERATOR(pg_catalog.-) %L::pg_catalog.interval)', moment, keep - days);
+		shown := pg_catalog.format('least(pg_catalog.timezone(%L, %s), %s)', zone, moment, shown);
+	END IF;
+	RETURN CASE type WHEN 'timestamp with time zone' THEN moment WHEN 'date' THEN shown || '::pg_catalog.date' ELSE shown END;
 END
 $$;
 COMMENT ON FUNCTION sweep._age_limit(text, jsonb) IS 'an expression: rows that are older are not kept';
