@@ -200,6 +200,7 @@ DECLARE
 	existed pg_catalog.bool;
 	source_table constant pg_catalog.regclass := sweep._find_table('source', source, coalesce(run_as::pg_catalog.oid, caller));
 	target_table constant pg_catalog.regclass := sweep._find_table('target', target, coalesce(run_as::pg_catalog.oid, caller));
+	deferred pg_catalog.text;
 	names pg_catalog.text;
 BEGIN
 	IF with_changes IS NULL THEN
@@ -210,6 +211,12 @@ BEGIN
 	END IF;
 	IF on_conflict = 'nothing' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = target_table AND i.indisunique AND i.indisvalid) THEN
 		RAISE EXCEPTION 'rows of % are never in conflict', target_table USING ERRCODE = 'invalid_parameter_value', HINT = 'It has no unique index. Leave on_conflict out.';
+	END IF;
+	SELECT c.conname INTO deferred FROM pg_catalog.pg_constraint c WHERE c.contype IN ('p', 'u', 'x') AND c.condeferrable AND (with_changes OR on_conflict = 'nothing')
+		AND (c.conrelid = target_table OR c.conrelid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(target_table) AS t)) ORDER BY c.conname LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'constraint "%" of % is deferrable', deferred, target_table USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'PostgreSQL inserts no rows ON CONFLICT DO NOTHING there.',
+			HINT = 'Drop it, and add it again when the job has done its work.';
 	END IF;
 	IF source_table = target_table OR EXISTS (SELECT FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(source_table)) AS t WHERE t.relid = target_table) THEN
 		RAISE EXCEPTION '% cannot be copied to itself', source_table USING ERRCODE = 'invalid_parameter_value', HINT = 'Name another table as the target.';
