@@ -25,6 +25,18 @@ END
 $$;
 COMMENT ON FUNCTION sweep._next_blocks(regclass, text, jsonb, int) IS 'the blocks of a table, or of this part of one, in which a batch of that size looks behind a cursor, as the next cursor; NULL: the pass has ended';
 
+CREATE FUNCTION sweep._check_heirs(relation regclass) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT sweep._is_partitioned(relation) AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = relation) THEN
+		RAISE EXCEPTION '% has tables that inherit from it', relation USING ERRCODE = 'wrong_object_type',
+			HINT = 'An index of the one is none of the others, nor are its blocks. Create a job for each of them, or make it a partitioned table.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_heirs(regclass) IS 'raises when other tables inherit from it, but for partitions';
+
 -- Blocks are those of one partition, which the role has to name: it needs its rights there, and policies, rules and statement triggers are left out then.
 CREATE FUNCTION sweep._place_parts(relation regclass, role oid, privilege text, written text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -32,9 +44,11 @@ AS $$
 DECLARE
 	parts constant pg_catalog.text[] := CASE WHEN sweep._is_partitioned(relation) THEN sweep._parts(relation, NULL, role, NULL, NULL, privilege, written) END;
 BEGIN
+	-- They may have come since the job was made.
+	PERFORM sweep._check_heirs(relation);
 	IF parts IS NULL AND EXISTS (SELECT FROM pg_catalog.pg_partition_tree(relation) AS t WHERE t.isleaf AND t.relid <> relation AND pg_catalog.pg_relation_size(t.relid) > 0) THEN
 		RAISE EXCEPTION '% has no index by which to go through it, and cannot be gone through partition by partition', relation USING ERRCODE = 'object_not_in_prerequisite_state',
-			DETAIL = 'The role needs its rights on each partition; policies, rules and triggers FOR EACH STATEMENT are those of the table as a whole, and so is a row where columns have another order.',
+			DETAIL = 'The role needs its rights on each partition, and foreign tables have no blocks here; policies, rules and triggers FOR EACH STATEMENT are those of the table as a whole, and so is a row where columns have another order.',
 			HINT = 'Add a primary key, or call this for each partition.';
 	END IF;
 	RETURN parts;

@@ -129,10 +129,7 @@ BEGIN
 		RAISE EXCEPTION '% is a temporary table', relation USING ERRCODE = 'wrong_object_type',
 			HINT = 'A job runs in a session of its own, which does not see it.';
 	END IF;
-	IF known.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = relation) THEN
-		RAISE EXCEPTION '% has tables that inherit from it', relation USING ERRCODE = 'wrong_object_type',
-			HINT = 'An index of the one is none of the others. Create a job for each of them, or make it a partitioned table.';
-	END IF;
+	PERFORM sweep._check_heirs(relation);
 	-- Some of the statements would find no rows there, and the run would succeed.
 	IF pg_catalog.to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
 		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)' INTO distributed USING relation;
