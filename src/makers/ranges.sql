@@ -485,7 +485,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no unique index by which to go through it in the order of (%)', relation,
 				coalesce(order_by, pg_catalog.array_to_string(wanted, ', ')) USING ERRCODE = 'invalid_parameter_value',
-			HINT = 'It is a btree index of these columns and no others, all NOT NULL and in one direction, without a WHERE. Name its columns in order_by.';
+			HINT = 'It is a btree index of these columns and no others, of types of PostgreSQL, all NOT NULL and in one direction, without a WHERE. Name its columns in order_by.';
 	END IF;
 END
 $$;
