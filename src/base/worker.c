@@ -330,7 +330,10 @@ sweep_worker_wait(long timeout_ms)
 	reload = ConfigReloadPending;
 	ConfigReloadPending = false;
 	if (reload)
+	{
 		ProcessConfigFile(PGC_SIGHUP);
+		bound_statements();
+	}
 	return reload;
 }
 

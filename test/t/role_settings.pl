@@ -163,11 +163,27 @@ $node->safe_psql('postgres', 'ALTER ROLE jobber RESET ALL');
 # ---------------------------------------------------------------- transaction_timeout: ends the batch, and the run says so
 SKIP:
 {
-	skip 'transaction_timeout came with PostgreSQL 17', 2 if $node->safe_psql('postgres', 'SHOW server_version_num') < 170000;
+	skip 'transaction_timeout came with PostgreSQL 17', 4 if $node->safe_psql('postgres', 'SHOW server_version_num') < 170000;
 	$node->safe_psql('postgres', q{ALTER ROLE jobber SET transaction_timeout = '300ms'});
 	is(end_of('long'), 'failed error 0 0: canceling statement due to statement timeout', 'transaction_timeout: a long batch fails');
 	$node->safe_psql('postgres', q{ALTER ROLE jobber SET statement_timeout = '200ms'; ALTER ROLE jobber SET transaction_timeout = '1h'});
 	is(end_of('long'), 'failed error 0 0: canceling statement due to statement timeout', 'transaction_timeout: the shorter one holds');
+	$node->safe_psql('postgres', 'ALTER ROLE jobber RESET ALL');
+
+	# A process that performs several runs reads the configuration between two of them.
+	$node->safe_psql('postgres', q{
+		ALTER ROLE CURRENT_USER SET transaction_timeout = 0;
+		CREATE FUNCTION t.nap(b sweep.batch) RETURNS sweep.progress LANGUAGE sql AS $$
+			SELECT pg_sleep(0.6); -- the sleep is the work
+			SELECT 0::bigint, NULL::jsonb, NULL::jsonb $$;
+	});
+	$node->append_conf('postgresql.conf', 'pg_sweep.max_running_jobs = 1');
+	$node->reload;
+	as_jobber(q{SELECT sweep.create_job('nap' || i, step => 't.nap') FROM generate_series(1, 6) AS i; SELECT sweep.start('nap' || i) FROM generate_series(1, 6) AS i});
+	soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job LIKE 'nap%' AND status = 'succeeded'}, 't', 'transaction_timeout: runs are performed by one process');
+	$node->append_conf('postgresql.conf', q{transaction_timeout = '300ms'});
+	$node->reload;
+	soon($node, q{SELECT string_agg(DISTINCT status, ' ' ORDER BY status) FROM sweep.runs WHERE job LIKE 'nap%'}, 'failed succeeded', 'transaction_timeout: set meanwhile, it ends batches and no process');
 }
 
 $node->stop;
