@@ -77,6 +77,14 @@ SELECT sweep.create_copy('copy.from_part_0', 'copy.from_parts');
 SELECT sweep.create_copy('copy.last_run', 'copy.target');
 SELECT sweep.create_copy('copy.event', 'copy.last_run');
 SELECT sweep.create_copy('copy.event', 'copy.archive', on_conflict => 'nothing');
+CREATE UNLOGGED TABLE copy.volatile (LIKE copy.target);
+SELECT sweep.create_copy('copy.event', 'copy.volatile');
+CREATE UNLOGGED TABLE copy.to_part_3 PARTITION OF copy.to_parts FOR VALUES FROM (10000) TO (20000);
+SELECT sweep.create_copy('copy.from_parts', 'copy.to_parts', name => 'copy to a partition that is unlogged');
+\set VERBOSITY sqlstate
+CALL sweep.run('copy_from_parts');
+\set VERBOSITY default
+SELECT error FROM sweep.runs WHERE job = 'copy_from_parts' AND status = 'failed';
 SELECT sweep.create_copy('copy.event', 'copy.target', on_conflict => 'update');
 SELECT sweep.create_copy('copy.event', 'copy.target', cursor => 'never');
 SELECT sweep.create_copy('copy.event', 'copy.target', condition => 'id');

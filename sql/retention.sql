@@ -230,6 +230,14 @@ SELECT error FROM sweep.runs WHERE job = 'retention_source' ORDER BY run_id DESC
 ALTER TABLE retention.archive ADD COLUMN note text;
 CALL sweep.run('retention_source', :now);
 SELECT note FROM retention.archive WHERE note IS NOT NULL;
+-- a crash would empty it
+ALTER TABLE retention.archive SET UNLOGGED;
+\set VERBOSITY sqlstate
+CALL sweep.run('retention_source', :now);
+\set VERBOSITY default
+SELECT error FROM sweep.runs WHERE job = 'retention_source' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.create_retention('retention.source', 'at', '10 days', archive_to => 'retention.archive', name => 'retention to an unlogged one');
+ALTER TABLE retention.archive SET LOGGED;
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'retention%' ORDER BY name;
 DELETE FROM sweep.run_live WHERE job LIKE 'retention%';

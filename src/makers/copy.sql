@@ -103,6 +103,22 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_prologue(regclass, text[]) IS 'a prologue that puts the order of the key into the cursor';
 
+CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	unlogged constant pg_catalog.regclass := (SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relpersistence = 'u'
+		AND (c.oid = relation OR c.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t)) LIMIT 1);
+BEGIN
+	IF unlogged IS NOT NULL THEN
+		RAISE EXCEPTION '% is unlogged', unlogged USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'A crash would empty it, and rows that it was given before would not come again.',
+			HINT = pg_catalog.format('ALTER TABLE %s SET LOGGED; what it was given before a crash is gone already.', unlogged);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_logged(regclass) IS 'raises when a crash would empty the table, or a partition of it';
+
 CREATE FUNCTION sweep._copy_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,6 +144,7 @@ BEGIN
 	END IF;
 	source := sweep._find_table('source', args ->> 'source', NULL);
 	target := sweep._find_table('target', args ->> 'target', NULL);
+	PERFORM sweep._check_logged(target);
 	source_name := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
 	key := sweep._ordered_key(source, args ->> 'order_by');
 	columns := sweep._copy_columns(source, target);

@@ -199,6 +199,9 @@ BEGIN
 	IF args ->> 'partitions' <> 'empty' THEN
 		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args);
 	END IF;
+	IF archive IS NOT NULL THEN
+		PERFORM sweep._check_logged(archive);
+	END IF;
 	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
 		RAISE EXCEPTION 'rows of other tables go, or change, with those of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = (SELECT pg_catalog.format('Foreign key "%s" of %s has an ON DELETE action.', r.name, r.child) FROM sweep._referencing(relation, '', '') AS r WHERE r.action IN ('c', 'n', 'd') LIMIT 1),
