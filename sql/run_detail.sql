@@ -83,8 +83,8 @@ SELECT batches, detail FROM sweep.runs WHERE job = 'run_detail fails';
 -- a text of the same length is another text
 \set parts '[{"s": "one", "n": 1}, {"s": "two", "n": 2}, {"s": "two", "n": 3}]'
 :run
--- objects of numbers are merged key by key, at any depth; any other object is replaced
-\set parts '[{"tables": {"a": {"deleted": 1}}, "last": {"id": 1, "at": "x"}}, {"tables": {"a": {"deleted": 2, "nulled": 1}, "b": {"deleted": 5}}, "last": {"id": 2}}]'
+-- objects are merged key by key, at any depth, whatever else is in them
+\set parts '[{"tables": {"a": {"deleted": 1}}, "seen": {"rows": 1, "at": "x", "ids": [1], "of": {}}}, {"tables": {"a": {"deleted": 2, "nulled": 1}, "b": {"deleted": 5}}, "seen": {"rows": 2, "at": "y", "ids": [2], "of": {"b": 1}}}]'
 :run
 \set parts '[{"tables": {"a": {"deleted": 9998}}}, {"tables": {"a": {"deleted": 1}}}, {"tables": {"a": {"deleted": 1}}}, {"tables": {"a": {"deleted": "x"}}}]'
 :run

@@ -23,7 +23,7 @@ static void push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old,
 static Numeric add_numbers(const JsonbValue *left, const JsonbValue *right);
 static void push_elements(JsonbInState *state, JsonbValue *array, int *count);
 static bool is_array(const JsonbValue *value);
-static bool is_counts(const JsonbValue *value);
+static bool is_object(const JsonbValue *value);
 
 Jsonb *
 sweep_detail_merge(Jsonb *total, Jsonb *part)
@@ -56,6 +56,7 @@ add_in_place(JsonbContainer *sum, JsonbContainer *part)
 	JsonbValue	key;
 	JsonbValue	value;
 
+	check_stack_depth();
 	(void) JsonbIteratorNext(&iterator, &value, true);
 	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
 	{
@@ -74,7 +75,7 @@ add_value(JsonbValue *old, const JsonbValue *new)
 {
 	Numeric		sum;
 
-	if (is_counts(old) && is_counts(new))
+	if (is_object(old) && is_object(new))
 		return add_in_place(old->val.binary.data, new->val.binary.data);
 	if (is_array(old) && is_array(new))
 		return JsonContainerSize(old->val.binary.data) >= SWEEP_DETAIL_MAX_ELEMENTS;
@@ -96,6 +97,7 @@ push_merged(JsonbInState *state, JsonbContainer *total, JsonbContainer *part)
 	JsonbValue	key;
 	JsonbValue	value;
 
+	check_stack_depth();
 	sweep_push_jsonb_value(state, WJB_BEGIN_OBJECT, NULL);
 	(void) JsonbIteratorNext(&iterator, &value, true);
 	while (JsonbIteratorNext(&iterator, &key, true) == WJB_KEY)
@@ -137,7 +139,7 @@ push_combined(JsonbInState *state, JsonbValue *key, JsonbValue *old, JsonbValue 
 		sum.val.numeric = add_numbers(old, new);
 		push_pair(state, key, &sum);
 	}
-	else if (is_counts(old) && is_counts(new))
+	else if (is_object(old) && is_object(new))
 	{
 		sweep_push_jsonb_value(state, WJB_KEY, key);
 		push_merged(state, old->val.binary.data, new->val.binary.data);
@@ -187,24 +189,10 @@ is_array(const JsonbValue *value)
 		!JsonContainerIsScalar(value->val.binary.data);
 }
 
-/* An object of numbers, or of such objects. */
 static bool
-is_counts(const JsonbValue *value)
+is_object(const JsonbValue *value)
 {
-	JsonbIterator *iterator;
-	JsonbIteratorToken token;
-	JsonbValue	member;
-
-	check_stack_depth();
-	if (value->type != jbvBinary || !JsonContainerIsObject(value->val.binary.data))
-		return false;
-	iterator = JsonbIteratorInit(value->val.binary.data);
-	while ((token = JsonbIteratorNext(&iterator, &member, true)) != WJB_DONE)
-	{
-		if (token == WJB_VALUE && member.type != jbvNumeric && !is_counts(&member))
-			return false;
-	}
-	return true;
+	return value->type == jbvBinary && JsonContainerIsObject(value->val.binary.data);
 }
 
 Jsonb *

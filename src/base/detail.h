@@ -8,8 +8,8 @@
 #include "utils/jsonb.h"
 
 /*
- * Merges what one batch reported into the detail of the run: numbers are added, objects of numbers
- * merged in the same way, arrays appended (up to SWEEP_DETAIL_MAX_ELEMENTS); of anything else the last one stands. Either may be NULL. The result is
+ * Merges what one batch reported into the detail of the run: numbers are added, arrays appended (up
+ * to SWEEP_DETAIL_MAX_ELEMENTS), objects merged in the same way; of anything else the last one stands. Either may be NULL. The result is
  * in the current memory context. Raises unless the part is an object.
  */
 extern Jsonb *sweep_detail_merge(Jsonb *total, Jsonb *part);

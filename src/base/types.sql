@@ -32,7 +32,7 @@ CREATE TYPE sweep.progress AS (
 COMMENT ON TYPE sweep.progress IS 'what a step did in one batch';
 COMMENT ON COLUMN sweep.progress.rows IS 'rows handled; 0 means nothing is left';
 COMMENT ON COLUMN sweep.progress.cursor IS 'where the next batch goes on; NULL means from the start again';
-COMMENT ON COLUMN sweep.progress.detail IS 'merged by key into the detail of the run: numbers are added, arrays appended, of anything else the last one stands';
+COMMENT ON COLUMN sweep.progress.detail IS 'merged by key into the detail of the run: numbers are added, arrays appended, objects merged in the same way; of anything else the last one stands';
 
 -- The library asks for it, see extension.c. A script that updates to another interface renames it.
 CREATE TYPE sweep._interface_1 AS ENUM ();
