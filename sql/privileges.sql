@@ -10,6 +10,7 @@ CREATE ROLE regress_sweep_operator LOGIN IN ROLE sweep_operator;
 CREATE ROLE regress_sweep_user LOGIN IN ROLE sweep_user;
 CREATE ROLE regress_sweep_other LOGIN IN ROLE sweep_user;
 CREATE ROLE regress_sweep_monitor LOGIN IN ROLE sweep_monitor;
+CREATE ROLE regress_sweep_watcher LOGIN IN ROLE pg_monitor;
 CREATE ROLE regress_sweep_nobody LOGIN;
 CREATE ROLE regress_sweep_member LOGIN IN ROLE regress_sweep_user;
 GRANT USAGE, CREATE ON SCHEMA privileges TO PUBLIC;
@@ -99,7 +100,7 @@ SELECT privileges.try('regress_sweep_admin', $$INSERT INTO sweep.job_definition 
 SELECT privileges.try('regress_sweep_admin', $$UPDATE sweep.runs SET rows = 1$$) AS outcome;
 SELECT privileges.try('regress_sweep_monitor', $$SELECT * FROM sweep.run_live$$) AS outcome;
 
--- what each of them sees
+-- what each of them sees; who monitors the server is a member of sweep_monitor
 CREATE FUNCTION privileges.sees(role text) RETURNS TABLE (jobs bigint, job_table bigint, runs bigint, dropped_runs bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('SET LOCAL ROLE %I', role);
@@ -108,7 +109,7 @@ BEGIN
 	RESET ROLE;
 END
 $$;
-SELECT r.role, s.* FROM unnest(ARRAY['admin', 'operator', 'user', 'member', 'other', 'monitor']) WITH ORDINALITY AS r (role, nr), privileges.sees('regress_sweep_' || r.role) AS s ORDER BY r.nr;
+SELECT r.role, s.* FROM unnest(ARRAY['admin', 'operator', 'user', 'member', 'other', 'monitor', 'watcher']) WITH ORDINALITY AS r (role, nr), privileges.sees('regress_sweep_' || r.role) AS s ORDER BY r.nr;
 -- the state of a job is the same for each reader
 SET ROLE regress_sweep_user;
 SELECT name, state, next_run IS NOT NULL AS scheduled, run_as FROM sweep.jobs;
@@ -221,4 +222,4 @@ SELECT sweep.drop_job('privileges user');
 DELETE FROM sweep.run_live WHERE job LIKE 'privileges%';
 DELETE FROM sweep.run_history WHERE job LIKE 'privileges%';
 DROP SCHEMA privileges CASCADE;
-DROP ROLE regress_sweep_member, regress_sweep_admin, regress_sweep_operator, regress_sweep_user, regress_sweep_other, regress_sweep_monitor, regress_sweep_nobody;
+DROP ROLE regress_sweep_member, regress_sweep_admin, regress_sweep_operator, regress_sweep_user, regress_sweep_other, regress_sweep_monitor, regress_sweep_watcher, regress_sweep_nobody;

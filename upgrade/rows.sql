@@ -54,5 +54,6 @@ BEGIN
 	PERFORM pg_catalog.setval('sweep.run_begun_seq', greatest((SELECT count(*) FROM _sweep_before.begun), 1));
 END
 $$;
+GRANT sweep_monitor TO pg_monitor;
 DROP TABLE _sweep_before.begun;
 DROP FUNCTION _sweep_before.put_back(text, text, text[], text[]);

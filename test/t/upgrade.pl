@@ -129,7 +129,7 @@ for my $old (@old)
 	refuses_meanwhile($database, $old);
 	survives_calls($database, $old);
 	$node->safe_psql($database, 'GRANT SELECT ON sweep.jobs TO watcher; GRANT USAGE ON SCHEMA sweep TO watcher WITH GRANT OPTION; REVOKE EXECUTE ON FUNCTION sweep.cancel(bigint) FROM sweep_operator;
-		CREATE PUBLICATION of_all FOR ALL TABLES');
+		REVOKE sweep_monitor FROM pg_monitor; CREATE PUBLICATION of_all FOR ALL TABLES');
 	keeps_objects_of_users($database, $old);
 
 	my $file = PostgreSQL::Test::Utils::tempdir . "/$database.dump";
@@ -140,6 +140,7 @@ for my $old (@old)
 	is($node->safe_psql($database, q{SELECT count(*) FROM pg_extension WHERE extname LIKE 'pg_sweep%' AND extversion = '} . $current . q{'}), 2, "$old: both extensions are of $current");
 	is($node->safe_psql($database, q{SELECT has_table_privilege('watcher', 'sweep.jobs', 'SELECT'), has_schema_privilege('watcher', 'sweep', 'USAGE WITH GRANT OPTION'),
 		has_function_privilege('sweep_operator', 'sweep.cancel(bigint)', 'EXECUTE')}), 't|t|f', "$old: privileges that were added or taken back are as before");
+	is($node->safe_psql($database, q{SELECT pg_has_role('pg_monitor', 'sweep_monitor', 'USAGE')}), 't', "$old: who monitors the server sees the views");
 	like(output_of('pg_dump', '-s', $node->connstr($database)), qr/^GRANT SELECT ON TABLE sweep\.jobs TO watcher;/m, "$old: they are of the administrator still, and dumped");
 	$node->safe_psql($database, 'REVOKE SELECT ON sweep.jobs FROM watcher; REVOKE USAGE ON SCHEMA sweep FROM watcher CASCADE; GRANT EXECUTE ON FUNCTION sweep.cancel(bigint) TO sweep_operator');
 	is(run_script('catalogue.sql', $database, $_), run_script('catalogue.sql', 'fresh', $_), "$old: $_ has the objects of a fresh installation") for qw(pg_sweep pg_sweep_gitlab);
