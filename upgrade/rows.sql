@@ -54,6 +54,21 @@ BEGIN
 	PERFORM pg_catalog.setval('sweep.run_begun_seq', greatest((SELECT count(*) FROM _sweep_before.begun), 1));
 END
 $$;
+
+DO $$
+DECLARE
+	shown constant pg_catalog.text := pg_catalog.current_setting('client_min_messages');
+	retentions constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.format('"%s"', j.name), ', ' ORDER BY j.name) FROM sweep.job_definition j WHERE j.step = 'sweep.retention_step');
+BEGIN
+	IF retentions IS NOT NULL THEN
+		-- The script of an extension shows warnings alone.
+		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
+		RAISE NOTICE 'these retentions keep cascade => ''at_once'': %', retentions
+			USING HINT = 'sweep.create_retention(..., replace => true) bounds a transaction by all rows that go by foreign keys, too.';
+		PERFORM pg_catalog.set_config('client_min_messages', shown, true);
+	END IF;
+END
+$$;
 GRANT sweep_monitor TO pg_monitor;
 DROP TABLE _sweep_before.begun;
 DROP FUNCTION _sweep_before.put_back(text, text, text[], text[]);
