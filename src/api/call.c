@@ -273,10 +273,10 @@ static void
 wait_for_change(long timeout_ms)
 {
 	if (sweep_shared_exists())
-		(void) ConditionVariableTimedSleep(&sweep_shared()->changed, timeout_ms, sweep_wait_event());
+		(void) ConditionVariableTimedSleep(&sweep_shared()->changed, timeout_ms, sweep_wait_event(SWEEP_WAIT_IDLE));
 	else
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event(SWEEP_WAIT_IDLE));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}

@@ -223,7 +223,7 @@ clear_database(Oid database, const char *name, bool force)
 	sweep_consumer_shared_dismiss(database, -1, PG_INT32_MAX);
 	ConditionVariablePrepareToSleep(&shared->changed);
 	while ((scheduler_is_there(database) || sweep_consumer_shared_any(database)) && sweep_monotonic_us() < deadline_us)
-		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event());
+		(void) ConditionVariableTimedSleep(&shared->changed, LEAVE_TIMEOUT_MS / 10, sweep_wait_event(SWEEP_WAIT_IDLE));
 	ConditionVariableCancelSleep();
 }
 

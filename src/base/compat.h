@@ -92,20 +92,31 @@ typedef int ProcNumber;
 #define SWEEP_WORKERS_NEED_LOGIN true
 #endif
 
-/* A wait event, whose number is kept in a variable. 17: extensions name their wait events. */
-#if PG_VERSION_NUM >= 170000
-#define sweep_named_wait_event(event, name) (*(event) != 0 ? *(event) : (*(event) = WaitEventExtensionNew(name)))
-#else
-#define sweep_named_wait_event(event, name) ((void) (event), PG_WAIT_EXTENSION)
-#endif
-
-static inline uint32
-sweep_wait_event(void)
+/* The purposes for which a process waits, and the wait events that show them. 17: extensions name their wait events. */
+typedef enum SweepWait
 {
-	static uint32 event = 0;
+	SWEEP_WAIT_IDLE,			/* for work, or for the end of a run or process */
+	SWEEP_WAIT_BRAKE,
+	SWEEP_WAIT_LOCK,
+	SWEEP_WAIT_REDIS,
+	SWEEP_WAIT_QUEUE
+} SweepWait;
 
-	return sweep_named_wait_event(&event, "PgSweepMain");
+#if PG_VERSION_NUM >= 170000
+static inline uint32
+sweep_wait_event(SweepWait wait)
+{
+	static const char *const names[] = {"PgSweepIdle", "PgSweepBrake", "PgSweepLock", "PgSweepRedis", "PgSweepQueue"};
+	static uint32 events[lengthof(names)];
+
+	StaticAssertStmt(lengthof(names) == SWEEP_WAIT_QUEUE + 1, "each purpose has a name");
+	if (events[wait] == 0)
+		events[wait] = WaitEventExtensionNew(names[wait]);
+	return events[wait];
 }
+#else
+#define sweep_wait_event(wait) ((void) (wait), PG_WAIT_EXTENSION)
+#endif
 
 /* 16: one function checks the ownership of any object, and one any other right. */
 #if PG_VERSION_NUM >= 160000

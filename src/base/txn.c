@@ -335,7 +335,7 @@ call_hooks(XactEvent event, void *arg)
 static bool
 wait_for_extension(const SweepTxnPolicy *policy)
 {
-	sweep_cancel_wait(PAUSE_MS, sweep_wait_event());
+	sweep_cancel_wait(PAUSE_MS, sweep_wait_event(SWEEP_WAIT_LOCK));
 	if (policy->is_stopped != NULL)
 		return !policy->is_stopped(policy->owner);
 	/* A request to cancel was none for the work, which has not begun. */

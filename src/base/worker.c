@@ -324,7 +324,7 @@ sweep_worker_wait(long timeout_ms)
 {
 	bool		reload;
 
-	sweep_cancel_wait(timeout_ms, sweep_wait_event());
+	sweep_cancel_wait(timeout_ms, sweep_wait_event(SWEEP_WAIT_IDLE));
 	/* Nothing is executed that could be cancelled: as an error it would end the process. */
 	sweep_cancel_drop();
 	reload = ConfigReloadPending;

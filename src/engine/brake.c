@@ -62,9 +62,7 @@ sweep_brake_pause(SweepRun *run)
 	/* The timeout of the last batch does not explain a stop from now on. */
 	run->statement_timer = STATEMENT_UNTIMED;
 	sweep_report_brake(run, true);
-	static uint32 event = 0;
-
-	sweep_brake_wait(run, run->pause_us, sweep_named_wait_event(&event, "PgSweepBrake"));
+	sweep_brake_wait(run, run->pause_us, sweep_wait_event(SWEEP_WAIT_BRAKE));
 	run->state.braked_us += sweep_monotonic_us() - began_us;
 	sweep_report_brake(run, false);
 }

@@ -175,7 +175,7 @@ take_lock(SweepRun *run)
 		/* The scheduler looks when it is free, which takes no process meanwhile. */
 		if (tries >= run->lock_retries || run->waits_for_lock || sweep_brake_is_stopped(run))
 			return false;
-		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event());
+		sweep_brake_wait(run, run->lock_retry_delay_us, sweep_wait_event(SWEEP_WAIT_LOCK));
 	}
 }
 
@@ -192,7 +192,7 @@ record(SweepRun *run, SweepWork work, ErrorData **error)
 		end = sweep_batch_transact(run, work, run, error);
 		if (end != TXN_COMMITTED || !run->txn.another_ends)
 			break;
-		sweep_cancel_wait(END_RETRY_MS, sweep_wait_event());
+		sweep_cancel_wait(END_RETRY_MS, sweep_wait_event(SWEEP_WAIT_LOCK));
 	}
 	run->txn.records_only = false;
 	return end;

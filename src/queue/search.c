@@ -89,7 +89,7 @@ become_searcher(const LOCKTAG *tag, Relation messages, const SweepQueue *queue, 
 	/* A process that gives the lock back from now on wakes this one. */
 	acquired = LockAcquire(tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL;
 	if (!acquired)
-		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event());
+		(void) ConditionVariableTimedSleep(searched, LOOK_AGAIN_MS, sweep_wait_event(SWEEP_WAIT_QUEUE));
 	ConditionVariableCancelSleep();
 	return acquired;
 }

@@ -123,13 +123,13 @@ sleep_on_latch(long timeout_ms)
 
 	if (MyProcPort == NULL || !WaitEventSetCanReportClosed())
 	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event());
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, sweep_wait_event(SWEEP_WAIT_QUEUE));
 		ResetLatch(MyLatch);
 		return;
 	}
 	/* A reader of the socket sets what it waits for: there is no need to set it back. */
 	ModifyWaitEvent(FeBeWaitSet, CLIENT_SOCKET_POS, WL_SOCKET_CLOSED, NULL);
-	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event()) == 0)
+	if (WaitEventSetWait(FeBeWaitSet, timeout_ms, &event, 1, sweep_wait_event(SWEEP_WAIT_QUEUE)) == 0)
 		return;
 	if (event.events & WL_POSTMASTER_DEATH)
 		proc_exit(1);

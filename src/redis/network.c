@@ -265,7 +265,7 @@ wait_for(int event, int64 deadline_us, const SweepRedisStop *stop)
 		if (left <= 0)
 			return because("no answer within pg_sweep.redis_timeout");
 		happened = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event, network.context->fd,
-									 Min(left, SLICE_US) / 1000 + 1, sweep_wait_event());
+									 Min(left, SLICE_US) / 1000 + 1, sweep_wait_event(SWEEP_WAIT_REDIS));
 		if (happened & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 	}

@@ -16,7 +16,7 @@ use Test::More;
 
 our @EXPORT = qw(new_cluster prepare_database sql start soon not_before_the_hour session begin_query end_query
   hold_gate open_gate step_gate at_gate forget_session pid_of kill_process flush_wal crash_of wait_for_server restart_after ended_run cpu_seconds tick keep_scheduler not_before_the_minute take_lock
-  due_run start_with_clock set_clock);
+  due_run start_with_clock set_clock event_name);
 
 # Long enough for a loaded machine, short enough to see a failure today.
 $PostgreSQL::Test::Utils::timeout_default = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 120;
@@ -233,6 +233,14 @@ sub session
 
 	$session->set_query_timer_restart();
 	return bless $session, 'SweepTest::Session';
+}
+
+# The name that a wait event has on this server.
+sub event_name
+{
+	my ($name) = @_;
+
+	return sql('SHOW server_version_num') >= 170000 ? $name : 'Extension';
 }
 
 # Sends a statement and returns at once; end_query waits for its end and

@@ -30,9 +30,8 @@ sql(q{SELECT sweep.create_job('paced', step => 't.work', batch_size => 10, pause
 fill();
 my $run = sql(q{SELECT sweep.start('paced')});
 pauses($run, 'in the background');
-my $event = sql('SHOW server_version_num') >= 170000 ? 'PgSweepBrake' : 'Extension';
 soon($node, "SELECT a.wait_event_type || ' ' || a.wait_event FROM pg_stat_activity a JOIN sweep.running r USING (pid) WHERE r.run_id = $run",
-	"Extension $event", 'in the background: it waits on an event of its own');
+	'Extension ' . event_name('PgSweepBrake'), 'in the background: it waits on an event of its own');
 is(sql("SELECT a.xact_start IS NULL, a.backend_xmin IS NULL, a.backend_xid IS NULL FROM pg_stat_activity a JOIN sweep.running r USING (pid) WHERE r.run_id = $run"),
 	't|t|t', 'in the background: with no transaction and no snapshot');
 soon($node, "SELECT braked_ms > 500 AND rows_per_second > 3 * rows / extract(epoch FROM clock_timestamp() - started_at) FROM sweep.running WHERE run_id = $run", 't',
@@ -81,7 +80,19 @@ $session->query_safe(q{SET statement_timeout = '3 s'});
 begin_query($session, q{CALL sweep.run('paced')});
 like(end_query($session), qr/ERROR:  run \d+ of job "paced" failed: canceling statement due to statement timeout/, 'CALL: the timeout of the session ends a pause');
 is(sql(q{SELECT concat_ws(' ', status, stop_reason, sqlstate, batches, rows) FROM sweep.runs ORDER BY run_id DESC LIMIT 1}), 'failed error 57014 1 10', 'CALL: and is recorded');
+$session->query_safe(q{RESET statement_timeout});
+
+# ---------------------------------------------------------------- other waits
+my $holder = session($node);
+$holder->query_safe(q{SELECT sweep.try_lock('paced')});
+sql(q{SELECT sweep.alter_job('paced', '{"lock_retries": 1000, "lock_retry_delay": "1 s"}')});
+begin_query($session, q{CALL sweep.run('paced')});
+soon($node, q{SELECT a.wait_event_type || ' ' || a.wait_event FROM pg_stat_activity a JOIN sweep.running r USING (pid)}, 'Extension ' . event_name('PgSweepLock'), 'for the lock of the job');
+sql('SELECT pg_cancel_backend(pid) FROM sweep.running');
+end_query($session);
+$holder->quit;
 $session->quit;
+soon($node, q{SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity WHERE backend_type = 'pg_sweep launcher'}, 'Extension ' . event_name('PgSweepIdle'), 'the launcher, for work');
 
 # ---------------------------------------------------------------- a share does not lose its bucket
 fill();

@@ -14,7 +14,7 @@ my $node = new_cluster('wait_for_message');
 sql(q{SELECT sweep.create_queue('mail', visibility => '1 h'); SELECT sweep.create_queue('other')});
 my $waiter = session($node);
 my $pid = $waiter->query_safe('SELECT pg_backend_pid()');
-my $waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND wait_event_type = 'Extension' AND backend_xmin IS NULL AND query LIKE 'CALL%'";
+my $waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND wait_event_type = 'Extension' AND wait_event = '" . event_name('PgSweepQueue') . "' AND backend_xmin IS NULL AND query LIKE 'CALL%'";
 
 sub begin_wait
 {
