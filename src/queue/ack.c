@@ -325,7 +325,9 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1) || sweep_interval_us(PG_GETARG_INTERVAL_P(1)) <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a lease can only be extended by a time greater than zero")));
+				 errmsg("a lease cannot be extended by %s",
+						PG_ARGISNULL(1) ? "NULL" : psprintf("\"%s\"", DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(1))))),
+				 errhint("The time is greater than zero and counts from now, for example '5 min'.")));
 	if (sweep_ending_open(&ending, fcinfo, -1, "sweep.extend()"))
 	{
 		SweepQueueLease *lease;

@@ -54,7 +54,8 @@ open_request(SweepSendRequest *request, FunctionCallInfo fcinfo, const char *nam
 	if (delay_us < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a delay must not be negative")));
+				 errmsg("invalid delay \"%s\"", DatumGetCString(DirectFunctionCall1(interval_out, PG_GETARG_DATUM(3)))),
+				 errhint("A delay is zero or more, for example '10 min'.")));
 	request->messages = sweep_queue_open();
 	queue = sweep_queue_find(PG_GETARG_TEXT_PP(0), RIGHT_SEND);
 	request->queue_id = queue->queue_id;
