@@ -35,6 +35,7 @@ CREATE FUNCTION sweep._mark_lost() RETURNS int
 AS $$
 DECLARE
 	gone pg_catalog.record;
+	again pg_catalog.text;
 	counted int := 0;
 BEGIN
 	PERFORM sweep._cancel_orphans(pg_catalog.clock_timestamp());
@@ -46,13 +47,16 @@ BEGIN
 			FROM sweep.run_live r WHERE r.pid IS NOT NULL AND r.status IN ('waiting', 'running') AND NOT sweep._run_is_alive(r.run_id)
 			ORDER BY r.job, r.run_id FOR UPDATE OF r SKIP LOCKED LOOP
 		CONTINUE WHEN NOT sweep._may_end(gone.run_id);
+		-- The effect of such a job is not committed with the record of its run.
+		again := CASE WHEN gone.status = 'running' AND EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = gone.job AND j.sql IS NOT NULL)
+			THEN 'All of its statements may have been executed; the next run begins with the first one.' END;
 		UPDATE sweep.run_live AS r SET status = gone.outcome, stop_reason = gone.outcome, finished_at = pg_catalog.clock_timestamp(),
-				error = CASE gone.outcome WHEN 'lost' THEN gone.reason END
+				error = CASE gone.outcome WHEN 'lost' THEN gone.reason || coalesce(E'\nHINT: ' || again, '') END
 			WHERE r.run_id = gone.run_id AND r.status = gone.status;
 		IF FOUND THEN
 			IF gone.outcome = 'lost' THEN
 				RAISE WARNING 'run % of job "%" is lost: %', gone.run_id, gone.job, gone.reason USING DETAIL = pg_catalog.format('It ran as role "%s".', gone.run_as),
-					HINT = 'What it had committed stays; the next run goes on.';
+					HINT = coalesce(again, 'What it had committed stays; the next run goes on.');
 			END IF;
 			PERFORM sweep._release_range(b.job, b.run_id, b.bucket) FROM sweep.bucket b WHERE b.job = gone.job AND b.run_id = gone.run_id AND b.range IS NOT NULL;
 			PERFORM sweep._follow_end(gone.run_id);

@@ -242,6 +242,7 @@ subtest 'terminated, crashed' => sub {
 	at_gate($node, 53, 'a statement is in progress');
 	sql("SELECT pg_terminate_backend(pid) FROM sweep.runs WHERE run_id = $run");
 	is(ended_run($node, $run), 'lost lost 0 0', 'pg_terminate_backend: lost');
+	like(sql("SELECT error FROM sweep.runs WHERE run_id = $run"), qr/^process \d+ has ended .*\nHINT: All of its statements may have been executed;/, 'it says so of its statements');
 	is(seen(), '1', 'what it has done stays');
 	is(sql(q{SELECT attempt, trigger FROM sweep.runs WHERE job = 'lost' AND status = 'waiting'}), '2|retry', 'it is tried again');
 	sql('SELECT sweep.drop_job($$lost$$)');
