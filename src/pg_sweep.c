@@ -8,7 +8,6 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #include "api/utility.h"
 #include "base/compat.h"

@@ -25,7 +25,6 @@
 #include "funcapi.h"
 #include "parser/parse_func.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -34,7 +33,6 @@
 
 #include "base/door.h"
 #include "base/extension.h"
-#include "base/sql.h"
 #include "base/txn.h"
 
 /* Kept in fn_extra for the calls of one query. */

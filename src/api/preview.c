@@ -22,13 +22,10 @@
 #include "parser/scansup.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/compat_query.h"
 #include "base/extension.h"
-#include "base/sql.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/definition.h"

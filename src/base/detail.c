@@ -9,7 +9,6 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 
 #include "base/compat_value.h"

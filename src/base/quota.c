@@ -28,8 +28,6 @@ static Oid	known_role = InvalidOid;
 static bool known_unlimited = false;
 static uint64 known_at = 0;		/* sweep_role_changes() then */
 
-static int	share_of(int capacity, double share);
-
 bool
 sweep_quota_is_unlimited(Oid role)
 {

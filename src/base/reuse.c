@@ -23,13 +23,10 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/pg_authid.h"
-#include "catalog/pg_database.h"
 #include "catalog/pg_db_role_setting.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "utils/fmgroids.h"
 #include "utils/syscache.h"
 

@@ -16,7 +16,6 @@
 
 #include "common/hashfn.h"
 #include "fmgr.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"

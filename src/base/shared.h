@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
 #include "storage/proc.h"
-#include "storage/s_lock.h"
 #include "storage/spin.h"
 
 /* Databases without a scheduler share so many flags, by the hash of their number. */

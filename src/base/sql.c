@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"

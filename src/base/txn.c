@@ -18,12 +18,9 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/latch.h"
-#include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
-#include "utils/timestamp.h"
 
 #include "base/cancel.h"
 #include "base/compat.h"
@@ -51,7 +48,6 @@ typedef struct Attempt
 
 static void transaction_work(void *arg);
 static void do_work(Attempt *attempt);
-static ErrorData *copy_error(void);
 static void lock_extension(Attempt *attempt);
 static bool execute_in_call(Attempt *attempt, MemoryContext error_context, ErrorData **error);
 static void call_hooks(XactEvent event, void *arg);

@@ -5,7 +5,6 @@
 #ifndef SWEEP_WORKER_H
 #define SWEEP_WORKER_H
 
-#include "datatype/timestamp.h"
 #include "postmaster/bgworker.h"
 
 /* Arguments of a worker, from the process that registers it; they travel in bgw_extra. */

@@ -15,8 +15,6 @@
 #ifndef SWEEP_BUCKET_STORE_H
 #define SWEEP_BUCKET_STORE_H
 
-#include "datatype/timestamp.h"
-
 #define SWEEP_BUCKET_STORE_VERSION 1
 
 /* The result of an operation. */

@@ -10,10 +10,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/latch.h"
-#include "utils/timestamp.h"
-
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/compat.h"

@@ -15,10 +15,8 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -72,7 +70,6 @@ static void children_work(void *arg);
 static void look_work(void *arg);
 static void queue_work(void *arg);
 static void note_counts(SweepRun *run, const SweepBuckets *buckets, const SweepBucketCounts *counts);
-static bool is_stopped(const SweepRun *run);
 static bool give_back(SweepRun *run, SweepFence *fence);
 static void follow_work(void *arg);
 

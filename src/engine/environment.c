@@ -15,11 +15,9 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/numeric.h"
 
 #include "base/door.h"
-#include "base/sql.h"
 #include "engine/environment.h"
 
 /* A setting to check. */

@@ -16,13 +16,11 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
 #include "base/door.h"
 #include "base/extension.h"

@@ -19,9 +19,7 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 
 #include "base/clock.h"
 #include "base/lock.h"
@@ -65,7 +63,6 @@ typedef struct ItemBatch
 /* Number of picked items that are remembered before they are all forgotten: the memory of a run is bounded. */
 #define MAX_SEEN_ITEMS 1000000
 
-static void pick_items(ItemBatch *batch);
 static void note_repetition(ItemBatch *batch, Jsonb **items, int count);
 static void whole_work(void *arg);
 static void handle_pieces(ItemBatch *batch, ErrorData *error);

@@ -9,9 +9,7 @@
 
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "utils/backend_status.h"
 #include "utils/json.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "base/clock.h"

@@ -15,7 +15,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 

@@ -13,12 +13,9 @@
  */
 #include "postgres.h"
 
-#include "access/heapam.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
-#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"

@@ -21,7 +21,6 @@
 
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "parser/analyze.h"
 #include "pgstat.h"
 #include "tcop/dest.h"

@@ -31,7 +31,6 @@
 #include "pgstat.h"
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/pgstat_internal.h"
 #include "utils/rel.h"
 

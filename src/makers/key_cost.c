@@ -14,7 +14,6 @@
 #include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
@@ -33,7 +32,6 @@ typedef struct KeyCost
 } KeyCost;
 
 static void plan_work(void *arg);
-static const List *parts_of(const Plan *plan);
 static bool sorts(const Plan *plan);
 static bool filters(const Plan *plan);
 static bool has_keys(const Query *query);

@@ -43,7 +43,6 @@ static bool count_roots(Attempt *attempt);
 static void read_roots(Attempt *attempt);
 static void end_with_last(SweepRangeBatch *batch);
 static void set_places(SweepRangeBatch *batch, const SweepCascadeRows *rows);
-static bool keeps_below(SweepRangeBatch *batch);
 static bool remove_large(SweepRangeBatch *batch);
 static void report_held(SweepRangeBatch *batch, const SweepCascadeRows *held);
 static void leave_large(SweepRangeBatch *batch, const char *counter);

@@ -23,12 +23,8 @@
 #include "catalog/pg_type_d.h"
 #include "executor/executor.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
 #include "base/detail.h"

@@ -11,10 +11,8 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "base/remote.h"
 #include "base/timer.h"

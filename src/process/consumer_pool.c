@@ -13,7 +13,6 @@
 #include "catalog/pg_type.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "base/clock.h"
 #include "base/consumer_shared.h"

@@ -24,7 +24,6 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/processes.h"
-#include "base/settings.h"
 #include "base/shared.h"
 #include "base/worker.h"
 #include "process/databases.h"

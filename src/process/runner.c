@@ -66,7 +66,6 @@ typedef struct RunnerContext
 
 static SweepSlot *next_wanted(void);
 static void count_crashes(void *arg);
-static void note_run(int64 run_id);
 static void perform(void);
 static void read_work(void *arg);
 static void name_session(const SweepRun *run);

@@ -16,7 +16,6 @@
 #include "access/genam.h"
 #include "access/stratnum.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_collation.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"

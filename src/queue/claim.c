@@ -17,7 +17,6 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -29,10 +28,8 @@
 #include "utils/uuid.h"
 
 #include "base/clock.h"
-#include "base/compat_table.h"
 #include "base/extension.h"
 #include "base/quota.h"
-#include "queue/ack.h"
 #include "queue/fail.h"
 #include "queue/free_key.h"
 #include "queue/in_flight.h"

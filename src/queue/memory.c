@@ -9,7 +9,6 @@
 
 #include "access/twophase.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/shmem.h"
 
 #include "queue/memory.h"

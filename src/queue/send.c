@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/extension.h"
 #include "base/lock.h"
-#include "base/sql.h"
 #include "base/txn.h"
 #include "queue/key.h"
 #include "queue/left_out.h"

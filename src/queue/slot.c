@@ -17,7 +17,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "utils/timestamp.h"
 
 #include "base/ask.h"
 #include "base/clock.h"

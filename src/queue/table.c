@@ -22,7 +22,6 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "commands/trigger.h"
-#include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
