@@ -21,7 +21,6 @@
 
 #include "base/log_context.h"
 #include "base/worker.h"
-#include "process/consumer.h"
 #include "process/consumer_handle.h"
 #include "process/crash_note.h"
 #include "process/consumer_turn.h"
@@ -34,6 +33,9 @@ static SweepStatement read_consumer_sql = {
 		"'sweep.queue_message'::pg_catalog.regclass::pg_catalog.oid, q.visibility "
 		"FROM sweep.consumer c JOIN sweep.queue q USING (queue_id) WHERE c.consumer_id = $1",
 	.types = {INT4OID}};
+
+/* With the index and generation of its slot, and the consumer_id as run_id of its arguments. */
+extern PGDLLEXPORT void sweep_consumer_main(Datum arg);
 
 static SweepConsumer consumer;
 

@@ -16,12 +16,14 @@
 
 #include "base/txn.h"
 #include "base/worker.h"
-#include "process/member.h"
 
 /* Without roles that only the transaction of the caller sees. */
 static SweepStatement add_member_sql = {
 	.text = "SELECT sweep._add_member($1) FROM pg_catalog.pg_roles r WHERE r.oid = $1",
 	.types = {OIDOID}};
+
+/* Entry function of the process that adds it. */
+extern PGDLLEXPORT void sweep_member_main(Datum arg);
 
 static void add_work(void *arg);
 

@@ -32,7 +32,6 @@
 #include "process/notify.h"
 #include "process/pool.h"
 #include "process/runner.h"
-#include "process/scheduler.h"
 #include "process/turns.h"
 
 /* Longest time until the next look, in ms; old rows are pruned then. */
@@ -84,6 +83,8 @@ typedef struct Scheduler
 } Scheduler;
 
 static Scheduler scheduler;
+
+extern PGDLLEXPORT void sweep_scheduler_main(Datum arg);
 
 static void scheduler_tick(void);
 static bool transact(SweepWork work);
