@@ -171,7 +171,8 @@ sweep_sql_make_plan(SweepPlan *plan)
 void
 sweep_sql_free_plan(SweepPlan *plan)
 {
-	(void) SPI_freeplan(plan);
+	if (plan != NULL)
+		(void) SPI_freeplan(plan);
 }
 
 bool
@@ -199,18 +200,9 @@ sweep_sql_execute_latest(SweepPlan *plan, Datum *values, const char *nulls)
 }
 
 uint64
-sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type)
+sweep_sql_read(SweepPlan *plan, Datum *values, long most)
 {
-	uint64		rows = check_result(SPI_execute_plan(plan, &value, NULL, true, 2));
-
-	*type = SPI_gettypeid(SPI_tuptable->tupdesc, 1);
-	return rows;
-}
-
-bool
-sweep_sql_find(SweepPlan *plan, Datum *values)
-{
-	return check_result(SPI_execute_plan(plan, values, NULL, true, 1)) > 0;
+	return check_result(SPI_execute_plan(plan, values, NULL, true, most));
 }
 
 SweepCursor *

@@ -71,7 +71,7 @@ extern SweepPlan *sweep_sql_prepare(const char *text, int count, Oid *types, Swe
 /* Makes the plan of a generic statement now, with the settings that are in force, unless it has a valid one. */
 extern void sweep_sql_make_plan(SweepPlan *plan);
 
-extern void sweep_sql_free_plan(SweepPlan *plan);
+extern void sweep_sql_free_plan(SweepPlan *plan);	/* NULL is allowed */
 
 /* Whether it would be executed as it was analysed; and what it was analysed to, Query by Query. */
 extern bool sweep_sql_is_valid(SweepPlan *plan);
@@ -83,11 +83,8 @@ extern uint64 sweep_sql_execute_plan(SweepPlan *plan, Datum *values, const char 
 /* Executes a statement that only reads, with the latest snapshot instead of that of the transaction. */
 extern uint64 sweep_sql_execute_latest(SweepPlan *plan, Datum *values, const char *nulls);
 
-/* Executes a SELECT, which changes nothing, up to its second row; type is that of its first column. */
-extern uint64 sweep_sql_ask(SweepPlan *plan, Datum value, Oid *type);
-
-/* Executes a SELECT, which changes nothing; whether it returns a row. No value may be null, here and in sweep_sql_open(). */
-extern bool sweep_sql_find(SweepPlan *plan, Datum *values);
+/* Executes a SELECT, which changes nothing, up to that many rows; returns their number. No value may be null, here and in sweep_sql_open(). */
+extern uint64 sweep_sql_read(SweepPlan *plan, Datum *values, long most);
 
 /* Reads the rows of a SELECT in pieces: a fetch replaces the current result by the next rows, and returns 0 at the end. */
 typedef struct PortalData SweepCursor;

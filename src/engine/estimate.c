@@ -156,22 +156,21 @@ answer_work(void *arg)
 	Question   *question = arg;
 	SweepRun   *run = question->run;
 	SweepBatch	batch = sweep_batch_request(run);
-	Oid			type;
 	uint64		count;
 
 	(void) set_config_option("transaction_read_only", "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	/* The estimate is that of the whole job, whichever share asks. */
 	batch.buckets = 0;
 	question->step = sweep_step_prepare_question(run->batch_context, run->estimate);
-	count = sweep_step_ask(question->step, &batch, &type);
+	count = sweep_step_ask(question->step, &batch);
 	if (count != 1)
 		question->refused = count == 0 ? "it returned no row" : "it returned more than one row";
 	else if (sweep_sql_is_null(1))
 		question->refused = "it returned NULL";
-	else if (!is_number(type))
+	else if (!is_number(sweep_sql_type(1)))
 		question->refused = "it returned something else than a number";
 	else
-		question->rows = number_of(type, sweep_sql_copy(1, CurrentMemoryContext));
+		question->rows = number_of(sweep_sql_type(1), sweep_sql_copy(1, CurrentMemoryContext));
 }
 
 /* By its text, which is the same for all types of numbers. */

@@ -155,9 +155,11 @@ sweep_step_prepare_question(MemoryContext context, const char *estimate)
 }
 
 uint64
-sweep_step_ask(SweepStep *question, const SweepBatch *batch, Oid *type)
+sweep_step_ask(SweepStep *question, const SweepBatch *batch)
 {
-	return sweep_sql_ask(question->plan, batch_datum(question, batch), type);
+	Datum		datum = batch_datum(question, batch);
+
+	return sweep_sql_read(question->plan, &datum, 2);
 }
 
 int32
@@ -223,10 +225,10 @@ sweep_step_call(SweepStep *step, const SweepBatch *batch, Jsonb *error, SweepPro
 void
 sweep_step_free(SweepStep *step)
 {
-	if (step != NULL && step->plan != NULL)
-		sweep_sql_free_plan(step->plan);
-	if (step != NULL)
-		step->plan = NULL;
+	if (step == NULL)
+		return;
+	sweep_sql_free_plan(step->plan);
+	step->plan = NULL;
 }
 
 char *

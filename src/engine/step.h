@@ -47,7 +47,7 @@ extern SweepStep *sweep_step_prepare_call(MemoryContext context, const char *nam
 
 /* The same for the estimate, the answer to which is in the columns of the current row: returns how many rows there are, 2 = or more. */
 extern SweepStep *sweep_step_prepare_question(MemoryContext context, const char *estimate);
-extern uint64 sweep_step_ask(SweepStep *question, const SweepBatch *batch, Oid *type);
+extern uint64 sweep_step_ask(SweepStep *question, const SweepBatch *batch);
 
 /* Items as jsonb[], in the current memory context. */
 extern Datum sweep_step_items(Jsonb **items, int count);

@@ -134,15 +134,9 @@ free_plans(void *arg)
 {
 	SweepCascade *cascade = arg;
 
-	if (cascade->lock_plan != NULL)
-		sweep_sql_free_plan(cascade->lock_plan);
+	sweep_sql_free_plan(cascade->lock_plan);
 	for (int i = 0; i < cascade->count * CASCADE_STATEMENT_COUNT; i++)
-	{
-		SweepPlan  *plan = cascade->keys[i / CASCADE_STATEMENT_COUNT].plans[i % CASCADE_STATEMENT_COUNT];
-
-		if (plan != NULL)
-			sweep_sql_free_plan(plan);
-	}
+		sweep_sql_free_plan(cascade->keys[i / CASCADE_STATEMENT_COUNT].plans[i % CASCADE_STATEMENT_COUNT]);
 }
 
 int64

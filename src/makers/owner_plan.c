@@ -45,8 +45,7 @@ sweep_owner_plan(SweepPlan **plan, const char *text, int count, Oid *types, Oid 
 		SweepPlan  *made;
 
 		*plan = NULL;
-		if (old != NULL)
-			sweep_sql_free_plan(old);
+		sweep_sql_free_plan(old);
 		made = sweep_sql_prepare(text, count, types, PLANNED_ONCE);
 		check(made, table);
 		*plan = made;

@@ -106,12 +106,7 @@ free_plans(void *arg)
 	SweepRangeKept *kept = arg;
 
 	for (int i = 0; i < 2 * RANGE_STATEMENT_COUNT; i++)
-	{
-		SweepPlan  *plan = kept->statements[i % 2].plans[i / 2];
-
-		if (plan != NULL)
-			sweep_sql_free_plan(plan);
-	}
+		sweep_sql_free_plan(kept->statements[i % 2].plans[i / 2]);
 }
 
 SweepRangeStatements *

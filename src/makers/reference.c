@@ -137,10 +137,7 @@ free_plans(void *arg)
 	References *references = arg;
 
 	for (int i = 0; i < references->count; i++)
-	{
-		if (references->tree[i].plan != NULL)
-			sweep_sql_free_plan(references->tree[i].plan);
-	}
+		sweep_sql_free_plan(references->tree[i].plan);
 }
 
 static bool
@@ -172,7 +169,7 @@ ask_work(void *arg)
 	if (question->index + 1 < question->references->count && reference[1].depth > reference->depth)
 		question->found = ask_below(question);
 	else
-		question->found = sweep_sql_find(reference->plan, question->values);
+		question->found = sweep_sql_read(reference->plan, question->values, 1) > 0;
 	sweep_sql_end_call();
 }
 
