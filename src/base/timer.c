@@ -2,7 +2,7 @@
  * timer.c
  *		Timers of a process that go by the monotonic clock.
  *
- * Called by engine/timers.c for runs and by process/consumer_handle.c for handlers. PostgreSQL orders its timeouts by the wall
+ * Called by engine/timers.c and estimate.c for runs and by process/consumer_handle.c for handlers. PostgreSQL orders its timeouts by the wall
  * clock: one fires early when that clock is set ahead. A timer of this file then looks at the monotonic clock, and is started
  * again for the rest of its time; that is also how it lasts longer than a timeout of PostgreSQL, 24.8 days at most. When
  * the clock is set back a timer is late, as all timeouts of PostgreSQL are: the timeout of a run is watched from outside as well.

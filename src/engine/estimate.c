@@ -12,18 +12,22 @@
 #include "postgres.h"
 
 #include <math.h>
+#include <signal.h>
 
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
+#include "base/cancel.h"
 #include "base/door.h"
 #include "base/extension.h"
+#include "base/timer.h"
 #include "base/txn.h"
 #include "base/worker.h"
 #include "engine/batch.h"
@@ -46,6 +50,7 @@ typedef struct Question
 
 static void refuse(const char *source);
 static void ask_work(void *arg);
+static void interrupt(void);
 static void restricted_work(void *arg);
 static void answer_work(void *arg);
 static double number_of(Oid type, Datum value);
@@ -128,17 +133,30 @@ sweep_estimate_ask(SweepRun *run)
 	MemoryContextSwitchTo(old);
 }
 
-/* The savepoint rolls back what the estimate has done, and keeps its error from the transaction around it. */
+/*
+ * The savepoint rolls back what the estimate has done, and keeps its error from the transaction around it. The limit is not the statement
+ * timeout: in a session that of the CALL is running.
+ */
 static void
 ask_work(void *arg)
 {
 	Question   *question = arg;
 	MemoryContext old = MemoryContextSwitchTo(question->run->batch_context);
 
-	sweep_timers_arm_limit(question->limit_ms);
+	sweep_timer_arm(SWEEP_TIMER_LIMIT, (int64) question->limit_ms * 1000, interrupt);
 	question->error = sweep_txn_savepoint(restricted_work, question, false);
-	question->timed_out = sweep_timers_disarm_limit();
+	question->timed_out = sweep_timer_disarm(SWEEP_TIMER_LIMIT);
+	/* It would otherwise take effect later. Other requests to stop are in the slot of the run. */
+	if (question->timed_out)
+		sweep_cancel_drop();
 	MemoryContextSwitchTo(old);
+}
+
+/* In a signal handler. */
+static void
+interrupt(void)
+{
+	kill(MyProcPid, SIGINT);
 }
 
 static void

@@ -20,7 +20,6 @@
 #include "engine/timers.h"
 
 static void timeout_fired(void);
-static void limit_fired(void);
 
 /*
  * The slot of the timed run, for the signal handler: in shared memory, or a variable of the process. The run
@@ -99,31 +98,6 @@ sweep_timers_statement_fired(const SweepRun *run)
 	/* In a session it is the one of the CALL. */
 	return StatementTimeout > 0 &&
 		TimestampDifferenceExceeds(GetCurrentStatementStartTimestamp(), GetCurrentTimestamp(), StatementTimeout);
-}
-
-/* Not the statement timeout: in a session that of the CALL is running. */
-void
-sweep_timers_arm_limit(int limit_ms)
-{
-	sweep_timer_arm(SWEEP_TIMER_LIMIT, (int64) limit_ms * 1000, limit_fired);
-}
-
-bool
-sweep_timers_disarm_limit(void)
-{
-	bool		passed = sweep_timer_disarm(SWEEP_TIMER_LIMIT);
-
-	/* It would otherwise take effect later. Other requests to stop are in the slot of the run. */
-	if (passed)
-		sweep_cancel_drop();
-	return passed;
-}
-
-/* In a signal handler. */
-static void
-limit_fired(void)
-{
-	kill(MyProcPid, SIGINT);
 }
 
 /* In a signal handler. A slot that was given back may be that of another process. */

@@ -1,6 +1,6 @@
 /*
  * timers.h
- *		The timers of a run: its hard limit, the statement timeout of its role, and the limit of its estimate.
+ *		The timers of a run: its hard limit, and the statement timeout of its role.
  */
 #ifndef SWEEP_TIMERS_H
 #define SWEEP_TIMERS_H
@@ -27,12 +27,5 @@ extern void sweep_timers_disarm_statement(SweepRun *run);
 
 /* Whether the time had passed when it was disarmed, so that it may be what ended the call. */
 extern bool sweep_timers_statement_fired(const SweepRun *run);
-
-/*
- * Around code of the job with a time limit, in a worker or a session: after that time the code is interrupted as by a
- * request to cancel, which disarm drops. Disarm returns whether the time had passed.
- */
-extern void sweep_timers_arm_limit(int limit_ms);
-extern bool sweep_timers_disarm_limit(void);
 
 #endif							/* SWEEP_TIMERS_H */
