@@ -38,6 +38,7 @@ static LWLock *consumers_lock = NULL;
 
 static Size memory_size(void);
 static void add_use(const SweepConsumerSlot *slot, Oid role, SweepUse *use);
+static void dismiss(Oid database, int32 consumer_id, int surplus);
 static bool copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy);
 static void put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot);
 
@@ -193,6 +194,8 @@ sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us)
 	const SweepConsumerSlot *slot = &consumers->slots[index];
 	SweepConsumerState state;
 
+	if (index < 0 || index >= sweep_consumer_shared_count())
+		return CONSUMER_FREE;
 	LWLockAcquire(consumers_lock, LW_SHARED);
 	state = slot->database == MyDatabaseId ? slot->state : CONSUMER_FREE;
 	*consumer_id = slot->consumer_id;
@@ -223,6 +226,13 @@ void
 sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 {
 	LWLockAcquire(consumers_lock, LW_SHARED);
+	dismiss(database, consumer_id, surplus);
+	LWLockRelease(consumers_lock);
+}
+
+static void
+dismiss(Oid database, int32 consumer_id, int surplus)
+{
 	for (int i = 0; i < sweep_consumer_shared_count() && surplus > 0; i++)
 	{
 		SweepConsumerSlot *slot = &consumers->slots[i];
@@ -234,7 +244,6 @@ sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 		surplus--;
 		sweep_shared_wake(slot->procno);
 	}
-	LWLockRelease(consumers_lock);
 }
 
 /* A process that is asked to leave already is not counted as excess. */
@@ -250,16 +259,7 @@ sweep_consumer_shared_dismiss_excess(Oid database)
 
 		excess += slot->state != CONSUMER_FREE && pg_atomic_read_u32(&slot->leave) == 0;
 	}
-	for (int i = 0; i < sweep_consumer_shared_count() && excess > 0; i++)
-	{
-		SweepConsumerSlot *slot = &consumers->slots[i];
-
-		if (slot->state == CONSUMER_FREE || slot->database != database ||
-			pg_atomic_exchange_u32(&slot->leave, 1) != 0)
-			continue;
-		excess--;
-		sweep_shared_wake(slot->procno);
-	}
+	dismiss(database, -1, excess);
 	LWLockRelease(consumers_lock);
 }
 
@@ -273,19 +273,6 @@ sweep_consumer_shared_any(Oid database)
 		any |= consumers->slots[i].state != CONSUMER_FREE && consumers->slots[i].database == database;
 	LWLockRelease(consumers_lock);
 	return any;
-}
-
-bool
-sweep_consumer_shared_uses(Oid database, int index)
-{
-	bool		uses;
-
-	if (index < 0 || index >= sweep_consumer_shared_count())
-		return false;
-	LWLockAcquire(consumers_lock, LW_SHARED);
-	uses = consumers->slots[index].state != CONSUMER_FREE && consumers->slots[index].database == database;
-	LWLockRelease(consumers_lock);
-	return uses;
 }
 
 void

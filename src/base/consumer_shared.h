@@ -63,7 +63,7 @@ extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 /* Gives it back and wakes the scheduler of its database. */
 extern void sweep_consumer_shared_release(int index);
 
-/* The use of a slot in this database; CONSUMER_FREE when this database does not use it. */
+/* The use of a slot in this database; CONSUMER_FREE when this database does not use it, or there is none of that number. */
 extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us);
 
 /* How many processes a consumer of this database has. */
@@ -78,9 +78,8 @@ extern void sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int s
 /* Asks as many consumers of a database to leave as there are, in all databases, beyond pg_sweep.max_consumers. */
 extern void sweep_consumer_shared_dismiss_excess(Oid database);
 
-/* Whether a database has such processes; whether it uses that slot. */
+/* Whether a database has such processes. */
 extern bool sweep_consumer_shared_any(Oid database);
-extern bool sweep_consumer_shared_uses(Oid database, int index);
 
 /* Counts in the slot of this process; error NULL = handled. */
 extern void sweep_consumer_shared_note(int index, int64 messages, const char *error);

@@ -94,10 +94,12 @@ count_crashes(void)
 	foreach(cell, notes)
 	{
 		SweepCrashNote *note = lfirst(cell);
+		int32		consumer_id;
+		int64		claimed_us;
 		Datum		values[2];
 		Datum	   *ids;
 
-		if (sweep_consumer_shared_uses(MyDatabaseId, note->slot))
+		if (sweep_consumer_shared_look(note->slot, &consumer_id, &claimed_us) != CONSUMER_FREE)
 		{
 			notes = foreach_delete_current(notes, cell);
 			continue;
