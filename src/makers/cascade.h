@@ -46,14 +46,6 @@ typedef struct SweepCascadeKey
 	uint64		planned_in[CASCADE_STATEMENT_COUNT];	/* the batch in which the plan was last looked at */
 } SweepCascadeKey;
 
-/* Rows that the transaction has deleted and updated, by table. */
-typedef struct SweepCascadeChanges
-{
-	int			count;
-	int			room;
-	struct SweepCascadeChange *changes;
-} SweepCascadeChanges;
-
 typedef struct SweepCascade
 {
 	MemoryContextCallback callback;
@@ -63,7 +55,7 @@ typedef struct SweepCascade
 	bool		has_keepers;	/* some key keeps rows */
 	bool		locks;			/* rows below those of the batch are locked as they are counted */
 	bool		is_kept;		/* what was counted last cannot be deleted: other rows refer to some of it */
-	SweepCascadeChanges before;
+	List	   *before;			/* rows that the transaction had deleted and updated when the batch began, by table */
 	SweepPlan  *lock_plan;		/* of the statement that locks rows of a table; NULL = none yet */
 	Oid			lock_table;
 	bool		lock_skips;		/* it leaves out those that other sessions hold */

@@ -17,6 +17,7 @@
 #include "utils/pgstat_internal.h"
 
 #include "base/compat_statistics.h"
+#include "base/known.h"
 #include "makers/cascade.h"
 
 typedef struct SweepCascadeChange
@@ -26,9 +27,11 @@ typedef struct SweepCascadeChange
 	int64		updated;
 } SweepCascadeChange;
 
+StaticAssertDecl(offsetof(SweepCascadeChange, table) == 0, "it is found by its first field");
+
 static int64 report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members);
-static void collect_changes(SweepCascadeChanges *changes);
-static SweepCascadeChange *find_change(SweepCascadeChanges *changes, Oid table);
+static void collect_changes(List **changes);
+static SweepCascadeChange *find_change(List **changes, Oid table);
 static Oid	root_of(Oid table);
 
 void
@@ -46,39 +49,40 @@ sweep_cascade_begin_batch(SweepCascade *cascade)
 				 errdetail("PostgreSQL follows no foreign keys then."),
 				 errhint("Set it to origin in the settings of the job, or for its role.")));
 	cascade->batch++;
-	cascade->before = (SweepCascadeChanges) {0};
+	cascade->before = NIL;
 	collect_changes(&cascade->before);
 }
 
 int64
 sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json)
 {
-	SweepCascadeChanges after = {0};
-	SweepCascadeChanges tables = {0};
+	List	   *after = NIL;
+	List	   *tables = NIL;
+	ListCell   *cell;
 	int64		touched = deleted;
 	StringInfoData members;
 
 	initStringInfo(&members);
 	collect_changes(&after);
-	for (int i = 0; i < cascade->before.count; i++)
+	foreach(cell, cascade->before)
 	{
-		const SweepCascadeChange *before = &cascade->before.changes[i];
+		const SweepCascadeChange *before = lfirst(cell);
 		SweepCascadeChange *change = find_change(&after, before->table);
 
 		change->deleted -= before->deleted;
 		change->updated -= before->updated;
 	}
-	for (int i = 0; i < after.count; i++)
+	foreach(cell, after)
 	{
-		const SweepCascadeChange *change = &after.changes[i];
+		const SweepCascadeChange *change = lfirst(cell);
 		SweepCascadeChange *total = find_change(&tables, root_of(change->table));
 
 		total->deleted += change->deleted;
 		total->updated += change->updated;
 	}
 	find_change(&tables, root_of(cascade->relation))->deleted -= deleted;
-	for (int i = 0; i < tables.count; i++)
-		touched += report_table(cascade, &tables.changes[i], &members);
+	foreach(cell, tables)
+		touched += report_table(cascade, lfirst(cell), &members);
 	if (json != NULL)
 		appendStringInfo(json, ", \"touched\": " INT64_FORMAT, touched);
 	if (json != NULL && members.len > 0)
@@ -115,7 +119,7 @@ sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 null
 }
 
 static void
-collect_changes(SweepCascadeChanges *changes)
+collect_changes(List **changes)
 {
 	for (PgStat_SubXactStatus *level = pgstat_get_xact_stack_level(GetCurrentTransactionNestLevel()); level != NULL; level = level->prev)
 	{
@@ -131,21 +135,9 @@ collect_changes(SweepCascadeChanges *changes)
 
 /* Adds the table when it is not among them. */
 static SweepCascadeChange *
-find_change(SweepCascadeChanges *changes, Oid table)
+find_change(List **changes, Oid table)
 {
-	for (int i = 0; i < changes->count; i++)
-	{
-		if (changes->changes[i].table == table)
-			return &changes->changes[i];
-	}
-	if (changes->count == changes->room)
-	{
-		changes->room = Max(16, changes->room * 2);
-		changes->changes = changes->changes == NULL ? palloc(sizeof(SweepCascadeChange) * changes->room) :
-			repalloc(changes->changes, sizeof(SweepCascadeChange) * changes->room);
-	}
-	changes->changes[changes->count] = (SweepCascadeChange) {.table = table};
-	return &changes->changes[changes->count++];
+	return sweep_known_find(changes, table, sizeof(SweepCascadeChange), CurrentMemoryContext);
 }
 
 static Oid

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/consumer_shared.h"
+#include "base/known.h"
 #include "base/processes.h"
 #include "base/settings.h"
 #include "base/shared.h"
@@ -23,7 +24,6 @@
 #include "base/worker.h"
 #include "process/crash_note.h"
 #include "process/consumer_pool.h"
-#include "process/known.h"
 #include "process/pool.h"
 
 static SweepStatement wanted_consumers_sql = {
@@ -135,7 +135,7 @@ read_wanted(void)
 		const char *role_name;
 
 		sweep_sql_row(i);
-		consumer = sweep_known_find(&wanted, sweep_sql_int32(1), sizeof(Wanted));
+		consumer = sweep_known_find(&wanted, sweep_sql_int32(1), sizeof(Wanted), TopMemoryContext);
 		strlcpy(consumer->queue, sweep_sql_text(2, CurrentMemoryContext), sizeof(consumer->queue));
 		consumer->role = sweep_sql_oid(3);
 		consumer->unlimited = sweep_quota_is_unlimited(consumer->role);
@@ -194,7 +194,7 @@ dismiss_unwanted(void)
 
 		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_FREE)
 			continue;
-		consumer = sweep_known_find(&wanted, consumer_id, sizeof(Wanted));
+		consumer = sweep_known_find(&wanted, consumer_id, sizeof(Wanted), TopMemoryContext);
 		if (!consumer->listed)
 			sweep_consumer_shared_dismiss(MyDatabaseId, consumer_id, 1);
 	}

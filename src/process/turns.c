@@ -11,8 +11,8 @@
 
 #include "utils/memutils.h"
 
+#include "base/known.h"
 #include "base/shared.h"
-#include "process/known.h"
 #include "process/turns.h"
 
 typedef struct Role
@@ -75,7 +75,7 @@ sweep_turns_has_started(int64 run_id)
 SweepTurn
 sweep_turns_next(Oid role, int priority)
 {
-	Role	   *found = sweep_known_find(&roles, role, sizeof(Role));
+	Role	   *found = sweep_known_find(&roles, role, sizeof(Role), TopMemoryContext);
 
 	return (SweepTurn) {.priority = priority, .nth = found->seen++, .role = role};
 }

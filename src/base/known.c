@@ -1,15 +1,13 @@
 /*
  * known.c
- *		Lists of what a process knows of databases, roles, consumers or queues, by their number.
+ *		Lists of what is known of databases, roles, consumers, queues or tables, by their number.
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
-#include "process/known.h"
+#include "base/known.h"
 
 void *
-sweep_known_find(List **list, uint32 number, Size size)
+sweep_known_find(List **list, uint32 number, Size size, MemoryContext context)
 {
 	ListCell   *cell;
 	MemoryContext old;
@@ -20,7 +18,7 @@ sweep_known_find(List **list, uint32 number, Size size)
 		if (*(uint32 *) lfirst(cell) == number)
 			return lfirst(cell);
 	}
-	old = MemoryContextSwitchTo(TopMemoryContext);
+	old = MemoryContextSwitchTo(context);
 	added = palloc0(size);
 	*added = number;
 	*list = lappend(*list, added);
