@@ -233,6 +233,12 @@ sweep_job_statement_parse(const char *source, RawStmt **raw)
 	return list_length(statements) == 1;
 }
 
+bool
+sweep_job_statement_has_parameter(Node *node, void *context)
+{
+	return node != NULL && (IsA(node, ParamRef) || raw_expression_tree_walker(node, sweep_job_statement_has_parameter, context));
+}
+
 /*
  * Names are looked up as in a run, and literals mean the same. Analysis and planning execute code of users, the constraint of a domain for
  * one, and are called from within a function of the owner of the extension, which goes on afterwards: see door.c.

@@ -20,6 +20,9 @@ extern int	sweep_job_statement_start(const char *source, const RawStmt *statemen
 /* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
 extern bool sweep_job_statement_parse(const char *source, RawStmt **raw);
 
+/* Whether a statement that was only parsed has parameters: a tree walker, whose context is NULL. */
+extern bool sweep_job_statement_has_parameter(Node *node, void *context);
+
 /* Does work as that role, with these settings (texts), in a security-restricted operation. */
 extern void sweep_job_statement_visit(Oid role, Jsonb *settings, void (*work) (void *arg), void *arg);
 

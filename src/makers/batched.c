@@ -66,7 +66,6 @@ typedef struct Relations
 } Relations;
 
 static RawStmt *parse(const char *source);
-static bool has_parameter(Node *node, void *context);
 static void refuse_command(const char *source, const Node *statement, bool is_one);
 static void take_apart(void *arg);
 static void refuse_clauses(const Query *query);
@@ -106,7 +105,7 @@ parse(const char *source)
 
 	if (!is_one || !(IsA(raw->stmt, DeleteStmt) || IsA(raw->stmt, UpdateStmt)))
 		refuse_command(source, raw != NULL ? raw->stmt : NULL, is_one);
-	if (has_parameter(raw->stmt, NULL))
+	if (sweep_job_statement_has_parameter(raw->stmt, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_PARAMETER),
 				 errmsg("the statement has parameters"),
@@ -114,16 +113,6 @@ parse(const char *source)
 	if (!(IsA(raw->stmt, DeleteStmt) ? castNode(DeleteStmt, raw->stmt)->relation : castNode(UpdateStmt, raw->stmt)->relation)->inh)
 		refuse_clause("ONLY", "Leave it out. A table from which others inherit cannot be gone through by an index.");
 	return raw;
-}
-
-static bool
-has_parameter(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, ParamRef))
-		return true;
-	return raw_expression_tree_walker(node, has_parameter, context);
 }
 
 static void

@@ -11,13 +11,13 @@
 
 #include "catalog/objectaddress.h"
 #include "fmgr.h"
-#include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
 #include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "base/door.h"
+#include "job/job_statement.h"
 
 /* Text before and after assignments, which makes a WHERE, FROM or RETURNING in them a syntax error. */
 #define SET_BEFORE "UPDATE t SET "
@@ -33,7 +33,6 @@ typedef struct Place
 static List *parse(const char *text, RawParseMode mode, const char *fragment, int offset);
 static void place_error(void *arg);
 static bool is_expression(const SelectStmt *statement);
-static bool has_parameter(Node *node, void *context);
 
 PG_FUNCTION_INFO_V1(sweep_fragment_check_condition);
 PG_FUNCTION_INFO_V1(sweep_fragment_set_columns);
@@ -46,7 +45,7 @@ sweep_fragment_check_condition(PG_FUNCTION_ARGS)
 	List	   *parsed = parse(condition, RAW_PARSE_PLPGSQL_EXPR, condition, 0);
 	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
 
-	if (!IsA(statement, SelectStmt) || !is_expression(castNode(SelectStmt, statement)) || has_parameter(statement, NULL))
+	if (!IsA(statement, SelectStmt) || !is_expression(castNode(SelectStmt, statement)) || sweep_job_statement_has_parameter(statement, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("condition \"%s\" is not a single expression", condition),
@@ -64,7 +63,7 @@ sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 	List	   *columns = NIL;
 	ListCell   *cell;
 
-	if (list_length(parsed) != 1 || !IsA(statement, UpdateStmt) || has_parameter(statement, NULL))
+	if (list_length(parsed) != 1 || !IsA(statement, UpdateStmt) || sweep_job_statement_has_parameter(statement, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("\"%s\" is not what can stand behind SET", assignments),
@@ -117,14 +116,4 @@ is_expression(const SelectStmt *statement)
 		return false;
 	target = linitial_node(ResTarget, statement->targetList);
 	return target->name == NULL && target->indirection == NIL;
-}
-
-static bool
-has_parameter(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	if (IsA(node, ParamRef))
-		return true;
-	return raw_expression_tree_walker(node, has_parameter, context);
 }
