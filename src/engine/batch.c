@@ -51,7 +51,6 @@ static void set_synchronous_commit(SweepRun *run, const char *value, GucAction a
 static void enter_job_code(SweepRun *run);
 static void leave_job_code(SweepRun *run);
 static int64 touched(const SweepProgress *progress);
-static bool is_conflict(const ErrorData *error);
 static const char *hint_for_one_row(bool timed_out, bool conflict);
 static void check_size(const SweepRun *run);
 static Jsonb *copy_jsonb(Jsonb *source);
@@ -407,7 +406,7 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 {
 	int32		size = sweep_loop_next_size(&run->state.loop);
 	bool		timed_out = sweep_batch_is_timed_out(run, error);
-	bool		conflict = is_conflict(error);
+	bool		conflict = sweep_batch_is_conflict(error);
 
 	if (!timed_out && !conflict && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
 		return false;
@@ -429,9 +428,8 @@ sweep_batch_halve(SweepRun *run, ErrorData *error)
 	return false;
 }
 
-/* A serialization failure or a deadlock: the same may succeed when it is done again. */
-static bool
-is_conflict(const ErrorData *error)
+bool
+sweep_batch_is_conflict(const ErrorData *error)
 {
 	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE || error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
 }

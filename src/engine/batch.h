@@ -65,6 +65,9 @@ extern void sweep_batch_accept(SweepRun *run);
  */
 extern bool sweep_batch_halve(SweepRun *run, ErrorData *error);
 
+/* A serialization failure or a deadlock: the same may succeed when it is done again. */
+extern bool sweep_batch_is_conflict(const ErrorData *error);
+
 /* Whether the statement timeout of a worker is what ended the transaction. */
 extern bool sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error);
 

@@ -76,7 +76,6 @@ static void release_handled(ItemBatch *batch, Jsonb **items, int count);
 static void finish_piece(ItemBatch *batch, SweepProgress *progress);
 static void accept_piece(ItemBatch *batch, SweepTxnEnd end, const char *outcome);
 static bool is_interruption(SweepRun *run, const ErrorData *error);
-static bool is_passing(const ErrorData *error);
 static void log_items(const ItemBatch *batch, const char *outcome);
 
 void
@@ -258,7 +257,9 @@ handle_piece(ItemBatch *batch, int tries, ErrorData **error)
 	{
 		SweepTxnEnd end;
 
-		if (tries > 0 && (tries > run->row_retries || !is_passing(*error)))
+		/* A conflict, or a lock that was not obtained, may be gone at the next try. */
+		if (tries > 0 && (tries > run->row_retries ||
+						  !(sweep_batch_is_conflict(*error) || (*error)->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)))
 			return false;
 		end = sweep_batch_transact(run, piece_work, batch, error);
 		if (end != TXN_FAILED)
@@ -446,15 +447,6 @@ is_interruption(SweepRun *run, const ErrorData *error)
 		default:
 			return false;
 	}
-}
-
-/* An error that may be gone at the next try: a serialization failure, a deadlock, a lock not obtained. */
-static bool
-is_passing(const ErrorData *error)
-{
-	return error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
-		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
 }
 
 static void
