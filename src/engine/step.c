@@ -46,20 +46,6 @@
 #include "base/sql.h"
 #include "engine/step.h"
 
-/* Columns of sweep.batch. */
-enum
-{
-	BATCH_SIZE,
-	BATCH_CURSOR,
-	BATCH_ARGS,
-	BATCH_AS_OF,
-	BATCH_BUCKET,
-	BATCH_BUCKETS,
-	BATCH_ITEMS,
-	BATCH_RUN_ID,
-	BATCH_COLUMNS
-};
-
 /* Columns of sweep.progress. */
 enum
 {
@@ -69,7 +55,7 @@ enum
 	PROGRESS_COLUMNS
 };
 
-static const Oid batch_types[BATCH_COLUMNS] = {INT4OID, JSONBOID, JSONBOID, TIMESTAMPTZOID, INT4OID, INT4OID, JSONBARRAYOID, INT8OID};
+const Oid	sweep_batch_types[BATCH_COLUMNS] = {INT4OID, JSONBOID, JSONBOID, TIMESTAMPTZOID, INT4OID, INT4OID, JSONBARRAYOID, INT8OID};
 static const Oid progress_types[PROGRESS_COLUMNS] = {INT8OID, JSONBOID, JSONBOID};
 
 /* A function that returns one sweep.progress. */
@@ -278,7 +264,7 @@ create_step(MemoryContext context)
 	SweepStep  *step = palloc0(sizeof(SweepStep));
 
 	step->batch_desc = lookup_rowtype_tupdesc_copy(sweep_extension()->batch_type, -1);
-	sweep_row_check(step->batch_desc, batch_types, BATCH_COLUMNS);
+	sweep_row_check(step->batch_desc, sweep_batch_types, BATCH_COLUMNS);
 	BlessTupleDesc(step->batch_desc);
 	MemoryContextSwitchTo(old);
 	return step;

@@ -25,6 +25,21 @@ typedef struct SweepBatch
 	int			item_count;
 } SweepBatch;
 
+/* The columns of that type, from 0, and their types. */
+enum
+{
+	BATCH_SIZE,
+	BATCH_CURSOR,
+	BATCH_ARGS,
+	BATCH_AS_OF,
+	BATCH_BUCKET,
+	BATCH_BUCKETS,
+	BATCH_ITEMS,
+	BATCH_RUN_ID,
+	BATCH_COLUMNS
+};
+extern const Oid sweep_batch_types[BATCH_COLUMNS];
+
 /* The result of a batch, as the type sweep.progress. */
 typedef struct SweepProgress
 {

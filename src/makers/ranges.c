@@ -29,24 +29,13 @@
 
 #include "base/detail.h"
 #include "base/extension.h"
+#include "engine/step.h"
 #include "makers/proof.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
 
 /* Maximum number of passes that do nothing although the epilogue finds rows. */
 #define MAX_VAIN_PASSES 3
-
-/* Columns of sweep.batch. */
-enum
-{
-	BATCH_SIZE = 1,
-	BATCH_CURSOR,
-	BATCH_ARGS,
-	BATCH_AS_OF,
-	BATCH_BUCKET,
-	BATCH_RUN_ID = 8
-};
-static const Oid batch_types[] = {INT4OID, JSONBOID, JSONBOID, TIMESTAMPTZOID, INT4OID, INT4OID, JSONBARRAYOID, INT8OID};
 
 static SweepStatement range_of_sql = {
 	.text = "SELECT range, cursor FROM sweep._range_of($1, $2, $3)",
@@ -130,21 +119,21 @@ check_batch(HeapTupleHeader header)
 {
 	TupleDesc	columns = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
 
-	sweep_row_check(columns, batch_types, lengthof(batch_types));
+	sweep_row_check(columns, sweep_batch_types, BATCH_COLUMNS);
 	ReleaseTupleDesc(columns);
 }
 
 static void
 read_batch(SweepRangeBatch *batch, HeapTupleHeader header)
 {
-	bool		nulls[BATCH_RUN_ID + 1] = {false};
-	Datum		cursor = GetAttributeByNum(header, BATCH_CURSOR, &nulls[BATCH_CURSOR]);
-	Datum		args = GetAttributeByNum(header, BATCH_ARGS, &nulls[BATCH_ARGS]);
+	bool		nulls[BATCH_COLUMNS] = {false};
+	Datum		cursor = GetAttributeByNum(header, BATCH_CURSOR + 1, &nulls[BATCH_CURSOR]);
+	Datum		args = GetAttributeByNum(header, BATCH_ARGS + 1, &nulls[BATCH_ARGS]);
 
-	batch->size = DatumGetInt32(GetAttributeByNum(header, BATCH_SIZE, &nulls[BATCH_SIZE]));
-	batch->as_of = DatumGetTimestampTz(GetAttributeByNum(header, BATCH_AS_OF, &nulls[BATCH_AS_OF]));
-	batch->run_id = DatumGetInt64(GetAttributeByNum(header, BATCH_RUN_ID, &nulls[BATCH_RUN_ID]));
-	batch->bucket = DatumGetInt32(GetAttributeByNum(header, BATCH_BUCKET, &nulls[BATCH_BUCKET]));
+	batch->size = DatumGetInt32(GetAttributeByNum(header, BATCH_SIZE + 1, &nulls[BATCH_SIZE]));
+	batch->as_of = DatumGetTimestampTz(GetAttributeByNum(header, BATCH_AS_OF + 1, &nulls[BATCH_AS_OF]));
+	batch->run_id = DatumGetInt64(GetAttributeByNum(header, BATCH_RUN_ID + 1, &nulls[BATCH_RUN_ID]));
+	batch->bucket = DatumGetInt32(GetAttributeByNum(header, BATCH_BUCKET + 1, &nulls[BATCH_BUCKET]));
 	if (nulls[BATCH_BUCKET])
 		batch->bucket = -1;
 	if (nulls[BATCH_SIZE] || nulls[BATCH_ARGS] || nulls[BATCH_AS_OF] || nulls[BATCH_RUN_ID] || batch->size < 1)
