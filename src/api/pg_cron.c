@@ -31,7 +31,6 @@ sweep_pg_cron_entries(PG_FUNCTION_ARGS)
 
 	sweep_sql_begin_call();
 	sweep_door_visit_user(PG_GETARG_OID(0), entries_work, NULL);
-	sweep_sql_row(0);
 	entries = sweep_sql_jsonb(1, context);
 	sweep_sql_end_call();
 	PG_RETURN_JSONB_P(entries);

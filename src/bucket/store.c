@@ -104,12 +104,12 @@ sweep_bucket_is_stopped(const SweepBucketRequest *request)
 static SweepBucketResult
 maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = &maintain_buckets_sql};
-	SweepBucketResult result;
+	TableWork	work = {
+		.request = request, .statement = &maintain_buckets_sql,
+		.values = {[1] = Int32GetDatum(request->buckets), Int64GetDatum(request->recovery_us)}
+	};
+	SweepBucketResult result = transact(&work, error);
 
-	work.values[1] = Int32GetDatum(request->buckets);
-	work.values[2] = Int64GetDatum(request->recovery_us);
-	result = transact(&work, error);
 	*counts = (SweepBucketCounts) {
 		.available = work.columns[0],
 		.occupied = work.columns[1],
@@ -124,14 +124,12 @@ maintain_table(const SweepBucketRequest *request, SweepBucketCounts *counts, Swe
 static SweepBucketResult
 claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = &claim_bucket_sql};
-	SweepBucketResult result;
+	TableWork	work = {
+		.request = request, .statement = &claim_bucket_sql,
+		.values = {[1] = Int32GetDatum(request->buckets), Int64GetDatum(request->run_id), Int32GetDatum(MyProcPid), Int32GetDatum(request->wanted)}
+	};
+	SweepBucketResult result = transact(&work, error);
 
-	work.values[1] = Int32GetDatum(request->buckets);
-	work.values[2] = Int64GetDatum(request->run_id);
-	work.values[3] = Int32GetDatum(MyProcPid);
-	work.values[4] = Int32GetDatum(request->wanted);
-	result = transact(&work, error);
 	claim->bucket = work.columns[0];
 	claim->token = request->run_id;
 	return result == BUCKET_OK && !work.found ? BUCKET_NONE : result;
@@ -140,13 +138,12 @@ claim_from_table(const SweepBucketRequest *request, SweepBucketClaim *claim, Swe
 static SweepBucketResult
 release_to_table(const SweepBucketRequest *request, const SweepBucketClaim *claim, SweepBucketError *error)
 {
-	TableWork	work = {.request = request, .statement = &sweep_release_bucket_sql};
-	SweepBucketResult result;
+	TableWork	work = {
+		.request = request, .statement = &sweep_release_bucket_sql,
+		.values = {[1] = Int32GetDatum(request->buckets), Int64GetDatum(claim->token), Int32GetDatum(claim->bucket)}
+	};
+	SweepBucketResult result = transact(&work, error);
 
-	work.values[1] = Int32GetDatum(request->buckets);
-	work.values[2] = Int64GetDatum(claim->token);
-	work.values[3] = Int32GetDatum(claim->bucket);
-	result = transact(&work, error);
 	return result == BUCKET_OK && work.columns[0] == 0 ? BUCKET_NONE : result;
 }
 

@@ -341,13 +341,11 @@ quarantine_work(void *arg)
 {
 	ItemBatch  *batch = arg;
 	SweepRun   *run = batch->run;
-	Datum		values[5];
+	Datum		values[] = {
+		CStringGetTextDatum(run->job), ObjectIdGetDatum(run->run_as), JsonbPGetDatum(batch->items[batch->piece.first]),
+		CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode)), CStringGetTextDatum(sweep_report_error_text(batch->error))
+	};
 
-	values[0] = CStringGetTextDatum(run->job);
-	values[1] = ObjectIdGetDatum(run->run_as);
-	values[2] = JsonbPGetDatum(batch->items[batch->piece.first]);
-	values[3] = CStringGetTextDatum(unpack_sql_state(batch->error->sqlerrcode));
-	values[4] = CStringGetTextDatum(sweep_report_error_text(batch->error));
 	(void) sweep_sql_execute(&quarantine_sql, values, NULL);
 	/* Otherwise the cursor would pass an item that is neither handled nor in quarantine. */
 	if (sweep_sql_is_null(1))

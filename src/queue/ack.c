@@ -239,7 +239,6 @@ prune_done(Relation messages, const SweepQueue *queue)
 
 	sweep_sql_begin_call();
 	(void) sweep_sql_execute(&prune_done_sql, values, NULL);
-	sweep_sql_row(0);
 	count = sweep_sql_int64(1);
 	oldest = sweep_sql_moment(2);
 	sweep_sql_end_call();
