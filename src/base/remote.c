@@ -21,6 +21,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "common/string.h"
 #include "fmgr.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
@@ -39,7 +40,6 @@ static struct
 } libraries;
 
 static int	look_at_library(struct dl_phdr_info *library, size_t size, void *arg);
-static bool has_suffix(const char *text, const char *suffix);
 static bool prepare_citus(void);
 
 bool
@@ -57,17 +57,9 @@ look_at_library(struct dl_phdr_info *library, size_t size, void *arg)
 	libraries.loaded = library->dlpi_adds;
 	if (libraries.loaded == libraries.seen)
 		return 1;
-	libraries.has_wrapper |= has_suffix(library->dlpi_name, "_fdw" DLSUFFIX) || has_suffix(library->dlpi_name, "/dblink" DLSUFFIX);
-	libraries.has_citus |= has_suffix(library->dlpi_name, "/citus" DLSUFFIX);
+	libraries.has_wrapper |= pg_str_endswith(library->dlpi_name, "_fdw" DLSUFFIX) || pg_str_endswith(library->dlpi_name, "/dblink" DLSUFFIX);
+	libraries.has_citus |= pg_str_endswith(library->dlpi_name, "/citus" DLSUFFIX);
 	return 0;
-}
-
-static bool
-has_suffix(const char *text, const char *suffix)
-{
-	size_t		length = strlen(text);
-
-	return length >= strlen(suffix) && strcmp(text + length - strlen(suffix), suffix) == 0;
 }
 
 /* Whether this is a distributed transaction, which then commits in two phases. */
