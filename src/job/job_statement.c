@@ -39,6 +39,13 @@ typedef struct Visit
 	void	   *arg;
 } Visit;
 
+/* The place of a text of a user within the parsed text. */
+typedef struct Place
+{
+	const char *text;
+	int			offset;
+} Place;
+
 /* The hint for a statement that is passed as batch_sql and is no batch. */
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
@@ -50,7 +57,7 @@ static bool changes_rows(const Node *statement);
 static bool uses_batch_size(Node *node, void *context);
 static void visit_work(void *arg);
 static void analyse_work(void *arg);
-static void place_error(void *source);
+static void place_error(void *arg);
 
 PG_FUNCTION_INFO_V1(sweep_definition_check_sql);
 PG_FUNCTION_INFO_V1(sweep_definition_check_batch_sql);
@@ -66,7 +73,7 @@ sweep_definition_check_sql(PG_FUNCTION_ARGS)
 List *
 sweep_job_statement_parse_all(const char *source)
 {
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {source, 0}};
 	List	   *statements;
 	const RawStmt *block = NULL;
 	ListCell   *cell;
@@ -223,7 +230,7 @@ uses_batch_size(Node *node, void *context)
 bool
 sweep_job_statement_parse(const char *source, RawStmt **raw)
 {
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, source)};
+	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {source, 0}};
 	List	   *statements;
 
 	error_context_stack = &callback;
@@ -231,6 +238,20 @@ sweep_job_statement_parse(const char *source, RawStmt **raw)
 	error_context_stack = callback.previous;
 	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
 	return list_length(statements) == 1;
+}
+
+List *
+sweep_job_statement_parse_part(const char *text, RawParseMode mode, const char *part, int offset)
+{
+	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {part, offset}};
+	int			nest_level = sweep_door_enter_literals();
+	List	   *parsed;
+
+	error_context_stack = &callback;
+	parsed = raw_parser(text, mode);
+	error_context_stack = callback.previous;
+	sweep_door_leave_literals(nest_level);
+	return parsed;
 }
 
 bool
@@ -294,23 +315,23 @@ analyse_work(void *arg)
 	Analysis   *analysis = arg;
 	Oid			types[2] = {INT4OID, sweep_extension()->batch_type};
 	int			first = analysis->has_size ? 0 : 1;
-	ErrorContextCallback callback = {error_context_stack, place_error, unconstify(char *, analysis->source)};
+	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {analysis->source, 0}};
 
 	error_context_stack = &callback;
 	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
 	error_context_stack = callback.previous;
 }
 
-/* The position of a syntax error is one in the text of the job, not in the statement that creates it. */
+/* The position of a syntax error is one in the text of the user, not in the statement that creates the job, or has the text as a part. */
 static void
-place_error(void *source)
+place_error(void *arg)
 {
-	int			position = geterrposition();
+	const Place *place = arg;
+	int			position = geterrposition() - place->offset;
 
-	if (position > 0)
-	{
-		errposition(0);
-		internalerrposition(position);
-		internalerrquery((const char *) source);
-	}
+	if (geterrposition() <= 0)
+		return;
+	errposition(0);
+	internalerrposition(Max(1, Min(position, (int) strlen(place->text) + 1)));
+	internalerrquery(place->text);
 }

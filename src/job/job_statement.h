@@ -6,6 +6,7 @@
 #define SWEEP_JOB_STATEMENT_H
 
 #include "nodes/parsenodes.h"
+#include "parser/parser.h"
 #include "utils/jsonb.h"
 
 /*
@@ -19,6 +20,9 @@ extern int	sweep_job_statement_start(const char *source, const RawStmt *statemen
 
 /* Parses a text of a job; false unless it is one statement. Raises with the place in that text. */
 extern bool sweep_job_statement_parse(const char *source, RawStmt **raw);
+
+/* Parses a text in which a part, from an offset on, is of a user. Raises with the place in that part. */
+extern List *sweep_job_statement_parse_part(const char *text, RawParseMode mode, const char *part, int offset);
 
 /* Whether a statement that was only parsed has parameters: a tree walker, whose context is NULL. */
 extern bool sweep_job_statement_has_parameter(Node *node, void *context);

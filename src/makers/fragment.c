@@ -16,22 +16,12 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "base/door.h"
 #include "job/job_statement.h"
 
 /* Text before and after assignments, which makes a WHERE, FROM or RETURNING in them a syntax error. */
 #define SET_BEFORE "UPDATE t SET "
 #define SET_AFTER "\nFROM f WHERE true RETURNING 1"
 
-/* The place of a text within the parsed text. */
-typedef struct Place
-{
-	const char *text;
-	int			offset;
-} Place;
-
-static List *parse(const char *text, RawParseMode mode, const char *fragment, int offset);
-static void place_error(void *arg);
 static bool is_expression(const SelectStmt *statement);
 
 PG_FUNCTION_INFO_V1(sweep_fragment_check_condition);
@@ -42,7 +32,7 @@ Datum
 sweep_fragment_check_condition(PG_FUNCTION_ARGS)
 {
 	char	   *condition = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *parsed = parse(condition, RAW_PARSE_PLPGSQL_EXPR, condition, 0);
+	List	   *parsed = sweep_job_statement_parse_part(condition, RAW_PARSE_PLPGSQL_EXPR, condition, 0);
 	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
 
 	if (!IsA(statement, SelectStmt) || !is_expression(castNode(SelectStmt, statement)) || sweep_job_statement_has_parameter(statement, NULL))
@@ -58,7 +48,7 @@ Datum
 sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 {
 	char	   *assignments = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *parsed = parse(psprintf(SET_BEFORE "%s" SET_AFTER, assignments), RAW_PARSE_DEFAULT, assignments, strlen(SET_BEFORE));
+	List	   *parsed = sweep_job_statement_parse_part(psprintf(SET_BEFORE "%s" SET_AFTER, assignments), RAW_PARSE_DEFAULT, assignments, strlen(SET_BEFORE));
 	Node	   *statement = linitial_node(RawStmt, parsed)->stmt;
 	List	   *columns = NIL;
 	ListCell   *cell;
@@ -71,35 +61,6 @@ sweep_fragment_set_columns(PG_FUNCTION_ARGS)
 	foreach(cell, castNode(UpdateStmt, statement)->targetList)
 		columns = lappend(columns, lfirst_node(ResTarget, cell)->name);
 	PG_RETURN_ARRAYTYPE_P(strlist_to_textarray(columns));
-}
-
-static List *
-parse(const char *text, RawParseMode mode, const char *fragment, int offset)
-{
-	Place		place = {fragment, offset};
-	ErrorContextCallback callback = {error_context_stack, place_error, &place};
-	List	   *parsed;
-	int			nest_level = sweep_door_enter_literals();
-
-	error_context_stack = &callback;
-	parsed = raw_parser(text, mode);
-	sweep_door_leave_literals(nest_level);
-	error_context_stack = callback.previous;
-	return parsed;
-}
-
-/* Reports the position of a syntax error within the text of the user. */
-static void
-place_error(void *arg)
-{
-	const Place *place = arg;
-	int			position = geterrposition() - place->offset;
-
-	if (geterrposition() <= 0)
-		return;
-	errposition(0);
-	internalerrposition(Max(1, Min(position, (int) strlen(place->text) + 1)));
-	internalerrquery(place->text);
 }
 
 /* The parser reads an expression of PL/pgSQL as a SELECT without that word. */
