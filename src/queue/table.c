@@ -340,14 +340,10 @@ sweep_queue_find_by_id(int32 queue_id, SweepQueueRight right)
 
 	prepare_cache();
 	hash_seq_init(&status, queues);
-	while ((queue = hash_seq_search(&status)) != NULL)
-	{
-		if (queue->queue_id == queue_id)
-		{
-			hash_seq_term(&status);
-			break;
-		}
-	}
+	while ((queue = hash_seq_search(&status)) != NULL && queue->queue_id != queue_id)
+		;
+	if (queue != NULL)
+		hash_seq_term(&status);
 	if (queue != NULL && may(queue, right) && keep_queue(queue_id))
 		return queue;
 	sweep_sql_begin_call();
