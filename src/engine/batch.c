@@ -151,12 +151,6 @@ leave_commit(SweepRun *run, bool committed)
 		run->unreplicated = !sweep_remote_has_confirmed(run->txn.awaited);
 }
 
-void
-sweep_batch_commit_here(SweepRun *run)
-{
-	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
-}
-
 static void
 stop_timer(void *arg)
 {

@@ -46,9 +46,6 @@ extern void sweep_batch_end(SweepRun *run, bool drained);
 /* This transaction is the last one of the run: its commit waits for the disk, and all before with it. */
 extern void sweep_batch_is_last(SweepRun *run);
 
-/* The commit of this transaction waits for no standby. */
-extern void sweep_batch_commit_here(SweepRun *run);
-
 /* Last thing in the transaction: the row of the run, and the bucket of a share that has ended. */
 extern void sweep_batch_save(SweepRun *run);
 

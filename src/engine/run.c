@@ -16,6 +16,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "base/cancel.h"
@@ -121,7 +122,8 @@ begin_run(SweepRun *run)
 	SweepLimits limits;
 
 	run->is_share = run->shares_left >= 0;
-	run->ends_apart = sweep_run_has_ranges(run) ||
+	/* Buckets that are ranges of a key are each done once. */
+	run->ends_apart = (run->buckets_function != NULL && strcmp(run->buckets_function, "sweep.range_count") == 0) ||
 		((run->bucket_count > 0 || DefaultXactIsoLevel > XACT_READ_COMMITTED) && (run->has_on_success || run->has_on_failure));
 	if (!take_lock(run))
 	{
@@ -434,7 +436,8 @@ note_work(void *arg)
 	Datum		run_id = Int64GetDatum(run->run_id);
 
 	HOLD_CANCEL_INTERRUPTS();
-	sweep_batch_commit_here(run);
+	/* The commit waits for no standby. */
+	(void) set_config_option("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0, false);
 	(void) sweep_sql_execute(&note_unreplicated_sql, &run_id, NULL);
 	RESUME_CANCEL_INTERRUPTS();
 }

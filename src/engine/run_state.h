@@ -144,13 +144,6 @@ typedef struct SweepRun
 	MemoryContext batch_context;
 } SweepRun;
 
-/* Whether its buckets are ranges of a key, each of which is done once. */
-static inline bool
-sweep_run_has_ranges(const SweepRun *run)
-{
-	return run->buckets_function != NULL && strcmp(run->buckets_function, "sweep.range_count") == 0;
-}
-
 /* Whether the transaction in progress records the outcome. */
 static inline bool
 sweep_run_is_ending(const SweepRun *run)

@@ -325,9 +325,3 @@ sweep_consumer_pool_is_starting(void)
 	}
 	return false;
 }
-
-void
-sweep_consumer_pool_dismiss(void)
-{
-	sweep_consumer_shared_dismiss(MyDatabaseId, -1, PG_INT32_MAX);
-}

@@ -28,7 +28,4 @@ extern long sweep_consumer_pool_rest(void);
 /* Whether a process was registered and is not there yet: one that ends before it is must be seen. */
 extern bool sweep_consumer_pool_is_starting(void);
 
-/* When the scheduler is asked to leave its database: so are they. */
-extern void sweep_consumer_pool_dismiss(void);
-
 #endif							/* SWEEP_CONSUMER_POOL_H */

@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "base/clock.h"
+#include "base/consumer_shared.h"
 #include "base/lock.h"
 #include "base/processes.h"
 #include "base/settings.h"
@@ -441,7 +442,7 @@ may_leave(long wait_ms)
 		leave_entry(asked || entry->leave ? now : scheduler.absent ? DT_NOEND : TimestampTzPlusMilliseconds(now, wait_ms));
 	sweep_shared_unlock();
 	if (leaves && dismissed)
-		sweep_consumer_pool_dismiss();
+		sweep_consumer_shared_dismiss(MyDatabaseId, -1, PG_INT32_MAX);
 	return leaves;
 }
 
