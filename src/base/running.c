@@ -13,9 +13,9 @@
 #include "base/role.h"
 #include "base/shared.h"
 
-const char *const sweep_phase_names[] = {"starting", "lock", "estimate", "step", "commit", "standby", "braked", "ending"};
+static const char *const phase_names[] = {"starting", "lock", "estimate", "step", "commit", "standby", "braked", "ending"};
 
-StaticAssertDecl(lengthof(sweep_phase_names) == PHASE_ENDING + 1, "every phase has a name");
+StaticAssertDecl(lengthof(phase_names) == PHASE_ENDING + 1, "every phase has a name");
 
 static bool copy_run(SweepSlot *slot, SweepSlot *run);
 static void put_run(ReturnSetInfo *result, const SweepSlot *run);
@@ -69,7 +69,7 @@ put_run(ReturnSetInfo *result, const SweepSlot *run)
 	values[1] = CStringGetTextDatum(run->job);
 	values[2] = Int32GetDatum(run->pid);
 	nulls[2] = run->pid == 0;
-	values[3] = CStringGetTextDatum(sweep_phase_names[live->phase]);
+	values[3] = CStringGetTextDatum(phase_names[live->phase]);
 	values[4] = Int64GetDatum(live->batches);
 	values[5] = Int64GetDatum(live->rows);
 	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);

@@ -18,8 +18,6 @@
 bool		sweep_enabled = true;
 bool		sweep_start_paused = false;
 char	   *sweep_databases = NULL;
-int			sweep_history_max_age = 30 * 24 * 60;
-int			sweep_history_per_job = 1000;
 int			sweep_log_batches = LOG_BATCHES_OFF;
 int			sweep_max_args_size = 64;
 int			sweep_max_consumers = 8;
@@ -30,14 +28,16 @@ int			sweep_reserved_workers = 0;
 int			sweep_max_wait = -1;
 double		sweep_max_share_per_database = 1;
 double		sweep_max_share_per_role = 0.75;
-int			sweep_min_interval = 1000;
 int			sweep_no_progress_after = 10000;
 int			sweep_notify_interval = 100;
 double		sweep_notify_queue_limit = 0.5;
-int			sweep_once_retention = 30 * 24 * 60;
 
-/* Read by SQL, by its name. */
+/* Read by SQL, by their names. */
 static char *alert_queue = NULL;
+static int	history_max_age = 30 * 24 * 60;
+static int	history_per_job = 1000;
+static int	min_interval = 1000;
+static int	once_retention = 30 * 24 * 60;
 
 /* Read by the module pg_sweep_redis, by their names. */
 static char *redis_key_prefix = NULL;
@@ -75,9 +75,9 @@ static const struct
 	bool		needs_preload;	/* exists only when the library is loaded at server start */
 }			numbers[] = {
 	{"pg_sweep.history_max_age", "Sets the age at which the record of a run is deleted.",
-		NULL, &sweep_history_max_age, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN, false},
+		NULL, &history_max_age, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN, false},
 	{"pg_sweep.history_per_job", "Sets how many runs are recorded per job, role and outcome.",
-		NULL, &sweep_history_per_job, 1, 1000000, PGC_SIGHUP, 0, false},
+		NULL, &history_per_job, 1, 1000000, PGC_SIGHUP, 0, false},
 	{"pg_sweep.max_args_size", "Sets how large the args of a job or a run may be.",
 		NULL, &sweep_max_args_size, 1, 256 * 1024, PGC_SIGHUP, GUC_UNIT_KB, false},
 	{"pg_sweep.max_consumers", "Sets how many processes of consumers there may be at a time.",
@@ -91,13 +91,13 @@ static const struct
 	{"pg_sweep.max_wait", "Sets the longest time that sweep.wait_for_message may wait.",
 		"For roles whose sessions share the connections of a pooler. -1 means as long as the caller says.", &sweep_max_wait, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS, false},
 	{"pg_sweep.min_interval", "Sets the shortest interval that a schedule may have.",
-		NULL, &sweep_min_interval, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, false},
+		NULL, &min_interval, 1000, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, false},
 	{"pg_sweep.no_progress_after", "Sets how long a run may report rows without progress.",
 		"It ends then, if it has handled twice as many rows as there are. -1 means never.", &sweep_no_progress_after, -1, INT_MAX, PGC_SUSET, GUC_UNIT_MS, false},
 	{"pg_sweep.notify_interval", "Sets the shortest time between two notifications of a queue.",
 		NULL, &sweep_notify_interval, 1, 3600000, PGC_SIGHUP, GUC_UNIT_MS, false},
 	{"pg_sweep.once_retention", "Sets how long a key of sweep.begin_once is remembered.",
-		NULL, &sweep_once_retention, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN, false},
+		NULL, &once_retention, 1, INT_MAX / 60, PGC_SIGHUP, GUC_UNIT_MIN, false},
 	{"pg_sweep.redis_timeout", "Sets how long Redis may take to be connected, and to reply to a command.",
 		NULL, &redis_timeout, 10, 600 * 1000, PGC_SIGHUP, GUC_UNIT_MS, false},
 	{"pg_sweep.reserved_workers", "Sets how many of max_running_jobs are kept for jobs of a priority above 0.",

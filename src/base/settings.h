@@ -15,8 +15,6 @@ typedef enum SweepLogBatches
 extern bool sweep_enabled;		/* off: no database has a scheduler */
 extern bool sweep_start_paused; /* on: the same */
 extern char *sweep_databases;	/* names separated by commas; empty = all */
-extern int	sweep_history_max_age;	/* minutes */
-extern int	sweep_history_per_job;
 extern int	sweep_log_batches;	/* SweepLogBatches */
 extern int	sweep_max_args_size;	/* kB */
 extern int	sweep_max_consumers;
@@ -27,11 +25,9 @@ extern int	sweep_max_wait;		/* milliseconds; -1 = as long as callers say */
 extern int	sweep_reserved_workers;
 extern double sweep_max_share_per_database;
 extern double sweep_max_share_per_role;
-extern int	sweep_min_interval; /* milliseconds */
 extern int	sweep_no_progress_after;	/* milliseconds; -1 = runs are not watched */
 extern int	sweep_notify_interval;	/* milliseconds */
 extern double sweep_notify_queue_limit;	/* a fraction */
-extern int	sweep_once_retention;	/* minutes */
 
 /*
  * Defines the settings. The ones that size shared memory exist only when the library is loaded at

@@ -156,9 +156,6 @@ typedef struct SweepShared
 	SweepSlot	slots[FLEXIBLE_ARRAY_MEMBER];
 } SweepShared;
 
-/* Names of the phases, as sweep.running shows them. */
-extern const char *const sweep_phase_names[];
-
 /* Requests the memory, and finds or makes it; only while the server starts, see pg_sweep.c. */
 extern void sweep_shared_request(void);
 extern void sweep_shared_initialize(void);
