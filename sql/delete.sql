@@ -231,6 +231,14 @@ SELECT count(*) - :before AS made FROM sweep.job;
 -- the job goes with its history, once it has done all; one that is to be kept, or has not, stays
 SELECT run_id FROM sweep.delete('del.event', 'false', name => 'delete kept', keep_job => true) \gset
 CALL sweep.wait(:run_id, '1 min');
+-- (nor does a run with another condition, which each batch would understand in its own way)
+INSERT INTO del.event SELECT n, 1 FROM generate_series(1001, 1009) AS n;
+\set VERBOSITY sqlstate
+CALL sweep.run('delete kept', '{"condition": "id = (SELECT max(id) FROM del.event)"}');
+CALL sweep.run('delete kept', '{"condition": "random() < 0.5"}');
+\set VERBOSITY default
+SELECT error FROM sweep.runs WHERE job = 'delete kept' AND status = 'failed' ORDER BY run_id;
+SELECT count(*) FROM del.event WHERE id > 1000;
 DO $$
 DECLARE
 	deadline constant timestamptz := clock_timestamp() + interval '1 min';

@@ -183,7 +183,7 @@ $$;
 COMMENT ON FUNCTION sweep._copy_statements(jsonb, boolean) IS 'the statements of a copy';
 
 -- Made for each partition: what is looked up in the catalogue is few rows of large tables, and to plan that takes longer than the look.
-CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text) RETURNS SETOF sweep._statements
+CREATE FUNCTION sweep._range_statements(step text, args jsonb, again boolean, role oid, as_of timestamptz, part text, parts text, path text) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 	SET enable_hashjoin = off SET enable_mergejoin = off SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -202,8 +202,8 @@ BEGIN
 	END CASE;
 END
 $$;
-COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text, text) IS
-	'the statements of a job that was made, in its first or a further pass: those of the first batch of the pass, and those of the next batches';
+COMMENT ON FUNCTION sweep._range_statements(text, jsonb, boolean, oid, timestamptz, text, text, text) IS
+	'the statements of a job that was made, in its first or a further pass: those of the first batch of the pass, and those of the next batches; the path is that of the run';
 
 CREATE FUNCTION sweep.copy_step(b sweep.batch) RETURNS sweep.progress
 	LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_ranges_step';
@@ -225,6 +225,8 @@ BEGIN
 	END IF;
 	IF on_conflict IS NULL OR on_conflict NOT IN ('error', 'nothing') THEN
 		RAISE EXCEPTION 'invalid on_conflict "%"', coalesce(on_conflict, 'NULL') USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "error" or "nothing".';
+			-- The args may have been altered. A statement is checked when it is taken apart.
+			PERFORM sweep._check_deletion(sweep._role_name(role), sweep._find_table('target', args ->> 'target', NULL), args ->> 'condition', pg_catalog.jsonb_build_object('search_path', path)) WHERE NOT args ? 'statement';
 	END IF;
 	IF on_conflict = 'nothing' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = target_table AND i.indisunique AND i.indisvalid) THEN
 		RAISE EXCEPTION 'rows of % are never in conflict', target_table USING ERRCODE = 'invalid_parameter_value', HINT = 'It has no unique index. Leave on_conflict out.';

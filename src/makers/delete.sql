@@ -126,6 +126,20 @@ END
 $$;
 COMMENT ON FUNCTION sweep._run_bound(regclass, text[]) IS 'the condition that a row has no greater key than any had when the run began, the statement that puts that key into the cursor, and the one that looks whether keys have another order by now';
 
+-- Each batch would see another greatest row for id = (SELECT max(id) ...), until none is left.
+CREATE FUNCTION sweep._check_deletion(role text, relation regclass, condition text, meaning jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts pg_catalog.record;
+BEGIN
+	PERFORM sweep._check_condition(condition);
+	SELECT p.reads, p.is_limited INTO parts FROM sweep._batched_parts(sweep._role_oid(role), pg_catalog.format(E'DELETE FROM %s WHERE (%s\n)', sweep._table_name(relation), condition), meaning, false) AS p;
+	PERFORM sweep._check_batched_reads(role, relation, parts.reads, parts.is_limited);
+END
+$$;
+COMMENT ON FUNCTION sweep._check_deletion(text, regclass, text, jsonb) IS 'raises when batches of a deletion would choose other rows than the condition does now';
+
 -- The owner of the job may have altered it since it was checked.
 CREATE FUNCTION sweep._deletion_condition(args jsonb, role oid, OUT text text, OUT joins boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -201,17 +215,13 @@ COMMENT ON FUNCTION sweep.delete_step(sweep.batch) IS 'step of the jobs that swe
 CREATE FUNCTION sweep._check_delete(role text, relation regclass, condition text, settings jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	parts pg_catalog.record;
 BEGIN
 	IF condition IS NULL THEN
 		RAISE EXCEPTION 'condition must not be null' USING ERRCODE = 'null_value_not_allowed', HINT = 'Say which rows are to go, for example: tenant_id = 42. For all rows write true.';
 	END IF;
 	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}'), sweep._check_condition(condition);
 	PERFORM sweep._check_fragment(role, pg_catalog.format(E'DELETE FROM %s WHERE $1 IS NOT NULL AND (%s\n)', sweep._source(relation, NULL), condition), settings);
-	-- Each batch would see another greatest row for id = (SELECT max(id) ...), until none is left.
-	SELECT p.reads, p.is_limited INTO parts FROM sweep._batched_parts(sweep._role_oid(role), pg_catalog.format(E'DELETE FROM %s WHERE (%s\n)', sweep._table_name(relation), condition), sweep._job_meaning(role, settings), false) AS p;
-	PERFORM sweep._check_batched_reads(role, relation, parts.reads, parts.is_limited), sweep._check_referring(role, relation);
+	PERFORM sweep._check_deletion(role, relation, condition, sweep._job_meaning(role, settings)), sweep._check_referring(role, relation);
 END
 $$;
 COMMENT ON FUNCTION sweep._check_delete(text, regclass, text, jsonb) IS 'raises unless the role can delete the rows of the condition batch by batch';

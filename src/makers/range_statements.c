@@ -31,7 +31,7 @@
 static SweepStatement range_statements_sql = {
 	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, key, part, next_part, "
 		"counter, rest_counter, checked, restarts, custom, parts, cascading "
-		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7)",
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7, pg_catalog.current_setting('search_path'))",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
 
 /* How often statements are made for a partition that is none of the table any more when it is locked. */
