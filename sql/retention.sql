@@ -238,6 +238,21 @@ CALL sweep.run('retention_source', :now);
 SELECT error FROM sweep.runs WHERE job = 'retention_source' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.create_retention('retention.source', 'at', '10 days', archive_to => 'retention.archive', name => 'retention to an unlogged one');
 ALTER TABLE retention.archive SET LOGGED;
+-- nor do rows go to a table of the session, or without the columns of a table that inherits, or to be generated anew
+CREATE TEMPORARY TABLE session_archive (LIKE retention.archive);
+CREATE TABLE retention.generating (LIKE retention.source);
+ALTER TABLE retention.generating DROP note, ADD note text GENERATED ALWAYS AS ('generated') STORED;
+CREATE TABLE retention.heir (more text) INHERITS (retention.source);
+INSERT INTO retention.heir (id, at, more) VALUES (9001, '2020-01-01Z', 'only here');
+\set VERBOSITY sqlstate
+CALL sweep.run('retention_source', :now);
+ALTER TABLE retention.heir NO INHERIT retention.source;
+CALL sweep.run('retention_source', jsonb :now || '{"archive_to": "pg_temp.session_archive"}');
+CALL sweep.run('retention_source', jsonb :now || '{"archive_to": "retention.generating"}');
+CALL sweep.run('retention_source', jsonb :now || '{"keep": null}');
+\set VERBOSITY default
+SELECT error FROM sweep.runs WHERE job = 'retention_source' ORDER BY run_id DESC LIMIT 4;
+TABLE retention.heir;
 
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'retention%' ORDER BY name;
 DELETE FROM sweep.run_live WHERE job LIKE 'retention%';

@@ -107,17 +107,20 @@ CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	unlogged constant pg_catalog.regclass := (SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relpersistence = 'u'
-		AND (c.oid = relation OR c.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t)) LIMIT 1);
+	known pg_catalog.record;
 BEGIN
-	IF unlogged IS NOT NULL THEN
-		RAISE EXCEPTION '% is unlogged', unlogged USING ERRCODE = 'object_not_in_prerequisite_state',
+	SELECT c.oid::pg_catalog.regclass AS name, c.relpersistence = 't' AS is_temporary INTO known FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 'p'
+		AND (c.oid = relation OR c.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t)) LIMIT 1;
+	IF known.is_temporary THEN
+		RAISE EXCEPTION '% is a temporary table', known.name USING ERRCODE = 'wrong_object_type', HINT = 'It goes with its session, and rows that it was given would not come again.';
+	ELSIF known.name IS NOT NULL THEN
+		RAISE EXCEPTION '% is unlogged', known.name USING ERRCODE = 'object_not_in_prerequisite_state',
 			DETAIL = 'A crash would empty it, and rows that it was given before would not come again.',
-			HINT = pg_catalog.format('ALTER TABLE %s SET LOGGED; what it was given before a crash is gone already.', unlogged);
+			HINT = pg_catalog.format('ALTER TABLE %s SET LOGGED; what it was given before a crash is gone already.', known.name);
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_logged(regclass) IS 'raises when a crash would empty the table, or a partition of it';
+COMMENT ON FUNCTION sweep._check_logged(regclass) IS 'raises when a crash, or the end of a session, would empty the table, or a partition of it';
 
 CREATE FUNCTION sweep._copy_statements(args jsonb, again boolean) RETURNS SETOF sweep._statements
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

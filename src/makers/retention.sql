@@ -118,7 +118,14 @@ BEGIN
 		RAISE EXCEPTION 'column "%" of % is not in %', wrong.attname, archive, relation USING ERRCODE = 'datatype_mismatch',
 			HINT = 'It is NOT NULL, so it needs a default.';
 	END IF;
-	-- Generated columns are generated again.
+	-- A value that is not generated is in the row alone.
+	SELECT b.attname INTO wrong FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND a.attgenerated = ''
+		WHERE b.attrelid = archive AND b.attnum > 0 AND b.attgenerated <> '' ORDER BY b.attnum LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'column "%" of % is generated', wrong.attname, archive USING ERRCODE = 'datatype_mismatch',
+			DETAIL = pg_catalog.format('The values that it has in %s would be gone.', relation), HINT = 'ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION;';
+	END IF;
+	-- Columns that are generated in both are generated again.
 	RETURN (SELECT pg_catalog.array_agg(b.attname::pg_catalog.text ORDER BY b.attnum) FROM pg_catalog.pg_attribute b WHERE b.attrelid = archive AND b.attnum > 0 AND NOT b.attisdropped
 		AND b.attgenerated = '' AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = b.attname AND a.attnum > 0 AND NOT a.attisdropped));
 END
@@ -160,7 +167,7 @@ CREATE FUNCTION sweep._check_keep(keep interval, cascade text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF keep < interval '0' OR keep > interval '1000 years' THEN
+	IF keep IS NULL OR keep < interval '0' OR keep > interval '1000 years' THEN
 		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
 	END IF;
 	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
@@ -200,7 +207,8 @@ BEGIN
 		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args);
 	END IF;
 	IF archive IS NOT NULL THEN
-		PERFORM sweep._check_logged(archive);
+		-- Rows of tables that inherit from it have columns that would not be moved.
+		PERFORM sweep._check_logged(archive), sweep._check_heirs(relation);
 	END IF;
 	IF args ->> 'cascade' = 'refuse' AND sweep._referred_columns(relation, false) <> '{}' THEN
 		RAISE EXCEPTION 'rows of other tables go, or change, with those of %', relation USING ERRCODE = 'object_not_in_prerequisite_state',
