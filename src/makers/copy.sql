@@ -25,6 +25,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_columns(regclass, regclass) IS 'the columns that two tables have in common; raises when a row of one cannot become one of the other';
 
+-- An INSERT into the table of which the source is a partition locks the source when it has drawn keys.
+--
 -- DML takes ROW EXCLUSIVE also where its transaction has a stronger lock already. A transaction that has another lock alone, such as
 -- the SHARE ROW EXCLUSIVE that comes before a switch of tables, has inserted nothing.
 CREATE FUNCTION sweep._writers(source regclass) RETURNS jsonb
@@ -33,7 +35,7 @@ AS $$
 BEGIN
 	RETURN (SELECT coalesce(pg_catalog.jsonb_object_agg(l.virtualtransaction, coalesce(pg_catalog.to_jsonb(l.pid), '"prepared transaction"')), '{}') FROM pg_catalog.pg_locks l
 		WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-			AND (l.relation = source OR l.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(source) AS t))
+			AND (l.relation = source OR l.relation IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(source) AS t UNION ALL SELECT a.relid FROM pg_catalog.pg_partition_ancestors(source) AS a))
 			AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND l.mode = 'RowExclusiveLock');
 END
 $$;
