@@ -239,6 +239,10 @@ CALL sweep.run('delete kept', '{"condition": "random() < 0.5"}');
 \set VERBOSITY default
 SELECT error FROM sweep.runs WHERE job = 'delete kept' AND status = 'failed' ORDER BY run_id;
 SELECT count(*) FROM del.event WHERE id > 1000;
+-- (the names in it are found in the path of the run)
+CREATE FUNCTION del.twice(bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT $1 * 2';
+SELECT run_id FROM sweep.delete('del.event', 'twice(id) > 2000', name => 'delete by path', settings => '{"search_path": "del"}') \gset
+CALL sweep.wait(:run_id, '1 min');
 DO $$
 DECLARE
 	deadline constant timestamptz := clock_timestamp() + interval '1 min';

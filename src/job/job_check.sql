@@ -395,7 +395,9 @@ BEGIN
 		(job.buckets IS NOT NULL AND job.stop_after >= job.bucket_recovery, 'stop_after ' || job.stop_after || ' of a divided job',
 			pg_catalog.format('It must be less than bucket_recovery, %s: a share that is as old as that loses its bucket.', job.bucket_recovery)),
 		(job.cursor NOT IN ('run', 'drain', 'always'), 'cursor "' || job.cursor || '"', 'It must be "run", "drain" or "always".'),
-		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.')
+		(job.buckets IS NOT NULL AND job.cursor <> 'run', 'cursor "' || job.cursor || '" of a divided job', 'Each share begins at the start: leave it out.'),
+		-- It would go on behind keys that are drawn and not committed yet.
+		(job.step = 'sweep.copy_step' AND job.cursor = 'always' AND job.args ->> 'settled' = 'false', 'cursor "always" of a copy that was made with another one', 'Call sweep.create_copy with replace => true.')
 	) AS c (bad, message, hint) WHERE c.bad LIMIT 1;
 	IF FOUND THEN
 		RAISE EXCEPTION 'invalid %', wrong USING ERRCODE = 'invalid_parameter_value', HINT = wanted;

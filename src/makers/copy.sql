@@ -86,24 +86,49 @@ $$;
 COMMENT ON FUNCTION sweep._settle(text, jsonb, bigint, jsonb) IS
 	'the cursor with the last key to be copied: no transaction in progress can insert a smaller one; the detail names those that are waited for; rows is NULL unless that was the batch';
 
--- A cursor of an older version has no order yet.
-CREATE FUNCTION sweep._with_ordering(source regclass, key text[]) RETURNS text
+-- A cursor of an older version has no order yet, and no tables.
+CREATE FUNCTION sweep._with_ordering(source regclass, target regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L)) OPERATOR(pg_catalog.||) coalesce($2, ''{}'')', sweep._table_name(source), key);
+	RETURN pg_catalog.format('pg_catalog.jsonb_build_object(''ordering'', sweep._key_ordering(%L, %L)) OPERATOR(pg_catalog.||) coalesce($2, ''{}'') OPERATOR(pg_catalog.||) %L::pg_catalog.jsonb',
+		sweep._table_name(source), key, pg_catalog.jsonb_build_object('copies', sweep._copied_tables(source, target)));
 END
 $$;
-COMMENT ON FUNCTION sweep._with_ordering(regclass, text[]) IS 'an expression: the cursor, with the order of the key';
+COMMENT ON FUNCTION sweep._with_ordering(regclass, regclass, text[]) IS 'an expression: the cursor, with the order of the key and the tables of the copy';
 
-CREATE FUNCTION sweep._copy_prologue(source regclass, key text[]) RETURNS text
+CREATE FUNCTION sweep._copy_prologue(source regclass, target regclass, key text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, %s, NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''ordering'') IS NULL', sweep._with_ordering(source, key));
+	RETURN pg_catalog.format('SELECT NULL::pg_catalog.int8, %s, NULL::pg_catalog.jsonb WHERE ($2 OPERATOR(pg_catalog.->) ''ordering'') IS NULL', sweep._with_ordering(source, target, key));
 END
 $$;
-COMMENT ON FUNCTION sweep._copy_prologue(regclass, text[]) IS 'a prologue that puts the order of the key into the cursor';
+COMMENT ON FUNCTION sweep._copy_prologue(regclass, regclass, text[]) IS 'a prologue that puts the order of the key and the tables of the copy into the cursor';
+
+CREATE FUNCTION sweep._copied_tables(source regclass, target regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_catalog.jsonb_build_array(source::pg_catalog.oid, sweep._table_name(source), target::pg_catalog.oid, sweep._table_name(target));
+END
+$$;
+COMMENT ON FUNCTION sweep._copied_tables(regclass, regclass) IS 'the tables of a copy, by their OIDs and names';
+
+-- A table that was renamed is the same by its OID, and one that was restored by its name.
+CREATE FUNCTION sweep._check_copied(cursor jsonb, tables jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	known constant pg_catalog.jsonb := cursor -> 'copies';
+BEGIN
+	IF cursor ? 'after' AND (known -> 0 <> tables -> 0 AND known -> 1 <> tables -> 1 OR known -> 2 <> tables -> 2 AND known -> 3 <> tables -> 3) THEN
+		RAISE EXCEPTION 'the job has copied % to %, and is to copy % to %', known ->> 1, known ->> 3, tables ->> 1, tables ->> 3 USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = 'It would go on behind the last key that it has copied there.', HINT = 'Create another job for these tables.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_copied(jsonb, jsonb) IS 'raises when the cursor of a copy is of other tables';
 
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -150,6 +175,8 @@ BEGIN
 	source := sweep._find_table('source', args ->> 'source', NULL);
 	target := sweep._find_table('target', args ->> 'target', NULL);
 	PERFORM sweep._check_logged(target);
+	-- Rows of tables that inherit from it have keys of their own: those before the cursor would be left out.
+	PERFORM sweep._check_heirs(source) WHERE NOT args ? 'changes';
 	source_name := (SELECT c.relname FROM pg_catalog.pg_class c WHERE c.oid = source);
 	key := sweep._ordered_key(source, args ->> 'order_by');
 	columns := sweep._copy_columns(source, target);
@@ -164,14 +191,15 @@ BEGIN
 			sweep._qualified_list(source_name, columns),
 			sweep._source(source, NULL), sweep._range(source, key.columns, first) || in_range, coalesce(args ->> 'condition', 'true'),
 			CASE args ->> 'on_conflict' WHEN 'nothing' THEN ' ON CONFLICT DO NOTHING' ELSE '' END);
-		made.prologue := sweep._copy_prologue(source, key.columns);
+		made.prologue := sweep._copy_prologue(source, target, key.columns);
 		IF is_settled THEN
 			made.prologue := pg_catalog.format('SELECT s.rows, s.next_cursor, s.detail FROM sweep._settle(%L, %s, $5, (SELECT %s FROM (SELECT %s FROM %s ORDER BY %s LIMIT 1) AS k)) AS s'
-				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._with_ordering(source, key.columns), sweep._key_json(source, key.columns, NULL),
+				' WHERE (($2 OPERATOR(pg_catalog.->>) ''run'')::pg_catalog.int8 IS DISTINCT FROM $5)', sweep._table_name(source), sweep._with_ordering(source, target, key.columns), sweep._key_json(source, key.columns, NULL),
 				sweep._key_list(source, key.columns),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;
-		made.ordering := pg_catalog.format('SELECT sweep._check_ordering(%L, %L, $2, %L)', sweep._table_name(source), key.columns, 'Drop the job, and create it anew with an empty target.');
+		made.ordering := pg_catalog.format('SELECT sweep._check_copied($2, %L), sweep._check_ordering(%L, %L, $2, %L)', sweep._copied_tables(source, target),
+			sweep._table_name(source), key.columns, 'Drop the job, and create it anew with an empty target.');
 		IF args ? 'changes' THEN
 			made.ordering := NULL;
 			made.work := sweep._change_work(args, source, target, key.columns, columns, first);
@@ -197,6 +225,8 @@ BEGIN
 		WHEN 'retention_step' THEN
 			RETURN QUERY SELECT * FROM sweep._retention_statements(args, again, role, as_of, part, parts::pg_catalog.text[]);
 		WHEN 'delete_step' THEN
+			-- Once in a run, whose args may have been altered. A statement is checked when it is taken apart.
+			PERFORM sweep._check_deletion(sweep._role_name(role), sweep._find_table('target', args ->> 'target', NULL), args ->> 'condition', pg_catalog.jsonb_build_object('search_path', path)) WHERE parts IS NULL AND NOT args ? 'statement';
 			RETURN QUERY SELECT * FROM sweep._delete_statements(args, again, role, part, parts::pg_catalog.text[]);
 		WHEN 'backfill_step' THEN
 			RETURN QUERY SELECT * FROM sweep._backfill_statements(args, again);
@@ -230,8 +260,6 @@ BEGIN
 	END IF;
 	IF on_conflict IS NULL OR on_conflict NOT IN ('error', 'nothing') THEN
 		RAISE EXCEPTION 'invalid on_conflict "%"', coalesce(on_conflict, 'NULL') USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "error" or "nothing".';
-			-- The args may have been altered. A statement is checked when it is taken apart.
-			PERFORM sweep._check_deletion(sweep._role_name(role), sweep._find_table('target', args ->> 'target', NULL), args ->> 'condition', pg_catalog.jsonb_build_object('search_path', path)) WHERE NOT args ? 'statement';
 	END IF;
 	IF on_conflict = 'nothing' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = target_table AND i.indisunique AND i.indisvalid) THEN
 		RAISE EXCEPTION 'rows of % are never in conflict', target_table USING ERRCODE = 'invalid_parameter_value', HINT = 'It has no unique index. Leave on_conflict out.';

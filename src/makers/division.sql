@@ -135,7 +135,7 @@ BEGIN
 			SELECT k.columns, d.due INTO columns, filter FROM sweep._due_rows(relation, args, role) AS d CROSS JOIN LATERAL sweep._age_key(relation, d.age) AS k;
 		WHEN 'sweep.backfill_step', 'sweep.copy_step' THEN
 			columns := (sweep._ordered_key(relation, args ->> 'order_by')).columns;
-			prologue := CASE j.step WHEN 'sweep.copy_step' THEN sweep._copy_prologue(relation, columns) END;
+			prologue := CASE j.step WHEN 'sweep.copy_step' THEN sweep._copy_prologue(relation, sweep._find_table('target', args ->> 'target', NULL), columns) END;
 		WHEN 'sweep.delete_step', 'sweep.update_step' THEN
 			columns := ARRAY(SELECT pg_catalog.jsonb_array_elements_text(args -> 'key'));
 			prologue := (sweep._run_bound(relation, columns)).prologue;

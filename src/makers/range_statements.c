@@ -31,8 +31,8 @@
 static SweepStatement range_statements_sql = {
 	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, key, part, next_part, "
 		"counter, rest_counter, checked, restarts, custom, parts, cascading "
-		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7, pg_catalog.current_setting('search_path'))",
-	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID}};
+		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7, $8)",
+	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID}};
 
 /* How often statements are made for a partition that is none of the table any more when it is locked. */
 #define MAX_MAKINGS 10
@@ -186,9 +186,10 @@ make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of)
 		TimestampTzGetDatum(as_of),
 		part != NULL ? CStringGetTextDatum(part) : (Datum) 0,
 		kept->parts != NULL ? CStringGetTextDatum(kept->parts) : (Datum) 0,
+		CStringGetTextDatum(namespace_search_path),
 	};
 	Oid			cascading = InvalidOid;
-	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n'};
+	const char	nulls[] = {' ', ' ', ' ', ' ', ' ', part != NULL ? ' ' : 'n', kept->parts != NULL ? ' ' : 'n', ' '};
 
 	sweep_range_preparing = true;
 	sweep_txn_hide_context(make_work, &(Request) {values, nulls});
