@@ -175,7 +175,7 @@ SELECT sweep.retention_step(NULL::sweep.batch);
 SELECT sweep.retention_step(ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::sweep.batch);
 SELECT sweep.copy_step(ROW(10, NULL, '{}', now(), NULL, NULL, NULL, 1)::sweep.batch);
 SELECT sweep.backfill_step(ROW(10, '[1]', '{"target": "makers.event"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
-SELECT sweep.retention_step(ROW(10, '{"after": "x", "by": "at"}', '{"target": "makers.event", "age_column": "at", "keep": "100 years"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
+SELECT sweep.retention_step(ROW(10, '{"after": "x", "by": "at"}', '{"target": "makers.event", "age_column": "at", "keep": "100 years", "cascade": "batched"}', now(), NULL, NULL, NULL, 1)::sweep.batch);
 SELECT sweep._range_statements('retention_step', '{}', true, 10, now(), NULL, NULL, NULL);
 \set VERBOSITY default
 \c - :superuser

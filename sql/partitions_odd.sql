@@ -139,7 +139,20 @@ SELECT sweep.create_retention('odd.kept', 'at', '1 year', name => 'partitions_ke
 CALL sweep.run('partitions_exchanged');
 CALL sweep.run('partitions_keep', '{"keep": "-1 year"}');
 CALL sweep.run('partitions_keep', '{"cascade": "batch"}');
+CALL sweep.run('partitions_keep', '{"cascade": null}');
 SELECT count(*) FROM odd.kept;
+
+-- ---------------------------------------------------------------- a foreign key that has come since: what it refers to is kept
+CREATE TABLE odd.named (at date, id int, PRIMARY KEY (at, id)) PARTITION BY RANGE (at);
+CREATE TABLE odd.named_1 PARTITION OF odd.named FOR VALUES FROM ('2001-01-01') TO ('2002-01-01');
+CREATE TABLE odd.named_2 PARTITION OF odd.named FOR VALUES FROM ('2002-01-01') TO ('2003-01-01');
+INSERT INTO odd.named VALUES ('2001-02-01', 1), ('2002-02-01', 2);
+SELECT sweep.create_retention('odd.named', 'at', '1 year', partitions => 'drop', name => 'partitions_named', paused => true);
+CREATE TABLE odd.naming (at date, id int, FOREIGN KEY (at, id) REFERENCES odd.named);
+CREATE INDEX ON odd.naming (at, id);
+INSERT INTO odd.naming VALUES ('2002-02-01', 2);
+CALL sweep.run('partitions_named');
+SELECT detail FROM sweep.runs WHERE job = 'partitions_named';
 
 SELECT count(sweep.drop_job(name)) FROM sweep.job WHERE name LIKE 'partitions%';
 DELETE FROM sweep.run_live WHERE job LIKE 'partitions%';

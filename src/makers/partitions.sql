@@ -74,7 +74,8 @@ END
 $$;
 COMMENT ON FUNCTION sweep._next_place(regclass, text[], text) IS 'the partition of that name, or the next one when it was dropped or detached, and the cursor that the one behind it begins with';
 
-CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb) RETURNS void
+-- A job that is there already keeps partitions to which rows refer.
+CREATE FUNCTION sweep._check_partitions(role text, relation regclass, args jsonb, is_new boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -91,7 +92,7 @@ BEGIN
 		WHEN NOT sweep._is_ranged_by(relation, args ->> 'age_column') THEN pg_catalog.format('%s is not partitioned by ranges of "%s"', relation, args ->> 'age_column')
 		WHEN args ? 'condition' THEN 'rows in them may not meet the condition'
 		WHEN args ? 'archive_to' THEN 'their rows are to be moved'
-		WHEN EXISTS (SELECT FROM sweep._referencing(relation, '', '')) THEN pg_catalog.format('foreign keys refer to %s', relation) END;
+		WHEN is_new AND EXISTS (SELECT FROM sweep._referencing(relation, '', '')) THEN pg_catalog.format('foreign keys refer to %s', relation) END;
 	IF reason IS NOT NULL THEN
 		RAISE EXCEPTION 'partitions cannot be dropped: %', reason USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave partitions out: they are emptied then.';
 	END IF;
@@ -101,7 +102,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb) IS 'raises unless partitions that are too old can be dropped, if they are to be';
+COMMENT ON FUNCTION sweep._check_partitions(text, regclass, jsonb, boolean) IS 'raises unless partitions that are too old can be dropped, if they are to be';
 
 -- ------------------------------------------------------------------ bounds
 -- The text of a bound has no quotes inside, and in these settings it means the same in any session.
@@ -232,8 +233,8 @@ BEGIN
 	-- With a bound of several columns, rows may equal its first value. Partitions to which rows refer are behind the cursor.
 	EXECUTE pg_catalog.format($find$
 		SELECT b.part, b.upper, c.relkind = 'f' FROM sweep._bounds($1, NULL) AS b JOIN pg_catalog.pg_partitioned_table t ON t.partrelid = $1 JOIN pg_catalog.pg_class c ON c.oid = b.part
-		WHERE ($4 OR NOT EXISTS (WITH RECURSIVE below AS (SELECT b.part::pg_catalog.oid AS id UNION ALL SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.id)
-				SELECT FROM below JOIN pg_catalog.pg_class f ON f.oid = below.id WHERE f.relkind = 'f'))
+		WHERE ($4 OR c.relkind = 'r' OR NOT EXISTS (WITH RECURSIVE below AS (SELECT b.part::pg_catalog.oid AS id UNION ALL SELECT i.inhrelid FROM below JOIN pg_catalog.pg_inherits i ON i.inhparent = below.id)
+				SELECT FROM below WHERE (SELECT f.relkind FROM pg_catalog.pg_class f WHERE f.oid = below.id) = 'f'))
 			AND (b.upper::%1$s < $2::%1$s OR b.upper::%1$s = $2::%1$s AND t.partnatts = 1) AND ($3 IS NULL OR b.upper::%1$s > $3::%1$s) ORDER BY b.upper::%1$s LIMIT 1 $find$, type)
 		INTO found, found_upper, is_foreign USING parent, age_limit, cursor ->> 'referred_to', foreign_too;
 	IF found IS NULL THEN

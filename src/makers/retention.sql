@@ -170,7 +170,7 @@ BEGIN
 	IF keep IS NULL OR keep < interval '0' OR keep > interval '1000 years' THEN
 		RAISE EXCEPTION 'invalid keep %', keep USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be at least zero and at most 1000 years.';
 	END IF;
-	IF cascade NOT IN ('batched', 'at_once', 'refuse') THEN
+	IF cascade IS NULL OR cascade NOT IN ('batched', 'at_once', 'refuse') THEN
 		RAISE EXCEPTION 'invalid cascade "%"', cascade USING ERRCODE = 'invalid_parameter_value', HINT = 'It must be "batched", "at_once" or "refuse".';
 	END IF;
 END
@@ -204,7 +204,7 @@ BEGIN
 	-- The args may have been altered, and columns have got other names.
 	PERFORM sweep._check_keep((args ->> 'keep')::interval, args ->> 'cascade');
 	IF args ->> 'partitions' <> 'empty' THEN
-		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args);
+		PERFORM sweep._check_partitions(sweep._role_name(role), relation, args, false);
 	END IF;
 	IF archive IS NOT NULL THEN
 		-- Rows of tables that inherit from it have columns that would not be moved.
@@ -259,7 +259,7 @@ BEGIN
 	PERFORM sweep._check_table(role, relation, '{SELECT,DELETE}');
 	PERFORM sweep._age_key(relation, args ->> 'age_column') FROM sweep._age_type(relation, args ->> 'age_column');
 	PERFORM sweep._check_referring(role, relation);
-	PERFORM sweep._check_partitions(role, relation, args);
+	PERFORM sweep._check_partitions(role, relation, args, true);
 	IF args ? 'archive_to' THEN
 		archive := sweep._find_table('archive_to', args ->> 'archive_to', NULL);
 		PERFORM sweep._check_table(role, archive, '{INSERT}');
