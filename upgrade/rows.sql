@@ -61,14 +61,17 @@ DECLARE
 	retentions constant pg_catalog.text := (SELECT pg_catalog.string_agg(pg_catalog.format('"%s"', j.name), ', ' ORDER BY j.name) FROM sweep.job_definition j WHERE j.step = 'sweep.retention_step');
 BEGIN
 	IF retentions IS NOT NULL THEN
-		-- The script of an extension shows warnings alone.
+		-- The script of an extension shows warnings alone; this is to be seen whatever the session shows.
 		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
 		RAISE NOTICE 'these retentions keep cascade => ''at_once'': %', retentions
 			USING HINT = 'sweep.create_retention(..., replace => true) bounds a transaction by all rows that go by foreign keys, too.';
 		PERFORM pg_catalog.set_config('client_min_messages', shown, true);
 	END IF;
+	-- As CREATE EXTENSION does when it creates the role. An administrator may have made the one a member of the other in the other direction.
+	IF NOT pg_catalog.pg_has_role('sweep_monitor', 'pg_monitor', 'MEMBER') THEN
+		GRANT sweep_monitor TO pg_monitor;
+	END IF;
 END
 $$;
-GRANT sweep_monitor TO pg_monitor;
 DROP TABLE _sweep_before.begun;
 DROP FUNCTION _sweep_before.put_back(text, text, text[], text[]);

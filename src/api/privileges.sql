@@ -8,7 +8,7 @@ BEGIN
 	FOREACH wanted IN ARRAY ARRAY['sweep_admin', 'sweep_operator', 'sweep_user', 'sweep_monitor', 'sweep_client'] LOOP
 		IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolname = wanted) THEN
 			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', wanted);
-			-- Once: a membership that an administrator has taken back is not given again.
+			-- Once: where an administrator has taken the membership back, another database does not give it again.
 			IF wanted = 'sweep_monitor' THEN
 				GRANT sweep_monitor TO pg_monitor;
 			END IF;
