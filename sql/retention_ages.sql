@@ -128,7 +128,6 @@ SELECT deleted FROM ages.run('ages clock', '2026-10-25 00:30Z');
 SELECT min(at - '2026-10-25 00:30Z'::timestamptz) AS least FROM ages.clock;
 
 -- ---------------------------------------------------------------- partitions, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
--- ---------------------------------------------------------------- partitions, in a DateStyle that calls the zone CST, which PostgreSQL reads as that of Chicago until version 17
 CREATE TABLE ages.visit (at timestamptz NOT NULL) PARTITION BY RANGE (at);
 DO $$ BEGIN EXECUTE format('CREATE TABLE ages.visit_1 PARTITION OF ages.visit FOR VALUES FROM (%L) TO (%L)', now() - interval '10 days', now() - interval '22 hours'); END $$;
 CREATE INDEX ON ages.visit (at);

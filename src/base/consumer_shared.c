@@ -230,6 +230,7 @@ sweep_consumer_shared_dismiss(Oid database, int32 consumer_id, int surplus)
 	LWLockRelease(consumers_lock);
 }
 
+/* Under the lock. */
 static void
 dismiss(Oid database, int32 consumer_id, int surplus)
 {

@@ -137,7 +137,7 @@ DECLARE
 	known pg_catalog.record;
 BEGIN
 	SELECT c.oid::pg_catalog.regclass AS name, c.relpersistence = 't' AS is_temporary INTO known FROM pg_catalog.pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 'p'
-		AND (c.oid = relation OR c.oid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t)) LIMIT 1;
+		AND c.oid = ANY (ARRAY(SELECT t.relid FROM pg_catalog.pg_partition_tree(relation) AS t) || relation) LIMIT 1;
 	IF known.is_temporary THEN
 		RAISE EXCEPTION '% is a temporary table', known.name USING ERRCODE = 'wrong_object_type', HINT = 'It goes with its session, and rows that it was given would not come again.';
 	ELSIF known.name IS NOT NULL THEN

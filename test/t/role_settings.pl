@@ -179,7 +179,7 @@ SKIP:
 	});
 	$node->append_conf('postgresql.conf', 'pg_sweep.max_running_jobs = 1');
 	$node->reload;
-	as_jobber(q{SELECT sweep.create_job('nap' || i, step => 't.nap') FROM generate_series(1, 6) AS i; SELECT sweep.start('nap' || i) FROM generate_series(1, 6) AS i});
+	as_jobber(q{SELECT sweep.create_job('nap' || i, step => 't.nap') FROM generate_series(1, 20) AS i; SELECT sweep.start('nap' || i) FROM generate_series(1, 20) AS i});
 	soon($node, q{SELECT count(*) >= 2 FROM sweep.runs WHERE job LIKE 'nap%' AND status = 'succeeded'}, 't', 'transaction_timeout: runs are performed by one process');
 	$node->append_conf('postgresql.conf', q{transaction_timeout = '300ms'});
 	$node->reload;
