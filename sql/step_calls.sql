@@ -69,7 +69,7 @@ BEGIN
 	b.cursor := '{"late": "abc"}';
 	RETURN sweep.retention_step(b);
 END $$;
-SELECT sweep.create_job('step calls', step => 'step_mal.step', args => '{"target": "step_mal.t", "age_column": "at", "keep": "1 day", "timezone": "UTC"}');
+SELECT sweep.create_job('step calls', step => 'step_mal.step', args => '{"target": "step_mal.t", "age_column": "at", "keep": "1 day", "cascade": "batched", "timezone": "UTC"}');
 CALL sweep.run('step calls');
 SELECT sweep.alter_job('step calls', '{"step": "sweep.retention_step"}');
 SELECT job, complete_to IS NULL AS unproved, late_rows, scope FROM sweep.retentions;

@@ -152,7 +152,10 @@ for my $old (@old)
 	$node->safe_psql('postgres', "CREATE DATABASE ${database}_restored; CREATE DATABASE ${database}_refused");
 	$node->safe_psql("${database}_restored", "CREATE EXTENSION pg_sweep VERSION '$old'; CREATE EXTENSION pg_sweep_gitlab VERSION '$old'");
 	$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', "${database}_restored", $file ], "$old: its dump is restored into its objects");
+	$node->safe_psql('postgres', 'REVOKE sweep_monitor FROM pg_monitor; GRANT pg_monitor TO sweep_monitor');
 	my $notices = ($node->psql("${database}_restored", "BEGIN; $update; COMMIT", on_error_die => 1))[2];
+	is($node->safe_psql('postgres', q{SELECT pg_has_role('pg_monitor', 'sweep_monitor', 'MEMBER')}), 'f', "$old: and those who monitor pg_sweep may be members of pg_monitor");
+	$node->safe_psql('postgres', 'REVOKE pg_monitor FROM sweep_monitor');
 	my $retentions = $node->safe_psql("${database}_restored", q{SELECT string_agg(format('"%s"', name), ', ' ORDER BY name) FROM sweep.job WHERE step = 'sweep.retention_step'});
 	$retentions eq '' ? unlike($notices, qr/retentions/, "$old: it has no retentions") : like($notices, qr/NOTICE:  these retentions keep cascade => 'at_once': \Q$retentions\E\n/, "$old: the update names its retentions");
 	is($node->safe_psql("${database}_restored", q{SELECT count(*) > 0 AND bool_and(state LIKE 'paused%') FROM sweep.jobs}), 't', "$old: where the jobs of a copy are paused");
