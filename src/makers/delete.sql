@@ -133,7 +133,6 @@ AS $$
 DECLARE
 	parts pg_catalog.record;
 BEGIN
-	PERFORM sweep._check_condition(condition);
 	SELECT p.reads, p.is_limited INTO parts FROM sweep._batched_parts(sweep._role_oid(role), pg_catalog.format(E'DELETE FROM %s WHERE (%s\n)', sweep._table_name(relation), condition), meaning, false) AS p;
 	PERFORM sweep._check_batched_reads(role, relation, parts.reads, parts.is_limited);
 END

@@ -112,7 +112,7 @@ DECLARE
 BEGIN
 	keep := (args ->> 'keep')::interval;
 	days := pg_catalog.date_trunc('day', keep);
-	-- As sweep._age_limit has it.
+	-- As sweep._age_limit writes it: a view executes no text that is made of args.
 	age_limit := CASE WHEN days = interval '0' THEN pg_catalog.now() ELSE pg_catalog.timezone(zone, pg_catalog.timezone(zone, pg_catalog.now()) - days) END - (keep - days);
 	name := pg_catalog.parse_ident(args ->> 'target');
 	-- Here, because a recursive query in a view keeps it out of statements over distributed tables of Citus.
