@@ -127,10 +127,20 @@ CREATE TABLE del.part_a PARTITION OF del.part FOR VALUES IN ('a');
 CREATE TABLE del.part_b PARTITION OF del.part FOR VALUES IN ('b');
 CREATE TABLE del.part_c PARTITION OF del.part FOR VALUES IN ('c');
 INSERT INTO del.part SELECT n, chr(97 + n % 2), n FROM generate_series(1, 1000) AS n;
-SELECT run_id FROM sweep.delete('del.part', 'id % 10 = 0', batch_size => 100) \gset
+-- the greatest key is asked for once: later batches neither lock nor plan the other partitions
+CREATE TABLE del.locked (part text, others bigint);
+CREATE FUNCTION del.note_locks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO del.locked SELECT TG_TABLE_NAME, count(DISTINCT l.relation) FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation
+		WHERE l.pid = pg_backend_pid() AND i.inhparent = 'del.part'::regclass AND i.inhrelid <> TG_RELID;
+	RETURN OLD;
+END $$;
+CREATE TRIGGER note_locks BEFORE DELETE ON del.part FOR EACH ROW EXECUTE FUNCTION del.note_locks();
+SELECT run_id FROM sweep.delete('del.part', 'id % 5 = 0', batch_size => 100) \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT job, status, stop, rows, batches, detail FROM del.last;
 SELECT count(*) FROM del.part;
+SELECT part, min(others) AS others_locked FROM del.locked GROUP BY part ORDER BY part;
 -- the name of the table in a condition is a row of it, not of a partition with its columns in another order
 CREATE TABLE del.orders (region int, n int) PARTITION BY RANGE (region);
 CREATE TABLE del.orders_1 (n int, region int);

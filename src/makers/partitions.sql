@@ -67,9 +67,9 @@ CREATE FUNCTION sweep._next_place(relation regclass, parts text[], after text, O
 AS $$
 BEGIN
 	SELECT pg_catalog.to_regclass(u.name), (SELECT pg_catalog.jsonb_build_object('part', parts[u.n + 1]) WHERE u.n < pg_catalog.cardinality(parts)) INTO part, next_part
-		FROM pg_catalog.unnest(parts) WITH ORDINALITY AS u (name, n)
-		WHERE (after IS NULL OR u.name COLLATE "C" >= after COLLATE "C") AND EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(pg_catalog.to_regclass(u.name)) AS a WHERE a.relid = relation)
-		ORDER BY u.n LIMIT 1;
+		FROM (SELECT p.name, p.n FROM pg_catalog.unnest(parts) WITH ORDINALITY AS p (name, n) WHERE after IS NULL OR p.name COLLATE "C" >= after COLLATE "C" ORDER BY p.n OFFSET 0) AS u
+		WHERE EXISTS (SELECT FROM pg_catalog.pg_partition_ancestors(pg_catalog.to_regclass(u.name)) AS a WHERE a.relid = relation)
+		LIMIT 1;
 END
 $$;
 COMMENT ON FUNCTION sweep._next_place(regclass, text[], text) IS 'the partition of that name, or the next one when it was dropped or detached, and the cursor that the one behind it begins with';
