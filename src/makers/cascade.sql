@@ -25,6 +25,9 @@ DECLARE
 	key constant pg_catalog.text := (SELECT pg_catalog.format('ROWS FROM (%s) AS sweep_parent (%s)',
 			pg_catalog.string_agg(pg_catalog.format('pg_catalog.unnest($%s)', u.n), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.quote_ident(u.name), ', ' ORDER BY u.n))
 		FROM pg_catalog.unnest(parent_columns) WITH ORDINALITY AS u (name, n));
+	-- Where the key is that of one row, it is no table that is joined: that would be copied for each child.
+	one_key constant pg_catalog.text := (SELECT pg_catalog.format('(SELECT %s) AS sweep_parent', pg_catalog.string_agg(pg_catalog.format('(SELECT ($%s)[1]) AS %I', u.n, u.name), ', ' ORDER BY u.n))
+		FROM pg_catalog.unnest(parent_columns) WITH ORDINALITY AS u (name, n));
 	source constant pg_catalog.text := sweep._referring_source(child, 'sweep_child');
 	read constant pg_catalog.text := 'sweep_child.tableoid, sweep_child.ctid' || (SELECT coalesce(pg_catalog.string_agg(pg_catalog.format(', sweep_child.%I', u.name), '' ORDER BY u.n), '')
 		FROM pg_catalog.unnest(below) WITH ORDINALITY AS u (name, n));
@@ -33,13 +36,13 @@ BEGIN
 	counts := CASE WHEN below = '{}' THEN pg_catalog.format('SELECT pg_catalog.count(*) FROM (SELECT FROM %s JOIN %s ON %s LIMIT $%s) AS sweep_counted', key, source, joined, next)
 		ELSE pg_catalog.format('SELECT %s FROM %s JOIN %s ON %s LIMIT $%s FOR UPDATE OF sweep_child', read, key, source, joined, next) END;
 	places := pg_catalog.format('SELECT %s FROM %s JOIN %s ON %s LIMIT $%s', read, key, source, joined, next);
-	removes := CASE action WHEN 'c' THEN pg_catalog.format('DELETE FROM %s USING %s WHERE %s', source, key, there)
+	removes := CASE action WHEN 'c' THEN pg_catalog.format('DELETE FROM %s USING %s WHERE %s', source, one_key, there)
 		ELSE (SELECT pg_catalog.format('UPDATE %s SET %s FROM %s WHERE %s RETURNING %s', source,
-				pg_catalog.string_agg(pg_catalog.format('%I = %s', a.attname, CASE action WHEN 'n' THEN 'NULL' ELSE 'DEFAULT' END), ', ' ORDER BY a.attnum), key, there, pg_catalog.format(CASE action WHEN 'n' THEN '(%s) IS TRUE' ELSE 'CASE WHEN %s THEN NULL ELSE false END' END, joined))
+				pg_catalog.string_agg(pg_catalog.format('%I = %s', a.attname, CASE action WHEN 'n' THEN 'NULL' ELSE 'DEFAULT' END), ', ' ORDER BY a.attnum), one_key, there, pg_catalog.format(CASE action WHEN 'n' THEN '(%s) IS TRUE' ELSE 'CASE WHEN %s THEN NULL ELSE false END' END, joined))
 			FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid
 				AND a.attnum = ANY (CASE WHEN pg_catalog.cardinality(c.confdelsetcols) > 0 THEN c.confdelsetcols ELSE c.conkey END)
 			WHERE c.oid = fk) END;
-	holds := CASE WHEN below <> '{}' THEN pg_catalog.format('SELECT %s FROM %s CROSS JOIN %s WHERE %s FOR UPDATE OF sweep_child', read, source, key, there) END;
+	holds := CASE WHEN below <> '{}' THEN pg_catalog.format('SELECT %s FROM %s CROSS JOIN %s WHERE %s FOR UPDATE OF sweep_child', read, source, one_key, there) END;
 END
 $$;
 COMMENT ON FUNCTION sweep._cascade_statements(oid, regclass, "char", boolean, text[], text) IS
