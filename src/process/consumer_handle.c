@@ -19,6 +19,7 @@
 #include "base/worker.h"
 #include "process/consumer_handle.h"
 #include "process/crash_note.h"
+#include "queue/queue.h"
 
 SweepStatement sweep_forget_crashes_sql = {
 	.text = "DELETE FROM sweep.consumer_crash WHERE queue_id = $1 AND message_id = ANY ($2)",
@@ -56,8 +57,10 @@ sweep_consumer_handle(SweepConsumer *consumer, ErrorData **error)
 		ids[i] = consumer->messages[consumer->piece.first + i].message_id;
 	sweep_crash_note_write(consumer->queue_id, ids, count);
 	sweep_worker_allow_cancel(true);
+	sweep_queue_keep_lease(&consumer->lease);
 	done = sweep_consumer_transact(consumer, handle_work, error);
 	(void) sweep_timer_disarm_statement();
+	sweep_queue_keep_lease(NULL);
 	sweep_worker_allow_cancel(false);
 	sweep_crash_note_clear();
 	if (done)

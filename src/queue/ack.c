@@ -59,6 +59,8 @@ static SweepStatement prune_done_sql = {
 #define FROM_FRONT_EVERY_US USECS_PER_MINUTE
 #define FROM_FRONT_SHARE 1000
 
+static const pg_uuid_t *kept_lease = NULL;
+
 PG_FUNCTION_INFO_V1(sweep_queue_ack);
 PG_FUNCTION_INFO_V1(sweep_queue_release);
 PG_FUNCTION_INFO_V1(sweep_queue_extend);
@@ -301,6 +303,10 @@ sweep_queue_release(PG_FUNCTION_ARGS)
 	SweepEnding ending = {0};
 	int			released = 0;
 
+	if (kept_lease != NULL && !PG_ARGISNULL(0) && memcmp(kept_lease, PG_GETARG_UUID_P(0), UUID_LEN) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("a handler cannot release its messages"),
+				 errhint("Let it raise an error: the message comes again after the backoff of its queue.")));
 	if (sweep_ending_open(&ending, fcinfo, 1, "sweep.release()"))
 	{
 		int			position = 0;
@@ -341,6 +347,12 @@ sweep_queue_extend(PG_FUNCTION_ARGS)
 		sweep_queue_unlock();
 	}
 	PG_RETURN_INT32(sweep_ending_close(&ending, held));
+}
+
+void
+sweep_queue_keep_lease(const pg_uuid_t *lease)
+{
+	kept_lease = lease;
 }
 
 void

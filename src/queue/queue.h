@@ -43,6 +43,12 @@ extern int	sweep_queue_fail_with(const pg_uuid_t *lease, Jsonb *error, Datum mes
  */
 extern void sweep_queue_release_lease(const pg_uuid_t *lease, int64 *untried, int count);
 
+/*
+ * ack.c: the lease that sweep.release refuses in this process from now on, NULL = none. A handler that gave its own message back, which is
+ * no attempt, would get it again at once, without end.
+ */
+extern void sweep_queue_keep_lease(const pg_uuid_t *lease);
+
 /* Whether the messages of a queue are announced. A commit asks for a scheduler once, until the state is NONE again. */
 typedef enum SweepNews
 {

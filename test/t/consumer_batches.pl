@@ -40,6 +40,9 @@ $node->safe_psql('postgres', q{
 			IF m.payload ? 'ack' THEN
 				PERFORM sweep.ack(m.lease, ARRAY[m.message_id]);
 			END IF;
+			IF m.payload ? 'release' THEN
+				PERFORM sweep.release(m.lease);
+			END IF;
 			PERFORM pg_sleep((m.payload ->> 'sleep')::float); -- the sleep is the work
 		END LOOP;
 		RETURN cardinality(messages);
@@ -128,6 +131,12 @@ for my $sqlstate ('40001', '40P01', '55P03')
 begin('max_attempts => 1', q{5, '{"4": {"ack": true}}'}, 'batch => 5');
 soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|1', 'a message that the handler acknowledges fails');
 is(sql(q{SELECT payload -> 'n', error ->> 'message' FROM sweep.dead('work')}), '4|lease of queue "work" holds 0 of 1 message', 'that one');
+handled_once(5, 4, 'the others are done, once');
+
+# A release is no attempt: it would be handled again and again.
+begin('max_attempts => 2, backoff => $$none$$', q{5, '{"4": {"release": true}}'}, 'batch => 5');
+soon($node, q{SELECT depth, dead FROM sweep.queues WHERE queue = 'work'}, '0|1', 'a message that the handler releases fails');
+is(sql(q{SELECT payload -> 'n', attempts, error ->> 'message' FROM sweep.dead('work')}), '4|2|a handler cannot release its messages', 'as often as it may');
 handled_once(5, 4, 'the others are done, once');
 
 # ---------------------------------------------------------------- the statement timeout of the role is that of a call
