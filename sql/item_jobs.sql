@@ -35,7 +35,8 @@ BEGIN
 		RAISE EXCEPTION 'thing % refuses', bad USING ERRCODE = coalesce(b.args ->> 'code', 'check_violation'),
 			DETAIL = 'It is bad.', HINT = 'Let it be.';
 	ELSIF b.items @> ARRAY[b.args -> 'stop'] THEN
-		RAISE query_canceled;
+		PERFORM pg_cancel_backend(pg_backend_pid());
+		PERFORM count(*) FROM generate_series(1, 10000000);
 	END IF;
 	progress.cursor := '"not used"';
 	progress.detail := jsonb_build_object('done', progress.rows, 'sizes', jsonb_build_array(cardinality(b.items)));
@@ -225,7 +226,7 @@ DECLARE
 	code text;
 	message text;
 BEGIN
-	FOREACH code IN ARRAY ARRAY['40001', '40P01', '55P03', '23514'] LOOP
+	FOREACH code IN ARRAY ARRAY['40001', '40P01', '55P03', '23514', '57014'] LOOP
 		CALL item_jobs.refill(4);
 		CALL sweep.run('item_jobs shaky', jsonb_build_object('code', code, 'fails', 3));
 		SELECT format('%s: in pieces of %s, quarantined %s, tries %s', code, sizes, quarantined, last_value) INTO message

@@ -58,7 +58,7 @@ BEGIN
 			PERFORM pg_cancel_backend(pg_backend_pid());
 			PERFORM count(*) FROM generate_series(1, 10000000);
 		WHEN 'query_canceled' THEN
-			RAISE EXCEPTION USING ERRCODE = 'query_canceled', MESSAGE = 'the step says so';
+			RAISE EXCEPTION USING ERRCODE = 'query_canceled', MESSAGE = 'canceled on another server';
 		ELSE
 			progress.rows := 0;
 	END CASE;
@@ -101,6 +101,7 @@ SELECT sweep.create_job('run_failures', step => 'run_failures.step');
 :call
 \set third 'serialization'
 :call
+-- nobody has cancelled this run, as when a statement_timeout ends its query on another server
 \set third 'query_canceled'
 :call
 \set third 'cancel'

@@ -449,7 +449,7 @@ void
 sweep_batch_fail(SweepRun *run, ErrorData *error)
 {
 	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
-	bool		cancelled = error == NULL || error->sqlerrcode == ERRCODE_QUERY_CANCELED;
+	bool		cancelled = error == NULL || sweep_cancel_is_error(error) || (request != 0 && error->sqlerrcode == ERRCODE_QUERY_CANCELED);
 	bool		timed_out = sweep_timers_statement_fired(run);
 
 	sweep_cancel_drop();

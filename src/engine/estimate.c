@@ -210,19 +210,13 @@ is_number(Oid type)
 	return base == INT2OID || base == INT4OID || base == INT8OID || base == FLOAT4OID || base == FLOAT8OID || base == NUMERICOID;
 }
 
-/*
- * A request to cancel that was sent to this process, but not an error with the same code that the SQL raises, as for a request
- * on another server: only the C function that has raised the error tells them apart. Where a version of PostgreSQL
- * raises it elsewhere, the test estimate_runs fails. The limit of a CALL may be over at the same moment as ours.
- */
+/* The limit of a CALL may be over at the same moment as ours. */
 static bool
 is_cancelled(const Question *question)
 {
 	const ErrorData *error = question->error;
 
-	return error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED && error->funcname != NULL &&
-		strcmp(error->funcname, "ProcessInterrupts") == 0 &&
-		(!question->timed_out || sweep_timers_statement_fired(question->run));
+	return error != NULL && sweep_cancel_is_error(error) && (!question->timed_out || sweep_timers_statement_fired(question->run));
 }
 
 /* NULL when the answer is known. */
