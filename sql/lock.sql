@@ -89,6 +89,18 @@ SELECT * FROM lock.locks;
 SELECT sweep.release_lock('lock shared');
 SELECT * FROM lock.locks;
 
+-- a parallel worker takes none, which would end with it: a function that was declared to be safe there, and is not
+CREATE FUNCTION lock.unsafe() RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN RETURN sweep.try_lock('lock shared'); END $$;
+CREATE TABLE lock.one_row AS SELECT 1 AS n;
+BEGIN;
+SET LOCAL parallel_setup_cost = 0;
+SET LOCAL parallel_tuple_cost = 0;
+SET LOCAL min_parallel_table_scan_size = 0;
+SET LOCAL parallel_leader_participation = off;
+\set SHOW_CONTEXT never
+SELECT lock.unsafe() FROM lock.one_row WHERE n > 0;
+ROLLBACK;
+
 SELECT sweep.drop_job('lock job 2');
 SELECT sweep.drop_job('lock job');
 DELETE FROM sweep.run_live WHERE job LIKE 'lock job%';

@@ -80,6 +80,8 @@ sweep_lock_try(PG_FUNCTION_ARGS)
 	MemoryContext old;
 
 	sweep_require_usable("sweep.try_lock()");
+	/* A parallel worker would give the lock back at its end. */
+	PreventCommandIfParallelMode("sweep.try_lock()");
 	/* Locks are in a table that all sessions share. */
 	if (list_length(taken_locks) >= MAX_LOCKS)
 		ereport(ERROR,
