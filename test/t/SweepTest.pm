@@ -475,71 +475,98 @@ sub cpu_seconds
 	return ($field[11] + $field[12]) / 100;
 }
 
-# A cluster whose poll_query_until asks in one psql until the query gives what is expected: a psql and a server process for
-# each time it is asked take longer than most of what is waited for. A background_psql would note each time what it was asked.
+# A cluster whose safe_psql and poll_query_until ask a psql that stays, in a session for each call as ever: a psql for each call takes longer than
+# most of what is asked. A query that tells psql something, or is about a database, has a psql of its own.
 package SweepTest::Node;
 
+use KeptPsql;
 use Time::HiRes ();
 
 our @ISA = ('PostgreSQL::Test::Cluster');
+
+sub safe_psql
+{
+	my ($self, $database, $query, %option) = @_;
+	my ($flag, $user, @more) = @{ $option{extra_params} || [ '-U', '' ] };
+	my $is_plain = keys(%option) == !!$option{extra_params} && !@more && $flag eq '-U' && "$database$user" =~ /^\w+$/a && is_plain($query);
+
+	return $self->SUPER::safe_psql($database, $query, %option) unless $is_plain;
+	my ($output, $messages, $failed) = ask($self, $database, $user, $query);
+	die "error running SQL: '$messages'\nwhile running 'psql' with sql '$query'" if $failed;
+	print "#### Begin standard error\n$messages\n#### End standard error\n" if $messages ne '';
+	return $output;
+}
+
+sub is_plain
+{
+	my ($query) = @_;
+
+	return length($query) < 30_000 && $query !~ /\\[a-z]/ && $query !~ /\bDATABASE\b/i && !utf8::is_utf8($query);
+}
+
+# Its session would be in the way of a command on its database.
+sub psql
+{
+	my ($self, @arguments) = @_;
+
+	end_psql($self);
+	return $self->SUPER::psql(@arguments);
+}
 
 sub poll_query_until
 {
 	my ($self, $database, $query, $expected) = @_;
 	my $deadline = time + $PostgreSQL::Test::Utils::timeout_default;
-	my ($psql, $answer);
+	my $answer;
 	my $pause = 20_000;
 
 	$expected //= 't';
-	while (time < $deadline)
+	while ((my $seconds = $deadline - time) > 0)
 	{
-		$psql //= polling_psql($self, $database);
-		$answer = answer_of($psql, $query);
-		if ($answer eq $expected)
-		{
-			end_polling($psql);
-			return 1;
-		}
-		# It has not been let in, or its server has ended.
-		undef $psql if !$psql->{run}->pumpable;
+		my ($output, $messages) = ask($self, $database, '', $query, session => defined $answer, seconds => $seconds);
+
+		$answer = $output . $messages;
+		return 1 if $answer eq $expected;
 		Time::HiRes::usleep($pause); # the sleep is the work: this is the wait between two looks
 		$pause = $pause < 150_000 ? $pause * 1.5 : 200_000;
 	}
-	end_polling($psql) if $psql;
 	Test::More::diag("in $PostgreSQL::Test::Utils::timeout_default s\n$query\nhas not become\n$expected\nbut was\n$answer");
 	return 0;
 }
 
-sub polling_psql
+# What the query answers, the messages, and whether it has failed; the options are those of the psql.
+sub ask
+{
+	my ($self, $database, $user, $query, %option) = @_;
+	my $connection = $self->connstr($database) . ($user eq '' ? '' : " user=$user");
+	my @answer = kept_psql($self, $database)->ask($connection, $query, %option);
+
+	end_psql($self) if $answer[2];
+	return @answer;
+}
+
+# It inherits the environment that it is started in.
+sub kept_psql
 {
 	my ($self, $database) = @_;
-	my %psql = (in => '', out => '', timeout => IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $psql = $self->{sweep_psql};
 
 	local %ENV = $self->_get_env();
-	$psql{run} = IPC::Run::start([ $self->installed_command('psql'), '-XAt', '-d', $self->connstr($database) ],
-		'<', \$psql{in}, '>&', \$psql{out}, $psql{timeout});
-	return \%psql;
+	my $environment = join("\0", map { "$_=$ENV{$_}" } grep { /^PG/ } sort keys %ENV);
+	return $psql if $psql && $psql->is_own && $self->{sweep_psql_environment} eq $environment;
+	end_psql($self);
+	$self->{sweep_psql_environment} = $environment;
+	return $self->{sweep_psql} = KeptPsql->new(
+		[ $self->installed_command('psql'), '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $self->connstr($database), '-f', '-' ],
+		$self->basedir . "/messages_of_psql_$$");
 }
 
-# What a psql says to a query, errors and its own end with it.
-sub answer_of
+sub end_psql
 {
-	my ($psql, $query) = @_;
+	my ($self) = @_;
+	my $psql = delete $self->{sweep_psql};
 
-	$psql->{out} = '';
-	$psql->{in} .= "$query\n;\n\\echo end of answer\n";
-	$psql->{timeout}->start;
-	eval { $psql->{run}->pump while $psql->{out} !~ /^end of answer$/m; };
-	return $psql->{out} . $@ unless $psql->{out} =~ /^end of answer$/m;
-	return $psql->{out} =~ s/\n?end of answer\n//r;
-}
-
-sub end_polling
-{
-	my ($psql) = @_;
-
-	$psql->{in} .= "\\q\n";
-	eval { $psql->{run}->finish; };
+	$psql->end if $psql && $psql->is_own;
 }
 
 package SweepTest::Session;
