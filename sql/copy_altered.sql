@@ -36,6 +36,19 @@ SELECT to_regclass('altered.t_old');
 SELECT sweep.drop_job('altered column');
 DROP TABLE altered.t, altered.n;
 
+-- ---------------------------------------------------------------- a column of the copy that is not generated any more
+CREATE TABLE altered.t (k int PRIMARY KEY, v int, w int);
+INSERT INTO altered.t SELECT n, n, -n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.n (k int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED);
+SELECT sweep.create_copy('altered.t', 'altered.n', with_changes => true, batch_size => 10, max_batches => 3, paused => true, name => 'altered generated');
+CALL sweep.run('altered generated');
+ALTER TABLE altered.n ALTER w DROP EXPRESSION;
+CALL sweep.run('altered generated');
+CALL sweep.run('altered generated', '{"switch": {}}');
+SELECT to_regclass('altered.t_old');
+SELECT sweep.drop_job('altered generated');
+DROP TABLE altered.t, altered.n;
+
 -- ---------------------------------------------------------------- another type, between two batches of a run
 CREATE TABLE altered.t (k int PRIMARY KEY, v int);
 INSERT INTO altered.t SELECT n, n FROM generate_series(1, 100) AS n;

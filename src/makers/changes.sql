@@ -9,13 +9,14 @@
 -- A key is taken and its row read in one transaction, the row in the same or a later snapshot. A later change of the row has a key of its
 -- own. A key says that the row is not known any more, never what has become of it: the order of keys does not matter.
 --
--- A column has another number when it was dropped and added again, and keys another order with another collation.
+-- A column has another number when it was dropped and added again, and keys another order with another collation. A column that is generated in the target is not copied.
 CREATE FUNCTION sweep._copy_shape(args jsonb, source regclass, target regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s', a.attrelid = source, a.attnum, a.attname,
-				pg_catalog.format_type(a.atttypid, a.atttypmod), a.attcollation::pg_catalog.regcollation), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
+	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s%s', a.attrelid = source, a.attnum, a.attname,
+				pg_catalog.format_type(a.atttypid, a.atttypmod), a.attcollation::pg_catalog.regcollation,
+				CASE WHEN a.attrelid = target AND a.attgenerated <> '' THEN ' generated' END), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid IN (source, target) AND a.attnum > 0 AND NOT a.attisdropped);
 END
 $$;
