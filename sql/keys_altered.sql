@@ -48,6 +48,62 @@ CALL sweep.run('keys');
 SELECT max(v), sum(v) FROM keys.t;
 SELECT sweep.drop_job('keys');
 
+-- ---------------------------------------------------------------- in a run: columns that both tables get, whose values would not be moved, or copied
+CREATE PROCEDURE keys.ended() LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE EXISTS (SELECT FROM sweep.runs WHERE job = 'keys' AND finished_at IS NULL) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP
+		COMMIT;
+		PERFORM pg_sleep(0.02); -- the sleep is the work
+	END LOOP;
+END $$;
+CREATE PROCEDURE keys.begun() LANGUAGE plpgsql AS $$
+BEGIN
+	WHILE (SELECT count(*) FROM keys.n) < 20 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP
+		COMMIT;
+		PERFORM pg_sleep(0.02); -- the sleep is the work
+	END LOOP;
+END $$;
+CALL keys.fill('timestamp');
+SELECT sweep.create_retention('keys.t', 'k', '1 day', archive_to => 'keys.n', name => 'keys', batch_size => 10, pause => '1 s', schedule => NULL);
+SELECT sweep.start('keys') IS NOT NULL AS started;
+CALL keys.begun();
+ALTER TABLE keys.n ADD late int;
+ALTER TABLE keys.t ADD late int;
+UPDATE keys.t SET late = 1;
+CALL keys.ended();
+SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.alter_job('keys', '{"pause": null}');
+CALL sweep.run('keys');
+SELECT (SELECT count(*) FROM keys.t), count(*), count(late) BETWEEN 10 AND 80 AS some, bool_and(late = 1) AS all_values FROM keys.n;
+SELECT sweep.drop_job('keys');
+
+CALL keys.fill('int');
+SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, pause => '1 s');
+CALL keys.begun();
+ALTER TABLE keys.n ADD late int;
+ALTER TABLE keys.t ADD late int DEFAULT 1;
+CALL keys.ended();
+SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.alter_job('keys', '{"pause": null}');
+CALL sweep.run('keys');
+SELECT count(*), count(late) BETWEEN 10 AND 80 AS some FROM keys.n;
+SELECT sweep.drop_job('keys');
+
+-- the type of an age that is an expression: its values would be compared by the zone of the session
+CREATE TABLE keys.aged (id int PRIMARY KEY, at timestamptz NOT NULL);
+CREATE INDEX ON keys.aged ((at AT TIME ZONE 'UTC'));
+INSERT INTO keys.aged SELECT n, now() - interval '1 year' + n * interval '1 min' FROM generate_series(1, 50) AS n UNION ALL SELECT 100, now() - interval '20 hours';
+SELECT sweep.create_retention('keys.aged', '(at AT TIME ZONE ''UTC'')', '1 day', name => 'keys', batch_size => 10, pause => '1 s', schedule => NULL, settings => '{"TimeZone": "America/Los_Angeles"}');
+SELECT sweep.start('keys') IS NOT NULL AS started;
+DO $$ BEGIN WHILE (SELECT count(*) FROM keys.aged) > 41 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
+ALTER TABLE keys.aged ALTER at TYPE timestamp USING at AT TIME ZONE 'UTC';
+CALL keys.ended();
+SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.alter_job('keys', '{"pause": null}');
+CALL sweep.run('keys');
+SELECT id FROM keys.aged WHERE id > 50;
+SELECT sweep.drop_job('keys');
+
 -- ---------------------------------------------------------------- between two runs: another type
 CALL keys.fill('text');
 SELECT run_id FROM sweep.delete('keys.t', 'v = 0', name => 'keys', batch_size => 10, max_batches => 3, keep_job => true) \gset

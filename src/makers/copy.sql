@@ -130,6 +130,19 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_copied(jsonb, jsonb) IS 'raises when the cursor of a copy is of other tables';
 
+-- A statement names the columns that there were when it was made.
+CREATE FUNCTION sweep._check_columns(relation text, known text[], columns text[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF columns <> known THEN
+		RAISE EXCEPTION 'the columns of % have changed since the run began', relation USING ERRCODE = 'object_not_in_prerequisite_state',
+			DETAIL = pg_catalog.format('It was to take (%s), and is to take (%s).', sweep._column_list(known), sweep._column_list(columns)), HINT = 'Start the job again.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION sweep._check_columns(text, text[], text[]) IS 'raises when other columns are to be taken from a table than when the run began';
+
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -198,8 +211,8 @@ BEGIN
 				sweep._key_list(source, key.columns),
 				sweep._source(source, NULL), sweep._key_order(source, key.columns, key.nulls, true));
 		END IF;
-		made.ordering := pg_catalog.format('SELECT sweep._check_copied($2, %L), sweep._check_ordering(%L, %L, $2, %L)', sweep._copied_tables(source, target),
-			sweep._table_name(source), key.columns, 'Drop the job, and create it anew with an empty target.');
+		made.ordering := pg_catalog.format('SELECT sweep._check_copied($2, %L), sweep._check_ordering(%2$L, %L, $2, %L), sweep._check_columns(%2$L, %5$L, sweep._copy_columns(%2$L, %6$L))', sweep._copied_tables(source, target),
+			sweep._table_name(source), key.columns, 'Drop the job, and create it anew with an empty target.', columns, sweep._table_name(target));
 		IF args ? 'changes' THEN
 			made.ordering := NULL;
 			made.work := sweep._change_work(args, source, target, key.columns, columns, first);

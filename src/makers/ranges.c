@@ -205,11 +205,17 @@ choose_statements(SweepRangeBatch *batch)
 	batch->statements = sweep_range_find_statements(batch->kept, false, again, batch->statements->part, batch->as_of);
 }
 
-/* With other columns, types or collations the key has another order. Only a table that was altered is looked at. */
+/*
+ * With other columns, types or collations the key has another order, and other columns may be to be moved, also by a first batch. Only a
+ * table that was altered is looked at.
+ */
 static void
 check_ordering(SweepRangeBatch *batch)
 {
-	if (batch->statements->texts[RANGE_ORDERING] != NULL && sweep_range_is_altered(batch->kept, batch->statements) && batch->cursor != NULL)
+	JsonbValue	buffer;
+
+	if (batch->statements->texts[RANGE_ORDERING] != NULL && sweep_range_is_altered(batch->kept, batch->statements) &&
+		(batch->cursor != NULL || sweep_range_value(batch->args, "archive_to", &buffer) != NULL))
 		(void) sweep_range_execute(batch, RANGE_ORDERING);
 }
 

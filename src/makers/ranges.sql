@@ -39,7 +39,7 @@ COMMENT ON COLUMN sweep._statements.pick IS 'does at most $1 rows whose key is $
 COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the rows of the range, with which others go; pick then does those at the places that it gets, and there is no work; NULL: none go';
 COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4; where none go, whether there are such rows';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'when there is nothing behind the cursor, returns whether anything is left, how many rows that is, how many others keep (NULL: not counted), and a proof of what is gone; NULL: that is not asked';
-COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the key of the cursor has another order by now; NULL: that does not matter';
+COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the key of the cursor has another order by now, or other columns are to be taken; NULL: that does not matter';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
 COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';

@@ -223,7 +223,10 @@ BEGIN
 	key := sweep._age_key(coalesce(place.part, relation), age);
 	-- A run of one range does not see all rows before some of them are gone.
 	seen := due || coalesce((SELECT pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof((NULL::%1$s).%2$I), %3$L))', sweep._table_name(a.attrelid::pg_catalog.regclass), age, a.atttypid::pg_catalog.regtype)
-		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age), '') || CASE WHEN again THEN free ELSE '' END;
+		FROM pg_catalog.pg_attribute a WHERE a.attrelid = coalesce(place.part, relation) AND a.attname = age),
+		-- An expression is analysed with the columns of a row that is null, and not executed.
+		pg_catalog.format(' AND (SELECT sweep._check_age_type(%1$L, %2$L, pg_catalog.pg_typeof(CASE WHEN false THEN %2$s END), %3$L) FROM (SELECT (NULL::%1$s).*) AS %4$I)',
+			sweep._table_name(coalesce(place.part, relation)), age, type, sweep._relation_name(relation))) || CASE WHEN again THEN free ELSE '' END;
 	late := CASE WHEN NOT args ? 'range' THEN sweep._late_rows(role, args, relation, type, age, due) END;
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._removal_statements(relation, place.part, archive, key.columns, key.nulls, seen, due, free, cascading, first);
@@ -237,6 +240,11 @@ BEGIN
 		made.prologue := CASE args ->> 'partitions' WHEN 'drop' THEN pg_catalog.format('SELECT d.rows, d.next_cursor, d.detail FROM sweep._drop_too_old(%L, %L, %s, %L, $3, $2) AS d'
 				' WHERE (($2 OPERATOR(pg_catalog.->) ''after'') IS NULL)', sweep._table_name(relation), type, limit_text, late)
 			ELSE sweep._late_prologue(late) END;
+		-- Asked when the table is locked: values of a column that has come since would be gone.
+		IF archive IS NOT NULL THEN
+			made.ordering := pg_catalog.format('SELECT sweep._check_columns(%1$L, %3$L, sweep._archive_columns(%1$L, %2$L)), sweep._check_heirs(%1$L)', sweep._table_name(relation), sweep._table_name(archive),
+				sweep._archive_columns(relation, archive));
+		END IF;
 		RETURN NEXT made;
 	END LOOP;
 END
