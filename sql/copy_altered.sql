@@ -132,6 +132,33 @@ SELECT count(*), sum(v) FROM altered.ledgers;
 SELECT sweep.drop_job('altered logged');
 DROP TABLE altered.ledger, altered.ledgers;
 
+-- ---------------------------------------------------------------- another collation of the key: of the same equality, and of another one
+CREATE COLLATION altered.loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE altered.word (k text COLLATE "C" PRIMARY KEY, v int);
+INSERT INTO altered.word SELECT chr(CASE WHEN n % 2 = 0 THEN 65 ELSE 97 END + n % 26) || n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.words (k text COLLATE "en-x-icu" PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.word', 'altered.words', with_changes => true, paused => true, name => 'altered compared', batch_size => 30);
+CALL sweep.run('altered compared');
+UPDATE altered.word SET k = lower(k), v = 0 WHERE v > 80;
+DELETE FROM altered.word WHERE v = 7;
+CALL sweep.run('altered compared');
+SELECT count(*) FROM (SELECT k COLLATE "C", v FROM altered.word EXCEPT SELECT k COLLATE "C", v FROM altered.words) AS e;
+SELECT count(*), count(*) FILTER (WHERE v = 0) FROM altered.words;
+SELECT sweep.drop_job('altered compared');
+TRUNCATE altered.words;
+ALTER TABLE altered.words ALTER k TYPE text COLLATE altered.loose;
+SELECT sweep.create_copy('altered.word', 'altered.words', with_changes => true, paused => true, name => 'altered compared');
+ALTER TABLE altered.word ALTER k TYPE text COLLATE altered.loose;
+SELECT sweep.create_copy('altered.word', 'altered.words', with_changes => true, paused => true, name => 'altered compared');
+CALL sweep.run('altered compared');
+UPDATE altered.word SET k = upper(k) WHERE v < 20;
+DELETE FROM altered.word WHERE v = 9;
+CALL sweep.run('altered compared');
+SELECT count(*) FROM (SELECT k COLLATE "C", v FROM altered.word EXCEPT SELECT k COLLATE "C", v FROM altered.words) AS e;
+SELECT count(*) FROM altered.words;
+SELECT sweep.drop_job('altered compared');
+DROP TABLE altered.word, altered.words;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

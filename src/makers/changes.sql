@@ -22,6 +22,15 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_shape(jsonb, regclass, regclass) IS 'a digest of what must not change while a copy follows its source: its args, and the columns of both tables';
 
+CREATE FUNCTION sweep._collate_as(relation regclass, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT ' COLLATE ' || a.attcollation::pg_catalog.regcollation FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attcollation <> 0);
+END
+$$;
+COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
+
 CREATE FUNCTION sweep._change_texts(args jsonb, source regclass, target regclass, key text[], nulls text[], columns text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -44,7 +53,7 @@ BEGIN
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(pg_catalog.=) sweep_key.key_%s', source_name, u.name, u.n), ' AND ' ORDER BY u.n),
-			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s', u.name, u.n), ' AND ' ORDER BY u.n)
+			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s%s', u.name, u.n, sweep._collate_as(target, u.name)), ' AND ' ORDER BY u.n)
 		INTO keys, types, old_values, new_values, differs, of_source, of_target
 		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid;
 	taken := pg_catalog.format('(SELECT DISTINCT %s FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1) AND NOT c.truncated) AS sweep_key', keys, changes);
@@ -91,11 +100,12 @@ DECLARE
 	keys constant pg_catalog.text := sweep._column_list(key);
 BEGIN
 	RETURN pg_catalog.format(E'WITH sweep_range AS MATERIALIZED (SELECT %1$s FROM %2$s WHERE %3$s AND (%4$s\n)), done AS (INSERT INTO %5$s (%6$s) OVERRIDING SYSTEM VALUE'
-		' SELECT * FROM sweep_range ON CONFLICT DO NOTHING RETURNING %7$s), put_off AS (INSERT INTO %8$s (%9$s) SELECT %7$s FROM sweep_range EXCEPT SELECT %7$s FROM done)'
+		' SELECT * FROM sweep_range ON CONFLICT DO NOTHING RETURNING %7$s), put_off AS (INSERT INTO %8$s (%9$s) SELECT %7$s FROM sweep_range EXCEPT SELECT %10$s FROM done)'
 		' SELECT pg_catalog.count(*), NULL::pg_catalog.text FROM done',
 		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = source),
 		sweep._source(source, NULL), sweep._range(source, key, first), coalesce(args ->> 'condition', 'true'), sweep._table_name(target), names, keys, args ->> 'changes',
-		(SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)));
+		(SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)),
+		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name) || coalesce(sweep._collate_as(source, u.name), ''), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)));
 END
 $$;
 COMMENT ON FUNCTION sweep._change_work(jsonb, regclass, regclass, text[], text[], boolean) IS 'the statement that copies a range of the source';
@@ -368,6 +378,13 @@ BEGIN
 		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'datatype_mismatch', DETAIL = SQLERRM || '.',
 			HINT = pg_catalog.format('Rows that change are found by their keys: (%s) must be of types that compare, as int and bigint do.', pg_catalog.array_to_string(key, ', '));
 	END;
+	-- Keys that one of the tables takes for equal are two rows in the other one: a deletion would take both, or none.
+	SELECT a.attname INTO wrong FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname AND n.attcollation <> a.attcollation
+		WHERE a.attrelid = source AND a.attname = ANY (key) AND EXISTS (SELECT FROM pg_catalog.pg_collation c WHERE c.oid IN (a.attcollation, n.attcollation) AND NOT c.collisdeterministic) LIMIT 1;
+	IF FOUND THEN
+		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'collation_mismatch', DETAIL = pg_catalog.format('The collations of "%s" differ, and by one of them different texts are equal.', wrong.attname),
+			HINT = 'Give both the same collation, and alter it when the copy has taken the name.';
+	END IF;
 	IF job.cursor <> 'always' OR job.args ->> 'on_conflict' <> 'error' THEN
 		RAISE EXCEPTION '% does not go with with_changes', CASE WHEN job.cursor <> 'always' THEN 'cursor' ELSE 'on_conflict' END USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
 	END IF;
