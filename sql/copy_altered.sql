@@ -159,6 +159,22 @@ SELECT count(*) FROM altered.words;
 SELECT sweep.drop_job('altered compared');
 DROP TABLE altered.word, altered.words;
 
+-- ---------------------------------------------------------------- a type of the key that rounds it: a row that goes would stay in the copy
+CREATE TABLE altered.ledger (k numeric PRIMARY KEY, v int);
+INSERT INTO altered.ledger SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.ledgers (k int PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.ledger', 'altered.ledgers', 'k < 5000000000', with_changes => true, paused => true, name => 'altered rounded');
+CALL sweep.run('altered rounded');
+INSERT INTO altered.ledger VALUES (200, 200), (1000000000000, 0);
+CALL sweep.run('altered rounded');
+INSERT INTO altered.ledger VALUES (200.5, 1);
+CALL sweep.run('altered rounded');
+DELETE FROM altered.ledger WHERE v IN (0, 1);
+CALL sweep.run('altered rounded');
+SELECT count(*), max(k) FROM altered.ledgers;
+SELECT sweep.drop_job('altered rounded');
+DROP TABLE altered.ledger, altered.ledgers;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

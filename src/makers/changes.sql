@@ -22,15 +22,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._copy_shape(jsonb, regclass, regclass) IS 'a digest of what must not change while a copy follows its source: its args, and the columns of both tables';
 
-CREATE FUNCTION sweep._collate_as(relation regclass, name text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT ' COLLATE ' || a.attcollation::pg_catalog.regcollation FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attcollation <> 0);
-END
-$$;
-COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
-
 CREATE FUNCTION sweep._change_texts(args jsonb, source regclass, target regclass, key text[], nulls text[], columns text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -44,6 +35,7 @@ DECLARE
 	differs pg_catalog.text;
 	of_source pg_catalog.text;
 	of_target pg_catalog.text;
+	kept pg_catalog.text;
 	taken pg_catalog.text;
 BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
@@ -53,9 +45,13 @@ BEGIN
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(pg_catalog.=) sweep_key.key_%s', source_name, u.name, u.n), ' AND ' ORDER BY u.n),
-			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s%s', u.name, u.n, sweep._collate_as(target, u.name)), ' AND ' ORDER BY u.n)
-		INTO keys, types, old_values, new_values, differs, of_source, of_target
-		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid;
+			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s%s', u.name, u.n, sweep._collate_as(target, u.name)), ' AND ' ORDER BY u.n),
+			pg_catalog.string_agg(pg_catalog.format('sweep_key.key_%s OPERATOR(pg_catalog.=) sweep_key.key_%1$s::%s', u.n, pg_catalog.format_type(o.atttypid, o.atttypmod)), ' AND ' ORDER BY u.n)
+				FILTER (WHERE (a.atttypid, a.atttypmod) <> (o.atttypid, o.atttypmod) AND NOT (o.atttypmod = -1
+					AND (a.atttypid = o.atttypid OR a.atttypid = 'pg_catalog.int4'::pg_catalog.regtype AND o.atttypid = 'pg_catalog.int8'::pg_catalog.regtype)))
+		INTO keys, types, old_values, new_values, differs, of_source, of_target, kept
+		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+			JOIN pg_catalog.pg_attribute o ON o.attrelid = target AND o.attname = u.name;
 	taken := pg_catalog.format('(SELECT DISTINCT %s FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1) AND NOT c.truncated) AS sweep_key', keys, changes);
 	RETURN pg_catalog.jsonb_build_object('changes', changes, 'source', sweep._table_name(source), 'target', sweep._table_name(target), 'shape', sweep._copy_shape(args, source, target),
 		'capture', pg_catalog.jsonb_build_array(
@@ -80,6 +76,9 @@ BEGIN
 		-- A mark of TRUNCATE is taken with whatever is visible beside it: rows that have come since are copied by their keys.
 		'take', pg_catalog.format('SELECT pg_catalog.array_agg(c.id), pg_catalog.bool_or(c.truncated) FROM %1$s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY'
 			' (ARRAY(SELECT i.id FROM %1$s AS i ORDER BY i.id LIMIT $1)) OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT i.id FROM %1$s AS i WHERE i.truncated))', changes),
+		-- A key that another type rounds would not be found again.
+		'rounded', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s CROSS JOIN LATERAL (SELECT ', taken) || kept
+			|| pg_catalog.format(E' AS kept FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r WHERE NOT r.kept LIMIT 1', sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
 		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT r.* FROM %s CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r',
 			sweep._table_name(target), sweep._column_list(columns), taken,
@@ -155,6 +154,7 @@ CREATE FUNCTION sweep._apply_changes(texts jsonb, size bigint, path text, OUT ke
 AS $$
 DECLARE
 	ids bigint[];
+	rounded pg_catalog.text;
 	wanted bigint := size;
 	clear constant pg_catalog.text := pg_catalog.format('TRUNCATE %s', texts ->> 'target');
 	remove constant pg_catalog.text := texts ->> 'remove';
@@ -172,6 +172,12 @@ BEGIN
 			PERFORM pg_catalog.set_config('search_path', path, true);
 			IF truncated THEN
 				EXECUTE clear;
+			END IF;
+			IF texts ->> 'rounded' IS NOT NULL THEN
+				EXECUTE texts ->> 'rounded' INTO rounded USING ids;
+			END IF;
+			IF rounded IS NOT NULL THEN
+				RAISE EXCEPTION 'key % of % is another one in %', rounded, texts ->> 'source', texts ->> 'target' USING ERRCODE = 'datatype_mismatch', HINT = 'Drop the job, and create it anew with a target whose key has a type that keeps all values.';
 			END IF;
 			EXECUTE remove USING ids;
 			EXECUTE insert USING ids;

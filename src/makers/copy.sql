@@ -143,6 +143,15 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_columns(text, text[], text[]) IS 'raises when other columns are to be taken from a table than when the run began';
 
+CREATE FUNCTION sweep._collate_as(relation regclass, name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT ' COLLATE ' || a.attcollation::pg_catalog.regcollation FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attcollation <> 0);
+END
+$$;
+COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
+
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
