@@ -41,7 +41,7 @@ BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
 			-- The base type of a domain: a key may be NULL here.
 			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, CASE t.typtype WHEN 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod) ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END,
-				CASE WHEN a.attcollation <> 0 THEN ' COLLATE ' || a.attcollation::pg_catalog.regcollation ELSE '' END), ', ' ORDER BY u.n),
+				sweep._collate_as(source, u.name)), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(pg_catalog.=) sweep_key.key_%s', source_name, u.name, u.n), ' AND ' ORDER BY u.n),

@@ -147,7 +147,8 @@ CREATE FUNCTION sweep._collate_as(relation regclass, name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT ' COLLATE ' || a.attcollation::pg_catalog.regcollation FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = name AND a.attcollation <> 0);
+	RETURN (SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+			JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE a.attrelid = relation AND a.attname = name);
 END
 $$;
 COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
