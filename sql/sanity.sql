@@ -120,7 +120,7 @@ SELECT f.signature, g.signature AS calls FROM function f JOIN function g ON g.pr
 SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_lock_try', 'sweep_lock_release', 'sweep_lock_run_is_alive', 'sweep_shared_running',
 	'sweep_shared_signal_cancel', 'sweep_worker_wake', 'sweep_preview') AND provolatile <> 'v';
 -- those that depend on the time zone of the session, or the catalogue, are not immutable
-SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_definition_check_batch_sql', 'sweep_availability_has_workers', 'sweep_availability_require', 'sweep_availability_obstacle')
+SELECT signature, provolatile FROM function WHERE prosrc IN ('sweep_schedule_next_run', 'sweep_schedule_next_runs', 'sweep_definition_check_batch_sql', 'sweep_ask_has_workers', 'sweep_ask_obstacle', 'sweep_settings_database_is_allowed')
 	AND provolatile <> 's';
 -- a C function that is not strict looks for NULLs itself: these do
 SELECT signature FROM function WHERE language = 'c' AND prokind = 'f' AND NOT proisstrict AND pronargs > 0

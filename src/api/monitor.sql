@@ -130,7 +130,7 @@ CREATE FUNCTION sweep.__seen_jobs(caller oid) RETURNS SETOF sweep._seen_job
 AS $$
 DECLARE
 	all_paused constant boolean := EXISTS (SELECT FROM sweep.control);
-	no_scheduler constant pg_catalog.text := (sweep._no_scheduler()).reason;
+	no_scheduler constant pg_catalog.text := sweep._no_scheduler();
 	watches constant boolean := sweep._acts_for(caller, 'sweep_monitor');
 BEGIN
 	RETURN QUERY WITH role AS MATERIALIZED (

@@ -10,7 +10,27 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
 #include "base/ask.h"
+#include "base/settings.h"
+
+/* Time for which the launcher may be away without a word: the postmaster starts it again. */
+#define AWAY_US (10 * INT64CONST(1000000))
+
+static const char *find_obstacle(void);
+static bool is_template(void);
+static bool is_launcher_away(void);
+
+PG_FUNCTION_INFO_V1(sweep_ask_has_workers);
+PG_FUNCTION_INFO_V1(sweep_ask_obstacle);
 
 void
 sweep_ask(Oid database)
@@ -67,4 +87,58 @@ sweep_ask_note_prepared(void)
 	uint32		bit = sweep_shared_bit(MyDatabaseId);
 
 	pg_atomic_fetch_or_u32(&sweep_shared()->prepared[bit / 32], 1U << bit % 32);
+}
+
+/* SQL: sweep._has_workers() RETURNS boolean */
+Datum
+sweep_ask_has_workers(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(sweep_shared_exists());
+}
+
+/* SQL: sweep._no_scheduler() RETURNS text: NULL when a scheduler comes where something is due */
+Datum
+sweep_ask_obstacle(PG_FUNCTION_ARGS)
+{
+	const char *obstacle = find_obstacle();
+
+	if (obstacle == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(obstacle));
+}
+
+/* sweep._warn_no_scheduler has a hint for each. */
+static const char *
+find_obstacle(void)
+{
+	return !sweep_shared_exists() ? "pg_sweep is not in shared_preload_libraries" :
+		RecoveryInProgress() ? "the server is a standby" :
+		!sweep_enabled ? "pg_sweep.enabled is off" :
+		sweep_start_paused ? "pg_sweep.start_paused is on" :
+		!sweep_settings_allow_database(get_database_name(MyDatabaseId)) ? "the database is not in pg_sweep.databases" :
+		is_template() ? "the database is a template" :
+		is_launcher_away() ? "the launcher is not running" : NULL;
+}
+
+static bool
+is_template(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	bool		template = HeapTupleIsValid(tuple) && ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return template;
+}
+
+static bool
+is_launcher_away(void)
+{
+	const SweepShared *shared = sweep_shared();
+	bool		away;
+
+	sweep_shared_lock(LW_SHARED);
+	away = shared->launcher == INVALID_PROC_NUMBER && sweep_monotonic_us() - shared->launcher_left_us >= AWAY_US;
+	sweep_shared_unlock();
+	return away;
 }

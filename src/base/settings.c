@@ -9,7 +9,10 @@
 
 #include <limits.h>
 
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/varlena.h"
 
 #include "base/settings.h"
@@ -154,6 +157,7 @@ static const struct
 		"Empty means Redis's own default user.", &redis_user, GUC_SUPERUSER_ONLY, check_redis_text},
 };
 
+PG_FUNCTION_INFO_V1(sweep_settings_database_is_allowed);
 PG_FUNCTION_INFO_V1(sweep_settings_has_redis_url);
 
 void
@@ -246,6 +250,13 @@ check_redis_url(char **newval, void **extra, GucSource source)
 	if (sweep_redis_url_has_login(*newval))
 		GUC_check_errhint("Put the password into a file, name that in pg_sweep.redis_password_file, and the user in pg_sweep.redis_user.");
 	return false;
+}
+
+/* SQL: sweep._database_is_allowed() RETURNS boolean */
+Datum
+sweep_settings_database_is_allowed(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(sweep_settings_allow_database(get_database_name(MyDatabaseId)));
 }
 
 /* SQL: sweep._has_redis_url() RETURNS boolean */

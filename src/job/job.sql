@@ -187,22 +187,49 @@ COMMENT ON FUNCTION sweep._wake_for_change() IS 'has a scheduler look into this 
 CREATE TRIGGER job_added AFTER INSERT ON sweep.job_state
 	FOR EACH STATEMENT EXECUTE FUNCTION sweep._wake_for_change();
 
+CREATE FUNCTION sweep._has_workers() RETURNS boolean
+	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_ask_has_workers';
+COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at server start, so that it can start workers';
+
+CREATE FUNCTION sweep._database_is_allowed() RETURNS boolean
+	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_settings_database_is_allowed';
+COMMENT ON FUNCTION sweep._database_is_allowed() IS 'whether pg_sweep.databases leaves this database in';
+
 CREATE FUNCTION sweep._require_workers() RETURNS void
-	LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'sweep_availability_require';
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT sweep._has_workers() THEN
+		RAISE EXCEPTION 'pg_sweep cannot start background workers' USING ERRCODE = 'object_not_in_prerequisite_state', DETAIL = 'The library was not loaded at server start.',
+			HINT = 'Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without, for a job that has batches.';
+	ELSIF NOT sweep._database_is_allowed() THEN
+		RAISE EXCEPTION 'pg_sweep does not start background workers in database "%"', pg_catalog.current_database()
+			USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Add the database to pg_sweep.databases and reload the configuration.';
+	END IF;
+END
+$$;
 COMMENT ON FUNCTION sweep._require_workers() IS 'raises when this server cannot start background workers for the database';
 
-CREATE FUNCTION sweep._no_scheduler(OUT reason text, OUT hint text)
-	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_availability_obstacle';
-COMMENT ON FUNCTION sweep._no_scheduler() IS 'why no scheduler comes to this database, whatever is due, and what helps; NULLs when one does';
+CREATE FUNCTION sweep._no_scheduler() RETURNS text
+	LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'sweep_ask_obstacle';
+COMMENT ON FUNCTION sweep._no_scheduler() IS 'why no scheduler comes to this database, whatever is due; NULL when one does';
 
 CREATE FUNCTION sweep._warn_no_scheduler(what text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	obstacle constant pg_catalog.record := sweep._no_scheduler();
+	obstacle constant pg_catalog.text := sweep._no_scheduler();
 BEGIN
-	IF obstacle.reason IS NOT NULL THEN
-		RAISE WARNING '%', what USING DETAIL = pg_catalog.format('No scheduler works here: %s.', obstacle.reason), HINT = obstacle.hint;
+	IF obstacle IS NOT NULL THEN
+		RAISE WARNING '%', what USING DETAIL = pg_catalog.format('No scheduler works here: %s.', obstacle), HINT = CASE obstacle
+			WHEN 'pg_sweep is not in shared_preload_libraries' THEN
+				'Add pg_sweep to shared_preload_libraries and restart the server; CALL sweep.run() works without, for a job that has batches.'
+			WHEN 'the server is a standby' THEN 'Jobs run on the primary, and here after a promotion.'
+			WHEN 'pg_sweep.enabled is off' THEN 'Set pg_sweep.enabled to on and reload the configuration.'
+			WHEN 'pg_sweep.start_paused is on' THEN 'Set pg_sweep.start_paused to off and reload the configuration.'
+			WHEN 'the database is not in pg_sweep.databases' THEN 'Add the database to pg_sweep.databases and reload the configuration.'
+			WHEN 'the database is a template' THEN 'ALTER DATABASE with IS_TEMPLATE false makes it an ordinary one.'
+			ELSE 'The postmaster starts it again, if max_worker_processes lets it; the server log has the error that ended it.' END;
 	END IF;
 END
 $$;

@@ -431,10 +431,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_schedule(sweep.job_definition) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
 
-CREATE FUNCTION sweep._has_workers() RETURNS boolean
-	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_availability_has_workers';
-COMMENT ON FUNCTION sweep._has_workers() IS 'whether pg_sweep was loaded at server start, so that it can start workers';
-
 CREATE FUNCTION sweep._check_role(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$

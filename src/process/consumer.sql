@@ -442,7 +442,7 @@ CREATE VIEW sweep.consumers WITH (security_barrier) AS
 		p.workers, p.handled, p.failed, p.last_error
 	FROM sweep.consumer c
 		LEFT JOIN sweep.queue q USING (queue_id)
-		CROSS JOIN sweep._no_scheduler() AS obstacle
+		CROSS JOIN sweep._no_scheduler() AS obstacle (reason)
 		CROSS JOIN LATERAL (SELECT CASE WHEN q.name IS NULL THEN pg_catalog.format('queue %s does not exist', c.queue_id)
 			ELSE sweep._consumer_problem(c) END AS reason) AS problem
 		CROSS JOIN LATERAL (SELECT pg_catalog.count(*)::int AS workers, least(coalesce(pg_catalog.sum(l.handled), 0), 9223372036854775807)::bigint AS handled,
