@@ -56,23 +56,14 @@ static const char *const meaning_names[] = {
 
 #define MEANING_PATH 1			/* of these, the one that is compared as text */
 
-/* The variables of the others, which are compared at once. */
+/* The variables of the others, which are compared at once: there are no bytes between the fields. */
 typedef struct Marks
 {
-	Oid			role;
-	int			replication_role;
-	int			row_security;
-	int			strings;
-	int			backslashes;
-	int			nulls;
-	int			array_nulls;
-	int			date_style;
-	int			date_order;
-	int			interval_style;
-	int			quotes;
-	int			float_digits;
+	int			settings[12];
 	pg_tz	   *zone;
 } Marks;
+
+StaticAssertDecl(sizeof(Marks) == sizeof(int) * 12 + sizeof(pg_tz *), "marks are compared by their bytes");
 
 struct SweepMeaning
 {
@@ -87,7 +78,7 @@ static uint64 noted_at = 0;
 
 static void note_values(const Marks *marks);
 static bool is_meaning(const SweepMeaning *meaning, const Marks *marks);
-static void read_marks(Marks *marks);
+static Marks read_marks(void);
 static ObjectAddresses *find_temporary_of_others(Oid role, const ObjectAddresses *kept);
 static void drop_temporary_of_others(Oid role, const ObjectAddresses *kept);
 static void mark_context(void *arg);
@@ -289,7 +280,7 @@ SweepMeaning *
 sweep_door_note_meaning(MemoryContext context, Oid keeps_for)
 {
 	SweepMeaning *meaning = MemoryContextAllocZero(context, sizeof(SweepMeaning));
-	Marks		marks;
+	Marks		marks = read_marks();
 
 	if (OidIsValid(keeps_for))
 	{
@@ -298,7 +289,6 @@ sweep_door_note_meaning(MemoryContext context, Oid keeps_for)
 		meaning->kept = find_temporary_of_others(keeps_for, NULL);
 		MemoryContextSwitchTo(old);
 	}
-	read_marks(&marks);
 	if (noted_at != sweep_role_changes() || !is_meaning(&noted, &marks))
 		note_values(&marks);
 	meaning->marks = marks;
@@ -339,7 +329,7 @@ sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 	Marks		marks;
 
 	drop_temporary_of_others(role, meaning->kept);
-	read_marks(&marks);
+	marks = read_marks();
 	if (is_meaning(meaning, &marks))
 		return;
 	for (int i = 0; i < (int) lengthof(meaning_names); i++)
@@ -349,23 +339,16 @@ sweep_door_put_back(const SweepMeaning *meaning, Oid role, GucAction action)
 	}
 }
 
-static void
-read_marks(Marks *marks)
+static Marks
+read_marks(void)
 {
-	memset(marks, 0, sizeof(Marks));
-	marks->role = GetCurrentRoleId();
-	marks->replication_role = SessionReplicationRole;
-	marks->row_security = row_security;
-	marks->strings = sweep_strings_conform();
-	marks->backslashes = backslash_quote;
-	marks->nulls = Transform_null_equals;
-	marks->array_nulls = Array_nulls;
-	marks->date_style = DateStyle;
-	marks->date_order = DateOrder;
-	marks->interval_style = IntervalStyle;
-	marks->quotes = quote_all_identifiers;
-	marks->float_digits = extra_float_digits;
-	marks->zone = session_timezone;
+	return (Marks) {
+		.settings = {
+			(int) GetCurrentRoleId(), SessionReplicationRole, row_security, sweep_strings_conform(), backslash_quote, Transform_null_equals,
+			Array_nulls, DateStyle, DateOrder, IntervalStyle, quote_all_identifiers, extra_float_digits
+		},
+		.zone = session_timezone
+	};
 }
 
 /* NULL when the session has no temporary objects at all. */
