@@ -39,7 +39,6 @@ static LWLock *consumers_lock = NULL;
 static Size memory_size(void);
 static void add_use(const SweepConsumerSlot *slot, Oid role, SweepUse *use);
 static void dismiss(Oid database, int32 consumer_id, int surplus);
-static bool copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy);
 static void put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot);
 
 PG_FUNCTION_INFO_V1(sweep_consumer_shared_list);
@@ -189,19 +188,18 @@ sweep_consumer_shared_release(int index)
 }
 
 SweepConsumerState
-sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us)
+sweep_consumer_shared_look(int index, SweepConsumerSlot *copy)
 {
-	const SweepConsumerSlot *slot = &consumers->slots[index];
-	SweepConsumerState state;
+	SweepConsumerSlot *slot = &consumers->slots[index];
 
 	if (index < 0 || index >= sweep_consumer_shared_count())
 		return CONSUMER_FREE;
 	LWLockAcquire(consumers_lock, LW_SHARED);
-	state = slot->database == MyDatabaseId ? slot->state : CONSUMER_FREE;
-	*consumer_id = slot->consumer_id;
-	*claimed_us = slot->claimed_us;
+	SpinLockAcquire(&slot->mutex);
+	memcpy(copy, slot, sizeof(*copy));
+	SpinLockRelease(&slot->mutex);
 	LWLockRelease(consumers_lock);
-	return state;
+	return copy->database == MyDatabaseId ? copy->state : CONSUMER_FREE;
 }
 
 int
@@ -308,37 +306,21 @@ sweep_consumer_shared_list(PG_FUNCTION_ARGS)
 	{
 		SweepConsumerSlot slot;
 
-		if (copy_process(&consumers->slots[i], &slot) && (sweep_role_acts_for(GetUserId(), slot.role) || sweep_role_sees_all(GetUserId())))
+		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_RUNNING && (sweep_role_acts_for(GetUserId(), slot.role) || sweep_role_sees_all(GetUserId())))
 			put_process(result, &slot);
 	}
 	return (Datum) 0;
 }
 
-/* False unless there is a process of a consumer of this database. */
-static bool
-copy_process(SweepConsumerSlot *slot, SweepConsumerSlot *copy)
-{
-	LWLockAcquire(consumers_lock, LW_SHARED);
-	SpinLockAcquire(&slot->mutex);
-	memcpy(copy, slot, sizeof(*copy));
-	SpinLockRelease(&slot->mutex);
-	LWLockRelease(consumers_lock);
-	return copy->state == CONSUMER_RUNNING && copy->database == MyDatabaseId;
-}
-
 static void
 put_process(ReturnSetInfo *result, const SweepConsumerSlot *slot)
 {
-	Datum		values[6];
-	bool		nulls[6] = {0};
+	Datum		values[] = {
+		Int32GetDatum(slot->consumer_id), Int32GetDatum(slot->pid), Int64GetDatum(slot->handled), Int64GetDatum(slot->failed),
+		TimestampTzGetDatum(slot->claimed_at), CStringGetTextDatum(slot->last_error)
+	};
+	bool		nulls[lengthof(values)] = {[5] = slot->last_error[0] == '\0'};
 
-	values[0] = Int32GetDatum(slot->consumer_id);
-	values[1] = Int32GetDatum(slot->pid);
-	values[2] = Int64GetDatum(slot->handled);
-	values[3] = Int64GetDatum(slot->failed);
-	values[4] = TimestampTzGetDatum(slot->claimed_at);
-	values[5] = CStringGetTextDatum(slot->last_error);
-	nulls[5] = slot->last_error[0] == '\0';
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

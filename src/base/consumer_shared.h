@@ -63,8 +63,8 @@ extern bool sweep_consumer_shared_attach(int index, uint64 generation);
 /* Gives it back and wakes the scheduler of its database. */
 extern void sweep_consumer_shared_release(int index);
 
-/* The use of a slot in this database; CONSUMER_FREE when this database does not use it, or there is none of that number. */
-extern SweepConsumerState sweep_consumer_shared_look(int index, int32 *consumer_id, int64 *claimed_us);
+/* Copies a slot, and returns its use in this database; CONSUMER_FREE when this database does not use it, or there is none of that number. */
+extern SweepConsumerState sweep_consumer_shared_look(int index, SweepConsumerSlot *copy);
 
 /* How many processes a consumer of this database has. */
 extern int	sweep_consumer_shared_processes(int32 consumer_id);

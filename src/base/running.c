@@ -61,31 +61,17 @@ static void
 put_run(ReturnSetInfo *result, const SweepSlot *run)
 {
 	const SweepLiveProgress *live = &run->live;
-	Datum		values[14];
-	bool		nulls[14] = {0};
-	int64		braked_us = live->braked_us;
+	int64		braked_us = live->braked_us + (live->phase == PHASE_BRAKED ? sweep_monotonic_us() - live->braked_since_us : 0);
+	Datum		values[] = {
+		Int64GetDatum(run->run_id), CStringGetTextDatum(run->job), Int32GetDatum(run->pid), CStringGetTextDatum(phase_names[live->phase]),
+		Int64GetDatum(live->batches), Int64GetDatum(live->rows), Float8GetDatum(live->last_batch_us / 1000.0), Int32GetDatum(live->batch_size),
+		Int64GetDatum(live->estimated_rows), TimestampTzGetDatum(live->started_at), TimestampTzGetDatum(live->deadline),
+		Float8GetDatum(live->rows_per_second), TimestampTzGetDatum(live->eta), Int64GetDatum(braked_us / 1000)
+	};
+	bool		nulls[lengthof(values)] = {
+		[2] = run->pid == 0, [6] = live->batches == 0, [8] = live->estimated_rows < 0 || live->started_at == 0, [9] = live->started_at == 0,
+		[10] = live->deadline == 0, [11] = live->started_at == 0, [12] = live->eta == 0
+	};
 
-	values[0] = Int64GetDatum(run->run_id);
-	values[1] = CStringGetTextDatum(run->job);
-	values[2] = Int32GetDatum(run->pid);
-	nulls[2] = run->pid == 0;
-	values[3] = CStringGetTextDatum(phase_names[live->phase]);
-	values[4] = Int64GetDatum(live->batches);
-	values[5] = Int64GetDatum(live->rows);
-	values[6] = Float8GetDatum(live->last_batch_us / 1000.0);
-	nulls[6] = live->batches == 0;
-	values[7] = Int32GetDatum(live->batch_size);
-	values[8] = Int64GetDatum(live->estimated_rows);
-	nulls[8] = live->estimated_rows < 0 || live->started_at == 0;
-	values[9] = TimestampTzGetDatum(live->started_at);
-	values[10] = TimestampTzGetDatum(live->deadline);
-	nulls[10] = live->deadline == 0;
-	values[11] = Float8GetDatum(live->rows_per_second);
-	nulls[9] = nulls[11] = live->started_at == 0;
-	values[12] = TimestampTzGetDatum(live->eta);
-	nulls[12] = live->eta == 0;
-	if (live->phase == PHASE_BRAKED)
-		braked_us += sweep_monotonic_us() - live->braked_since_us;
-	values[13] = Int64GetDatum(braked_us / 1000);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }

@@ -94,12 +94,11 @@ count_crashes(void)
 	foreach(cell, notes)
 	{
 		SweepCrashNote *note = lfirst(cell);
-		int32		consumer_id;
-		int64		claimed_us;
+		SweepConsumerSlot slot;
 		Datum		values[2];
 		Datum	   *ids;
 
-		if (sweep_consumer_shared_look(note->slot, &consumer_id, &claimed_us) != CONSUMER_FREE)
+		if (sweep_consumer_shared_look(note->slot, &slot) != CONSUMER_FREE)
 		{
 			notes = foreach_delete_current(notes, cell);
 			continue;
@@ -173,10 +172,9 @@ free_orphans(void)
 {
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		int32		consumer_id;
-		int64		claimed_us;
+		SweepConsumerSlot slot;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, claimed_us))
+		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_STARTING && sweep_pool_has_lost(&pool, i, slot.claimed_us))
 			sweep_consumer_shared_unclaim(i);
 	}
 }
@@ -188,15 +186,14 @@ dismiss_unwanted(void)
 
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		int32		consumer_id;
-		int64		claimed_us;
+		SweepConsumerSlot slot;
 		const Wanted *consumer;
 
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_FREE)
+		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_FREE)
 			continue;
-		consumer = sweep_known_find(&wanted, consumer_id, sizeof(Wanted), TopMemoryContext);
+		consumer = sweep_known_find(&wanted, slot.consumer_id, sizeof(Wanted), TopMemoryContext);
 		if (!consumer->listed)
-			sweep_consumer_shared_dismiss(MyDatabaseId, consumer_id, 1);
+			sweep_consumer_shared_dismiss(MyDatabaseId, slot.consumer_id, 1);
 	}
 	foreach(cell, wanted)
 	{
@@ -315,12 +312,11 @@ sweep_consumer_pool_rest(void)
 bool
 sweep_consumer_pool_is_starting(void)
 {
-	int32		consumer_id;
-	int64		claimed_us;
+	SweepConsumerSlot slot;
 
 	for (int i = 0; i < sweep_consumer_shared_count(); i++)
 	{
-		if (sweep_consumer_shared_look(i, &consumer_id, &claimed_us) == CONSUMER_STARTING)
+		if (sweep_consumer_shared_look(i, &slot) == CONSUMER_STARTING)
 			return true;
 	}
 	return false;
