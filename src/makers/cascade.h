@@ -157,7 +157,7 @@ extern Datum *sweep_cascade_key_values(const SweepCascadeKey *key, const SweepCa
  */
 extern int64 sweep_cascade_report(SweepCascade *cascade, int64 deleted, StringInfo json);
 
-/* Appends a member of such an object: the name of a table and the numbers of its rows, those that are zero left out. */
-extern void sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 nulled);
+/* The members of an object "tables" for so many rows of the relation, and what sweep_cascade_tally has counted; without a cascade NULL. */
+extern char *sweep_cascade_report_counts(const SweepCascade *cascade, Oid relation, int64 found);
 
 #endif							/* SWEEP_CASCADE_H */

@@ -2,8 +2,8 @@
  * cascade_report.c
  *		Rows that a batch has deleted and changed, by table.
  *
- * Called by ranges.c at the start and the end of a batch. PostgreSQL counts them for its statistics, those of its own cascades as well; a batch has
- * done the difference between two looks at the counts of the transaction.
+ * Called by ranges.c at the start and the end of a batch, and by delete_count.c. PostgreSQL counts the rows of a batch for its statistics, those
+ * of its own cascades as well; the batch has done the difference between two looks at the counts of the transaction.
  */
 #include "postgres.h"
 
@@ -30,6 +30,7 @@ typedef struct SweepCascadeChange
 StaticAssertDecl(offsetof(SweepCascadeChange, table) == 0, "it is found by its first field");
 
 static int64 report_table(const SweepCascade *cascade, const SweepCascadeChange *table, StringInfo members);
+static void append_member(StringInfo members, const SweepCascadeChange *table);
 static void collect_changes(List **changes);
 static SweepCascadeChange *find_change(List **changes, Oid table);
 static Oid	root_of(Oid table);
@@ -99,23 +100,46 @@ report_table(const SweepCascade *cascade, const SweepCascadeChange *table, Strin
 	for (int key = 0; key < cascade->count; key++)
 		belongs |= cascade->keys[key].root == table->table;
 	/* A trigger may have dropped it. */
-	if (!belongs || get_rel_name(table->table) == NULL || (table->deleted <= 0 && table->updated <= 0))
+	if (!belongs || get_rel_name(table->table) == NULL)
 		return 0;
-	appendStringInfoString(members, members->len > 0 ? ", " : "");
-	sweep_cascade_append_table(members, table->table, table->deleted, table->updated);
+	append_member(members, table);
 	return Max(table->deleted, 0) + Max(table->updated, 0);
 }
 
-void
-sweep_cascade_append_table(StringInfo json, Oid table, int64 deleted, int64 nulled)
+/* The name of a table and the numbers of its rows; those that are zero are left out. */
+static void
+append_member(StringInfo members, const SweepCascadeChange *table)
 {
-	escape_json(json, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)));
-	appendStringInfoString(json, ": {");
-	if (deleted > 0)
-		appendStringInfo(json, "\"deleted\": " INT64_FORMAT, deleted);
-	if (nulled > 0)
-		appendStringInfo(json, "%s\"nulled\": " INT64_FORMAT, deleted > 0 ? ", " : "", nulled);
-	appendStringInfoChar(json, '}');
+	if (table->deleted <= 0 && table->updated <= 0)
+		return;
+	appendStringInfoString(members, members->len > 0 ? ", " : "");
+	escape_json(members, quote_qualified_identifier(get_namespace_name(get_rel_namespace(table->table)), get_rel_name(table->table)));
+	appendStringInfoString(members, ": {");
+	if (table->deleted > 0)
+		appendStringInfo(members, "\"deleted\": " INT64_FORMAT, table->deleted);
+	if (table->updated > 0)
+		appendStringInfo(members, "%s\"nulled\": " INT64_FORMAT, table->deleted > 0 ? ", " : "", table->updated);
+	appendStringInfoChar(members, '}');
+}
+
+char *
+sweep_cascade_report_counts(const SweepCascade *cascade, Oid relation, int64 found)
+{
+	List	   *tables = NIL;
+	ListCell   *cell;
+	StringInfoData members;
+
+	initStringInfo(&members);
+	find_change(&tables, relation)->deleted = found;
+	for (int i = 0; cascade != NULL && i < cascade->count; i++)
+	{
+		SweepCascadeChange *change = find_change(&tables, cascade->keys[i].root);
+
+		*(cascade->keys[i].deletes ? &change->deleted : &change->updated) += cascade->keys[i].counted;
+	}
+	foreach(cell, tables)
+		append_member(&members, lfirst(cell));
+	return members.data;
 }
 
 static void

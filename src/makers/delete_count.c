@@ -29,8 +29,6 @@ typedef struct Count
 
 static void count_work(void *arg);
 static void count_chunk(Count *count, uint64 rows, HTAB *seen);
-static char *report(const Count *count);
-static void report_table(StringInfo json, Oid table, int64 deleted, int64 nulled);
 
 PG_FUNCTION_INFO_V1(sweep_delete_count);
 
@@ -41,7 +39,7 @@ sweep_delete_count(PG_FUNCTION_ARGS)
 	Count		count = {.relation = PG_GETARG_OID(1), .roots = text_to_cstring(PG_GETARG_TEXT_PP(2))};
 
 	sweep_job_statement_visit(PG_GETARG_OID(0), PG_GETARG_JSONB_P(3), count_work, &count);
-	PG_RETURN_JSONB_P(sweep_detail_read(report(&count)));
+	PG_RETURN_JSONB_P(sweep_detail_read(psprintf("{%s}", sweep_cascade_report_counts(count.cascade, count.relation, count.found))));
 }
 
 static void
@@ -88,45 +86,4 @@ count_chunk(Count *count, uint64 rows, HTAB *seen)
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
-}
-
-static char *
-report(const Count *count)
-{
-	StringInfoData json;
-	const SweepCascade *cascade = count->cascade;
-	List	   *tables = list_make1_oid(count->relation);
-	ListCell   *cell;
-
-	for (int i = 0; cascade != NULL && i < cascade->count; i++)
-		tables = list_append_unique_oid(tables, cascade->keys[i].root);
-	initStringInfo(&json);
-	appendStringInfoChar(&json, '{');
-	foreach(cell, tables)
-	{
-		Oid			table = lfirst_oid(cell);
-		int64		deleted = table == count->relation ? count->found : 0;
-		int64		nulled = 0;
-
-		for (int i = 0; cascade != NULL && i < cascade->count; i++)
-		{
-			const SweepCascadeKey *key = &cascade->keys[i];
-
-			if (key->root == table)
-				*(key->deletes ? &deleted : &nulled) += key->counted;
-		}
-		report_table(&json, table, deleted, nulled);
-	}
-	appendStringInfoChar(&json, '}');
-	return json.data;
-}
-
-static void
-report_table(StringInfo json, Oid table, int64 deleted, int64 nulled)
-{
-	if (deleted > 0 || nulled > 0)
-	{
-		appendStringInfoString(json, json->len > 1 ? ", " : "");
-		sweep_cascade_append_table(json, table, deleted, nulled);
-	}
 }
