@@ -1,8 +1,8 @@
 /*
  * due.c
- *		Queues what is due.
+ *		Queues what is due, and lists what may start.
  *
- * Called by scheduler.c once in a tick. SQL functions decide which jobs are due. One role can have thousands of jobs
+ * Called by scheduler.c in a tick. SQL functions decide which jobs are due. One role can have thousands of jobs
  * that are due at a moment; so that runs of others start meanwhile, the jobs are queued in transactions of a bounded size,
  * the roles in turn, and for a bounded time: the rest is left to the next tick.
  */
@@ -10,7 +10,9 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -18,13 +20,15 @@
 #include "engine/definition.h"
 #include "process/due.h"
 
-SweepStatement sweep_startable_runs_sql = {
-	.text = "SELECT s.run_id, s.expected_rows, r.place, j.name, sweep._role_oid(j.run_as), j.priority, " SWEEP_DEFINITION_OF_RUN
+static SweepStatement startable_runs_sql = {
+	.text = "SELECT s.run_id, s.expected_rows, r.place, j.name, o.role, j.priority, s.run_id = ANY ($2), " SWEEP_DEFINITION_OF_RUN
 		/* Each by its key, however many wait. */
 		" FROM sweep._startable_runs($1) AS s CROSS JOIN LATERAL (SELECT l.ctid AS place, l.job, l.run_as, l.args, l.shares_left, l.bucket, l.trigger, l.due_at "
 		"FROM sweep.run_live l WHERE l.run_id = s.run_id AND l.status = 'waiting' OFFSET 0) AS r "
-		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as ORDER BY j.priority DESC, r.due_at, s.run_id",
-	.types = {TIMESTAMPTZOID}};
+		"JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as CROSS JOIN LATERAL (SELECT sweep._role_oid(j.run_as) AS role OFFSET 0) AS o "
+		"ORDER BY j.priority DESC, pg_catalog.row_number() OVER (PARTITION BY j.run_as, s.run_id = ANY ($2) ORDER BY j.priority DESC, r.due_at, s.run_id), "
+		"coalesce(o.role > $3, false) DESC, o.role NULLS FIRST",
+	.types = {TIMESTAMPTZOID, INT8ARRAYOID, OIDOID}};
 SweepStatement sweep_took_long_sql = {
 	.text = "SELECT coalesce((SELECT h.finished_at - h.started_at > interval '1 min' FROM sweep.run_history h WHERE h.job = $1 AND h.status <> 'skipped' "
 		"ORDER BY h.run_id DESC LIMIT 1), false)",
@@ -56,6 +60,7 @@ static SweepDue queued;
 static TimestampTz clock_now;
 static int64 back_us;			/* by which the clock was set back since then */
 
+static Datum started_runs(void);
 static void lost_work(void *arg);
 static void due_work(void *arg);
 static bool mend_clock(bool (*transact) (SweepWork work));
@@ -74,6 +79,19 @@ sweep_due_can_connect(void)
 	return can;
 }
 
+/*
+ * Where fewer processes are free than runs are due, a role with a long backlog of old runs would start all of them before those of any
+ * other role. Among runs of one priority, roles therefore take turns: first the first run of each, in the order of their numbers, beginning
+ * behind the role whose run was started last, then the second ones. Runs of one role keep their order.
+ */
+uint64
+sweep_due_list(TimestampTz now, Oid last_role)
+{
+	Datum		values[] = {TimestampTzGetDatum(now), started_runs(), ObjectIdGetDatum(last_role)};
+
+	return sweep_sql_execute(&startable_runs_sql, values, NULL);
+}
+
 bool
 sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabaseRecord *database, SweepDue *due)
 {
@@ -90,6 +108,24 @@ sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), SweepDatabas
 		done = transact(due_work);
 	*due = queued;
 	return done;
+}
+
+/* Runs that had a slot before the list is read. */
+static Datum
+started_runs(void)
+{
+	const SweepShared *shared = sweep_shared();
+	Datum	   *runs = palloc(sizeof(Datum) * shared->slot_count);
+	int			count = 0;
+
+	sweep_shared_lock(LW_SHARED);
+	for (int i = 0; i < shared->slot_count; i++)
+	{
+		if (sweep_shared_has_run(&shared->slots[i]))
+			runs[count++] = Int64GetDatum(shared->slots[i].run_id);
+	}
+	sweep_shared_unlock();
+	return PointerGetDatum(construct_array(runs, count, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
 static void

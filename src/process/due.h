@@ -1,6 +1,6 @@
 /*
  * due.h
- *		Queues what is due.
+ *		Queues what is due, and lists what may start.
  */
 #ifndef SWEEP_DUE_H
 #define SWEEP_DUE_H
@@ -28,8 +28,12 @@ extern bool sweep_due_queue(TimestampTz now, bool (*transact) (SweepWork work), 
  */
 extern bool sweep_due_can_connect(void);
 
-/* The waiting runs that may start at a moment, with their definitions. */
-extern SweepStatement sweep_startable_runs_sql;
+/*
+ * Lists the waiting runs that may start, in the order in which they are to be: their id, what the last run had to do, the place of the row,
+ * the job, its role and priority, whether the run was started before, and its definition. A run that was started is listed as waiting while its process
+ * has not begun it. It does not count as the next one of its role, and must not be started again should it have ended meanwhile.
+ */
+extern uint64 sweep_due_list(TimestampTz now, Oid last_role);
 
 /* Whether the last run of a job took longer than a minute. */
 extern SweepStatement sweep_took_long_sql;

@@ -33,7 +33,6 @@
 #include "process/notify.h"
 #include "process/pool.h"
 #include "process/runner.h"
-#include "process/turns.h"
 
 /* Longest time until the next look, in ms; old rows are pruned then. */
 #define LONGEST_REST_MS 86400000
@@ -55,8 +54,8 @@ typedef struct StartableRun
 	int64		expected_rows;
 	char	   *role_name;
 	bool		unlimited;		/* see quota.h */
+	bool		preferred;		/* its priority is above 0 */
 	bool		takes_long;		/* and is not given the last process */
-	SweepTurn	turn;
 } StartableRun;
 
 typedef struct Scheduler
@@ -220,21 +219,19 @@ transact(SweepWork work)
 static void
 startable_work(void *arg)
 {
-	Datum		now = TimestampTzGetDatum(scheduler.now);
 	uint64		count;
 
 	scheduler.startable = NIL;
 	if (!sweep_due_can_connect())
 		return;
-	sweep_turns_begin();
-	count = sweep_sql_execute(&sweep_startable_runs_sql, &now, NULL);
+	count = sweep_due_list(scheduler.now, scheduler.record->last_role);
 	for (uint64 i = 0; i < count; i++)
 	{
 		MemoryContext old;
 		StartableRun *startable;
 
 		sweep_sql_row(i);
-		if (sweep_turns_has_started(sweep_sql_int64(1)))
+		if (sweep_sql_bool(7))
 			continue;
 		old = MemoryContextSwitchTo(scheduler.tick_context);
 		startable = palloc0(sizeof(StartableRun));
@@ -247,8 +244,8 @@ startable_work(void *arg)
 		startable->run.run_as = sweep_sql_oid(5);
 		startable->unlimited = sweep_quota_is_unlimited(startable->run.run_as);
 		startable->role_name = GetUserNameFromId(startable->run.run_as, true);
-		sweep_definition_read_small(&startable->run, 7);
-		startable->turn = sweep_turns_next(startable->run.run_as, sweep_sql_int32(6));
+		startable->preferred = sweep_sql_int32(6) > 0;
+		sweep_definition_read_small(&startable->run, 8);
 		scheduler.startable = lappend(scheduler.startable, startable);
 		MemoryContextSwitchTo(old);
 	}
@@ -270,7 +267,6 @@ start_runs(void)
 	bool		any;
 	bool		hurry;			/* databases wait for a process, and no run is to end soon */
 
-	sweep_turns_sort(scheduler.startable, offsetof(StartableRun, turn), scheduler.record->last_role);
 	any = start_listed(&scheduler.runners, &shortage, &role_name);
 	note_shortage(shortage, role_name);
 	hurry = shortage == REFUSED_PROCESSES && sweep_shared_is_set(&sweep_shared()->line) && !sweep_runner_any_young();
@@ -310,7 +306,7 @@ start_listed(SweepPool *pool, SweepRefusal *shortage, const char **role_name)
 
 		if (list_member_oid(refused, startable->run.run_as) || (pool == NULL && startable->takes_long))
 			continue;
-		refusal = sweep_runner_start(pool, &startable->run, startable->expected_rows, startable->unlimited, startable->turn.priority > 0, &started);
+		refusal = sweep_runner_start(pool, &startable->run, startable->expected_rows, startable->unlimited, startable->preferred, &started);
 		if (refusal != REFUSED_NOT)
 		{
 			*shortage = refusal;
