@@ -30,7 +30,6 @@
 #include "base/detail.h"
 #include "base/extension.h"
 #include "engine/step.h"
-#include "makers/proof.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
 
@@ -40,6 +39,22 @@
 static SweepStatement range_of_sql = {
 	.text = "SELECT range, cursor FROM sweep._range_of($1, $2, $3)",
 	.types = {INT8OID, INT4OID, OIDOID}};
+
+/*
+ * A transaction that has written nothing yet inserts later than the proof, whenever it has begun. A scheduler writes tables of sweep
+ * alone.
+ */
+static SweepStatement open_since_sql = {
+	.text = "SELECT pg_catalog.min(t.since) FROM (SELECT a.xact_start FROM pg_catalog.pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_catalog.pg_backend_pid() "
+		"AND a.backend_type NOT IN ('autovacuum worker', 'pg_sweep scheduler') AND a.datname = pg_catalog.current_database() UNION ALL SELECT p.prepared FROM pg_catalog.pg_prepared_xacts p WHERE p.database = pg_catalog.current_database()) AS t (since)"};
+
+static SweepStatement keep_proof_sql = {
+	.text = "INSERT INTO sweep.retention_proof AS p (job, run_as, run_id, proved_at, proof, system_identifier, database) "
+		"SELECT r.job, r.run_as, r.run_id, pg_catalog.statement_timestamp(), $2 || pg_catalog.jsonb_build_object('open_since', $3), sweep._system_identifier(), (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) "
+		"FROM sweep.run_live r JOIN sweep.job_definition j ON j.name = r.job AND j.run_as = r.run_as WHERE r.run_id = $1 AND r.status = 'running' AND r.pid = pg_catalog.pg_backend_pid() "
+		"ON CONFLICT (job) DO UPDATE SET run_as = excluded.run_as, run_id = excluded.run_id, proved_at = excluded.proved_at, proof = excluded.proof, "
+		"system_identifier = excluded.system_identifier, database = excluded.database",
+	.types = {INT8OID, JSONBOID, TIMESTAMPTZOID}};
 
 /* The answer of the epilogue. */
 typedef struct Rest
@@ -64,6 +79,8 @@ static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
 static Rest look_for_rest(SweepRangeBatch *batch);
 static void report_rest(SweepRangeBatch *batch, const char *counter, int64 count);
+static TimestampTz oldest_transaction(void);
+static void keep_proof(int64 run_id, const Rest *rest);
 static Jsonb *begin_again(Jsonb *cursor, int vain);
 
 PG_FUNCTION_INFO_V1(sweep_ranges_step);
@@ -313,7 +330,7 @@ is_left(SweepRangeBatch *batch)
 	report_rest(batch, "left", rest.left + sweep_range_number(batch->cursor, SWEEP_RANGE_STAYS, 0));
 	report_rest(batch, "referenced", rest.referenced);
 	if (rest.proof != NULL)
-		sweep_proof_keep(batch->run_id, rest.proof, rest.open_since);
+		keep_proof(batch->run_id, &rest);
 	return false;
 }
 
@@ -341,11 +358,34 @@ look_for_rest(SweepRangeBatch *batch)
 {
 	JsonbValue	buffer;
 	bool		has_age = sweep_range_value(batch->args, "keep", &buffer) != NULL;
-	TimestampTz open_since = has_age ? sweep_proof_open_since() : 0;
+	TimestampTz open_since = has_age ? oldest_transaction() : 0;
 	Rest		rest = {0};
 
 	if (batch->statements->texts[RANGE_EPILOGUE] != NULL &&
 		(has_age ? sweep_range_execute_by_key(batch, RANGE_EPILOGUE) : sweep_range_execute(batch, RANGE_EPILOGUE)) > 0)
 		rest = (Rest) {sweep_sql_bool(1), sweep_sql_int64(2), sweep_sql_int64(3), sweep_sql_jsonb(4, batch->context), open_since};
 	return rest;
+}
+
+/*
+ * When the oldest transaction in progress began that has written something, 0 = none. Asked before the proof: what that does not see has
+ * begun by then, or later.
+ */
+static TimestampTz
+oldest_transaction(void)
+{
+	(void) sweep_sql_execute(&open_since_sql, NULL, NULL);
+	return sweep_sql_is_null(1) ? 0 : sweep_sql_moment(1);
+}
+
+/*
+ * The proof is committed with the batch that finds nothing more to do, or not at all, under the number of the run that this process
+ * executes: a call of the step by hand keeps nothing.
+ */
+static void
+keep_proof(int64 run_id, const Rest *rest)
+{
+	Datum		values[] = {Int64GetDatum(run_id), JsonbPGetDatum(rest->proof), TimestampTzGetDatum(rest->open_since)};
+
+	(void) sweep_sql_execute(&keep_proof_sql, values, rest->open_since == 0 ? "  n" : NULL);
 }
