@@ -14,6 +14,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -210,55 +211,23 @@ freeze_clock(Node *node, void *context)
 		Oid			function = castNode(FuncExpr, node)->funcid;
 
 		if (function == F_NOW || function == F_TRANSACTION_TIMESTAMP || function == F_STATEMENT_TIMESTAMP)
-			return frozen(&(SQLValueFunction) {.op = SVFOP_CURRENT_TIMESTAMP, .typmod = -1});
+			return frozen(&(SQLValueFunction) {.type = TIMESTAMPTZOID, .typmod = -1});
 	}
 	return expression_tree_mutator(node, freeze_clock, context);
 }
 
+/* The user, and what else is a name, stays the same for all of a run. */
 static Node *
 frozen(const SQLValueFunction *function)
 {
 	Param	   *as_of = makeNode(Param);
-	Oid			cast = InvalidOid;
-	Oid			scale = InvalidOid;
-	Node	   *node = (Node *) as_of;
 
+	if (function->type == NAMEOID)
+		return (Node *) copyObject(unconstify(SQLValueFunction *, function));
 	as_of->paramkind = PARAM_EXTERN;
 	as_of->paramid = AS_OF;
 	as_of->paramtype = TIMESTAMPTZOID;
 	as_of->paramtypmod = -1;
 	as_of->location = -1;
-	switch (function->op)
-	{
-		case SVFOP_CURRENT_DATE:
-			cast = F_DATE_TIMESTAMPTZ;
-			break;
-		case SVFOP_CURRENT_TIME:
-		case SVFOP_CURRENT_TIME_N:
-			cast = F_TIMETZ_TIMESTAMPTZ;
-			scale = F_TIMETZ_TIMETZ_INT4;
-			break;
-		case SVFOP_CURRENT_TIMESTAMP:
-		case SVFOP_CURRENT_TIMESTAMP_N:
-			scale = F_TIMESTAMPTZ_TIMESTAMPTZ_INT4;
-			break;
-		case SVFOP_LOCALTIME:
-		case SVFOP_LOCALTIME_N:
-			cast = F_TIME_TIMESTAMPTZ;
-			scale = F_TIME_TIME_INT4;
-			break;
-		case SVFOP_LOCALTIMESTAMP:
-		case SVFOP_LOCALTIMESTAMP_N:
-			cast = F_TIMESTAMP_TIMESTAMPTZ;
-			scale = F_TIMESTAMP_TIMESTAMP_INT4;
-			break;
-		default:				/* the user and what else stays the same for all of a run */
-			return (Node *) copyObject(unconstify(SQLValueFunction *, function));
-	}
-	if (OidIsValid(cast))
-		node = (Node *) makeFuncExpr(cast, function->type, list_make1(node), InvalidOid, InvalidOid, COERCE_EXPLICIT_CAST);
-	if (function->typmod >= 0)
-		node = (Node *) makeFuncExpr(scale, exprType(node), list_make2(node, makeConst(INT4OID, -1, InvalidOid, sizeof(int32), Int32GetDatum(function->typmod), false, true)),
-									 InvalidOid, InvalidOid, COERCE_EXPLICIT_CAST);
-	return node;
+	return coerce_to_target_type(NULL, (Node *) as_of, TIMESTAMPTZOID, function->type, function->typmod, COERCION_EXPLICIT, COERCE_EXPLICIT_CAST, -1);
 }
