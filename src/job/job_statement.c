@@ -14,7 +14,6 @@
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
 #include "parser/scansup.h"
-#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
@@ -49,7 +48,6 @@ typedef struct Place
 /* The hint for a statement that is passed as batch_sql and is no batch. */
 #define EXECUTED_ONCE "What is to be executed once per run is the sql of a job: sweep.create_job(name, schedule, sql)."
 
-static List *parse(const char *source);
 static void refuse_statement(const char *source, const RawStmt *statement);
 static void follow_block(const RawStmt *statement, const RawStmt **block);
 static int	place_of(const char *source, const RawStmt *statement);
@@ -79,7 +77,7 @@ sweep_job_statement_parse_all(const char *source)
 	ListCell   *cell;
 
 	error_context_stack = &callback;
-	statements = parse(source);
+	statements = sweep_job_statement_parse_part(source, RAW_PARSE_DEFAULT, source, 0);
 	if (statements == NIL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -97,17 +95,6 @@ sweep_job_statement_parse_all(const char *source)
 				 errhint("COMMIT is missing: without it nothing of the block would stay."),
 				 errposition(place_of(source, block))));
 	error_context_stack = callback.previous;
-	return statements;
-}
-
-/* Parses as if standard_conforming_strings were on, so that a text always has the same statements. */
-static List *
-parse(const char *source)
-{
-	int			nest_level = sweep_door_enter_literals();
-	List	   *statements = pg_parse_query(source);
-
-	sweep_door_leave_literals(nest_level);
 	return statements;
 }
 
@@ -230,16 +217,13 @@ uses_batch_size(Node *node, void *context)
 bool
 sweep_job_statement_parse(const char *source, RawStmt **raw)
 {
-	ErrorContextCallback callback = {error_context_stack, place_error, &(Place) {source, 0}};
-	List	   *statements;
+	List	   *statements = sweep_job_statement_parse_part(source, RAW_PARSE_DEFAULT, source, 0);
 
-	error_context_stack = &callback;
-	statements = parse(source);
-	error_context_stack = callback.previous;
 	*raw = statements != NIL ? linitial_node(RawStmt, statements) : NULL;
 	return list_length(statements) == 1;
 }
 
+/* Parses as if standard_conforming_strings were on, so that a text always has the same statements. */
 List *
 sweep_job_statement_parse_part(const char *text, RawParseMode mode, const char *part, int offset)
 {
