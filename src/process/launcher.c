@@ -56,8 +56,6 @@ static SweepPool pool = {NULL};
 static SweepPool runners = {NULL};
 static int64 list_us = 0;		/* monotonic: when the list of databases is read next */
 static int64 ahead_us = 0;		/* the clock less the monotonic one, as last seen; 0 = never */
-static bool line_said = false;	/* that databases wait */
-static bool short_said = false; /* that schedulers have left whose runs wait */
 
 static void compare_clocks(void);
 static bool is_asked(void);
@@ -422,16 +420,14 @@ say_line(bool line)
 	sweep_databases_scan(&status);
 	while ((database = hash_seq_search(&status)) != NULL)
 		left_short |= database->is_short && !database->there;
-	if (line == line_said && left_short == short_said)
+	if (line == shared->line && left_short == shared->left_short)
 		return;
 	sweep_shared_lock(LW_EXCLUSIVE);
+	if (line && !shared->line)
+		sweep_shared_wake_schedulers();
 	shared->line = line;
 	shared->left_short = left_short;
-	if (line && !line_said)
-		sweep_shared_wake_schedulers();
 	sweep_shared_unlock();
-	line_said = line;
-	short_said = left_short;
 }
 
 static void
