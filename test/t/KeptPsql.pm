@@ -10,7 +10,7 @@ use IPC::Open3 ();
 use Symbol ();
 
 # A session stays until the next question: it has nothing left, and what it has counted is in the statistics.
-my $clear = "ROLLBACK;\nDISCARD ALL;\nSELECT pg_stat_force_next_flush() \\g /dev/null\n";
+my $clear = "DISCARD ALL;\nSELECT pg_stat_force_next_flush() \\g /dev/null\n";
 my $asked = 0;
 
 # The command is that of a psql which reads its input as a script and stops at errors; its messages go to the file.
@@ -40,7 +40,8 @@ sub ask
 	$self->{connection} = $connection;
 	# psql ignores all that follows a semicolon with nothing before it behind the rows of a COPY.
 	my $end = $query =~ /(?:;|\\\.)\s*\z/ ? '' : ';';
-	print { $self->{in} } "$query\n$end\n\\warn $mark\\set ON_ERROR_STOP 0\n$clear\\set ON_ERROR_STOP 1\n\\echo $mark";
+	my $rollback = $query =~ /\b(?:BEGIN|START\s+TRANSACTION)\b/i ? "ROLLBACK;\n" : '';
+	print { $self->{in} } "$query\n$end\n\\warn $mark\\set ON_ERROR_STOP 0\n$rollback$clear\\set ON_ERROR_STOP 1\n\\echo $mark";
 	my $select = IO::Select->new($self->{out});
 	1 while $output !~ /\Q$mark\E\z/ && $select->can_read($option{seconds}) && sysread($self->{out}, $output, 65536, length($output));
 	my $failed = $output !~ s/\Q$mark\E\z//;

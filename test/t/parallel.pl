@@ -125,9 +125,8 @@ soon($node, q{SELECT string_agg(state, ' ' ORDER BY bucket) FROM sweep.buckets W
 soon($node, q{SELECT count(*) FILTER (WHERE state = 'done'), count(*) FROM sweep.buckets WHERE job = 'crash'}, '7|9', 'sweep.buckets says how many ranges are done');
 flush_wal($node);
 my $pid = $node->safe_psql('postgres', q{SELECT pid FROM sweep.running WHERE job = 'crash'});
-kill_process('KILL', $pid);
+crash_of($node, $pid);
 forget_session($gate);
-wait_for_server($node);
 ended('crash', 'after a crash');
 is($as_app->('SELECT min(n), max(n) FROM app.line'), '1|1', 'after a crash each row is updated once');
 is(handled('crash', 'updated'), '40000', 'and the runs together report each once');
