@@ -174,6 +174,33 @@ CALL sweep.run('altered rounded');
 SELECT count(*), max(k) FROM altered.ledgers;
 SELECT sweep.drop_job('altered rounded');
 DROP TABLE altered.ledger, altered.ledgers;
+-- also when it goes before its key is looked at
+CREATE TABLE altered.ledger (k numeric PRIMARY KEY, v int);
+INSERT INTO altered.ledger VALUES (1, 1), (2.4, 2);
+CREATE TABLE altered.ledgers (k int PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.ledger', 'altered.ledgers', with_changes => true, paused => true, name => 'altered rounded', max_batches => 2);
+CALL sweep.run('altered rounded');
+DELETE FROM altered.ledger WHERE v = 2;
+CALL sweep.run('altered rounded');
+TABLE altered.ledgers;
+INSERT INTO altered.ledger VALUES (3.4, 3);
+CALL sweep.run('altered rounded');
+SELECT sweep.drop_job('altered rounded');
+DROP TABLE altered.ledger, altered.ledgers;
+
+-- ---------------------------------------------------------------- a domain with a collation of its own as the type of the key
+CREATE DOMAIN altered.sorted AS text COLLATE "en-x-icu";
+CREATE TABLE altered.word (k text COLLATE "C" PRIMARY KEY, v int);
+INSERT INTO altered.word SELECT n, n FROM generate_series(1, 20) AS n;
+CREATE TABLE altered.words (k altered.sorted PRIMARY KEY, v int);
+SELECT sweep.create_copy('altered.word', 'altered.words', with_changes => true, paused => true, name => 'altered domain');
+CALL sweep.run('altered domain');
+UPDATE altered.word SET v = 0 WHERE v > 15;
+DELETE FROM altered.word WHERE v = 7;
+CALL sweep.run('altered domain');
+SELECT count(*), count(*) FILTER (WHERE v = 0) FROM altered.words;
+SELECT sweep.drop_job('altered domain');
+DROP TABLE altered.word, altered.words;
 
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';

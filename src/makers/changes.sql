@@ -46,12 +46,9 @@ BEGIN
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('%I.%I OPERATOR(pg_catalog.=) sweep_key.key_%s', source_name, u.name, u.n), ' AND ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s%s', u.name, u.n, sweep._collate_as(target, u.name)), ' AND ' ORDER BY u.n),
-			pg_catalog.string_agg(pg_catalog.format('sweep_key.key_%s OPERATOR(pg_catalog.=) sweep_key.key_%1$s::%s', u.n, pg_catalog.format_type(o.atttypid, o.atttypmod)), ' AND ' ORDER BY u.n)
-				FILTER (WHERE (a.atttypid, a.atttypmod) <> (o.atttypid, o.atttypmod) AND NOT (o.atttypmod = -1
-					AND (a.atttypid = o.atttypid OR a.atttypid = 'pg_catalog.int4'::pg_catalog.regtype AND o.atttypid = 'pg_catalog.int8'::pg_catalog.regtype)))
+			sweep._keeps_key(source, target, key, pg_catalog.array_agg('sweep_key.key_' || u.n ORDER BY u.n))
 		INTO keys, types, old_values, new_values, differs, of_source, of_target, kept
-		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-			JOIN pg_catalog.pg_attribute o ON o.attrelid = target AND o.attname = u.name;
+		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid;
 	taken := pg_catalog.format('(SELECT DISTINCT %s FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1) AND NOT c.truncated) AS sweep_key', keys, changes);
 	RETURN pg_catalog.jsonb_build_object('changes', changes, 'source', sweep._table_name(source), 'target', sweep._table_name(target), 'shape', sweep._copy_shape(args, source, target),
 		'capture', pg_catalog.jsonb_build_array(
@@ -76,21 +73,20 @@ BEGIN
 		-- A mark of TRUNCATE is taken with whatever is visible beside it: rows that have come since are copied by their keys.
 		'take', pg_catalog.format('SELECT pg_catalog.array_agg(c.id), pg_catalog.bool_or(c.truncated) FROM %1$s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY'
 			' (ARRAY(SELECT i.id FROM %1$s AS i ORDER BY i.id LIMIT $1)) OR c.id OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT i.id FROM %1$s AS i WHERE i.truncated))', changes),
-		-- A key that another type rounds would not be found again.
 		'rounded', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s CROSS JOIN LATERAL (SELECT ', taken) || kept
 			|| pg_catalog.format(E' AS kept FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r WHERE NOT r.kept LIMIT 1', sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
-		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT r.* FROM %s CROSS JOIN LATERAL (SELECT %s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r',
-			sweep._table_name(target), sweep._column_list(columns), taken,
-			sweep._qualified_list(source_name, columns),
-			sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
+		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s CROSS JOIN LATERAL (SELECT %s%s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r%s',
+			sweep._table_name(target), sweep._column_list(columns), sweep._qualified_list('r', columns), taken,
+			sweep._qualified_list(source_name, columns), coalesce(', ' || kept || ' AS sweep_kept', ''),
+			sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true'), CASE WHEN kept IS NOT NULL THEN ' WHERE r.sweep_kept' END),
 		'forget', pg_catalog.format('DELETE FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1)', changes));
 END
 $$;
 COMMENT ON FUNCTION sweep._change_texts(jsonb, regclass, regclass, text[], text[], text[]) IS 'the statements by which changes of the source of a copy are written down and copied';
 
 -- The rows of a range that are there already, as those of a key that came first are, are left to their keys, as are those that a
--- unique index refuses because another row has not been copied anew yet.
+-- unique index refuses because another row has not been copied anew yet, and those whose key would be another one: it is refused there, unless the row has gone.
 CREATE FUNCTION sweep._change_work(args jsonb, source regclass, target regclass, key text[], columns text[], first boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,12 +95,13 @@ DECLARE
 	keys constant pg_catalog.text := sweep._column_list(key);
 BEGIN
 	RETURN pg_catalog.format(E'WITH sweep_range AS MATERIALIZED (SELECT %1$s FROM %2$s WHERE %3$s AND (%4$s\n)), done AS (INSERT INTO %5$s (%6$s) OVERRIDING SYSTEM VALUE'
-		' SELECT * FROM sweep_range ON CONFLICT DO NOTHING RETURNING %7$s), put_off AS (INSERT INTO %8$s (%9$s) SELECT %7$s FROM sweep_range EXCEPT SELECT %10$s FROM done)'
+		' SELECT * FROM sweep_range%11$s ON CONFLICT DO NOTHING RETURNING %7$s), put_off AS (INSERT INTO %8$s (%9$s) SELECT %7$s FROM sweep_range EXCEPT SELECT %10$s FROM done)'
 		' SELECT pg_catalog.count(*), NULL::pg_catalog.text FROM done',
 		(SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', c.relname, u.name), ', ' ORDER BY u.n) FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_class c ON c.oid = source),
 		sweep._source(source, NULL), sweep._range(source, key, first), coalesce(args ->> 'condition', 'true'), sweep._table_name(target), names, keys, args ->> 'changes',
 		(SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)),
-		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name) || coalesce(sweep._collate_as(source, u.name), ''), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)));
+		(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(u.name) || coalesce(sweep._collate_as(source, u.name), ''), ', ' ORDER BY u.n) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n)),
+		' WHERE ' || sweep._keeps_key(source, target, key, ARRAY(SELECT pg_catalog.quote_ident(u.name) FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) ORDER BY u.n)));
 END
 $$;
 COMMENT ON FUNCTION sweep._change_work(jsonb, regclass, regclass, text[], text[], boolean) IS 'the statement that copies a range of the source';

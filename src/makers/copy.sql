@@ -153,6 +153,21 @@ END
 $$;
 COMMENT ON FUNCTION sweep._collate_as(regclass, text) IS 'what gives a value the collation of a column; NULL: it has none';
 
+-- A key that another type rounds would not be found again.
+CREATE FUNCTION sweep._keeps_key(source regclass, target regclass, key text[], terms text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s OPERATOR(pg_catalog.=) %1$s::%s%s', terms[u.n], pg_catalog.format_type(o.atttypid, o.atttypmod),
+			-- A domain may have a collation of its own.
+			CASE WHEN o.attcollation <> 0 THEN sweep._collate_as(source, u.name) END), ' AND ' ORDER BY u.n)
+		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_attribute o ON o.attrelid = target AND o.attname = u.name
+		WHERE (a.atttypid, a.atttypmod) <> (o.atttypid, o.atttypmod) AND NOT (o.atttypmod = -1
+			AND (a.atttypid = o.atttypid OR a.atttypid = 'pg_catalog.int4'::pg_catalog.regtype AND o.atttypid = 'pg_catalog.int8'::pg_catalog.regtype)));
+END
+$$;
+COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the target of a copy has the same key as the source, whose columns these terms are; NULL: it has by its types';
+
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
