@@ -89,6 +89,36 @@ CALL sweep.run('keys');
 SELECT count(*), count(late) BETWEEN 10 AND 80 AS some FROM keys.n;
 SELECT sweep.drop_job('keys');
 
+-- of the other table alone: a value is not generated there any more, or a column comes to which there are values already
+CREATE TABLE keys.aged (id int PRIMARY KEY, at timestamptz NOT NULL, twice int GENERATED ALWAYS AS (id * 2) STORED);
+CREATE INDEX ON keys.aged (at);
+INSERT INTO keys.aged SELECT n, now() - n * interval '1 day' FROM generate_series(11, 90) AS n;
+DROP TABLE keys.n;
+CREATE TABLE keys.n (id int, at timestamptz NOT NULL, twice int GENERATED ALWAYS AS (id * 2) STORED);
+SELECT sweep.create_retention('keys.aged', 'at', '10 days', archive_to => 'keys.n', name => 'keys', batch_size => 10, pause => '1 s', schedule => NULL);
+SELECT sweep.start('keys') IS NOT NULL AS started;
+CALL keys.begun();
+ALTER TABLE keys.n ALTER twice DROP EXPRESSION;
+CALL keys.ended();
+SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.alter_job('keys', '{"pause": null}');
+CALL sweep.run('keys');
+SELECT (SELECT count(*) FROM keys.aged), count(*), count(twice) FROM keys.n;
+SELECT sweep.drop_job('keys');
+DROP TABLE keys.aged;
+
+CALL keys.fill('int');
+ALTER TABLE keys.n DROP v;
+SELECT sweep.create_copy('keys.t', 'keys.n', name => 'keys', batch_size => 10, pause => '1 s');
+CALL keys.begun();
+ALTER TABLE keys.n ADD v int;
+CALL keys.ended();
+SELECT status, split_part(error, E'\n', 1) AS error, split_part(error, E'\n', 2) AS detail FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+SELECT sweep.alter_job('keys', '{"pause": null}');
+CALL sweep.run('keys');
+SELECT count(*), count(v) BETWEEN 10 AND 80 AS some FROM keys.n;
+SELECT sweep.drop_job('keys');
+
 -- the type of an age that is an expression: its values would be compared by the zone of the session
 CREATE TABLE keys.aged (id int PRIMARY KEY, at timestamptz NOT NULL);
 CREATE INDEX ON keys.aged ((at AT TIME ZONE 'UTC'));

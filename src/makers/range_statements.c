@@ -50,6 +50,7 @@ static void forget(SweepRangeKept *kept);
 static void free_plans(void *kept);
 static bool is_in_target(const SweepRangeKept *kept);
 static Oid	find_table(const char *name);
+static void lock_table(const char *name, LOCKMODE mode);
 static void make(SweepRangeKept *kept, bool again, const char *part, TimestampTz as_of);
 static void make_work(void *arg);
 
@@ -156,16 +157,26 @@ find_table(const char *name)
 	return name == NULL ? InvalidOid : RangeVarGetRelid(makeRangeVarFromNameList(sweep_qualified_name_list(name)), NoLock, true);
 }
 
-/* Columns of a partition are altered with those of the table, and it is locked. */
+/* Columns of a partition are altered with those of the table, and it is locked. The statement that inserts is of both tables. */
 bool
 sweep_range_is_altered(const SweepRangeKept *kept, const SweepRangeStatements *statements)
 {
 	const char *source = sweep_range_text(kept->args, "source");
-	Oid			relation = statements->part == NULL ? find_table(source != NULL ? source : sweep_range_text(kept->args, "target")) : InvalidOid;
+	SweepPlan  *work = statements->plans[statements->texts[RANGE_WORK] != NULL ? RANGE_WORK : RANGE_PICK];
+
+	if (statements->part == NULL)
+		lock_table(source != NULL ? source : sweep_range_text(kept->args, "target"), AccessShareLock);
+	lock_table(sweep_range_text(kept->args, source != NULL ? "target" : "archive_to"), RowExclusiveLock);
+	return statements->plans[RANGE_EDGE] == NULL || !sweep_sql_is_valid(statements->plans[RANGE_EDGE]) || (work != NULL && !sweep_sql_is_valid(work));
+}
+
+static void
+lock_table(const char *name, LOCKMODE mode)
+{
+	Oid			relation = find_table(name);
 
 	if (OidIsValid(relation))
-		LockRelationOid(relation, AccessShareLock);
-	return statements->plans[RANGE_EDGE] == NULL || !sweep_sql_is_valid(statements->plans[RANGE_EDGE]);
+		LockRelationOid(relation, mode);
 }
 
 bool

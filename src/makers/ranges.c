@@ -223,8 +223,8 @@ choose_statements(SweepRangeBatch *batch)
 }
 
 /*
- * With other columns, types or collations the key has another order, and other columns may be to be moved, also by a first batch. Only a
- * table that was altered is looked at.
+ * With other columns, types or collations the key has another order, and other columns may be to be moved or copied, also by a first batch.
+ * Only tables that were altered are looked at.
  */
 static void
 check_ordering(SweepRangeBatch *batch)
@@ -232,7 +232,7 @@ check_ordering(SweepRangeBatch *batch)
 	JsonbValue	buffer;
 
 	if (batch->statements->texts[RANGE_ORDERING] != NULL && sweep_range_is_altered(batch->kept, batch->statements) &&
-		(batch->cursor != NULL || sweep_range_value(batch->args, "archive_to", &buffer) != NULL))
+		(batch->cursor != NULL || sweep_range_value(batch->args, "archive_to", &buffer) != NULL || sweep_range_value(batch->args, "source", &buffer) != NULL))
 		(void) sweep_range_execute(batch, RANGE_ORDERING);
 }
 
