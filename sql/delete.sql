@@ -136,7 +136,7 @@ BEGIN
 	RETURN OLD;
 END $$;
 CREATE TRIGGER note_locks BEFORE DELETE ON del.part FOR EACH ROW EXECUTE FUNCTION del.note_locks();
-SELECT run_id FROM sweep.delete('del.part', 'id % 5 = 0', batch_size => 100) \gset
+SELECT run_id FROM sweep.delete('del.part', 'id % 5 = 0', batch_size => 40) \gset
 CALL sweep.wait(:run_id, '1 min');
 SELECT job, status, stop, rows, batches, detail FROM del.last;
 SELECT count(*) FROM del.part;

@@ -197,7 +197,7 @@ BEGIN
 		made.custom := condition.joins;
 		made.next_part := place.next_part;
 		made.parts := parts;
-		made.prologue := CASE WHEN part IS NULL THEN bound.prologue END;
+		made.prologue := CASE WHEN part IS NULL AND first THEN bound.prologue END;
 		made.ordering := bound.ordering;
 		made.epilogue := CASE WHEN sweep._looks_at_rest(args) THEN sweep._rest_statement(relation, pg_catalog.format(E'(%s\n)%s', condition.text, free), bound.condition,
 			CASE WHEN free <> '' THEN sweep._count_some(relation, due || pg_catalog.format(' AND (true%s) IS FALSE', free), 10000) END) END;
