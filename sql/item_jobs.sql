@@ -405,6 +405,25 @@ CALL sweep.run('item_jobs in sql');
 SELECT batches, rows, quarantined FROM item_jobs.last_run;
 SELECT * FROM item_jobs.outcome;
 
+-- the statement_timeout of a CALL fires once: it ends the run, also where the step raises an error of its own for it
+CREATE FUNCTION item_jobs.slow(b sweep.batch) RETURNS sweep.progress LANGUAGE plpgsql AS $$
+BEGIN
+	IF b.items @> '{1}' THEN
+		PERFORM pg_sleep(2);  -- the sleep is the work
+	END IF;
+	RETURN ROW(cardinality(b.items), NULL, NULL)::sweep.progress;
+EXCEPTION WHEN query_canceled THEN
+	RAISE query_canceled;
+END
+$$;
+SELECT sweep.create_job('item_jobs slow', step => 'item_jobs.slow', pick => 'item_jobs.pick');
+CALL item_jobs.refill(2);
+\set VERBOSITY sqlstate
+SET statement_timeout = '200 ms';
+CALL sweep.run('item_jobs slow');
+RESET statement_timeout;
+\set VERBOSITY default
+SELECT status, stop, sqlstate, rows, quarantined FROM item_jobs.last_run;
 SET client_min_messages = warning;
 SELECT sweep.drop_job(name) FROM sweep.job WHERE name LIKE 'item\_jobs%';
 DELETE FROM sweep.run_live WHERE job LIKE 'item\_jobs%';

@@ -445,11 +445,19 @@ sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error)
 		pg_atomic_read_u32(&run->slot->stop_request) == 0;
 }
 
+bool
+sweep_batch_is_cancelled(const SweepRun *run, const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		(sweep_cancel_is_error(error) || pg_atomic_read_u32(&run->slot->stop_request) != 0 ||
+		 (sweep_sql_in_call() && sweep_timers_statement_fired(run)));
+}
+
 void
 sweep_batch_fail(SweepRun *run, ErrorData *error)
 {
 	uint32		request = pg_atomic_read_u32(&run->slot->stop_request);
-	bool		cancelled = error == NULL || sweep_cancel_is_error(error) || (request != 0 && error->sqlerrcode == ERRCODE_QUERY_CANCELED);
+	bool		cancelled = error == NULL || sweep_batch_is_cancelled(run, error);
 	bool		timed_out = sweep_timers_statement_fired(run);
 
 	sweep_cancel_drop();

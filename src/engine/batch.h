@@ -68,6 +68,12 @@ extern bool sweep_batch_is_conflict(const ErrorData *error);
 /* Whether the statement timeout of a worker is what ended the transaction. */
 extern bool sweep_batch_is_timed_out(const SweepRun *run, const ErrorData *error);
 
+/*
+ * Whether the error comes from a request to stop the run, or from the statement timeout of a CALL, which fires once. Code of a job may
+ * have raised another one with the same SQLSTATE in its place.
+ */
+extern bool sweep_batch_is_cancelled(const SweepRun *run, const ErrorData *error);
+
 /* The transaction was rolled back, or not begun: the run ends with the error, or as requested. */
 extern void sweep_batch_fail(SweepRun *run, ErrorData *error);
 

@@ -303,7 +303,7 @@ transact(SweepRun *run, SweepWork work, void *arg, ErrorData **error)
 		return false;
 	}
 	end = sweep_batch_transact(run, work, arg, error);
-	if (end == TXN_FAILED && sweep_cancel_is_error(*error) && !sweep_timers_statement_fired(run))
+	if (end == TXN_FAILED && sweep_batch_is_cancelled(run, *error) && !sweep_timers_statement_fired(run))
 		note_stop(run, error);
 	else if (end != TXN_COMMITTED && end != TXN_FAILED)
 		run->reason = SWEEP_STOP_CANCELLED;

@@ -21,7 +21,6 @@
 
 #include "utils/builtins.h"
 
-#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/settings.h"
@@ -429,8 +428,7 @@ is_interruption(SweepRun *run, const ErrorData *error)
 	{
 		case ERRCODE_QUERY_CANCELED:
 			/* In a worker the statement timeout is that of one call: a slow item is a bad item. */
-			return pg_atomic_read_u32(&run->slot->stop_request) != 0 ||
-				(sweep_cancel_is_error(error) && (sweep_sql_in_call() || !sweep_timers_statement_fired(run)));
+			return sweep_batch_is_cancelled(run, error) && !sweep_batch_is_timed_out(run, error);
 		case ERRCODE_UNDEFINED_TABLE:
 		case ERRCODE_UNDEFINED_COLUMN:
 		case ERRCODE_UNDEFINED_FUNCTION:

@@ -211,6 +211,22 @@ is($node->safe_psql('postgres', "SELECT sqlstate, error FROM sweep.runs WHERE ru
 like($message, qr/ERROR:  run \d+ of job "uncounted" failed: timeout of 300 ms has passed/, 'a session is told the same');
 is($node->safe_psql('postgres', q{SELECT status, stop_reason FROM sweep.runs WHERE job = 'uncounted' ORDER BY run_id DESC LIMIT 1}),
 	'failed|timeout', 'and so is recorded');
+$node->safe_psql('postgres', q{
+	CREATE OR REPLACE FUNCTION t.count(b sweep.batch) RETURNS int LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(23);
+		RETURN 2;
+	EXCEPTION WHEN query_canceled THEN
+		RAISE query_canceled;
+	END $$;
+});
+$run = start('uncounted');
+is(ended_run($node, $run), 'failed timeout 0 0', 'the same where the function raises an error of its own for that');
+$node->safe_psql('postgres', q{SELECT sweep.alter_job('uncounted', '{"timeout": null}')});
+$run = start('uncounted');
+at_gate($node, 23, 'without a timeout it waits');
+$node->safe_psql('postgres', "SELECT sweep.cancel($run)");
+is(ended_run($node, $run), 'cancelled cancelled 0 0', 'and is cancelled');
 open_gate($gate);
 
 # ---------------------------------------------------------------- the watchdog
