@@ -26,7 +26,7 @@ sub new
 	return bless { pid => $pid, parent => $$, in => $in, out => $out, err => $err, connection => '' }, $class;
 }
 
-# What the query answers, and the messages of psql and server; whether it has failed, and the psql with it. Options:
+# What the query answers, and the messages of psql and server; whether it has failed, or has not ended in time; whether the psql has ended. Options:
 #   session    it may be executed in the session of the last one
 #   seconds    how long it may take
 sub ask
@@ -44,14 +44,15 @@ sub ask
 	print { $self->{in} } "$query\n$end\n\\warn $mark\\set ON_ERROR_STOP 0\n$rollback$clear\\set ON_ERROR_STOP 1\n\\echo $mark";
 	my $select = IO::Select->new($self->{out});
 	1 while $output !~ /\Q$mark\E\z/ && $select->can_read($option{seconds}) && sysread($self->{out}, $output, 65536, length($output));
-	my $failed = $output !~ s/\Q$mark\E\z//;
-	kill('TERM', $self->{pid}) if $failed;
+	my $ended = $output !~ s/\Q$mark\E\z//;
+	kill('TERM', $self->{pid}) if $ended;
 	seek($self->{err}, 0, 0);
 	my $messages = do { local $/; readline($self->{err}) } // '';
 	truncate($self->{err}, 0);
-	$messages =~ s/^\Q$mark\E.*//ms;
+	# A server that goes down behind the query takes nothing from its answer.
+	my $failed = $messages !~ s/^\Q$mark\E.*//ms;
 	chomp($output, $messages);
-	return ($output, $messages, $failed);
+	return ($output, $messages, $failed, $ended);
 }
 
 # A test that forks shares its pipes with the child, which must have its own.

@@ -523,10 +523,11 @@ sub poll_query_until
 	$expected //= 't';
 	while ((my $seconds = $deadline - time) > 0)
 	{
-		my ($output, $messages) = ask($self, $database, '', $query, session => defined $answer, seconds => $seconds);
+		my ($output, $messages, $failed) = ask($self, $database, '', $query, session => defined $answer, seconds => $seconds);
 
 		$answer = $output . $messages;
-		return 1 if $answer eq $expected;
+		# A query that is still waiting has said nothing, which is not an empty answer.
+		return 1 if !$failed && $answer eq $expected;
 		Time::HiRes::usleep($pause); # the sleep is the work: this is the wait between two looks
 		$pause = $pause < 150_000 ? $pause * 1.5 : 200_000;
 	}
@@ -534,14 +535,14 @@ sub poll_query_until
 	return 0;
 }
 
-# What the query answers, the messages, and whether it has failed; the options are those of the psql.
+# As KeptPsql::ask.
 sub ask
 {
 	my ($self, $database, $user, $query, %option) = @_;
 	my $connection = $self->connstr($database) . ($user eq '' ? '' : " user=$user");
 	my @answer = kept_psql($self, $database)->ask($connection, $query, %option);
 
-	end_psql($self) if $answer[2];
+	end_psql($self) if $answer[3];
 	return @answer;
 }
 
