@@ -128,7 +128,8 @@ SELECT sweep.start('keys') IS NOT NULL AS started;
 DO $$ BEGIN WHILE (SELECT count(*) FROM keys.aged) > 41 AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 ALTER TABLE keys.aged ALTER at TYPE timestamp USING at AT TIME ZONE 'UTC';
 CALL keys.ended();
-SELECT status, split_part(error, E'\n', 1) AS error FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
+-- versions differ in the parentheses of an expression
+SELECT status, translate(split_part(error, E'\n', 1), '()', '') AS error FROM sweep.runs WHERE job = 'keys' ORDER BY run_id DESC LIMIT 1;
 SELECT sweep.alter_job('keys', '{"pause": null}');
 CALL sweep.run('keys');
 SELECT id FROM keys.aged WHERE id > 50;
