@@ -5,6 +5,7 @@ package KeptPsql;
 use strict;
 use warnings;
 
+use Errno ();
 use IO::Select ();
 use IPC::Open3 ();
 use Symbol ();
@@ -43,7 +44,14 @@ sub ask
 	my $rollback = $query =~ /\b(?:BEGIN|START\s+TRANSACTION)\b/i ? "ROLLBACK;\n" : '';
 	print { $self->{in} } "$query\n$end\n\\warn $mark\\set ON_ERROR_STOP 0\n$rollback$clear\\set ON_ERROR_STOP 1\n\\echo $mark";
 	my $select = IO::Select->new($self->{out});
-	1 while $output !~ /\Q$mark\E\z/ && $select->can_read($option{seconds}) && sysread($self->{out}, $output, 65536, length($output));
+	while ($output !~ /\Q$mark\E\z/)
+	{
+		$! = 0;
+		my $read = $select->can_read($option{seconds}) ? sysread($self->{out}, $output, 65536, length($output)) : undef;
+		# A signal, as of a process that the test has started and that ends, is no answer.
+		next if !defined $read && $!{EINTR};
+		last if !$read;
+	}
 	my $ended = $output !~ s/\Q$mark\E\z//;
 	kill('TERM', $self->{pid}) if $ended;
 	seek($self->{err}, 0, 0);
