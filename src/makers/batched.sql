@@ -294,7 +294,7 @@ BEGIN
 	FOREACH first IN ARRAY '{true,false}'::boolean[] LOOP
 		made := sweep._edge_statements(relation, NULL, key, nulls, CASE WHEN again OR coalesce(args ->> 'serves' = 'true', false) THEN due ELSE bound.condition END || in_range, first);
 		made.counter := 'updated';
-		made.prologue := bound.prologue;
+		made.prologue := CASE WHEN first THEN bound.prologue END;
 		made.ordering := bound.ordering;
 		made.work := sweep._update_of(parts, NULL, NULL, pg_catalog.format('%s AND %s', sweep._range(relation, key, first), bound.condition || in_range));
 		IF made.before IS NOT NULL THEN
