@@ -292,7 +292,7 @@ BEGIN
 		('on_success', pg_catalog.octet_length(job.on_success::pg_catalog.text), 64 * 1024, job.on_success IS DISTINCT FROM old.on_success),
 		('on_failure', pg_catalog.octet_length(job.on_failure::pg_catalog.text), 64 * 1024, job.on_failure IS DISTINCT FROM old.on_failure),
 		('name', pg_catalog.octet_length(job.name), 1024, true),
-		('schedule', pg_catalog.octet_length(job.schedule), 1024, true),
+		('schedule', pg_catalog.octet_length(job.schedule), 255, true),
 		('step', pg_catalog.octet_length(job.step), 1024, true),
 		('pick', pg_catalog.octet_length(job.pick), 1024, true),
 		('rescue', pg_catalog.octet_length(job.rescue), 1024, true),

@@ -40,7 +40,7 @@ DECLARE
 BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
 			-- The base type of a domain: a key may be NULL here.
-			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, CASE t.typtype WHEN 'd' THEN pg_catalog.format_type(t.typbasetype, t.typtypmod) ELSE pg_catalog.format_type(a.atttypid, a.atttypmod) END,
+			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, CASE t.typtype WHEN 'd' THEN sweep._type_name(t.typbasetype, t.typtypmod) ELSE sweep._type_name(a.atttypid, a.atttypmod) END,
 				sweep._collate_as(source, u.name)), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
@@ -56,7 +56,7 @@ BEGIN
 				' WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)', changes, types),
 			pg_catalog.format('CREATE INDEX ON %s (id) WHERE truncated', changes),
 			pg_catalog.format('COMMENT ON TABLE %s IS %L', changes, 'keys of rows that a job of sweep.create_copy copies anew'),
-			pg_catalog.format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', changes, pg_catalog.format(
+			pg_catalog.format('CREATE FUNCTION %s() RETURNS pg_catalog.trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS %L', changes, pg_catalog.format(
 				E'BEGIN\n\tIF TG_OP = ''TRUNCATE'' THEN\n\t\tINSERT INTO %1$s (truncated) VALUES (true);\n\t\tRETURN NULL;\n\tEND IF;\n'
 				|| E'\tIF TG_OP <> ''INSERT'' THEN\n\t\tINSERT INTO %1$s (%2$s) VALUES (%3$s);\n\tEND IF;\n'
 				|| E'\tIF TG_OP = ''INSERT'' THEN\n\t\tINSERT INTO %1$s (%2$s) VALUES (%4$s);\n'

@@ -158,7 +158,7 @@ CREATE FUNCTION sweep._keeps_key(source regclass, target regclass, key text[], t
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s OPERATOR(pg_catalog.=) %1$s::%s%s', terms[u.n], pg_catalog.format_type(o.atttypid, o.atttypmod),
+	RETURN (SELECT pg_catalog.string_agg(pg_catalog.format('%s OPERATOR(pg_catalog.=) %1$s::%s%s', terms[u.n], sweep._type_name(o.atttypid, o.atttypmod),
 			-- A domain may have a collation of its own.
 			CASE WHEN o.attcollation <> 0 THEN sweep._collate_as(source, u.name) END), ' AND ' ORDER BY u.n)
 		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_attribute o ON o.attrelid = target AND o.attname = u.name

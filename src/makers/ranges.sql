@@ -298,7 +298,7 @@ CREATE FUNCTION sweep._key_expression(relation regclass, name text, OUT expressi
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	SELECT k.expression, pg_catalog.format_type(k.atttypid, k.atttypmod)
+	SELECT k.expression, sweep._type_name(k.atttypid, k.atttypmod)
 			|| coalesce((SELECT pg_catalog.format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				WHERE c.oid = k.attcollation AND t.typtype = 'd' AND c.oid <> t.typcollation), ''),
 			CASE WHEN t.typtype = 'd' OR t.typcategory IN ('A', 'C', 'R')

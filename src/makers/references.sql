@@ -28,11 +28,23 @@ $$;
 COMMENT ON FUNCTION sweep._referencing(regclass, text, text) IS
 	'the foreign keys that refer to a table, with the conditions that join the two; without an alias of the table its keys are parameters';
 
+-- Statements are analysed by the search_path of their job, which may have another schema before pg_catalog.
+CREATE FUNCTION sweep._type_name(type oid, typmod int) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT CASE WHEN e.typnamespace = 'pg_catalog'::pg_catalog.regnamespace AND pg_catalog.starts_with(f.name, pg_catalog.quote_ident(e.typname)) THEN 'pg_catalog.' ELSE '' END || f.name
+		FROM pg_catalog.pg_type t JOIN pg_catalog.pg_type e ON e.oid = CASE WHEN t.typcategory = 'A' AND t.typtype = 'b' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
+			CROSS JOIN LATERAL pg_catalog.format_type(t.oid, typmod) AS f (name) WHERE t.oid = type);
+END
+$$;
+COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'a type in a statement: with its schema, unless the grammar of PostgreSQL knows it, as it does integer';
+
 CREATE FUNCTION sweep._cast_to(type oid, wanted oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT CASE WHEN type = wanted OR t.typtype = 'p' THEN '' ELSE '::' || pg_catalog.format_type(wanted, -1) END FROM pg_catalog.pg_type t WHERE t.oid = wanted);
+	RETURN (SELECT CASE WHEN type = wanted OR t.typtype = 'p' THEN '' ELSE '::' || sweep._type_name(wanted, -1) END FROM pg_catalog.pg_type t WHERE t.oid = wanted);
 END
 $$;
 COMMENT ON FUNCTION sweep._cast_to(oid, oid) IS 'text behind a value that casts it from one type to another, which may be polymorphic';

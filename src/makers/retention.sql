@@ -10,7 +10,7 @@ DECLARE
 BEGIN
 	SELECT pg_catalog.format_type(CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END, NULL) INTO type FROM pg_catalog.pg_attribute a
 		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attrelid = relation AND a.attname = age_column AND a.attnum > 0 AND NOT a.attisdropped;
-	type := coalesce(type, (sweep._key_expression(relation, age_column)).type);
+	type := coalesce(type, pg_catalog.replace((sweep._key_expression(relation, age_column)).type, 'pg_catalog.', ''));
 	IF type IS NULL THEN
 		RAISE EXCEPTION 'column "%" of % does not exist', age_column, relation USING ERRCODE = 'undefined_column',
 			HINT = coalesce('There is ' || (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
@@ -151,17 +151,17 @@ COMMENT ON FUNCTION sweep._due_rows(regclass, jsonb, oid) IS 'the condition of t
 
 -- A column that is altered during a run would be compared by the zone of the session, and a date before its day is over. The statement that
 -- looks at it locks the table for the batch, and is analysed again when the table was altered.
-CREATE FUNCTION sweep._check_age_type(relation text, age text, type regtype, known regtype) RETURNS boolean
+CREATE FUNCTION sweep._check_age_type(relation text, age text, type regtype, known text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF type <> known THEN
+	IF type <> known::pg_catalog.regtype THEN
 		RAISE EXCEPTION 'the type of "%" of % has changed since the run began', age, relation USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Start the job again.';
 	END IF;
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, regtype) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
+COMMENT ON FUNCTION sweep._check_age_type(text, text, regtype, text) IS 'true; raises when the age of the rows of a table, or of a partition, has another type';
 
 CREATE FUNCTION sweep._check_keep(keep interval, cascade text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

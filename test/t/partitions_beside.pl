@@ -124,11 +124,11 @@ foreach my $file (glob("$logs/*-*.[0-9]*"))
 {
 	my ($kind) = $file =~ m{/(read|write)-[^/]*$};
 
-	# What a transaction took, without what it was late.
-	foreach my $line (split(/\n/, slurp_file($file)))
+	# What a transaction took, without what it was late. A program that is interrupted leaves a part of its last line.
+	foreach my $line (slurp_file($file) =~ /^(.*)\n/mg)
 	{
 		my @column = split(/ /, $line);
-		my $took = ($column[2] - ($column[6] || 0)) / 1e6;
+		my $took = ($column[2] - $column[6]) / 1e6;
 
 		$slowest{$kind} = $took if $took > $slowest{$kind};
 		$slowest{"$kind above 1 s"}++ if $took > 1;
