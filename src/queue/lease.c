@@ -88,7 +88,7 @@ sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue)
 			 errhint("Acknowledge what is claimed, or raise %s.", sweep_quota_setting(refusal, NULL))));
 }
 
-/* Of two leases the one that ends later is the smaller one: the heap has its greatest member first. */
+/* A lease that ends later is a smaller one: the heap has its greatest member first. */
 static int
 compare_ends(const pairingheap_node *left, const pairingheap_node *right, void *arg)
 {
