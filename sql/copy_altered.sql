@@ -202,6 +202,26 @@ SELECT count(*), count(*) FILTER (WHERE v = 0) FROM altered.words;
 SELECT sweep.drop_job('altered domain');
 DROP TABLE altered.word, altered.words;
 
+-- ---------------------------------------------------------------- a schema that has another name: it can have its own again, or the job is dropped
+CREATE SCHEMA altered_app;
+CREATE TABLE altered_app.t (k int PRIMARY KEY, v int);
+INSERT INTO altered_app.t SELECT n, n FROM generate_series(1, 20) AS n;
+CREATE TABLE altered_app.n (LIKE altered_app.t INCLUDING ALL);
+SELECT sweep.create_copy('altered_app.t', 'altered_app.n', with_changes => true, paused => true, name => 'altered schema');
+CALL sweep.run('altered schema');
+ALTER SCHEMA altered_app RENAME TO altered_other;
+UPDATE altered_other.t SET v = 0 WHERE k = 1;
+CALL sweep.run('altered schema');
+ALTER SCHEMA altered_other RENAME TO altered_app;
+UPDATE altered_app.t SET v = 0 WHERE k = 2;
+CALL sweep.run('altered schema');
+SELECT v, count(*) FROM altered_app.n WHERE k IN (1, 2) GROUP BY v ORDER BY v;
+ALTER SCHEMA altered_app RENAME TO altered_other;
+SELECT sweep.drop_job('altered schema');
+UPDATE altered_other.t SET v = 0 WHERE k = 1;
+SELECT count(*) FROM pg_class WHERE relname LIKE '%sweep_changes' AND relnamespace = 'altered_other'::regnamespace;
+DROP SCHEMA altered_other CASCADE;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

@@ -395,22 +395,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._check_follows(sweep.job_definition, regclass, regclass, text[]) IS 'raises unless a job can follow the changes of its source';
 
-CREATE FUNCTION sweep._changes_name(source regclass) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	schema pg_catalog.text;
-	base pg_catalog.text;
-BEGIN
-	SELECT n.nspname, c.relname INTO schema, base FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source;
-	WHILE pg_catalog.octet_length(base) > 45 LOOP
-		base := pg_catalog.left(base, -1);
-	END LOOP;
-	RETURN pg_catalog.format('%I.%I', schema, base || '_sweep_changes');
-END
-$$;
-COMMENT ON FUNCTION sweep._changes_name(regclass) IS 'the table, and the trigger function, of keys of changed rows of a table; a table has one copy with changes at a time';
-
 -- A job that is dropped has no use for them. They are found by names in its args, and are dropped only if its role could drop them.
 CREATE FUNCTION sweep._drop_changes() RETURNS trigger
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '50ms'
@@ -427,8 +411,9 @@ DECLARE
 BEGIN
 	BEGIN
 		IF OLD.args ? 'changes' THEN
-			changes := pg_catalog.to_regclass(OLD.args ->> 'changes');
-			maker := pg_catalog.to_regprocedure((OLD.args ->> 'changes') || '()');
+			name := sweep._moved_changes(name);
+			changes := pg_catalog.to_regclass(name);
+			maker := pg_catalog.to_regprocedure(name || '()');
 		ELSE
 			-- The default partition may have been detached since, or renamed.
 			emptying := coalesce(sweep._kept_cursor(OLD.name) -> 'emptying', (SELECT pg_catalog.jsonb_build_object('copy', n.copy, 'changes', n.changes)

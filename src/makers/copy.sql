@@ -168,6 +168,34 @@ END
 $$;
 COMMENT ON FUNCTION sweep._keeps_key(regclass, regclass, text[], text[]) IS 'a condition: the target of a copy has the same key as the source, whose columns these terms are; NULL: it has by its types';
 
+CREATE FUNCTION sweep._changes_name(source regclass) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema pg_catalog.text;
+	base pg_catalog.text;
+BEGIN
+	SELECT n.nspname, c.relname INTO schema, base FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source;
+	WHILE pg_catalog.octet_length(base) > 45 LOOP
+		base := pg_catalog.left(base, -1);
+	END LOOP;
+	RETURN pg_catalog.format('%I.%I', schema, base || '_sweep_changes');
+END
+$$;
+COMMENT ON FUNCTION sweep._changes_name(regclass) IS 'the table, and the trigger function, of keys of changed rows of a table; a table has one copy with changes at a time';
+
+-- Their schema may have another name by now. The trigger would go on to fail each write of the source.
+CREATE FUNCTION sweep._moved_changes(changes text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN coalesce((SELECT sweep._table_name(c.oid) FROM pg_catalog.pg_class c WHERE pg_catalog.to_regclass(changes) IS NULL AND c.relname = (pg_catalog.parse_ident(changes))[2]
+			AND pg_catalog.obj_description(c.oid, 'pg_class') = 'keys of rows that a job of sweep.create_copy copies anew'
+			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE pg_catalog.to_regclass(j.args ->> 'changes') = c.oid) ORDER BY c.oid LIMIT 1), changes);
+END
+$$;
+COMMENT ON FUNCTION sweep._moved_changes(text) IS 'the name of a table of keys of changed rows, also where its schema was renamed';
+
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -204,7 +232,7 @@ BEGIN
 	-- A copy that was switched has another name: what is left to do is in its cursor.
 	IF args ? 'changes' AND pg_catalog.to_regclass(args ->> 'target') IS NULL AND pg_catalog.to_regclass(args ->> 'changes') IS NULL THEN
 		made.prologue := pg_catalog.format('SELECT c.rows, c.next_cursor, c.detail FROM sweep._change_batch(%L, NULL, $2, $1, $5, NULL) AS c', args);
-		made.key := '';
+		made.key := 'a copy that was switched';
 		made.checked := true;
 		made.restarts := false;
 		RETURN QUERY SELECT made.* UNION ALL SELECT made.*;
