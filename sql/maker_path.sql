@@ -70,6 +70,7 @@ CALL sweep.run('shadowed');
 SELECT count(*) FROM maker_app.days_default;
 SELECT sweep.drop_job('shadowed');
 
+DO $$ BEGIN PERFORM sweep.drop_job(name) FROM sweep.job WHERE name ~ '_830000[0-9]$'; END $$;
 DELETE FROM sweep.run_live WHERE run_id >= 8300000;
 DELETE FROM sweep.run_history WHERE run_id >= 8300000;
 DROP SCHEMA maker_app, maker_shadow CASCADE;
