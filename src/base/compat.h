@@ -23,6 +23,7 @@
  *		pg_noreturn					stands before the declaration; it was pg_attribute_noreturn()
  *		disabled_nodes				of a plan is new; before, the cost of what is disabled was raised
  *		conenforced					of a constraint is new
+ *		attnullability				of a column is new: attnotnull no longer says that there is no null
  *	19	pushJsonbValue				takes a JsonbInState and returns nothing
  *		ExecInsertIndexTuples		takes flags, and the rest in another order
  *		index_beginscan, table_beginscan	take flags

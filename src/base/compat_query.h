@@ -1,13 +1,15 @@
 /*
  * compat_query.h
- *		Differences between server versions, see compat.h: portals, the time and plan of a query, copies of its nodes.
+ *		Differences between server versions, see compat.h: portals, the time and plan of a query, copies of its nodes, columns of its tables.
  */
 #ifndef SWEEP_COMPAT_QUERY_H
 #define SWEEP_COMPAT_QUERY_H
 
+#include "access/table.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "tcop/pquery.h"
+#include "utils/rel.h"
 
 /* 18: does not ask any more whether the portal is run once, to its end; this is the only way it is run here. */
 #if PG_VERSION_NUM >= 180000
@@ -76,5 +78,20 @@ sweep_query_ms(QueryDesc *query)
 #else
 #define sweep_plan_query(query, source) pg_plan_query((query), (source), 0, NULL)
 #endif
+
+/* Whether no row has a null in a column of a table that is locked. 18: a NOT NULL may be NOT VALID, and rows from before it have one. */
+static inline bool
+sweep_column_never_null(Oid table, AttrNumber number)
+{
+	Relation	relation = table_open(table, NoLock);
+#if PG_VERSION_NUM >= 180000
+	bool		is_never = TupleDescCompactAttr(RelationGetDescr(relation), number - 1)->attnullability == ATTNULLABLE_VALID;
+#else
+	bool		is_never = TupleDescAttr(RelationGetDescr(relation), number - 1)->attnotnull;
+#endif
+
+	table_close(relation, NoLock);
+	return is_never;
+}
 
 #endif							/* SWEEP_COMPAT_QUERY_H */

@@ -9,7 +9,8 @@ BEGIN
 	RETURN (SELECT coalesce(pg_catalog.array_agg(a.attname::pg_catalog.text ORDER BY a.attnum), '{}') FROM pg_catalog.pg_attribute a
 		WHERE a.attrelid = relation AND EXISTS (SELECT FROM pg_catalog.pg_constraint c
 			WHERE c.contype = 'f' AND c.confrelid = relation AND a.attnum = ANY (c.confkey))
-		AND (is_asked OR EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.contype = 'f' AND c.confrelid = relation AND c.confdeltype IN ('c', 'n', 'd'))));
+		AND (is_asked OR EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.contype = 'f' AND c.confrelid = relation AND c.confdeltype IN ('c', 'n', 'd')
+				AND pg_catalog.to_jsonb(c) -> 'conenforced' IS DISTINCT FROM 'false')));
 END
 $$;
 COMMENT ON FUNCTION sweep._referred_columns(regclass, boolean) IS 'the columns of a table that foreign keys refer to; none when no rows go, or change, with its rows, unless it is asked for what keeps them as well';

@@ -7,7 +7,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "catalog/pg_attribute.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "nodes/makefuncs.h"
@@ -18,7 +17,6 @@
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/syscache.h"
 
 #include "base/compat_query.h"
 #include "job/job_statement.h"
@@ -146,15 +144,13 @@ has_keys(const Query *query)
 static bool
 is_never_null(const Query *query, const Var *column)
 {
-	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(rt_fetch(column->varno, query->rtable)->relid), Int16GetDatum(column->varattno));
-	bool		is_never = HeapTupleIsValid(tuple) && ((Form_pg_attribute) GETSTRUCT(tuple))->attnotnull;
 	NullTest   *test = makeNode(NullTest);
 	Node	   *condition;
 
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	if (is_never || query->jointree->quals == NULL)
-		return is_never;
+	if (sweep_column_never_null(rt_fetch(column->varno, query->rtable)->relid, column->varattno))
+		return true;
+	if (query->jointree->quals == NULL)
+		return false;
 	test->arg = (Expr *) copyObject(unconstify(Var *, column));
 	test->nulltesttype = IS_NOT_NULL;
 	condition = eval_const_expressions(NULL, copyObject(query->jointree->quals));

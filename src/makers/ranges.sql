@@ -172,16 +172,6 @@ END
 $$;
 COMMENT ON FUNCTION sweep._qualified_list(text, text[]) IS 'the same, each with the alias of its table';
 
-CREATE FUNCTION sweep._create_index(relation regclass, columns text[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT pg_catalog.format('CREATE INDEX %sON %s (%s);', CASE c.relkind WHEN 'p' THEN '' ELSE 'CONCURRENTLY ' END, relation,
-			sweep._column_list(columns))
-		|| CASE c.relkind WHEN 'p' THEN ' It takes over indexes that its partitions have already, which can be created CONCURRENTLY.' ELSE '' END
-		FROM pg_catalog.pg_class c WHERE c.oid = relation
-$$;
-COMMENT ON FUNCTION sweep._create_index(regclass, text[]) IS 'the statement that creates an index, for a hint';
-
 CREATE FUNCTION sweep._table_name(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -249,6 +239,17 @@ $$;
 COMMENT ON FUNCTION sweep._index_expression(oid) IS 'the expression that an index begins with, in parentheses, its names qualified';
 
 -- In PL/pgSQL also where it is one expression: a function in SQL is planned at each call, and these are called for each partition.
+-- Since version 18 a NOT NULL may be NOT VALID: rows from before it may have a null.
+CREATE FUNCTION sweep._never_null(relation oid, attnum int) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attnum = _never_null.attnum AND a.attnotnull
+		AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conrelid = relation AND c.contype = 'n' AND NOT c.convalidated AND c.conkey[1] = a.attnum));
+END
+$$;
+COMMENT ON FUNCTION sweep._never_null(oid, int) IS 'whether no row of a table has a null in a column; false for no column';
+
 -- Only of columns whose order and equality are the plain ones, all in the same direction: then a comparison of rows is a range of
 -- the index. The first column may be null, which is in no range, and may be an expression; the others may not.
 CREATE FUNCTION sweep._index_key(index oid, OUT columns text[], OUT nulls text[]) RETURNS record
@@ -258,7 +259,7 @@ BEGIN
 	SELECT pg_catalog.array_agg(p.attname ORDER BY p.n), pg_catalog.array_agg(p.nulls ORDER BY p.n) INTO columns, nulls
 		FROM (SELECT k.n, coalesce(a.attname::pg_catalog.text, CASE WHEN k.n = 0 THEN sweep._index_expression(index) END) AS attname,
 				CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
-				pg_catalog.bool_and((k.n = 0 OR a.attnotnull IS TRUE) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
+				pg_catalog.bool_and((k.n = 0 OR sweep._never_null(i.indrelid, a.attnum)) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
 					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = coalesce(a.attcollation, 0::pg_catalog.oid)) OVER (ORDER BY k.n) AS fits
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
 				LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n] AND a.attnum > 0
@@ -481,7 +482,7 @@ BEGIN
 	END IF;
 	SELECT k.columns, k.nulls INTO columns, nulls FROM pg_catalog.pg_index i CROSS JOIN LATERAL sweep._index_key(i.indexrelid) AS k
 		WHERE i.indrelid = relation AND k.columns = wanted AND sweep._is_unique(relation, wanted)
-			AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = wanted[1] AND a.attnotnull) ORDER BY i.indexrelid LIMIT 1;
+			AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = wanted[1] AND sweep._never_null(relation, a.attnum)) ORDER BY i.indexrelid LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE EXCEPTION '% has no unique index by which to go through it in the order of (%)', relation,
 				coalesce(order_by, pg_catalog.array_to_string(wanted, ', ')) USING ERRCODE = 'invalid_parameter_value',

@@ -195,6 +195,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._reference_queries(oid, oid) IS 'the statements of sweep._reference_exists; raises unless the role may delete from the table that is referred to';
 
+CREATE FUNCTION sweep._create_index(relation regclass, columns text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_catalog.format('CREATE INDEX %sON %s (%s);', CASE c.relkind WHEN 'p' THEN '' ELSE 'CONCURRENTLY ' END, relation,
+			sweep._column_list(columns))
+		|| CASE c.relkind WHEN 'p' THEN ' It takes over indexes that its partitions have already, which can be created CONCURRENTLY.' ELSE '' END
+		FROM pg_catalog.pg_class c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION sweep._create_index(regclass, text[]) IS 'the statement that creates an index, for a hint';
+
 CREATE FUNCTION sweep._check_references(role text, relation regclass, path regclass[], is_inline boolean) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
