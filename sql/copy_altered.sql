@@ -222,6 +222,52 @@ UPDATE altered_other.t SET v = 0 WHERE k = 1;
 SELECT count(*) FROM pg_class WHERE relname LIKE '%sweep_changes' AND relnamespace = 'altered_other'::regnamespace;
 DROP SCHEMA altered_other CASCADE;
 
+-- ---------------------------------------------------------------- a column of the source that is generated in another way, or not any more
+CREATE TABLE altered.g (k int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED);
+INSERT INTO altered.g SELECT n, n FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.h (k int PRIMARY KEY, v int, w int);
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered expression');
+CALL sweep.run('altered expression');
+DO $$ BEGIN EXECUTE 'ALTER TABLE altered.g ALTER w ' || CASE WHEN current_setting('server_version_num')::int >= 170000 THEN 'SET EXPRESSION AS (v + 2)' ELSE 'DROP EXPRESSION' END; END $$;
+UPDATE altered.g SET v = 0 WHERE k = 1;
+CALL sweep.run('altered expression', '{"switch": {}}');
+SELECT to_regclass('altered.g_old');
+SELECT sweep.drop_job('altered expression');
+DROP TABLE altered.g, altered.h;
+
+CREATE TABLE altered.g (k int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED);
+CREATE TABLE altered.h (LIKE altered.g INCLUDING ALL);
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered expression');
+CALL sweep.run('altered expression');
+ALTER TABLE altered.g ALTER w DROP EXPRESSION;
+INSERT INTO altered.g VALUES (1, 1, 10);
+CALL sweep.run('altered expression', '{"switch": {}}');
+SELECT to_regclass('altered.g_old');
+SELECT sweep.drop_job('altered expression');
+DROP TABLE altered.g, altered.h;
+
+-- ---------------------------------------------------------------- a trigger of the copy that keeps rows: one that is gone would be there again
+CREATE FUNCTION altered.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN OLD.v < 0 THEN OLD END; END $$;
+CREATE TABLE altered.g (k int PRIMARY KEY, v int);
+INSERT INTO altered.g SELECT n, CASE WHEN n < 50 THEN n ELSE -n END FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.h (LIKE altered.g INCLUDING ALL) PARTITION BY RANGE (k);
+CREATE TABLE altered.h1 PARTITION OF altered.h FOR VALUES FROM (0) TO (1000);
+CREATE TRIGGER keep BEFORE DELETE ON altered.h1 FOR EACH ROW EXECUTE FUNCTION altered.keep();
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered kept');
+CALL sweep.run('altered kept');
+DELETE FROM altered.g WHERE k = 70;
+UPDATE altered.g SET v = 0 WHERE k = 71;
+CALL sweep.run('altered kept');
+SELECT count(*), max(v) FILTER (WHERE k = 71) FROM altered.h;
+DELETE FROM altered.g WHERE k = 7;
+CALL sweep.run('altered kept', '{"switch": {}}');
+SELECT to_regclass('altered.g_old');
+DROP TRIGGER keep ON altered.h1;
+CALL sweep.run('altered kept', '{"switch": {}}');
+SELECT count(*), count(*) FILTER (WHERE k IN (7, 70)) FROM altered.g;
+SELECT sweep.drop_job('altered kept');
+DROP TABLE altered.g, altered.g_old;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

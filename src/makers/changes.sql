@@ -10,13 +10,15 @@
 -- own. A key says that the row is not known any more, never what has become of it: the order of keys does not matter.
 --
 -- A column has another number when it was dropped and added again, and keys another order with another collation. A column that is generated in the target is not copied.
+-- A column that is generated in the source has other values with another expression, and no trigger tells of that.
 CREATE FUNCTION sweep._copy_shape(args jsonb, source regclass, target regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s%s', a.attrelid = source, a.attnum, a.attname,
 				pg_catalog.format_type(a.atttypid, a.atttypmod), a.attcollation::pg_catalog.regcollation,
-				CASE WHEN a.attrelid = target AND a.attgenerated <> '' THEN ' generated' END), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
+				CASE WHEN a.attrelid = target AND a.attgenerated <> '' THEN ' generated'
+					WHEN a.attgenerated <> '' THEN ' ' || (SELECT pg_catalog.pg_get_expr(d.adbin, source) FROM pg_catalog.pg_attrdef d WHERE d.adrelid = source AND d.adnum = a.attnum) END), ', ' ORDER BY a.attrelid = source, a.attname), E'\\', E'\\\\')::pg_catalog.bytea), 'hex'), 32)
 		FROM pg_catalog.pg_attribute a WHERE a.attrelid IN (source, target) AND a.attnum > 0 AND NOT a.attisdropped);
 END
 $$;
@@ -76,6 +78,10 @@ BEGIN
 		'rounded', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s CROSS JOIN LATERAL (SELECT ', taken) || kept
 			|| pg_catalog.format(E' AS kept FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r WHERE NOT r.kept LIMIT 1', sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
+		-- Asked where something may keep a row.
+		'kept', CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = target) OR EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgtype & 11 = 11 AND t.tgenabled <> 'D'
+				AND (t.tgrelid = target OR t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(target) AS p))) THEN
+			pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s JOIN %s AS sweep_target ON %s LIMIT 1', taken, sweep._table_name(target), of_target) END,
 		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s CROSS JOIN LATERAL (SELECT %s%s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r%s',
 			sweep._table_name(target), sweep._column_list(columns), sweep._qualified_list('r', columns), taken,
 			sweep._qualified_list(source_name, columns), coalesce(', ' || kept || ' AS sweep_kept', ''),
@@ -152,6 +158,7 @@ AS $$
 DECLARE
 	ids bigint[];
 	rounded pg_catalog.text;
+	kept pg_catalog.text;
 	wanted bigint := size;
 	clear constant pg_catalog.text := pg_catalog.format('TRUNCATE %s', texts ->> 'target');
 	remove constant pg_catalog.text := texts ->> 'remove';
@@ -177,6 +184,13 @@ BEGIN
 				RAISE EXCEPTION 'key % of % is another one in %', rounded, texts ->> 'source', texts ->> 'target' USING ERRCODE = 'datatype_mismatch', HINT = 'Drop the job, and create it anew with a target whose key has a type that keeps all values.';
 			END IF;
 			EXECUTE remove USING ids;
+			IF texts ->> 'kept' IS NOT NULL THEN
+				EXECUTE texts ->> 'kept' INTO kept USING ids;
+			END IF;
+			IF kept IS NOT NULL THEN
+				RAISE EXCEPTION 'row % of % cannot be removed', kept, texts ->> 'target' USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'Where it is gone from the source, it would be there again after a switch.',
+					HINT = 'Look for a trigger BEFORE DELETE or a rule of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
+			END IF;
 			EXECUTE insert USING ids;
 			EXECUTE forget USING ids;
 			RETURN;
@@ -297,15 +311,6 @@ $$;
 COMMENT ON FUNCTION sweep._change_batch(jsonb, jsonb, jsonb, int, bigint, text) IS 'what a batch of a copy with changes does before it copies a range';
 
 -- ------------------------------------------------------------------ the job
-CREATE FUNCTION sweep._owns(role oid, owner oid) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT pg_catalog.pg_has_role(role, owner, 'USAGE') AND (o.rolsuper OR NOT r.rolsuper) FROM pg_catalog.pg_roles r, pg_catalog.pg_roles o WHERE r.oid = role AND o.oid = owner);
-END
-$$;
-COMMENT ON FUNCTION sweep._owns(oid, oid) IS 'whether a role acts for an owner, of whose objects it may execute code: a superuser may not';
-
 -- Code of the tables is executed as the role of the job: their triggers, index expressions, defaults. The role could become
 -- an owner for whom it acts, and loses nothing; only a superuser acts for owners that it must not trust.
 CREATE FUNCTION sweep._check_acting(role oid, source regclass, target regclass) RETURNS void

@@ -94,3 +94,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sweep._start_once(sweep.job_definition, bigint, boolean) IS 'starts a job that was made for this one run; returns the run_id, NULL where it cannot be started';
+
+CREATE FUNCTION sweep._owns(role oid, owner oid) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT pg_catalog.pg_has_role(role, owner, 'USAGE') AND (o.rolsuper OR NOT r.rolsuper) FROM pg_catalog.pg_roles r, pg_catalog.pg_roles o WHERE r.oid = role AND o.oid = owner);
+END
+$$;
+COMMENT ON FUNCTION sweep._owns(oid, oid) IS 'whether a role acts for an owner, of whose objects it may execute code: a superuser may not';
