@@ -66,6 +66,7 @@ typedef struct SweepRangeKept
 	Jsonb	   *range_cursor;	/* where the share begins in it; NULL = at its start */
 	HTAB	   *counted;		/* rows that stay, and were reported, which further passes find again; NULL = none */
 	HTAB	   *held;			/* the same for rows that other sessions have held */
+	bool		has_begun;		/* a batch was done, and its cursor can be read */
 	bool		has_waited;		/* for a lock, and did not get it */
 	bool		has_warned;		/* of a circle that stays */
 	SweepRangeStatements statements[2];	/* of a first batch, of a batch after a cursor */

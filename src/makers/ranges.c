@@ -29,6 +29,7 @@
 
 #include "base/detail.h"
 #include "base/extension.h"
+#include "base/txn.h"
 #include "engine/step.h"
 #include "makers/range_cursor.h"
 #include "makers/range_roots.h"
@@ -74,6 +75,8 @@ static void choose_statements(SweepRangeBatch *batch);
 static void check_ordering(SweepRangeBatch *batch);
 static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
+static bool find_edge(SweepRangeBatch *batch);
+static void find_edge_work(void *batch);
 static bool is_more_of_key(SweepRangeBatch *batch);
 static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
@@ -117,6 +120,7 @@ sweep_ranges_step(PG_FUNCTION_ARGS)
 		if (!found && is_left(&batch))
 			batch.rows = 1;
 	}
+	batch.kept->has_begun = true;
 
 	values[0] = Int64GetDatum(batch.rows);
 	values[1] = PointerGetDatum(batch.cursor);
@@ -259,7 +263,7 @@ do_range(SweepRangeBatch *batch)
 	JsonbValue	buffer;
 
 	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
-	if (!sweep_range_find_edge(batch))
+	if (!find_edge(batch))
 		return false;
 	if (batch->kept->cascade != NULL)
 		sweep_range_remove_roots(batch);
@@ -274,6 +278,36 @@ do_range(SweepRangeBatch *batch)
 	if (batch->done > 0 && sweep_range_value(batch->cursor, "again", &buffer) != NULL)
 		batch->cursor = sweep_range_merge(batch->cursor, sweep_detail_read("{\"again\": 0}"));
 	return true;
+}
+
+/*
+ * A run may begin with a key of an earlier one that its column does not take any more: a value of an enum was renamed, or the column has
+ * another type. The pass begins anew then, where rows that were done are known by that.
+ */
+static bool
+find_edge(SweepRangeBatch *batch)
+{
+	JsonbValue	buffer;
+	ErrorData  *error;
+
+	if (batch->kept->has_begun || !batch->statements->restarts || batch->statements->by_place ||
+		sweep_range_value(batch->cursor, "after", &buffer) == NULL || sweep_range_value(batch->cursor, "ordering", &buffer) != NULL)
+		return sweep_range_find_edge(batch);
+	error = sweep_txn_savepoint(find_edge_work, batch, true);
+	if (error == NULL)
+		return batch->upto != NULL;
+	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION && error->sqlerrcode != ERRCODE_CHECK_VIOLATION)
+		ReThrowError(error);
+	batch->cursor = sweep_range_without(sweep_range_without(sweep_range_without(batch->cursor, "after"), "part"), SWEEP_RANGE_TRIED);
+	choose_statements(batch);
+	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
+	return sweep_range_find_edge(batch);
+}
+
+static void
+find_edge_work(void *batch)
+{
+	(void) sweep_range_find_edge(batch);
 }
 
 /* Whether there are rows of the key that were not tried. */
