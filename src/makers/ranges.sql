@@ -260,10 +260,12 @@ BEGIN
 		FROM (SELECT k.n, coalesce(a.attname::pg_catalog.text, CASE WHEN k.n = 0 THEN sweep._index_expression(index) END) AS attname,
 				CASE WHEN (i.indoption[k.n] & 2 = 2) <> (i.indoption[k.n] & 1 = 1) THEN 'first' ELSE 'last' END AS nulls,
 				pg_catalog.bool_and((k.n = 0 OR sweep._never_null(i.indrelid, a.attnum)) AND i.indoption[k.n] & 1 = i.indoption[0] & 1
-					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = coalesce(a.attcollation, 0::pg_catalog.oid)) OVER (ORDER BY k.n) AS fits
+					AND o.opcdefault AND o.opcnamespace = 'pg_catalog'::pg_catalog.regnamespace AND i.indcollation[k.n] = coalesce(a.attcollation, 0::pg_catalog.oid)
+					-- PostgreSQL has no operators for a domain of an enum.
+					AND (o.opcintype = 'pg_catalog.anyenum'::pg_catalog.regtype AND t.typtype = 'd') IS NOT TRUE) OVER (ORDER BY k.n) AS fits
 			FROM pg_catalog.pg_index i CROSS JOIN LATERAL pg_catalog.generate_series(0, i.indnkeyatts - 1) AS k (n)
 				LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n] AND a.attnum > 0
-				JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
+				LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n]
 			WHERE i.indexrelid = index AND i.indisvalid AND i.indisready AND i.indislive AND i.indpred IS NULL) AS p
 			JOIN pg_catalog.pg_class c ON c.oid = index JOIN pg_catalog.pg_am m ON m.oid = c.relam AND m.amname = 'btree'
 		WHERE p.fits;
