@@ -268,6 +268,22 @@ SELECT count(*), count(*) FILTER (WHERE k IN (7, 70)) FROM altered.g;
 SELECT sweep.drop_job('altered kept');
 DROP TABLE altered.g, altered.g_old;
 
+-- ---------------------------------------------------------------- longer keys: those who write them have no error
+CREATE TABLE altered.g (k varchar(3), c char(3), n numeric(3,1), b bit(3), v int, PRIMARY KEY (k, c, n, b));
+INSERT INTO altered.g SELECT n, n, n, n::bit(3) FROM generate_series(1, 20) AS n;
+CREATE TABLE altered.h (LIKE altered.g INCLUDING ALL);
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered longer', batch_size => 7);
+CALL sweep.run('altered longer');
+UPDATE altered.g SET v = 1, c = 'x' WHERE n < 5;
+DELETE FROM altered.g WHERE n > 18;
+CALL sweep.run('altered longer');
+SELECT count(*), (SELECT count(*) FROM (TABLE altered.g EXCEPT TABLE altered.h) AS d) AS other FROM altered.h;
+ALTER TABLE altered.g ALTER k TYPE varchar(9), ALTER c TYPE char(9), ALTER n TYPE numeric(9,2);
+INSERT INTO altered.g VALUES ('longer', 'longer', 1000.01, '001');
+CALL sweep.run('altered longer');
+SELECT sweep.drop_job('altered longer');
+DROP TABLE altered.g, altered.h;
+
 DO $$ BEGIN WHILE EXISTS (SELECT FROM sweep.run_live WHERE job LIKE 'altered%') AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.02); END LOOP; END $$; -- the sleep is the work
 DELETE FROM sweep.run_history WHERE job LIKE 'altered%';
 DROP SCHEMA altered CASCADE;

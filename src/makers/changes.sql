@@ -41,8 +41,8 @@ DECLARE
 	taken pg_catalog.text;
 BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
-			-- The base type of a domain: a key may be NULL here.
-			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, CASE t.typtype WHEN 'd' THEN sweep._type_name(t.typbasetype, t.typtypmod) ELSE sweep._type_name(a.atttypid, a.atttypmod) END,
+			-- The base type of a domain: a key may be NULL here. It may have any length: where the column is altered, a longer one must not fail the statement that writes it.
+			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, sweep._type_name(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE a.atttypid END, -1),
 				sweep._collate_as(source, u.name)), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
