@@ -112,7 +112,10 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	if (drops_extension)
 		sweep_worker_wake_at_commit();
 	if (ends_prepared(statement))
+	{
+		sweep_queue_note_prepared_ended();
 		sweep_ask_for_prepared();
+	}
 }
 
 static bool

@@ -77,4 +77,7 @@ extern void sweep_queue_settle_news(const SweepQueueNews *taken, int count);
 /* statement.c: a database was dropped just now; this transaction may have dropped sweep.queue_message. InvalidOid = none. */
 extern void sweep_queue_note_dropped(Oid database, Oid relation);
 
+/* statement.c: COMMIT PREPARED, or ROLLBACK PREPARED, was executed just now. */
+extern void sweep_queue_note_prepared_ended(void);
+
 #endif							/* SWEEP_QUEUE_H */

@@ -165,3 +165,9 @@ sweep_queue_note_dropped(Oid database, Oid relation)
 	if (OidIsValid(relation) && !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
 		sweep_transaction_change(relation, 0)->dropped = true;
 }
+
+void
+sweep_queue_note_prepared_ended(void)
+{
+	sweep_prepared_settle();
+}

@@ -9,9 +9,10 @@
  * Each level of subtransactions has changes of its own. When it ends well they are added to those of the level above;
  * when it is rolled back they are thrown away, and what it has claimed is given back.
  *
- * COMMIT PREPARED calls no callback of an extension. The changes of a transaction that is prepared therefore go to shared
- * memory, until a process that claims, acknowledges, waits or counts finds that the transaction has ended. These records
- * are counted, so that nothing is looked at while there are none.
+ * COMMIT PREPARED calls no callback of an extension, only the hook of statements (api/utility.c). The changes of a transaction
+ * that is prepared therefore go to shared memory, until the session that ends it applies them, or a process that claims,
+ * acknowledges, waits or counts meanwhile finds that it has ended. These records are counted, so that nothing is looked at
+ * while there are none.
  */
 #include "postgres.h"
 

@@ -52,9 +52,6 @@ extern bool pq_check_connection(void);
 /* Sleep of a process for which there is no slot, or no place in the list, in ms. */
 #define NO_PLACE_MS 200
 
-/* Longest sleep while prepared transactions have sent something, in ms. */
-#define PREPARED_MS 1000
-
 typedef struct QueueRequest
 {
 	text	   *name;
@@ -147,12 +144,7 @@ sweep_queue_wait(Oid relation, int32 queue_id, long timeout_ms, pg_atomic_uint32
 	bool		listed;
 	bool		again = false;
 
-	/* The end of a prepared transaction wakes no process. */
-	if (sweep_prepared_exist())
-	{
-		sweep_prepared_settle();
-		timeout_ms = Min(timeout_ms, PREPARED_MS);
-	}
+	sweep_prepared_settle();
 	/* The process looks when it is in the list, so that no message can come in between. */
 	sweep_queue_lock(LW_EXCLUSIVE);
 	slot = sweep_queue_get_slot(relation, queue_id);

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use SweepTest;
 
-my $node = new_cluster('notification', conf => [ 'pg_sweep.notify_interval = 10ms' ]);
+my $node = new_cluster('notification', conf => [ 'pg_sweep.notify_interval = 10ms', 'max_prepared_transactions = 1' ]);
 
 # psql shows a notification after the query that is in progress, or follows it.
 my $listener = session($node);
@@ -53,6 +53,12 @@ $listener->query_safe('LISTEN "sweep.last"');
 sql(q{SELECT sweep.send('last', '1')});
 is(notified('sweep.last'), 1, 'a queue that came later is notified');
 is(notifications('sweep.loud'), 0, 'not what was rolled back');
+
+# Nobody claims or waits meanwhile.
+sql(q{BEGIN; SELECT sweep.send('last', '2'); PREPARE TRANSACTION 'news'});
+is(notifications('sweep.last'), 0, 'what is prepared is not notified');
+sql(q{COMMIT PREPARED 'news'});
+is(notified('sweep.last'), 1, 'it is when it is committed');
 
 # The producer itself notifies nobody: its commit takes no lock for it.
 is(sql(q{BEGIN; SELECT sweep.send('loud', '3') IS NOT NULL; COMMIT; SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0 AND pid = pg_backend_pid()}),

@@ -67,14 +67,16 @@ $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 $node->safe_psql('other', q{
 	CREATE EXTENSION pg_sweep;
-	SELECT sweep.create_queue(q) FROM unnest(ARRAY['b1', 'b2']) AS q;
+	SELECT sweep.create_queue('b' || i) FROM generate_series(1, 4) AS i;
 	SELECT sweep.send_many(q, array_fill('1'::jsonb, ARRAY[30])) FROM unnest(ARRAY['b1', 'b2']) AS q;
 });
 # nobody looks how they have ended
 $node->safe_psql('other', "BEGIN; SELECT sweep.send('b1', '1'), sweep.send('b2', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'") for 1 .. 5;
 $node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b1', 30, '1 h')});
-$node->safe_psql('other', q{SELECT count(*) FROM sweep.claim('b2', 30, '1 h')});
-$node->safe_psql('other', "BEGIN; SELECT sweep.send('b1', '1'), sweep.send('b2', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'") for 1 .. 2;
+my $other = $node->safe_psql('other', q{SELECT DISTINCT lease FROM sweep.claim('b2', 30, '1 h')});
+$node->safe_psql('other', "BEGIN; SELECT sweep.ack('$other'), sweep.send('b1', '1'), sweep.send('b3', '1'), sweep.send('b4', '1'); PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'");
+is($node->psql('postgres', "BEGIN; SELECT sweep.send('a1', '1'); PREPARE TRANSACTION 'p'; ROLLBACK PREPARED 'p'", on_error_stop => 1), 0,
+	'transactions of another database that were prepared, and have ended, take no place');
 $node->safe_psql('postgres', 'DROP DATABASE other');
 $node->safe_psql('postgres', q{SELECT sweep.send_many('a' || i, array_fill('1'::jsonb, ARRAY[100])) FROM generate_series(1, 2) AS i});
 is(claim('a1', 64, '1 h'), 64, 'there is room for its messages');
