@@ -63,6 +63,7 @@ static void handle_suspect(SweepConsumer *consumer, int index);
 static bool is_of_server(const ErrorData *error);
 static bool may_spare(const SweepConsumer *consumer);
 static void wait_for_server(SweepConsumer *consumer, const ErrorData *error);
+static bool record(SweepConsumer *consumer, SweepWork work, ErrorData **error);
 static bool fail_message(SweepConsumer *consumer, ErrorData **error);
 static void fail_work(void *arg);
 static void bury_work(void *arg);
@@ -235,7 +236,7 @@ handle_suspect(SweepConsumer *consumer, int index)
 		};
 
 		consumer->error = sweep_report_error_jsonb(&crash);
-		if (!sweep_consumer_transact(consumer, bury_work, &error))
+		if (!record(consumer, bury_work, &error))
 			ereport(FATAL,
 					(errcode(error->sqlerrcode),
 					 errmsg("message %lld of queue \"%s\" could not be moved to the dead-letter table: %s",
@@ -305,6 +306,16 @@ wait_for_server(SweepConsumer *consumer, const ErrorData *error)
 		consumer->present = false;
 }
 
+/* Does what becomes of a message that is not done. A handler may have left a session in which nothing can be written: then the second try will do. */
+static bool
+record(SweepConsumer *consumer, SweepWork work, ErrorData **error)
+{
+	if (sweep_consumer_transact(consumer, work, error))
+		return true;
+	sweep_worker_reset_session();
+	return sweep_consumer_transact(consumer, work, error);
+}
+
 /*
  * A defect of the consumer itself, as a handler that was dropped or replaced by one with another argument, is no failure of the
  * message: the process ends and gives it back. False when an error of the server, which
@@ -317,7 +328,7 @@ fail_message(SweepConsumer *consumer, ErrorData **error)
 	ErrorData  *failure = *error;
 
 	consumer->error = sweep_report_error_jsonb(failure);
-	if (!sweep_consumer_transact(consumer, fail_work, error))
+	if (!record(consumer, fail_work, error))
 	{
 		if (is_of_server(*error))
 			return false;

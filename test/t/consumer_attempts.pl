@@ -41,6 +41,15 @@ $node->safe_psql('postgres', q{
 		AS $$ SELECT array_agg(jsonb_build_object('n', i) || CASE WHEN i = special THEN what ELSE '{}' END ORDER BY i) FROM generate_series(first, last) AS i $$;
 });
 
+# The handler, which leaves its session unable to write.
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION t.handle_once(m sweep.message) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM t.handle(m), set_config('default_transaction_read_only', 'on', false);
+	END
+	$$;
+});
+
 # A queue whose consumer has claimed what was sent in one batch.
 sub begin_case
 {
@@ -76,6 +85,12 @@ is(sql('SELECT count(*), max(attempts) FROM t.handled WHERE n > 3'), '97|1', 'te
 is(sql(q{SELECT string_agg(payload ->> 'n', ' ' ORDER BY message_id), min(attempts), min(error ->> 'message') FROM sweep.dead('q')}),
 	'1 2 3|2|the lease of its last delivery ran out', 'terminated: those that its handler was called for twice are dead');
 open_gate($gate);
+end_case();
+
+# ---------------------------------------------------------------- a failure in a session in which nothing can be written
+begin_case(q{t.messages(1, 2, 2, '{"fail": "P0001"}')}, handler => 't.handle_once', max_attempts => 1);
+soon($node, q{SELECT payload ->> 'n', error ->> 'message' FROM sweep.dead('q')}, '2|cannot execute nextval() in a read-only transaction', 'a message that fails behind one whose handler has left settings is dead by its own error');
+is(sql('SELECT n, attempts FROM t.handled'), '1|1', 'and the first one is done');
 end_case();
 
 # ---------------------------------------------------------------- a crash: which one was in hand
