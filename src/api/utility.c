@@ -76,6 +76,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	/* A pool of connections resets one by it before the next client has it. */
 	bool		discards = IsA(statement, DiscardStmt) && castNode(DiscardStmt, statement)->target == DISCARD_ALL;
 	bool		drops_database = IsA(statement, DropdbStmt);
+	bool		ended_prepared = ends_prepared(statement);
 	bool		force = false;
 	const char *name = wanted_database(statement, &force);
 	Oid			database = name != NULL ? get_database_oid(name, true) : InvalidOid;
@@ -111,7 +112,7 @@ before_utility(PlannedStmt *plan, const char *query, bool read_only_tree, Proces
 	/* The scheduler of a database that has lost the extension leaves when it looks. */
 	if (drops_extension)
 		sweep_worker_wake_at_commit();
-	if (ends_prepared(statement))
+	if (ended_prepared)
 	{
 		sweep_queue_note_prepared_ended();
 		sweep_ask_for_prepared();
