@@ -40,7 +40,7 @@ foreach my $protocol ('simple', 'prepared')
 {
 	my %w = (out => '', err => '');
 
-	$w{run} = IPC::Run::start([ 'pgbench', '-n', '-M', $protocol, '-c', 4, '-j', 1, '-R', 250, '-T', $ENV{SWITCH_SECONDS} || 40, '-l', '--log-prefix', "$logs/$protocol",
+	$w{run} = IPC::Run::start([ 'pgbench', '-n', '-M', $protocol, '-c', 4, '-j', 1, '-R', 120, '-T', $ENV{SWITCH_SECONDS} || 40, '-l', '--log-prefix', "$logs/$protocol",
 			'-f', "$logs/update.sql\@4", '-f', "$logs/insert.sql\@1", '-U', 'writer', '-h', $node->host, '-p', $node->port, 'postgres' ], '>', \$w{out}, '2>', \$w{err});
 	$writer{$protocol} = \%w;
 }

@@ -54,7 +54,7 @@ like(slurp_file($node->logfile), qr/WARNING:  run \d+ of job "one" failed: job "
 
 # ---------------------------------------------------------------- what others do meanwhile is more to do
 # Lets a run go on that handles rows as long as somebody else makes more of them, until it has handled several times as many as
-# there are and three times the time has passed; then until it has drained.
+# there are and twice the time has passed; then until it has drained.
 sub keep_busy
 {
 	my ($job, $name, $again) = @_;
@@ -65,7 +65,7 @@ sub keep_busy
 	while ($enough ne 't' && time < $deadline)
 	{
 		sql("$again; SELECT pg_stat_force_next_flush()");
-		$enough = sql("SELECT coalesce((SELECT rows > 10000 AND clock_timestamp() > started_at + interval '3 s' FROM sweep.running WHERE run_id = $run), finished_at IS NOT NULL)
+		$enough = sql("SELECT coalesce((SELECT rows > 10000 AND clock_timestamp() > started_at + interval '2 s' FROM sweep.running WHERE run_id = $run), finished_at IS NOT NULL)
 			FROM sweep.runs WHERE run_id = $run");
 	}
 	sql('DELETE FROM t.busy');
@@ -80,7 +80,7 @@ keep_busy('purge', 'a queue that others fill', $fill);
 
 # ---------------------------------------------------------------- a cursor that moves is believed, for as long as it does
 my $run = sql(q{SELECT sweep.start('counter')});
-soon($node, q{SELECT rows > 1000 AND clock_timestamp() > started_at + interval '3 s' FROM sweep.running}, 't', 'a cursor that moves: goes on');
+soon($node, q{SELECT rows > 1000 AND clock_timestamp() > started_at + interval '2 s' FROM sweep.running}, 't', 'a cursor that moves: goes on');
 sql("SELECT sweep.cancel($run)");
 like(ended_run($node, $run), qr/^cancelled /, 'a cursor that moves: until somebody ends it');
 
@@ -96,7 +96,7 @@ SKIP:
 		SELECT sweep.create_job('elsewhere', step => 't.elsewhere');
 	});
 	$run = sql(q{SELECT sweep.start('elsewhere')});
-	soon($node, q{SELECT rows > 20 AND clock_timestamp() > started_at + interval '3 s' FROM sweep.running}, 't', 'a foreign table: nobody knows how much there is');
+	soon($node, q{SELECT rows > 20 AND clock_timestamp() > started_at + interval '2 s' FROM sweep.running}, 't', 'a foreign table: nobody knows how much there is');
 	sql("SELECT sweep.cancel($run)");
 	like(ended_run($node, $run), qr/^cancelled /, 'a foreign table: until somebody ends it');
 }

@@ -33,7 +33,7 @@ sub outcome
 as_app(q{
 	CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at timestamptz NOT NULL DEFAULT now(), amount int, tenant int, note text);
 	CREATE INDEX ON t (at);
-	INSERT INTO t (at, amount, tenant) SELECT now() - i * interval '1 hour', i, i % 12 FROM generate_series(0, 4799) AS i;
+	INSERT INTO t (at, amount, tenant) SELECT now() - i * interval '1 hour', i, i % 12 FROM generate_series(0, 1199) AS i;
 	CREATE TABLE rollup (day date PRIMARY KEY, total bigint);
 	CREATE FUNCTION refresh_rollups() RETURNS void LANGUAGE sql AS $$
 		INSERT INTO rollup SELECT at::date, sum(amount) FROM t GROUP BY 1 ON CONFLICT (day) DO UPDATE SET total = excluded.total $$;
@@ -57,7 +57,7 @@ as_app(q{
 	SELECT sweep.create_job('vacuum', '0 3 * * *', 'VACUUM ANALYZE t');
 	SELECT sweep.create_job('rollups', '*/5 * * * *', 'SELECT refresh_rollups()');
 	SELECT sweep.create_job('purge', '30 2 * * *', 'CALL purge_old()');
-	SELECT sweep.create_job('delete', '15 4 * * 0', $$DELETE FROM t WHERE at < now() - interval '190 days'$$);
+	SELECT sweep.create_job('delete', '15 4 * * 0', $$DELETE FROM t WHERE at < now() - interval '40 days'$$);
 	SELECT sweep.create_job('view', '@hourly', 'REFRESH MATERIALIZED VIEW CONCURRENTLY m');
 	SELECT sweep.create_job('two', '0 0 1 * *', $$INSERT INTO log VALUES ('one'); INSERT INTO log VALUES ('two')$$);
 	SELECT sweep.create_job('start', '@reboot', $$INSERT INTO log VALUES ('boot')$$);
