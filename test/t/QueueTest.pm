@@ -38,6 +38,8 @@ sub start_load
 		release => q{SELECT sweep.release($2::uuid)},
 		patience => $PostgreSQL::Test::Utils::timeout_default,
 		limit => 300,
+		# between two claims of a consumer that finds nothing: there are many of them
+		pause_ms => 25,
 		%option);
 	my %run = (stdout => '', stderr => '');
 

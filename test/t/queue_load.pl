@@ -33,7 +33,7 @@ is($found->{status}, 1, 'and says so');
 # ---------------------------------------------------------------- plain, with more consumers than processors
 for my $batch (1, 10)
 {
-	$found = run_load($node, producers => 8, messages => 2000, consumers => 64, batch => $batch);
+	$found = run_load($node, producers => 8, messages => 1000, consumers => 64, batch => $batch);
 	nothing_wrong($found, "64 consumers, batch $batch");
 	queue_is_empty($node, "64 consumers, batch $batch");
 }
@@ -48,7 +48,7 @@ for my $one (0, 1)
 {
 	my $name = $one ? 'claim and ack in one transaction' : 'claim and ack in two transactions';
 
-	$found = run_load($node, producers => 16, hold_ms => 30, mixed => 1, messages => 2000, consumers => 32, batch => 7, work_ms => 10,
+	$found = run_load($node, producers => 16, hold_ms => 30, mixed => 1, messages => 1000, consumers => 32, batch => 7, work_ms => 10,
 		one_transaction => $one, other => q{SELECT sweep.send('other', '0')},
 		fail => q{SELECT sweep.fail($2::uuid, 'failed')}, backoff_ms => 100);
 	nothing_wrong($found, $name);
@@ -63,12 +63,12 @@ for my $policy ('while_queued', 'while_queued_or_running', 'once_more_if_running
 		my $name = "keys $policy, " . ($one ? 'one transaction' : 'two transactions');
 
 		$node->safe_psql('postgres', qq{SELECT sweep.drop_queue('q'); SELECT sweep.create_queue('q', visibility => '10 min', key_policy => '$policy')});
-		$found = run_load($node, producers => 8, hold_ms => 5, messages => 2000, keys => 8, consumers => 16, batch => 3, work_ms => 20,
+		$found = run_load($node, producers => 8, hold_ms => 5, messages => 1000, keys => 8, consumers => 16, batch => 3, work_ms => 20,
 			one_transaction => $one, exclusive => $policy eq 'while_queued' ? 0 : 1,
 			# with an xid: a sender that has changed nothing is queued at no commit
 			send => q{SELECT sweep.send('q', $1::jsonb, $2) FROM pg_current_xact_id()});
 		nothing_wrong($found, $name);
-		cmp_ok($found->{sent}, '<', 2000, "$name: some were waiting already");
+		cmp_ok($found->{sent}, '<', 1000, "$name: some were waiting already");
 		# The load does not count those that are queued at the commit of a sender. One whose key was taken may be put off behind its last claims.
 		$node->poll_query_until('postgres', q{SELECT (SELECT count(sweep.ack(c.lease, ARRAY[c.message_id])) FROM sweep.claim('q', 1000) AS c) >= 0 AND q.depth = 0
 			FROM sweep.queues AS q WHERE q.queue = 'q'}) or die 'a message cannot be claimed';
@@ -103,7 +103,7 @@ for my $way ('backend killed', 'immediate stop')
 		my $name = $way . ($mixed ? ', mixed transactions' : '');
 		my $busy = session($node);
 		my $pid = $busy->query_safe('SELECT pg_backend_pid()');
-		my $run = start_load($node, producers => 4, rate => 800, hold_ms => $mixed ? 20 : 0, mixed => $mixed, messages => $mixed ? 4000 : 8000,
+		my $run = start_load($node, producers => 4, rate => 800, hold_ms => $mixed ? 20 : 0, mixed => $mixed, messages => 4000,
 			consumers => 8, batch => 5, work_ms => 40, reconnect => 1);
 
 		$node->poll_query_until('postgres', q{SELECT count(*) = 12 AND max(backend_start) < clock_timestamp() - interval '1 s'
