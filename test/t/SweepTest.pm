@@ -26,16 +26,19 @@ my $cluster;
 
 # A started cluster with these lines of configuration; the extension and the
 # work are in database postgres, with gitlab => 1 the jobs of GitLab too; with
-# clock => 1 its wall clock can be set (set_clock). With SWEEP_PREPARES_UNWATCHED
-# they are made by a server that check-memory does not watch.
+# app => 1 there is only the extension, in database app, with bare => 1 nothing;
+# with clock => 1 its wall clock can be set (set_clock). With SWEEP_PREPARES_UNWATCHED
+# they are made by a server that check-memory does not watch. A later cluster of a
+# test has a system identifier of its own, unless again => 1 says that it needs none.
 sub new_cluster
 {
 	my ($name, %option) = @_;
 	my $node = bless PostgreSQL::Test::Cluster->new($name), 'SweepTest::Node';
-	my $template = $ENV{SWEEP_TEMPLATES} && !$cluster && !$option{init};
+	my $template = $ENV{SWEEP_TEMPLATES} && (!$cluster || $option{again}) && !$option{init};
+	my $kind = $option{bare} ? 'bare' : $option{app} ? 'app' : 'prepared';
 
 	$cluster //= $node;
-	$template ? init_from_template($node, $option{bare} ? 'bare' : 'prepared') : $node->init(%{ $option{init} || {} });
+	$template ? init_from_template($node, $kind) : $node->init(%{ $option{init} || {} });
 	$node->append_conf('postgresql.conf',
 		join("\n",
 			"shared_preload_libraries = '" . ($option{preload} // 'pg_sweep') . "'",
@@ -47,7 +50,7 @@ sub new_cluster
 	{
 		local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
 		$option{clock} ? start_with_clock($node) : $node->start;
-		prepare_database($node, 'postgres') unless $option{bare} || $template;
+		prepare($node, $kind) unless $template;
 		$node->safe_psql('postgres', 'CREATE EXTENSION pg_sweep_gitlab') if $option{gitlab};
 	}
 	if ($ENV{SWEEP_PREPARES_UNWATCHED})
@@ -59,7 +62,7 @@ sub new_cluster
 }
 
 # Copies a data directory that the tests of a check have in common: initdb and CREATE EXTENSION take longer than most tests do
-# besides. The first test that needs it makes it. Only one cluster of a test is such a copy, because all have one system identifier.
+# besides. The first test that needs it makes it. All copies have one system identifier.
 sub init_from_template
 {
 	my ($node, $kind) = @_;
@@ -82,15 +85,26 @@ sub make_template
 
 	local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
 	$node->init;
-	if ($kind eq 'prepared')
+	if ($kind ne 'bare')
 	{
 		$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_sweep'");
 		$node->start;
-		prepare_database($node, 'postgres');
+		prepare($node, $kind);
 		$node->stop;
 	}
 	PostgreSQL::Test::Utils::system_or_bail('cp', '-a', $node->data_dir, "$template.new");
 	rename("$template.new", $template) or die "$template: $!";
+}
+
+# What a cluster of that kind has.
+sub prepare
+{
+	my ($node, $kind) = @_;
+
+	prepare_database($node, 'postgres') if $kind eq 'prepared';
+	return unless $kind eq 'app';
+	$node->safe_psql('postgres', 'CREATE DATABASE app');
+	$node->safe_psql('app', 'CREATE EXTENSION pg_sweep');
 }
 
 # Starts a server of which set_clock sets the wall clock. A server that is stopped and started again is started by this

@@ -199,7 +199,7 @@ $node->stop;
 
 # ---------------------------------------------------------------- turns
 # One process for all: a role with a backlog of older runs does not come first each time.
-$node = new_cluster('turns', conf => ['pg_sweep.max_running_jobs = 1']);
+$node = new_cluster('turns', again => 1, conf => ['pg_sweep.max_running_jobs = 1']);
 $node->safe_psql('postgres', q{
 	CREATE ROLE a LOGIN IN ROLE sweep_user; CREATE ROLE b LOGIN IN ROLE sweep_user;
 	SELECT sweep.create_job('a0', step => 't.note', run_as => 'a', args => '{"job": "a", "gate": 5}');
