@@ -46,6 +46,8 @@ sub new_cluster
 			'restart_after_crash = on',
 			'max_worker_processes = 20',
 			'timezone = UTC',
+			# To compile a query takes longer than to execute it.
+			'jit_above_cost = -1',
 			@{ $option{conf} || [] }));
 	{
 		local $ENV{SWEEP_UNWATCHED} = $ENV{SWEEP_PREPARES_UNWATCHED} // '';
