@@ -1,5 +1,5 @@
-# A psql that stays and executes what it is asked, each time in a session of its own: to start a psql takes several times as long as
-# to start a session, and most queries of a test take less than either.
+# A psql that stays and executes what it is asked, in a session of its own unless the last one will do: to start a psql takes several
+# times as long as to start a session, and most queries of a test take less than either.
 package KeptPsql;
 
 use strict;
@@ -59,6 +59,8 @@ sub ask
 	truncate($self->{err}, 0);
 	# A server that goes down behind the query takes nothing from its answer.
 	my $failed = $messages !~ s/^\Q$mark\E.*//ms;
+	# Settings of a role and of the server are those that a session begins with.
+	$self->{connection} = '' if $failed || $query =~ /\bALTER\s+(?:ROLE|USER|SYSTEM)\b/i;
 	chomp($output, $messages);
 	return ($output, $messages, $failed, $ended);
 }

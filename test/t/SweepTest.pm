@@ -492,7 +492,8 @@ sub cpu_seconds
 }
 
 # A cluster whose safe_psql and poll_query_until ask a psql that stays, in a session for each call as ever: a psql for each call takes longer than
-# most of what is asked. A query that tells psql something, or is about a database, has a psql of its own.
+# most of what is asked. What only reads is read in the session before, if that was one of the superuser in this database. A query that tells
+# psql something, or is about a database, has a psql of its own.
 package SweepTest::Node;
 
 use KeptPsql;
@@ -507,7 +508,10 @@ sub safe_psql
 	my $is_plain = keys(%option) == !!$option{extra_params} && !@more && $flag eq '-U' && "$database$user" =~ /^\w+$/a && is_plain($query);
 
 	return $self->SUPER::safe_psql($database, $query, %option) unless $is_plain;
-	my ($output, $messages, $failed) = ask($self, $database, $user, $query);
+	my $reads = $user eq '' && only_reads($query);
+	my ($output, $messages, $failed) = ask($self, $database, $user, $query, session => $reads);
+	# The session may have ended meanwhile, with its server.
+	($output, $messages, $failed) = ask($self, $database, $user, $query) if $failed && $reads;
 	die "error running SQL: '$messages'\nwhile running 'psql' with sql '$query'" if $failed;
 	print "#### Begin standard error\n$messages\n#### End standard error\n" if $messages ne '';
 	return $output;
@@ -518,6 +522,14 @@ sub is_plain
 	my ($query) = @_;
 
 	return length($query) < 30_000 && $query !~ /\\[a-z]/ && $query !~ /\bDATABASE\b/i && !utf8::is_utf8($query);
+}
+
+# No function of ours is called, which may do something, and no setting is looked at.
+sub only_reads
+{
+	my ($query) = @_;
+
+	return $query =~ /\A\s*(?:SELECT|TABLE|WITH)\b/i && $query !~ /\b(?:sweep|sweep_gitlab|t)\.\w+\(|\b(?:set_config|current_setting|nextval|pg_(?!snapshot|relation|table|total|has|get)\w+)\(|;\s*\S|\b(?:INSERT|UPDATE|DELETE|INTO|txid_\w+)\b/i;
 }
 
 # Its session would be in the way of a command on its database.
@@ -539,7 +551,7 @@ sub poll_query_until
 	$expected //= 't';
 	while ((my $seconds = $deadline - time) > 0)
 	{
-		my ($output, $messages, $failed) = ask($self, $database, '', $query, session => defined $answer, seconds => $seconds);
+		my ($output, $messages, $failed) = ask($self, $database, '', $query, session => defined $answer || only_reads($query), seconds => $seconds);
 
 		$answer = $output . $messages;
 		# A query that is still waiting has said nothing, which is not an empty answer.
