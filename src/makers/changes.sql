@@ -416,7 +416,7 @@ DECLARE
 BEGIN
 	BEGIN
 		IF OLD.args ? 'changes' THEN
-			name := sweep._moved_changes(name);
+			name := sweep._moved_changes(name, role);
 			changes := pg_catalog.to_regclass(name);
 			maker := pg_catalog.to_regprocedure(name || '()');
 		ELSE

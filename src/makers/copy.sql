@@ -184,17 +184,19 @@ END
 $$;
 COMMENT ON FUNCTION sweep._changes_name(regclass) IS 'the table, and the trigger function, of keys of changed rows of a table; a table has one copy with changes at a time';
 
--- Their schema may have another name by now. The trigger would go on to fail each write of the source.
-CREATE FUNCTION sweep._moved_changes(changes text) RETURNS text
+-- Their schema may have another name by now. The trigger would go on to fail each write of the source. Any role can make a table of that name, or
+-- a job with such args.
+CREATE FUNCTION sweep._moved_changes(changes text, role oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN coalesce((SELECT sweep._table_name(c.oid) FROM pg_catalog.pg_class c WHERE pg_catalog.to_regclass(changes) IS NULL AND c.relname = (pg_catalog.parse_ident(changes))[2]
 			AND pg_catalog.obj_description(c.oid, 'pg_class') = 'keys of rows that a job of sweep.create_copy copies anew'
-			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE pg_catalog.to_regclass(j.args ->> 'changes') = c.oid) ORDER BY c.oid LIMIT 1), changes);
+			AND pg_catalog.pg_has_role(role, c.relowner, 'USAGE')
+			AND NOT EXISTS (SELECT FROM sweep.job_definition j WHERE j.args ->> 'changes' = sweep._table_name(c.oid) AND pg_catalog.pg_has_role(sweep._role_oid(j.run_as), c.relowner, 'USAGE')) ORDER BY c.oid LIMIT 1), changes);
 END
 $$;
-COMMENT ON FUNCTION sweep._moved_changes(text) IS 'the name of a table of keys of changed rows, also where its schema was renamed';
+COMMENT ON FUNCTION sweep._moved_changes(text, oid) IS 'the name of a table of keys of changed rows, also where its schema was renamed';
 
 CREATE FUNCTION sweep._check_logged(relation regclass) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
