@@ -259,6 +259,18 @@ SELECT to_regclass('altered.g_old');
 SELECT sweep.drop_job('altered expression');
 DROP TABLE altered.g, altered.h;
 
+-- it is the same one where the role writes dates and intervals in another way
+CREATE TABLE altered.g (k int PRIMARY KEY, v date, i interval, w bool GENERATED ALWAYS AS (v > '2026-01-02'::date AND i > '1 day 2 hours'::interval) STORED);
+INSERT INTO altered.g SELECT n, '2026-01-01', '1 day' FROM generate_series(1, 100) AS n;
+CREATE TABLE altered.h (LIKE altered.g INCLUDING ALL);
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered expression');
+CALL sweep.run('altered expression');
+SELECT sweep.alter_job('altered expression', '{"settings": {"datestyle": "German", "intervalstyle": "iso_8601"}}');
+CALL sweep.run('altered expression', '{"switch": {}}');
+SELECT to_regclass('altered.g_old');
+SELECT sweep.drop_job('altered expression');
+DROP TABLE altered.g, altered.g_old;
+
 -- ---------------------------------------------------------------- a trigger of the copy that keeps rows: one that is gone would be there again
 CREATE FUNCTION altered.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN OLD.v < 0 THEN OLD END; END $$;
 CREATE TABLE altered.g (k int PRIMARY KEY, v int);

@@ -10,9 +10,11 @@
 -- own. A key says that the row is not known any more, never what has become of it: the order of keys does not matter.
 --
 -- A column has another number when it was dropped and added again, and keys another order with another collation. A column that is generated in the target is not copied.
--- A column that is generated in the source has other values with another expression, and no trigger tells of that.
+-- A column that is generated in the source has other values with another expression, and no trigger tells of that. An expression is written
+-- with the settings of its reader.
 CREATE FUNCTION sweep._copy_shape(args jsonb, source regclass, target regclass) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres' SET timezone = 'UTC'
+	SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C' SET quote_all_identifiers = off
 AS $$
 BEGIN
 	RETURN (SELECT pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.replace((args - 'switch') || pg_catalog.string_agg(pg_catalog.format('%s %s %s %s %s%s', a.attrelid = source, a.attnum, a.attname,
