@@ -209,6 +209,17 @@ SELECT count(*), sum(v) FROM keys.stated;
 SELECT sweep.alter_job('keys', jsonb_build_object('args', args || '{"condition": "1 / (v - v) > 0"}')) FROM sweep.job WHERE name = 'keys';
 CALL sweep.run('keys');
 SELECT sweep.drop_job('keys');
+-- nor is it left out by a pass that begins anew, and ends before it
+CREATE TABLE keys.parent (id int PRIMARY KEY, at timestamptz, v int);
+CREATE INDEX ON keys.parent (at, id);
+INSERT INTO keys.parent SELECT n, '2026-01-01Z', CASE n WHEN 12 THEN 0 ELSE 1 END FROM generate_series(1, 30) AS n;
+CREATE TABLE keys.child (id int PRIMARY KEY REFERENCES keys.parent);
+INSERT INTO keys.child SELECT n FROM generate_series(1, 9) AS n;
+SELECT sweep.create_retention('keys.parent', 'at', '1 day', condition => '1 / v > 0', name => 'keys', batch_size => 7, max_batches => 1, schedule => NULL);
+CALL sweep.run('keys');
+CALL sweep.run('keys');
+SELECT sweep.drop_job('keys');
+DROP TABLE keys.child, keys.parent;
 -- where they are known by the key alone, the run fails until it can be read
 SELECT sweep.batched('UPDATE keys.stated SET v = v + 10', name => 'keys', batch_size => 7, max_batches => 1, keep_job => true) AS run_id \gset
 CALL sweep.wait(:run_id, '1 min');

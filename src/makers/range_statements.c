@@ -29,7 +29,7 @@
 #include "makers/range_statements.h"
 
 static SweepStatement range_statements_sql = {
-	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, key, part, next_part, "
+	.text = "SELECT prologue, edge, rest, before, work, pick, roots, same_roots, epilogue, ordering, reads, key, part, next_part, "
 		"counter, rest_counter, checked, restarts, custom, parts, cascading "
 		"FROM sweep._range_statements($1, $2, $3, $4, $5, $6, $7, $8)",
 	.types = {TEXTOID, JSONBOID, BOOLOID, OIDOID, TIMESTAMPTZOID, TEXTOID, TEXTOID, TEXTOID}};

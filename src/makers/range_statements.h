@@ -26,6 +26,7 @@ typedef enum SweepRangeStatement
 	RANGE_SAME_ROOTS,			/* the same for pick */
 	RANGE_EPILOGUE,				/* (bool, left, referenced, proof): whether rows are left, how many, how many others keep, and what is proved */
 	RANGE_ORDERING,				/* raises when the key of the cursor has another order by now, or other columns are to be taken */
+	RANGE_READS,				/* raises when the key of the cursor cannot be read */
 	RANGE_STATEMENT_COUNT
 } SweepRangeStatement;
 

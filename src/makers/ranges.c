@@ -77,6 +77,8 @@ static bool do_prologue(SweepRangeBatch *batch);
 static bool do_range(SweepRangeBatch *batch);
 static bool find_edge(SweepRangeBatch *batch);
 static void find_edge_work(void *batch);
+static void read_key_work(void *batch);
+static bool is_of_value(const ErrorData *error);
 static bool is_more_of_key(SweepRangeBatch *batch);
 static bool go_on_in_next_part(SweepRangeBatch *batch);
 static bool is_left(SweepRangeBatch *batch);
@@ -282,13 +284,15 @@ do_range(SweepRangeBatch *batch)
 
 /*
  * A run may begin with a key of an earlier one that its column does not take any more: a value of an enum was renamed, or the column has
- * another type. The pass begins anew then, where rows that were done are known by that.
+ * another type. The pass begins anew then, where rows that were done are known by that. Not where the condition, or the value of a row,
+ * has raised the error: the pass would come to it again, and end before it with each run that has a limit.
  */
 static bool
 find_edge(SweepRangeBatch *batch)
 {
 	JsonbValue	buffer;
 	ErrorData  *error;
+	ErrorData  *reading;
 
 	if (batch->kept->has_begun || !batch->statements->restarts || batch->statements->by_place ||
 		sweep_range_value(batch->cursor, "after", &buffer) == NULL || sweep_range_value(batch->cursor, "ordering", &buffer) != NULL)
@@ -296,8 +300,10 @@ find_edge(SweepRangeBatch *batch)
 	error = sweep_txn_savepoint(find_edge_work, batch, true);
 	if (error == NULL)
 		return batch->upto != NULL;
-	if (ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_DATA_EXCEPTION && error->sqlerrcode != ERRCODE_CHECK_VIOLATION)
+	if (!is_of_value(error) || (reading = sweep_txn_savepoint(read_key_work, batch, false)) == NULL)
 		ReThrowError(error);
+	if (!is_of_value(reading))
+		ReThrowError(reading);
 	batch->cursor = sweep_range_without(sweep_range_without(sweep_range_without(batch->cursor, "after"), "part"), SWEEP_RANGE_TRIED);
 	choose_statements(batch);
 	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
@@ -308,6 +314,18 @@ static void
 find_edge_work(void *batch)
 {
 	(void) sweep_range_find_edge(batch);
+}
+
+static void
+read_key_work(void *batch)
+{
+	(void) sweep_range_execute(batch, RANGE_READS);
+}
+
+static bool
+is_of_value(const ErrorData *error)
+{
+	return ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_DATA_EXCEPTION || error->sqlerrcode == ERRCODE_CHECK_VIOLATION;
 }
 
 /* Whether there are rows of the key that were not tried. */

@@ -18,6 +18,7 @@ CREATE TYPE sweep._statements AS (
 	same_roots   text,
 	epilogue     text,
 	ordering     text,
+	reads        text,
 	key          text,
 	part         text,
 	next_part    text,
@@ -40,6 +41,7 @@ COMMENT ON COLUMN sweep._statements.roots IS 'returns the places and keys of the
 COMMENT ON COLUMN sweep._statements.same_roots IS 'the same of at most $1 rows whose key is $4; where none go, whether there are such rows';
 COMMENT ON COLUMN sweep._statements.epilogue IS 'when there is nothing behind the cursor, returns whether anything is left, how many rows that is, how many others keep (NULL: not counted), and a proof of what is gone; NULL: that is not asked';
 COMMENT ON COLUMN sweep._statements.ordering IS 'raises when the key of the cursor has another order by now, or other columns are to be taken; NULL: that does not matter';
+COMMENT ON COLUMN sweep._statements.reads IS 'raises when the key of the cursor has a value that its column does not take; asked when edge has raised';
 COMMENT ON COLUMN sweep._statements.key IS 'the columns of the key, as they are in the cursor';
 COMMENT ON COLUMN sweep._statements.part IS 'the partition that they are for; NULL: the table as a whole';
 COMMENT ON COLUMN sweep._statements.next_part IS 'the cursor that the next partition begins with; NULL: there is none';
@@ -448,6 +450,7 @@ BEGIN
 		made.before := pg_catalog.format('SELECT %s FROM (%s AND %s ORDER BY %s LIMIT 1) AS k', json, behind,
 			sweep._key_compare(relation, columns, '<', '$4'), sweep._key_order(relation, columns, nulls, true));
 	END IF;
+	made.reads := pg_catalog.format('SELECT sweep._read_key(%L, %L, $2)', relation::pg_catalog.oid, columns);
 	made.part := sweep._table_name(part);
 	made.checked := false;
 	made.restarts := true;

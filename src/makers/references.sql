@@ -40,6 +40,16 @@ END
 $$;
 COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'a type in a statement: with its schema, unless the grammar of PostgreSQL knows it, as it does integer';
 
+CREATE FUNCTION sweep._read_key(relation regclass, columns text[], cursor jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE (SELECT 'SELECT ' || pg_catalog.string_agg(pg_catalog.format('($1 OPERATOR(pg_catalog.#>>) ''{after,%s}'')::%s', u.n - 1, e.type), ', ' ORDER BY u.n)
+		FROM pg_catalog.unnest(columns) WITH ORDINALITY AS u (name, n) CROSS JOIN LATERAL sweep._key_expression(relation, u.name) AS e) USING cursor;
+END
+$$;
+COMMENT ON FUNCTION sweep._read_key(regclass, text[], jsonb) IS 'raises when the key of a cursor has a value that its column does not take';
+
 CREATE FUNCTION sweep._cast_to(type oid, wanted oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
