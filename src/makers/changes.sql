@@ -44,7 +44,7 @@ DECLARE
 BEGIN
 	SELECT pg_catalog.string_agg('key_' || u.n, ', ' ORDER BY u.n),
 			-- The base type of a domain: a key may be NULL here. It may have any length: where the column is altered, a longer one must not fail the statement that writes it.
-			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, sweep._type_name(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE a.atttypid END, -1),
+			pg_catalog.string_agg(pg_catalog.format('key_%s %s%s', u.n, sweep._type_name(sweep._base_type(a.atttypid), -1),
 				sweep._collate_as(source, u.name)), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%I', u.name), ', ' ORDER BY u.n), pg_catalog.string_agg(pg_catalog.format('NEW.%I', u.name), ', ' ORDER BY u.n),
 			pg_catalog.string_agg(pg_catalog.format('OLD.%1$I IS DISTINCT FROM NEW.%1$I', u.name), ' OR ' ORDER BY u.n),
@@ -52,7 +52,7 @@ BEGIN
 			pg_catalog.string_agg(pg_catalog.format('sweep_target.%I OPERATOR(pg_catalog.=) sweep_key.key_%s%s', u.name, u.n, sweep._collate_as(target, u.name)), ' AND ' ORDER BY u.n),
 			sweep._keeps_key(source, target, key, pg_catalog.array_agg('sweep_key.key_' || u.n ORDER BY u.n))
 		INTO keys, types, old_values, new_values, differs, of_source, of_target, kept
-		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name JOIN pg_catalog.pg_type t ON t.oid = a.atttypid;
+		FROM pg_catalog.unnest(key) WITH ORDINALITY AS u (name, n) JOIN pg_catalog.pg_attribute a ON a.attrelid = source AND a.attname = u.name;
 	taken := pg_catalog.format('(SELECT DISTINCT %s FROM %s AS c WHERE c.id OPERATOR(pg_catalog.=) ANY ($1) AND NOT c.truncated) AS sweep_key', keys, changes);
 	RETURN pg_catalog.jsonb_build_object('changes', changes, 'source', sweep._table_name(source), 'target', sweep._table_name(target), 'shape', sweep._copy_shape(args, source, target),
 		'capture', pg_catalog.jsonb_build_array(
@@ -380,9 +380,9 @@ BEGIN
 			DETAIL = 'Its columns must be NOT NULL and columns of the source.', HINT = pg_catalog.format('ALTER TABLE %s ADD PRIMARY KEY (%s);', target, pg_catalog.array_to_string(key, ', '));
 	END IF;
 	BEGIN
-		EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('SELECT NULL::%1$s OPERATOR(pg_catalog.=) NULL::%2$s FROM (SELECT NULL::%2$s EXCEPT SELECT NULL::%1$s) AS e', pg_catalog.format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL),
-				pg_catalog.format_type(coalesce(nullif(s.typbasetype, 0), s.oid), NULL)), ' UNION ALL ')
-			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type s ON s.oid = a.atttypid JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname JOIN pg_catalog.pg_type t ON t.oid = n.atttypid
+		EXECUTE (SELECT pg_catalog.string_agg(pg_catalog.format('SELECT NULL::%1$s OPERATOR(pg_catalog.=) NULL::%2$s FROM (SELECT NULL::%2$s EXCEPT SELECT NULL::%1$s) AS e', pg_catalog.format_type(sweep._base_type(n.atttypid), NULL),
+				pg_catalog.format_type(sweep._base_type(a.atttypid), NULL)), ' UNION ALL ')
+			FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute n ON n.attrelid = target AND n.attname = a.attname
 			WHERE a.attrelid = source AND a.attname = ANY (key));
 	EXCEPTION WHEN undefined_function OR datatype_mismatch THEN
 		RAISE EXCEPTION 'keys of % cannot be compared with those of %', target, source USING ERRCODE = 'datatype_mismatch', DETAIL = SQLERRM || '.',

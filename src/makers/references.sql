@@ -40,6 +40,20 @@ END
 $$;
 COMMENT ON FUNCTION sweep._type_name(oid, int) IS 'a type in a statement: with its schema, unless the grammar of PostgreSQL knows it, as it does integer';
 
+CREATE FUNCTION sweep._base_type(type oid) RETURNS oid
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	base pg_catalog.oid := type;
+BEGIN
+	WHILE (SELECT t.typtype = 'd' FROM pg_catalog.pg_type t WHERE t.oid = base) LOOP
+		base := (SELECT t.typbasetype FROM pg_catalog.pg_type t WHERE t.oid = base);
+	END LOOP;
+	RETURN base;
+END
+$$;
+COMMENT ON FUNCTION sweep._base_type(oid) IS 'the type of the values of a domain, which may be a domain of another one; of any other type itself';
+
 CREATE FUNCTION sweep._read_key(relation regclass, columns text[], cursor jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
