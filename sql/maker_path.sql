@@ -44,6 +44,9 @@ CALL sweep.run('shadowed');
 SELECT count(*) FROM maker_app.event;
 SELECT sweep.drop_job('shadowed');
 
+-- an operator that a literal without a type fits better is found in any schema of the path
+CREATE FUNCTION maker_shadow.raise(jsonb, jsonb) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'an operator of maker_shadow was executed'; END $$;
+CREATE OPERATOR maker_shadow.->> (LEFTARG = jsonb, RIGHTARG = jsonb, FUNCTION = maker_shadow.raise);
 CREATE TABLE maker_app.copied (LIKE maker_app.item INCLUDING ALL);
 ALTER TABLE maker_app.copied ALTER host TYPE cidr;
 SELECT sweep.create_copy('maker_app.item', 'maker_app.copied', with_changes => true, batch_size => 30, settings => maker_app.shadowed(), paused => true, name => 'shadowed');

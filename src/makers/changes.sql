@@ -163,6 +163,10 @@ DECLARE
 	kept pg_catalog.text;
 	wanted bigint := size;
 	clear constant pg_catalog.text := pg_catalog.format('TRUNCATE %s', texts ->> 'target');
+	source constant pg_catalog.text := texts ->> 'source';
+	target constant pg_catalog.text := texts ->> 'target';
+	find_rounded constant pg_catalog.text := texts ->> 'rounded';
+	find_kept constant pg_catalog.text := texts ->> 'kept';
 	remove constant pg_catalog.text := texts ->> 'remove';
 	insert constant pg_catalog.text := texts ->> 'insert';
 	forget constant pg_catalog.text := texts ->> 'forget';
@@ -179,18 +183,18 @@ BEGIN
 			IF truncated THEN
 				EXECUTE clear;
 			END IF;
-			IF texts ->> 'rounded' IS NOT NULL THEN
-				EXECUTE texts ->> 'rounded' INTO rounded USING ids;
+			IF find_rounded IS NOT NULL THEN
+				EXECUTE find_rounded INTO rounded USING ids;
 			END IF;
 			IF rounded IS NOT NULL THEN
-				RAISE EXCEPTION 'key % of % is another one in %', rounded, texts ->> 'source', texts ->> 'target' USING ERRCODE = 'datatype_mismatch', HINT = 'Drop the job, and create it anew with a target whose key has a type that keeps all values.';
+				RAISE EXCEPTION 'key % of % is another one in %', rounded, source, target USING ERRCODE = 'datatype_mismatch', HINT = 'Drop the job, and create it anew with a target whose key has a type that keeps all values.';
 			END IF;
 			EXECUTE remove USING ids;
-			IF texts ->> 'kept' IS NOT NULL THEN
-				EXECUTE texts ->> 'kept' INTO kept USING ids;
+			IF find_kept IS NOT NULL THEN
+				EXECUTE find_kept INTO kept USING ids;
 			END IF;
 			IF kept IS NOT NULL THEN
-				RAISE EXCEPTION 'row % of % cannot be removed', kept, texts ->> 'target' USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'Where it is gone from the source, it would be there again after a switch.',
+				RAISE EXCEPTION 'row % of % cannot be removed', kept, target USING ERRCODE = 'triggered_data_change_violation', DETAIL = 'Where it is gone from the source, it would be there again after a switch.',
 					HINT = 'Look for a trigger BEFORE DELETE or a rule of the copy, and make it when the copy has taken the name; sweep.switch_copy can move triggers.';
 			END IF;
 			EXECUTE insert USING ids;
