@@ -293,6 +293,20 @@ SELECT count(*), count(*) FILTER (WHERE k IN (7, 70)) FROM altered.g;
 SELECT sweep.drop_job('altered kept');
 DROP TABLE altered.g, altered.g_old;
 
+-- one that comes while a run goes on
+CREATE TABLE altered.g (k int PRIMARY KEY, v int);
+INSERT INTO altered.g SELECT n, n FROM generate_series(1, 200) AS n;
+CREATE TABLE altered.h (LIKE altered.g INCLUDING ALL);
+SELECT sweep.create_copy('altered.g', 'altered.h', with_changes => true, paused => true, name => 'altered kept', batch_size => 1, pause => '20 ms');
+SELECT sweep.start('altered kept') AS run_id \gset
+DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM altered.h WHERE k = 5) AND clock_timestamp() < statement_timestamp() + interval '1 min' LOOP COMMIT; PERFORM pg_sleep(0.01); END LOOP; END $$; -- the sleep is the work
+CREATE TRIGGER keep BEFORE DELETE ON altered.h FOR EACH ROW EXECUTE FUNCTION altered.keep();
+DELETE FROM altered.g WHERE k = 1;
+CALL sweep.wait(:run_id, '1 min');
+SELECT status, split_part(error, E'\n', 1) FROM sweep.runs WHERE run_id = :run_id;
+SELECT sweep.drop_job('altered kept');
+DROP TABLE altered.g, altered.h;
+
 -- ---------------------------------------------------------------- longer keys: those who write them have no error
 CREATE TABLE altered.g (k varchar(3), c char(3), n numeric(3,1), b bit(3), v int, PRIMARY KEY (k, c, n, b));
 INSERT INTO altered.g SELECT n, n, n, n::bit(3) FROM generate_series(1, 20) AS n;

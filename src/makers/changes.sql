@@ -80,10 +80,7 @@ BEGIN
 		'rounded', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s CROSS JOIN LATERAL (SELECT ', taken) || kept
 			|| pg_catalog.format(E' AS kept FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r WHERE NOT r.kept LIMIT 1', sweep._source(source, NULL), of_source, coalesce(args ->> 'condition', 'true')),
 		'remove', pg_catalog.format('DELETE FROM %s AS sweep_target USING %s WHERE %s', sweep._table_name(target), taken, of_target),
-		-- Asked where something may keep a row.
-		'kept', CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = target) OR EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgtype & 11 = 11 AND t.tgenabled <> 'D'
-				AND (t.tgrelid = target OR t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree(target) AS p))) THEN
-			pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s JOIN %s AS sweep_target ON %s LIMIT 1', taken, sweep._table_name(target), of_target) END,
+		'kept', pg_catalog.format('SELECT sweep_key::pg_catalog.text FROM %s JOIN %s AS sweep_target ON %s LIMIT 1', taken, sweep._table_name(target), of_target),
 		'insert', pg_catalog.format(E'INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM %s CROSS JOIN LATERAL (SELECT %s%s FROM %s WHERE %s AND (%s\n) OFFSET 0) AS r%s',
 			sweep._table_name(target), sweep._column_list(columns), sweep._qualified_list('r', columns), taken,
 			sweep._qualified_list(source_name, columns), coalesce(', ' || kept || ' AS sweep_kept', ''),
@@ -152,6 +149,17 @@ END
 $$;
 COMMENT ON FUNCTION sweep._capture_changes(jsonb) IS 'makes what writes down the keys of changed rows; false when the source could not be locked, and nothing was made';
 
+-- Asked by each batch that has changes, for a trigger may come while a run goes on.
+CREATE FUNCTION sweep._may_keep(target regclass) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = target) OR EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgtype & 11 = 11 AND t.tgenabled <> 'D'
+		AND t.tgrelid = ANY (ARRAY(SELECT target UNION ALL SELECT p.relid FROM pg_catalog.pg_partition_tree(target) AS p)));
+END
+$$;
+COMMENT ON FUNCTION sweep._may_keep(regclass) IS 'whether a rule, or a trigger BEFORE DELETE, may keep a row of the target of a copy';
+
 -- A row can be in conflict with another one that is copied anew later. All keys together leave the target as the source is. The condition
 -- and the triggers of the target see the path of the run; nothing is looked up by name while that is set.
 CREATE FUNCTION sweep._apply_changes(texts jsonb, size bigint, path text, OUT keys bigint, OUT truncated boolean) RETURNS record
@@ -190,7 +198,7 @@ BEGIN
 				RAISE EXCEPTION 'key % of % is another one in %', rounded, source, target USING ERRCODE = 'datatype_mismatch', HINT = 'Drop the job, and create it anew with a target whose key has a type that keeps all values.';
 			END IF;
 			EXECUTE remove USING ids;
-			IF find_kept IS NOT NULL THEN
+			IF sweep._may_keep(target::pg_catalog.regclass) THEN
 				EXECUTE find_kept INTO kept USING ids;
 			END IF;
 			IF kept IS NOT NULL THEN
