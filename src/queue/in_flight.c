@@ -366,20 +366,20 @@ sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids
 bool
 sweep_in_flight_expire(SweepQueueSlot *slot, int64 now_us)
 {
-	SweepQueueLease *lease;
-
 	if (slot->next_expiry_us > now_us)
 		return true;
-	for (int returned = 0; (lease = sweep_lease_first(slot)) != NULL && lease->expires_us <= now_us; returned++)
+	for (int returned = 0; slot->lease_root >= 0 && sweep_queue_lease(slot->lease_root)->expires_us <= now_us; returned++)
 	{
+		int			number = sweep_queue_lease(slot->lease_root)->messages.first;
+
 		if (returned == SWEEP_QUEUE_PIECE)
 			return false;
-		if (lease->messages.first >= 0)
-			sweep_in_flight_return(lease->messages.first, false);
+		if (number >= 0)
+			sweep_in_flight_return(number, false);
 		else
-			sweep_lease_set_expiry(sweep_queue_lease_number(lease), SWEEP_LEASE_RAN_OUT);
+			sweep_lease_set_expiry(slot->lease_root, SWEEP_LEASE_RAN_OUT);
 	}
-	slot->next_expiry_us = lease == NULL ? SWEEP_NOTHING_DUE : lease->expires_us;
+	slot->next_expiry_us = slot->lease_root < 0 ? SWEEP_NOTHING_DUE : sweep_queue_lease(slot->lease_root)->expires_us;
 	return true;
 }
 
@@ -391,12 +391,12 @@ sweep_in_flight_remove_all(SweepQueueSlot *slot)
 
 	for (;;)
 	{
-		SweepQueueLease *lease = sweep_lease_first(slot);
+		SweepQueueLease *lease = slot->lease_root >= 0 ? sweep_queue_lease(slot->lease_root) : NULL;
 
 		if (lease != NULL && lease->expires_us == SWEEP_LEASE_RAN_OUT)
 			lease = NULL;
 		if (lease != NULL && lease->messages.first < 0)
-			sweep_lease_set_expiry(sweep_queue_lease_number(lease), SWEEP_LEASE_RAN_OUT);
+			sweep_lease_set_expiry(slot->lease_root, SWEEP_LEASE_RAN_OUT);
 		else if (lease != NULL || slot->blocked.first >= 0 || slot->returned.first >= 0)
 			sweep_in_flight_remove(lease != NULL ? lease->messages.first : slot->blocked.first >= 0 ? slot->blocked.first : slot->returned.first);
 		else

@@ -3,7 +3,8 @@
  *		The leases of a queue, in shared memory, and how much each role and each database has.
  *
  * The id of a lease begins with its number: finding a lease takes no search. The leases of a queue that have an end are
- * a pairing heap, ordered by it: the end of the first is known. A claim gives its lease an end when it has all its messages.
+ * a leftist heap, ordered by it: the end of the first is known, and a change takes a time that grows with the logarithm
+ * of the number of leases. A claim gives its lease an end when it has all its messages.
  *
  * Claims ask whether a role has its share (base/quota.h). An entry of the role and one of the database go up and down
  * with each message. A process mostly finds them where they were the last time. An entry in which nothing is counted can
@@ -88,30 +89,81 @@ sweep_holder_refuse(SweepHeld what, SweepRefusal refusal, const char *queue)
 			 errhint("Acknowledge what is claimed, or raise %s.", sweep_quota_setting(refusal, NULL))));
 }
 
-/* A lease that ends later is a smaller one: the heap has its greatest member first. */
 static int
-compare_ends(const pairingheap_node *left, const pairingheap_node *right, void *arg)
+rank_of(int number)
 {
-	int64		a = pairingheap_const_container(SweepQueueLease, node, left)->expires_us;
-	int64		b = pairingheap_const_container(SweepQueueLease, node, right)->expires_us;
-
-	return (a < b) - (a > b);
+	return number < 0 ? 0 : sweep_queue_lease(number)->rank;
 }
 
-/* The heap of a queue. Its root alone is in shared memory: the address of a function may be another one in each process. */
-static pairingheap
-heap_of(const SweepQueueSlot *slot)
+/* Puts the child with the higher rank to the left; returns whether the rank of the lease has changed. */
+static bool
+order_children(SweepQueueLease *lease)
 {
-	return (pairingheap) {.ph_compare = compare_ends,.ph_root = slot->lease_root};
+	int			rank = Min(rank_of(lease->left), rank_of(lease->right)) + 1;
+	bool		changed = rank != lease->rank;
+
+	if (rank_of(lease->left) < rank_of(lease->right))
+	{
+		int			left = lease->left;
+
+		lease->left = lease->right;
+		lease->right = left;
+	}
+	lease->rank = (int16) rank;
+	return changed;
+}
+
+/* Makes one heap of two, and returns its root. The depth is that of the right spines, which are short. */
+static int
+merge(int a, int b)
+{
+	SweepQueueLease *lease;
+
+	if (a < 0 || b < 0)
+		return a < 0 ? b : a;
+	if (sweep_queue_lease(b)->expires_us < sweep_queue_lease(a)->expires_us)
+	{
+		int			first = b;
+
+		b = a;
+		a = first;
+	}
+	lease = sweep_queue_lease(a);
+	lease->right = merge(lease->right, b);
+	sweep_queue_lease(lease->right)->parent = a;
+	(void) order_children(lease);
+	return a;
 }
 
 static void
-take_from_heap(SweepQueueSlot *slot, SweepQueueLease *lease)
+set_root(SweepQueueSlot *slot, int root)
 {
-	pairingheap heap = heap_of(slot);
+	slot->lease_root = root;
+	if (root >= 0)
+		sweep_queue_lease(root)->parent = -1;
+}
 
-	pairingheap_remove(&heap, &lease->node);
-	slot->lease_root = heap.ph_root;
+static void
+take_from_heap(int number)
+{
+	SweepQueueLease *lease = sweep_queue_lease(number);
+	int			rest = merge(lease->left, lease->right);
+	int			parent = lease->parent;
+
+	if (parent < 0)
+	{
+		set_root(sweep_queue_slot(lease->slot), rest);
+		return;
+	}
+	if (rest >= 0)
+		sweep_queue_lease(rest)->parent = parent;
+	if (sweep_queue_lease(parent)->left == number)
+		sweep_queue_lease(parent)->left = rest;
+	else
+		sweep_queue_lease(parent)->right = rest;
+	/* Each rank that changes is one more than the one below: there are few. */
+	while (parent >= 0 && order_children(sweep_queue_lease(parent)))
+		parent = sweep_queue_lease(parent)->parent;
 }
 
 /* Many at a time: a call takes an eighth of the time of a claim, for any number. */
@@ -140,7 +192,7 @@ sweep_lease_new(SweepQueueSlot *slot, const uint8 *random, Oid role)
 	if (number < 0 && shared->used_leases == sweep_max_in_flight)
 		return -1;
 	if (number >= 0)
-		shared->free_lease = sweep_queue_lease(number)->next_free;
+		shared->free_lease = sweep_queue_lease(number)->left;
 	else
 		number = shared->used_leases++;
 	lease = sweep_queue_lease(number);
@@ -176,14 +228,13 @@ sweep_lease_set_expiry(int number, int64 expires_us)
 {
 	SweepQueueLease *lease = sweep_queue_lease(number);
 	SweepQueueSlot *slot = sweep_queue_slot(lease->slot);
-	pairingheap heap;
 
 	if (sweep_lease_has_end(lease))
-		take_from_heap(slot, lease);
+		take_from_heap(number);
 	lease->expires_us = expires_us;
-	heap = heap_of(slot);
-	pairingheap_add(&heap, &lease->node);
-	slot->lease_root = heap.ph_root;
+	lease->left = lease->right = -1;
+	lease->rank = 1;
+	set_root(slot, merge(slot->lease_root, number));
 	sweep_queue_note_expiry(slot, expires_us);
 }
 
@@ -196,10 +247,10 @@ sweep_lease_free(int number)
 	if (lease->messages.count > 0 || lease->ending > 0)
 		return;
 	if (sweep_lease_has_end(lease))
-		take_from_heap(slot, lease);
+		take_from_heap(number);
 	sweep_holder_count(lease->holder, slot->database_holder, HELD_LEASES, -1);
 	slot->lease_count--;
 	lease->slot = -1;
-	lease->next_free = sweep_queue_memory.shared->free_lease;
+	lease->left = sweep_queue_memory.shared->free_lease;
 	sweep_queue_memory.shared->free_lease = number;
 }

@@ -53,13 +53,6 @@ extern void sweep_lease_set_expiry(int number, int64 expires_us);
 /* Frees it, if it has no messages. */
 extern void sweep_lease_free(int number);
 
-/* The lease of a queue that ends first; NULL = none has an end. A shared lock is enough. */
-static inline SweepQueueLease *
-sweep_lease_first(const SweepQueueSlot *slot)
-{
-	return slot->lease_root == NULL ? NULL : pairingheap_container(SweepQueueLease, node, slot->lease_root);
-}
-
 static inline bool
 sweep_lease_has_end(const SweepQueueLease *lease)
 {

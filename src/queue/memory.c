@@ -20,7 +20,7 @@
 #define LEND_US 100
 
 StaticAssertDecl(sizeof(SweepQueueSlot) > 33000 && sizeof(SweepQueueSlot) < 35000, "pg_sweep.max_queues says what a queue takes");
-StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 152, "pg_sweep.max_in_flight says what a message takes");
+StaticAssertDecl(sizeof(SweepInFlight) + sizeof(SweepQueueLease) + 2 * sizeof(int) <= 150, "pg_sweep.max_in_flight says what a message takes");
 
 SweepQueueMemory sweep_queue_memory;
 

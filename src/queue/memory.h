@@ -4,8 +4,8 @@
  *
  * Only the files of this room include it; other rooms include queue.h. The memory exists if the library was loaded at
  * server start; without it a session can send, but not claim. One lightweight lock guards all of it. The lock is held
- * for microseconds, and never while a table is read. Messages in flight, leases, slots and holders are known by their
- * numbers.
+ * for microseconds, and never while a table is read. There are no pointers in it: messages in flight, leases, slots
+ * and holders are known by their numbers.
  */
 #ifndef SWEEP_QUEUE_MEMORY_H
 #define SWEEP_QUEUE_MEMORY_H
@@ -14,7 +14,6 @@
 #include "base/compat.h"
 #include "base/settings.h"
 #include "datatype/timestamp.h"
-#include "lib/pairingheap.h"
 #include "port/atomics.h"
 #include "queue/queue.h"
 #include "storage/condition_variable.h"
@@ -98,7 +97,7 @@ typedef struct SweepQueueSlot
 	int			prefetched_count;
 	SweepMessageRef prefetched[SWEEP_QUEUE_PREFETCH];
 	int			lease_count;
-	pairingheap_node *lease_root;	/* of the lease that ends first, see lease.c; NULL = none */
+	int			lease_root;		/* the lease that ends first, see lease.c; -1 = none */
 	int64		next_expiry_us; /* no lease that has LEASED messages ends before */
 	SweepMessageList returned;	/* in flight without a lease, to be claimed again */
 	SweepMessageList blocked;	/* wait for another message with their key */
@@ -155,10 +154,12 @@ typedef struct SweepQueueLease
 	pg_uuid_t	id;				/* its first four bytes are the number of the lease */
 	int16		slot;			/* -1 = free */
 	int16		holder;			/* role that has claimed */
-	int			next_free;		/* of the free leases; -1 = none */
+	int16		rank;			/* of the heap of its queue, see lease.c, as are the next three */
+	int			parent;
+	int			left;			/* also of the free leases */
+	int			right;
 	SweepMessageList messages;	/* LEASED */
 	int			ending;			/* messages that are ENDING or PREPARED */
-	pairingheap_node node;		/* of a lease that has an end */
 } SweepQueueLease;
 
 /* The changes of a transaction to a queue, to be applied when it has committed. */

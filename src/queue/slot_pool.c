@@ -108,7 +108,7 @@ sweep_queue_allot_slot(Oid relation, int32 queue_id, Oid role, SweepRefusal *ref
 	slot->database_holder = sweep_holder_find(InvalidOid, slot->database);
 	sweep_holder_count(slot->holder, slot->database_holder, HELD_SLOTS, 1);
 	slot->used_us = slot->sent.since_us = slot->acked.since_us = sweep_monotonic_us();
-	slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
+	slot->lease_root = slot->returned.first = slot->returned.last = slot->blocked.first = slot->blocked.last = -1;
 	slot->next_expiry_us = SWEEP_NOTHING_DUE;
 	slot->next = *chain;
 	*chain = sweep_queue_slot_number(slot);
