@@ -186,7 +186,8 @@ SELECT min(day) FROM retention.by_day;
 CALL sweep.run('retention in another zone', '{"as_of": "2026-01-16 10:00:00Z"}');
 SELECT min(day) FROM retention.by_day;
 -- without a zone: of the job's, not of the session's; days of a zone are as long as they are there
-CREATE DOMAIN retention.moment AS timestamp;
+CREATE DOMAIN retention.instant AS timestamp;
+CREATE DOMAIN retention.moment AS retention.instant;
 CREATE TABLE retention.local (at retention.moment);
 CREATE INDEX ON retention.local (at);
 INSERT INTO retention.local SELECT '2026-03-28 00:00'::timestamp + interval '1 hour' * n FROM generate_series(0, 71) AS n;

@@ -264,7 +264,6 @@ do_range(SweepRangeBatch *batch)
 {
 	JsonbValue	buffer;
 
-	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
 	if (!find_edge(batch))
 		return false;
 	if (batch->kept->cascade != NULL)
@@ -294,6 +293,7 @@ find_edge(SweepRangeBatch *batch)
 	ErrorData  *error;
 	ErrorData  *reading;
 
+	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
 	if (batch->kept->has_begun || !batch->statements->restarts || batch->statements->by_place ||
 		sweep_range_value(batch->cursor, "after", &buffer) == NULL || sweep_range_value(batch->cursor, "ordering", &buffer) != NULL)
 		return sweep_range_find_edge(batch);
@@ -306,8 +306,7 @@ find_edge(SweepRangeBatch *batch)
 		ReThrowError(reading);
 	batch->cursor = sweep_range_without(sweep_range_without(sweep_range_without(batch->cursor, "after"), "part"), SWEEP_RANGE_TRIED);
 	choose_statements(batch);
-	sweep_range_plan_by_key(batch->statements, (const SweepRangeStatement[]) {RANGE_EDGE, RANGE_WORK}, batch->kept->cascade != NULL ? 1 : 2);
-	return sweep_range_find_edge(batch);
+	return find_edge(batch);
 }
 
 static void

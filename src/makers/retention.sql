@@ -8,8 +8,8 @@ AS $$
 DECLARE
 	type pg_catalog.text;
 BEGIN
-	SELECT pg_catalog.format_type(CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END, NULL) INTO type FROM pg_catalog.pg_attribute a
-		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE a.attrelid = relation AND a.attname = age_column AND a.attnum > 0 AND NOT a.attisdropped;
+	SELECT pg_catalog.format_type(sweep._base_type(a.atttypid), NULL) INTO type FROM pg_catalog.pg_attribute a
+		WHERE a.attrelid = relation AND a.attname = age_column AND a.attnum > 0 AND NOT a.attisdropped;
 	type := coalesce(type, pg_catalog.replace((sweep._key_expression(relation, age_column)).type, 'pg_catalog.', ''));
 	IF type IS NULL THEN
 		RAISE EXCEPTION 'column "%" of % does not exist', age_column, relation USING ERRCODE = 'undefined_column',
