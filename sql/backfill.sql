@@ -70,6 +70,13 @@ CALL sweep.run('backfill_item');
 SELECT rows, batches, detail, (SELECT array_agg(id) FROM backfill.item WHERE kind IS NULL) AS left FROM backfill.last_run;
 SELECT error FROM sweep.runs WHERE job = 'backfill_item' AND status = 'failed';
 
+-- a column that is generated, and a rule: no run could do it
+CREATE TABLE backfill.fixed (id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) STORED);
+SELECT sweep.create_backfill('backfill.fixed', 'twice = 1', 'n IS NULL');
+SELECT sweep.create_job('backfill batch', batch_sql => 'UPDATE backfill.fixed SET twice = 1 WHERE id IN (SELECT id FROM backfill.fixed WHERE n IS NULL LIMIT $1)');
+CREATE RULE also AS ON UPDATE TO backfill.fixed DO ALSO NOTIFY updated;
+SELECT sweep.create_backfill('backfill.fixed', 'n = 1', 'n IS NULL');
+
 -- a partitioned table, whose rows may change their partition
 CREATE TABLE backfill.part (id int, region text NOT NULL DEFAULT 'none', PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 CREATE TABLE backfill.part_none PARTITION OF backfill.part FOR VALUES IN ('none');

@@ -14,9 +14,11 @@
 #include "nodes/nodeFuncs.h"
 #include "parser/analyze.h"
 #include "parser/scansup.h"
+#include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "base/compat_query.h"
 #include "base/door.h"
 #include "base/extension.h"
 #include "job/job_statement.h"
@@ -303,6 +305,9 @@ analyse_work(void *arg)
 
 	error_context_stack = &callback;
 	analysis->query = parse_analyze_fixedparams(analysis->raw, analysis->source, types + first, 2 - first, NULL);
+	/* For what PostgreSQL says only when it is about to execute the batch: rules, values of generated columns. */
+	if (analysis->has_size)
+		(void) QueryRewrite(copyObject(analysis->query));
 	error_context_stack = callback.previous;
 }
 

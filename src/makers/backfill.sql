@@ -70,7 +70,7 @@ BEGIN
 	job.args := job.args || pg_catalog.jsonb_build_object('target', sweep._table_name(relation), 'set', set, 'condition', condition,
 		'order_by', sweep._column_list((sweep._ordered_key(relation, order_by)).columns));
 	PERFORM FROM sweep._backfill_statements(job.args, false);
-	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)',
+	PERFORM sweep._check_fragment(job.run_as, pg_catalog.format(E'WITH done AS (UPDATE %1$s SET %2$s\n WHERE $1 IS NOT NULL AND (%3$s\n) RETURNING (%3$s\n)) SELECT FROM done',
 		sweep._source(relation, NULL), set, condition), job.settings);
 	existed := EXISTS (SELECT FROM sweep.job_definition j WHERE j.name = job.name);
 	PERFORM sweep._create_job(caller, job, sweep._role_oid(job.run_as)::pg_catalog.regrole, paused, replace);
