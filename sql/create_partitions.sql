@@ -435,6 +435,7 @@ SELECT * FROM parted.refuse($$'parted.day', '1 day', keep => '1 day', partitions
 SELECT * FROM parted.refuse($$'parted.day', '1 day', partitions => NULL$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', timezone => 'Mars/Olympus'$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 minute', ahead => 60, name => 'too late', schedule => '0 * * * *'$$);
+SELECT * FROM parted.refuse($$'parted.day', '1 day', ahead => 2, name => 'too late', schedule => '0 * * * mon-fri'$$);
 SELECT * FROM parted.refuse($$'parted.day', '1 day', schedule => 'sometimes', name => 'too late'$$);
 SELECT count(*) FROM sweep.job WHERE name = 'too late';
 SELECT * FROM parted.refuse($$'parted.life', '1 day', keep => '2 days', partitions => 'detach'$$);

@@ -26,7 +26,7 @@ SELECT m.maker, a.name, a.type FROM argument a CROSS JOIN (VALUES ('create_reten
 		AND NOT EXISTS (SELECT FROM argument o WHERE o.maker = m.maker AND o.name = a.name AND o.type = a.type) ORDER BY m.maker, a.name;
 
 -- each of them arrives, and a second time changes nothing
--- For all makers, of which that of partitions refuses a schedule that pauses for longer than they are made ahead.
+-- Used for all makers. create_partitions refuses a schedule that pauses for longer than partitions are made ahead, hence 1000 days.
 CREATE TEMP TABLE given AS SELECT $$schedule => '@yearly', timezone => 'Asia/Tokyo', batch_size => 2, max_batches => 3, max_rows => 4, stop_after => '5 s', timeout => '6 s', pause => '15 ms',
 	settings => '{"work_mem": "8MB"}', lock_key => 'makers_key', lock_retries => 7, lock_retry_delay => '8 ms', max_attempts => 9, overlap => 'queue_one', catch_up => 'all', jitter => '10 s',
 	estimate => 'SELECT 1', on_start => '{"another": "1 min"}', on_success => '{"a second": "2 min"}', on_failure => '{"a third": "3 min"}', alert_queue => 'makers_settings', priority => 15,

@@ -20,7 +20,7 @@
 /* Nearest and farthest moments that are looked at: about 317,000 years. */
 #define MAX_MOMENT INT64_C(10000000000000)
 
-/* How often in a row clock changes may swallow all times of a matching day. */
+/* A schedule is never due when clock changes swallow all times of a matching day so many times in a row. */
 #define MAX_SWALLOWED 1000
 
 static bool next_fixed(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *arg,
@@ -97,7 +97,7 @@ next_fixed(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *a
 
 /*
  * Repeating times: due whenever the local clock shows one. Stretches of one
- * offset are searched one after the other, around days that match at all.
+ * offset are searched one after the other; only those near a matching day.
  */
 static bool
 next_repeating(const SweepCron *cron, int64_t after, SweepCronOffset offset, void *arg,

@@ -39,7 +39,7 @@ $$;
 COMMENT ON FUNCTION sweep._insert_scheduled(sweep.job_definition, timestamptz, text, boolean) IS 'queues the run of a due moment, as the overlap rule of the job says';
 
 -- The rule is that of vixie-cron. After the clock was set back by up to three hours, a fixed moment (30 2 * * *) that had its run
--- has none again. The function looks for the run of that moment. It does not compare with last_due alone: the clock may have
+-- does not run a second time. The function looks for the run of that moment. It does not compare with last_due alone: the clock may have
 -- been far ahead, and then no moment would be due until that time. A repeating schedule has all of its moments again, else
 -- the job would stand still. An interval has them again, too, except the moment of its last run.
 CREATE FUNCTION sweep._has_run(j sweep.job_definition, last_due timestamptz, due timestamptz) RETURNS boolean

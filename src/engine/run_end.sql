@@ -94,13 +94,13 @@ CREATE FUNCTION sweep._is_too_late(name text, schedule text, timezone text, next
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- Not in DECLARE, whose errors are raised.
+	-- The handler below does not catch errors of DECLARE.
 	RETURN next_due > sweep._next_run(schedule, timezone, at, name);
 EXCEPTION WHEN OTHERS THEN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION sweep._is_too_late(text, text, text, timestamptz, timestamptz) IS 'whether a job is due later than its schedule says, or nobody can say';
+COMMENT ON FUNCTION sweep._is_too_late(text, text, text, timestamptz, timestamptz) IS 'true if next_due is later than the schedule says, or if the schedule cannot be read';
 
 CREATE FUNCTION sweep._mend_clock(at timestamptz, back interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

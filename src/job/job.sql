@@ -351,7 +351,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
 	PERFORM sweep._set_broken(job, SQLERRM) WHERE FOUND;
 END
 $$;
-COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'computes next_due and next_start: the first moment of the schedule after the given one; queued: the moment that a run was queued for, noted as last_due, or NULL';
+COMMENT ON FUNCTION sweep._reschedule(text, timestamptz, timestamptz) IS 'computes next_due and next_start: the first moment of the schedule after the given one; queued: if a run was just queued, the moment that it is for, which is stored as last_due';
 
 CREATE FUNCTION sweep._system_identifier() RETURNS bigint
 	LANGUAGE c STABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'sweep_worker_system_identifier';

@@ -414,7 +414,7 @@ DECLARE
 	allowed interval := pg_catalog.current_setting('pg_sweep.min_interval')::interval;
 	shortest interval;
 BEGIN
-	-- The time zone is checked even without a schedule; @reboot takes its place.
+	-- Without a schedule @reboot is used as one, so that the time zone is checked.
 	PERFORM sweep._next_run(coalesce(job.schedule, '@reboot'), job.timezone, pg_catalog.now(), job.name);
 	IF job.schedule IS NULL THEN
 		RETURN;
@@ -429,7 +429,7 @@ BEGIN
 	PERFORM sweep._warn_no_scheduler(pg_catalog.format('job "%s" will not be started by its schedule', job.name));
 END
 $$;
-COMMENT ON FUNCTION sweep._check_schedule(sweep.job_definition) IS 'raises unless the schedule and its time zone are right, warns when nothing will serve it';
+COMMENT ON FUNCTION sweep._check_schedule(sweep.job_definition) IS 'raises unless the schedule and its time zone are right, warns when no scheduler works here';
 
 CREATE FUNCTION sweep._check_role(caller oid, job sweep.job_definition) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -56,8 +56,8 @@
 	X(TEXT, buckets_function, "j.buckets_function")	/* NULL = there are always so many */
 
 /*
- * Columns of r, the row of the run. CALL sweep.run in a session has no such row before it begins, and takes the
- * last word of a line instead: X(kind, member, column, instead).
+ * Columns of r, the row of the run. CALL sweep.run in a session has no such row before it begins, and uses the
+ * last argument of a line in place of the column: X(kind, member, column, instead).
  */
 #define SWEEP_RUN_SETTINGS(X) \
 	X(JSONB, run_args, "r.args", "$2")	/* on the way from the scheduler: not merged yet */ \

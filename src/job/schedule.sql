@@ -29,7 +29,7 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'sweep_schedule_kind';
 
 COMMENT ON FUNCTION sweep._schedule_kind(text) IS
-'What a schedule goes by: interval (every N ...), repeating (second, minute or hour is * or has a step), fixed (any other). Raises for a bad schedule.';
+'Kind of a schedule: interval (every N ...), repeating (second, minute or hour is * or has a step), fixed (any other). Raises for a bad schedule.';
 
 -- A query calls this for all jobs at once, so a schedule that cannot be read must not raise. The pattern accepts the same blanks
 -- and cases as cron.c.

@@ -232,8 +232,9 @@ DECLARE
 	lead constant interval := (job.args ->> 'every')::interval * (job.args ->> 'ahead')::int;
 	gap interval;
 BEGIN
+	-- The longest pause may be a weekend behind many moments.
 	SELECT pg_catalog.max(r.gap) INTO gap FROM (SELECT n.moment - pg_catalog.lag(n.moment) OVER (ORDER BY n.moment) AS gap
-		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 20, job.name) AS n (moment)) AS r WHERE job.schedule IS NOT NULL;
+		FROM sweep.next_runs(job.schedule, job.timezone, pg_catalog.now(), 10000, job.name) AS n (moment)) AS r WHERE job.schedule IS NOT NULL;
 	IF gap >= lead THEN
 		RAISE EXCEPTION 'partitions are made for % ahead, and the next run may be % later', lead, gap USING ERRCODE = 'invalid_parameter_value', HINT = 'Raise ahead, or write a schedule with shorter pauses.';
 	END IF;

@@ -36,7 +36,7 @@ extern void sweep_in_flight_return(int number, bool untried);
 /* Puts a message aside, and takes its delivery off, if another one with its key is in flight; the end of that one returns it. */
 extern bool sweep_in_flight_block(int number);
 
-/* Moves the message to another lease, as one that was not delivered. */
+/* Moves the message to another lease, and takes the attempt off: it was not delivered. */
 extern void sweep_in_flight_postpone(int number, int lease);
 
 /* Notes that a transaction of this process ends the message. */
@@ -52,8 +52,8 @@ extern bool sweep_in_flight_waits(int number);
 extern int	sweep_in_flight_begin_cancel(int number, int lease, const SweepMessageRef *message);
 
 /*
- * Gives back the messages of a lease but for those that are being ended, and ends the lease. "untried" is as above, for the messages
- * in the sorted array "ids", or for all when that is NULL. Lends the lock.
+ * Gives back the messages of a lease but for those that are being ended, and ends the lease. If "untried", the attempt is taken off
+ * the messages in the sorted array "ids", or all when that is NULL. Lends the lock.
  */
 extern void sweep_in_flight_return_lease(const pg_uuid_t *id, bool untried, const int64 *ids, int count);
 

@@ -39,7 +39,7 @@ extern void sweep_lease_draw(uint8 *random);
 
 /*
  * A new lease of a role, without messages and without an end; -1 if none is left. "random" becomes its id but for the first four bytes.
- * A lease without an end stays when its last message leaves it.
+ * A lease without an end belongs to a claim in progress, and stays when its last message leaves it.
  */
 extern int	sweep_lease_new(SweepQueueSlot *slot, const uint8 *random, Oid role);
 

@@ -2,7 +2,7 @@
  * statistics.c
  *		The columns of sweep.queues.
  *
- * The end of each transaction keeps the counters of its queues (slot.c). They begin with a count of the rows, by the
+ * When a transaction ends, it adds what it changed to the counters of its queues (slot.c). They begin with a count of the rows, by the
  * first process that asks after the start of the server, or after a statement that was not the extension's own. The
  * count is exact while messages come and go: it uses a snapshot that is published before, and a commit is added to the
  * counters if and only if that snapshot does not see it.
@@ -367,8 +367,8 @@ put_state(ReturnSetInfo *result, const State *state)
 }
 
 /*
- * With valid counters (counts is NULL): puts out a row for each slot of this database. Otherwise merges the states of the slots into
- * the counts, whose numbers take the place of the counters; the caller puts them out.
+ * With valid counters (counts is NULL): puts out a row for each slot of this database. Otherwise fills each count with the rest of
+ * the state of its queue, and adds one for a queue that has a slot and no rows; the caller puts them out.
  */
 static void
 put_states(ReturnSetInfo *result, Oid relation, HTAB *counts)
@@ -388,8 +388,9 @@ put_states(ReturnSetInfo *result, Oid relation, HTAB *counts)
 			continue;
 		if (counts == NULL)
 			put_state(result, states[i]);
-		else if ((count = hash_search(counts, &states[i]->queue_id, HASH_FIND, NULL)) != NULL)
+		else
 		{
+			count = count_of(counts, states[i]->queue_id);
 			memcpy(states[i]->rows, count->rows, sizeof(count->rows));
 			states[i]->dead = count->dead;
 			*count = *states[i];

@@ -61,6 +61,10 @@ soon($node, q{SELECT due_at < clock_timestamp() FROM sweep.queue_message WHERE d
 is(join(' ', map { $node->safe_psql('postgres', q{SELECT payload FROM sweep.claim('a4', 1, '1 h')}) } 1 .. 2), '1 2', 'and is claimed, after one that was found before');
 is($node->safe_psql('postgres', q{SELECT string_agg(concat_ws(' ', queue, depth, ready, in_flight), ', ' ORDER BY queue) FROM sweep.queues}),
 	'a1 0 0 0, a2 100 100 0, a3 100 90 10, a4 101 98 3', 'all queues are counted');
+$node->safe_psql('postgres', q{SELECT sweep.send('a1', '1')});
+soon($node, q{DO $$ BEGIN PERFORM sweep.send('a4', '1'); COMMIT; PERFORM sweep.purge_queue('a4'); END $$; SELECT depth, sent_per_second > 0 FROM sweep.queues WHERE queue = 'a4'},
+	'0|t', 'a queue without messages has the rates of its slot, though there are more queues with messages than slots');
+$node->safe_psql('postgres', q{SELECT sweep.purge_queue('a1')});
 
 # ---------------------------------------------------------------- a database that is gone takes nothing with it
 $node->safe_psql('postgres', q{SELECT sweep.purge_queue('a' || i) FROM generate_series(2, 4) AS i});
